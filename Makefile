@@ -1,0 +1,43 @@
+# Everything needs only Python 3.11+ and make; the rest is installed into .venv, pinned.
+PYTHON ?= python3
+BIN := .venv/bin
+# By environment, so that the environment in which pip builds the package is pinned too.
+PIP := PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.txt \
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check
+
+.PHONY: help demo test lint bench constraints clean
+
+help: ## this list
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+demo: .venv/core ## set up, and show em at work on a small recorded run
+	@$(BIN)/python examples/first_log.py
+
+test: .venv/dev ## set up, and run every check
+	$(BIN)/ruff format --check --quiet .
+	$(BIN)/ruff check --quiet .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+	$(BIN)/pytest
+
+bench: .venv/dev ## set up, and print each figure beside its limit
+	$(BIN)/python -m bench
+
+constraints: .venv/dev ## pin what is installed now, without naming where it came from
+	$(BIN)/python -m pip freeze --exclude-editable --exclude em-core --exclude pip --exclude setuptools | sort -f > constraints.txt
+
+clean: ## remove what these targets made
+	rm -rf .venv .em .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+
+.venv/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+		|| { echo "em needs Python 3.11 or newer; try: make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; exit 1; }
+	$(PYTHON) -m venv .venv
+
+.venv/core: .venv/bin/python pyproject.toml constraints.txt
+	$(PIP) --editable .
+	@touch $@
+
+.venv/dev: .venv/bin/python pyproject.toml constraints.txt
+	$(PIP) --editable '.[dev]'
+	@touch .venv/core $@

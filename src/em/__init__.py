@@ -1,0 +1,39 @@
+"""em: executable memory for AI agents.
+
+This module only re-exports; each name is imported when it is first used, so that
+`import em` costs next to nothing.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from em.errors import EmError
+    from em.memory import AsyncMemory, Memory
+    from em.models.event import Draft, Event
+    from em.settings import Settings
+
+__version__ = "0.1.0"
+
+_HOME = {
+    "AsyncMemory": "em.memory",
+    "Draft": "em.models.event",
+    "EmError": "em.errors",
+    "Event": "em.models.event",
+    "Memory": "em.memory",
+    "Settings": "em.settings",
+}
+
+__all__ = ["AsyncMemory", "Draft", "EmError", "Event", "Memory", "Settings", "__version__"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'em' has no attribute {name!r}")
+    value = getattr(import_module(_HOME[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,5 @@
+"""`python -m em` is the `em` command."""
+
+from em.cli import main
+
+main()

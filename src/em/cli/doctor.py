@@ -1,0 +1,106 @@
+"""`em doctor`: what is installed, how the database is, which keys are set."""
+
+import os
+import platform
+import shutil
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import click
+
+import em
+from em.cli.options import everywhere, open_memory
+from em.cli.output import print_json
+from em.errors import EmError, NotFound
+
+EXTRAS = {
+    "anthropic": "anthropic",
+    "openai": "openai",
+    "server": "litestar",
+    "postgres": "psycopg",
+    "embed": "onnxruntime",
+    "distributed": "dbos",
+    "mcp": "mcp",
+}
+"""Each extra, and the module that tells whether it is there."""
+
+KEYS = ("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "EM_LLM_API_KEY", "EM_API_TOKEN")
+CORE = ("msgspec", "click", "rich", "PyYAML")
+LOW_SPACE = 256 * 1024 * 1024
+
+
+@click.command("doctor")
+@click.option("--deep", is_flag=True, help="Read every page of the database.")
+@everywhere
+@click.pass_context
+def command(ctx: click.Context, deep: bool) -> int:
+    """Check the installation, the database, extras and keys. Exit code 1 if something is wrong."""
+    database, problems = _database(ctx, deep=deep)
+    report = {
+        "ok": not problems,
+        "versions": _versions(),
+        "database": database,
+        "extras": {extra: find_spec(module) is not None for extra, module in EXTRAS.items()},
+        "keys": {key: bool(os.environ.get(key)) for key in KEYS},
+        "problems": problems,
+    }
+    if ctx.obj["json"]:
+        print_json(report)
+    else:
+        _print(report)
+    return 1 if problems else 0
+
+
+def _versions() -> dict[str, str]:
+    found = {"em": em.__version__, "python": platform.python_version()}
+    for package in CORE:
+        try:
+            found[package.lower()] = version(package)
+        except PackageNotFoundError:
+            found[package.lower()] = "missing"
+    return found
+
+
+def _database(ctx: click.Context, *, deep: bool) -> tuple[dict[str, Any], list[str]]:
+    try:
+        health = open_memory(ctx).store.health(deep=deep)
+    except NotFound as error:
+        return {"location": error.place, "state": "not made yet"}, []
+    except EmError as error:
+        return {"location": error.place, "state": error.code}, [str(error)]
+    problems = list(health.problems)
+    if health.scrub_pending:
+        problems.append("erased bodies are not scrubbed from the disk: run `em forget --finish`")
+    facts: dict[str, Any] = {
+        "location": health.location,
+        "state": "ok" if not problems else "problems",
+        "backend": f"{health.backend} {health.version}",
+        "schema": health.schema,
+        "events": health.events,
+        "size_bytes": health.size_bytes,
+        **health.settings,
+    }
+    folder = Path(health.location).absolute().parent
+    if health.backend == "sqlite" and folder.is_dir():
+        facts["free_bytes"] = shutil.disk_usage(folder).free
+        if facts["free_bytes"] < LOW_SPACE:
+            problems.append(f"only {facts['free_bytes']:,} bytes are free on this disk")
+    return facts, problems
+
+
+def _print(report: dict[str, Any]) -> None:
+    for title in ("versions", "database"):
+        click.secho(title, bold=True)
+        for name, value in report[title].items():
+            shown = f"{value:,}" if isinstance(value, int) and name != "schema" else value
+            click.echo(f"  {name:<14}{shown}")
+    for title, yes, no in (("extras", "installed", "-"), ("keys", "set", "-")):
+        click.secho(title, bold=True)
+        for name, there in report[title].items():
+            click.echo(f"  {name:<20}{yes if there else no}")
+    for problem in report["problems"]:
+        click.echo(click.style("problem: ", fg="red", bold=True) + problem)
+    if not report["problems"]:
+        click.secho("all is well", fg="green")

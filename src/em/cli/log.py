@@ -1,0 +1,327 @@
+"""`em log`: append, show, tail, verify, export, import."""
+
+import os
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+import click
+import msgspec
+
+from em.capture.lines import write_line
+from em.cli.options import everywhere, open_memory, selection
+from em.cli.output import print_json, print_table, progress
+from em.errors import BadBody, InputError, UsageError
+from em.models.event import Event
+from em.store.verify import Head, Report
+
+SPOOL_BYTES = 32 * 1024 * 1024
+
+
+@click.group("log", no_args_is_help=True)
+def command() -> None:
+    """Append to, look at, prove, save and load the log."""
+
+
+@command.command()
+@click.argument("body")
+@click.option("--stream", required=True, help="The thread the event belongs to: a run, a user, ….")
+@click.option("--kind", required=True, help="What kind of event: message, tool_call, your own.")
+@click.option("--subject", help="Whom it is about.")
+@click.option("--at", metavar="TIME", help="When it happened.  [now]")
+@click.option("--expect-pos", type=int, metavar="N", help="Refuse unless the stream ends at N.")
+@everywhere
+@click.pass_context
+def append(
+    ctx: click.Context,
+    body: str,
+    stream: str,
+    kind: str,
+    subject: str | None,
+    at: str | None,
+    expect_pos: int | None,
+) -> None:
+    """Append one event. BODY is a JSON object, or - to read it from standard input.
+
+    \b
+    em log append --stream notes --kind message '{"role": "user", "text": "hello"}'
+    """
+    value = _parse_body(sys.stdin.buffer.read() if body == "-" else body.encode())
+    event = open_memory(ctx, create=True).log.append(
+        stream, kind, value, subject=subject, at=at, expected_pos=expect_pos
+    )
+    if ctx.obj["json"]:
+        print_json(event)
+    else:
+        click.echo(f"{event.id}  position {event.pos} of {event.stream}")
+
+
+@command.command()
+@selection
+@click.option("--id", "event_id", metavar="ID", help="One event, whole.")
+@click.option("--after", type=int, default=0, metavar="SEQ", help="Only events after this one.")
+@click.option("-n", "--limit", type=click.IntRange(min=0), default=100, show_default=True)
+@everywhere
+@click.pass_context
+def show(
+    ctx: click.Context, /, event_id: str | None, after: int, limit: int, **chosen: Any
+) -> None:
+    """Show events, oldest first."""
+    log = open_memory(ctx).log
+    if event_id is not None:
+        _show_whole(log.get(event_id), as_json=ctx.obj["json"])
+        return
+    events = list(log.read(**chosen, after=after, limit=limit + 1))
+    more, events = len(events) > limit, events[:limit]
+    if ctx.obj["json"]:
+        print_json({"events": events, "more": more})
+        return
+    _print_events(events)
+    if more and events:
+        click.echo(f"… and more: em log show --after {events[-1].seq}", err=True)
+
+
+@command.command()
+@selection
+@click.option("-n", "--limit", type=click.IntRange(min=0), default=10, show_default=True)
+@click.option("-f", "--follow", is_flag=True, help="Go on as events come in, until Ctrl-C.")
+@everywhere
+@click.pass_context
+def tail(ctx: click.Context, /, limit: int, follow: bool, **chosen: Any) -> None:
+    """Show the newest events; with -f, go on as they come in. With --json, one event a line."""
+    log = open_memory(ctx).log
+    newest = next(iter(log.read(limit=1, newest=True)), None)
+    events = list(log.read(**chosen, limit=limit, newest=True))
+    as_json = ctx.obj["json"]
+    if as_json:
+        _print_lines(events)
+    else:
+        _print_events(events)
+    if follow:
+        last = newest.seq if newest else 0
+        for event in log.follow(after=last, **chosen):
+            if as_json:
+                _print_lines([event])
+            else:
+                click.echo("  ".join(_cells(event)))
+
+
+@command.command()
+@click.option("--stream", help="Only this stream.")
+@click.option(
+    "--head",
+    "head_file",
+    type=click.Path(exists=True, dir_okay=False),
+    metavar="FILE",
+    help="Also compare with heads saved earlier: nothing may be missing at the end.",
+)
+@click.option(
+    "--save-head",
+    type=click.Path(dir_okay=False),
+    metavar="FILE",
+    help="Save the heads, to be kept outside the log.",
+)
+@everywhere
+@click.pass_context
+def verify(
+    ctx: click.Context, stream: str | None, head_file: str | None, save_head: str | None
+) -> int:
+    """Prove that nothing was changed, reordered or removed."""
+    memory = open_memory(ctx)
+    heads = None if head_file is None else _read_heads(Path(head_file))
+    total = memory.store.health().events
+    with progress("verifying", total) as advance:
+        report = memory.log.verify(stream=stream, heads=heads, progress=advance)
+    if save_head is not None and report.ok:
+        with _replacing(Path(save_head)) as file:
+            file.write(msgspec.json.format(msgspec.json.encode(report.heads), indent=1) + b"\n")
+    _print_report(report, as_json=ctx.obj["json"])
+    return 0 if report.ok else 1
+
+
+@command.command()
+@click.argument("file", default="-", type=click.Path(dir_okay=False, allow_dash=True))
+@selection
+@everywhere
+@click.pass_context
+def export(ctx: click.Context, /, file: str, **chosen: Any) -> None:
+    """Write events as JSONL to FILE or standard output; importing them gives the same log."""
+    memory = open_memory(ctx)
+    total = memory.store.health().events
+    count = 0
+    with _writing(file) as out, progress("exporting", total) as advance:
+        for line in memory.log.export(memory.log.read(**chosen)):
+            out.write(line)
+            count += 1
+            if count % 1_000 == 0:
+                advance(1_000)
+    if file != "-":
+        if ctx.obj["json"]:
+            print_json({"exported": count, "file": file})
+        else:
+            click.echo(f"{count:,} events in {file}")
+
+
+@command.command("import")
+@click.argument("file", default="-", type=click.Path(exists=True, allow_dash=True))
+@click.option(
+    "--rechain",
+    is_flag=True,
+    help="Append exported events as new ones, at the end of their streams.",
+)
+@everywhere
+@click.pass_context
+def import_(ctx: click.Context, file: str, rechain: bool) -> None:
+    """Append the event lines of FILE or standard input.
+
+    Every line is checked before the first is written. Events that are in the log already are passed
+    over, so importing the same export twice changes nothing.
+    """
+    with _reading(file) as (source, name):
+        size = source.seek(0, os.SEEK_END)
+        source.seek(0)
+        memory = open_memory(ctx, create=True)
+        with progress("importing", 2 * size, unit_bytes=True) as advance:
+            done = memory.log.import_file(source, name, rechain=rechain, progress=advance)
+    if ctx.obj["json"]:
+        print_json({"imported": done.added, "already_there": done.already_there})
+    else:
+        already = f", {done.already_there:,} already there" if done.already_there else ""
+        click.echo(f"{done.added:,} events imported{already}")
+
+
+def _parse_body(text: bytes) -> dict[str, Any]:
+    try:
+        return msgspec.json.decode(text, type=dict[str, Any])
+    except RecursionError:
+        raise BadBody("nested too deep", place="BODY") from None
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise UsageError(
+            f"this is no JSON object: {error}", place="BODY", fix="""write '{"text": "…"}'"""
+        ) from None
+
+
+def _print_events(events: Iterable[Event]) -> None:
+    columns = ("seq", "at", "stream", "pos", "kind", "subject", "body")
+    print_table(columns, (_cells(event) for event in events))
+
+
+def _cells(event: Event) -> tuple[str, ...]:
+    body = "(erased)" if event.body is None else msgspec.json.encode(event.body).decode()
+    at = event.at.strftime("%Y-%m-%d %H:%M:%S")
+    return (
+        str(event.seq),
+        at,
+        event.stream,
+        str(event.pos),
+        event.kind,
+        event.subject or "",
+        body[:400],
+    )
+
+
+def _print_lines(events: Iterable[Event]) -> None:
+    for event in events:
+        click.echo(write_line(event))
+
+
+def _show_whole(event: Event, *, as_json: bool) -> None:
+    if as_json:
+        print_json(event)
+        return
+    for name in Event.__struct_fields__:
+        value = getattr(event, name)
+        if name == "body":
+            value = msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
+        click.echo(f"{name + ':':<13}{'' if value is None else value}")
+
+
+def _print_report(report: Report, *, as_json: bool) -> None:
+    if as_json:
+        print_json(
+            {
+                "ok": report.ok,
+                "events": report.events,
+                "streams": report.streams,
+                "erased": report.erased,
+                "findings": report.findings,
+            }
+        )
+        return
+    erased = f", {report.erased:,} of them erased on request" if report.erased else ""
+    what = f"{report.events:,} events in {report.streams:,} streams{erased}"
+    if report.ok:
+        click.echo(click.style("verified", fg="green") + f": {what}; nothing changed or missing")
+        return
+    columns = ("problem", "stream", "pos", "event", "what is wrong")
+    rows = (
+        (
+            found.problem.replace("_", " "),
+            found.stream,
+            str(found.pos),
+            found.event_id,
+            found.detail,
+        )
+        for found in report.findings
+    )
+    print_table(columns, rows)
+    count = len(report.findings)
+    click.echo(click.style("not as written", fg="red") + f": {count:,} findings in {what}")
+
+
+def _read_heads(path: Path) -> dict[str, Head]:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=dict[str, Head])
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise InputError(
+            f"these are no saved heads: {error}",
+            place=str(path),
+            fix="save them with `em log verify --save-head FILE`",
+        ) from None
+
+
+@contextmanager
+def _reading(file: str) -> Iterator[tuple[IO[bytes], str]]:
+    """A seekable source; standard input is kept aside first."""
+    if file != "-":
+        try:
+            with open(file, "rb") as source:
+                yield source, file
+        except IsADirectoryError:
+            raise InputError("it is a folder", place=file, fix="name a file") from None
+        return
+    with tempfile.SpooledTemporaryFile(SPOOL_BYTES) as spool:
+        while block := sys.stdin.buffer.read(1 << 20):
+            spool.write(block)
+        spool.seek(0)
+        yield spool, "standard input"
+
+
+@contextmanager
+def _writing(file: str) -> Iterator[IO[bytes]]:
+    if file == "-":
+        yield sys.stdout.buffer
+        sys.stdout.buffer.flush()
+        return
+    with _replacing(Path(file)) as out:
+        yield out
+
+
+@contextmanager
+def _replacing(path: Path) -> Iterator[IO[bytes]]:
+    """Write beside a file and put it in its place at the end: never half of it."""
+    try:
+        out = tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False)  # noqa: SIM115 - closed below, before it is renamed
+    except OSError as error:
+        raise InputError(f"can't write there: {error.strerror}", place=str(path)) from error
+    try:
+        with out:
+            yield out
+        os.replace(out.name, path)
+    except OSError as error:
+        raise InputError(f"can't write: {error.strerror}", place=str(path)) from error
+    finally:
+        Path(out.name).unlink(missing_ok=True)

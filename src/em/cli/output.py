@@ -1,0 +1,78 @@
+"""How the command speaks: tables and bars for people, JSON for programs, errors on stderr."""
+
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import click
+import msgspec
+
+from em.errors import EmError
+
+Advance = Callable[[int], None]
+
+
+def print_json(value: Any) -> None:
+    """One JSON document on standard output."""
+    text = msgspec.json.encode(value)
+    if sys.stdout.isatty():
+        text = msgspec.json.format(text, indent=2)
+    click.echo(text)
+
+
+def print_error(error: EmError, *, as_json: bool) -> None:
+    """An error on standard error, with its place and its fix."""
+    if as_json:
+        click.echo(msgspec.json.encode({"error": error.as_dict()}), err=True)
+        return
+    place = f"{error.place}: " if error.place else ""
+    click.echo(click.style("error: ", fg="red", bold=True) + place + error.message, err=True)
+    if error.fix:
+        click.echo(click.style("  try: ", fg="cyan") + error.fix, err=True)
+
+
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], title: str = "") -> None:
+    """A table that fits the terminal; what comes from events is printed as it is, not as markup."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(title=title or None, title_justify="left", header_style="bold", box=None)
+    for n, column in enumerate(columns):
+        last = n == len(columns) - 1
+        table.add_column(column, overflow="ellipsis", no_wrap=True, ratio=1 if last else None)
+    for row in rows:
+        table.add_row(*(Text(printable(cell)) for cell in row))
+    console = Console(highlight=False)
+    if not sys.stdout.isatty():
+        console.width = 160
+    console.print(table)
+
+
+def printable(text: str) -> str:
+    """A text without characters that would steer a terminal."""
+    return "".join(char if char.isprintable() else "\N{MIDDLE DOT}" for char in text)
+
+
+@contextmanager
+def progress(what: str, total: int | None, *, unit_bytes: bool = False) -> Iterator[Advance]:
+    """A progress bar on standard error, on a terminal only."""
+    if not sys.stderr.isatty():
+        yield lambda _count: None
+        return
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        DownloadColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+
+    amount = DownloadColumn() if unit_bytes else MofNCompleteColumn()
+    columns = (TextColumn("{task.description}"), BarColumn(), amount, TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(what, total=total)
+        yield lambda count: bar.advance(task, count)

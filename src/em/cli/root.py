@@ -1,0 +1,91 @@
+"""`em`: the options that hold everywhere, lazy loading of commands, and what errors become."""
+
+import os
+import sys
+from importlib import import_module
+from typing import Any
+
+import click
+
+import em
+from em.cli.output import print_error
+from em.errors import EmError, UsageError
+
+COMMANDS = {
+    "doctor": ("em.cli.doctor", "Check the installation, the database, extras and keys."),
+    "forget": ("em.cli.forget", "Erase events, and everything derived from them."),
+    "log": ("em.cli.log", "Append to, look at, prove, save and load the log."),
+}
+"""Each command's module and help: a module is imported only when its command is used."""
+
+
+class LazyGroup(click.Group):
+    """A group that knows its commands' names and help without importing them."""
+
+    def list_commands(self, _ctx: click.Context) -> list[str]:
+        """Every command, in the order of the alphabet."""
+        return sorted(COMMANDS)
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        """Import a command's module."""
+        if name in COMMANDS:
+            command: click.Command = import_module(COMMANDS[name][0]).command
+            return command
+        from difflib import get_close_matches
+
+        close = get_close_matches(name, COMMANDS, 1)
+        hint = f" Did you mean {close[0]!r}?" if close else ""
+        return ctx.fail(f"no command {name!r}.{hint}")
+
+    def format_commands(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The list in `--help`."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in sorted(COMMANDS.items())])
+
+
+@click.group(
+    cls=LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@click.option(
+    "--db",
+    metavar="PATH|URL",
+    help="The log: a SQLite file or a postgresql:// address.  [EM_DB, em.yaml, else .em/em.db]",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
+@click.version_option(em.__version__, message="em %(version)s")
+@click.pass_context
+def root(ctx: click.Context, db: str | None, as_json: bool) -> None:
+    """Executable memory for AI agents: what an agent has lived through becomes code it can run."""
+    ctx.obj = {"db": db, "json": as_json}
+
+
+def main() -> None:
+    """Run the command line. Exit codes: 0 fine, 1 the work failed, 2 misuse, 130 interrupted."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(args: list[str]) -> int:
+    """Run one command and say with which code to exit."""
+    as_json = "--json" in args
+    try:
+        result: Any = root.main(args=args, prog_name="em", standalone_mode=False)
+    except EmError as error:
+        print_error(error, as_json=as_json)
+        return error.exit_code
+    except click.exceptions.Exit as error:
+        return error.exit_code
+    except click.Abort:
+        click.echo("interrupted: what was not finished was not written", err=True)
+        return 130
+    except click.ClickException as error:
+        if as_json:
+            print_error(UsageError(error.format_message()), as_json=True)
+        else:
+            error.show()
+        return error.exit_code
+    except BrokenPipeError:
+        # The reader of our output has gone (`em log show | head`): that is no error of ours.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    return result if isinstance(result, int) else 0

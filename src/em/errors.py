@@ -1,0 +1,173 @@
+"""Every error em raises on purpose.
+
+    EmError
+    ├── UsageError            the call is wrong: an argument, a setting, a name (exit code 2)
+    │   └── MissingExtra      a part that was not installed
+    ├── InputError            what was given to keep can't be kept; `place` says where
+    │   ├── BadBody           not JSON, too deep, too large, or not what its kind asks for
+    │   ├── BadLine           a line of a file that is no event
+    │   └── NotFound          no such event, artefact or log
+    ├── StoreError            the store could not do it; what it held before is still there
+    │   ├── NotADatabase      the file is something else
+    │   ├── NewerDatabase     written by a newer em
+    │   ├── StoreBusy         another writer held the lock for the whole busy timeout
+    │   ├── StoreReadOnly     the file, folder or server takes no writes
+    │   ├── StoreFull         no space left
+    │   ├── StoreUnreachable  the server or the file can't be reached
+    │   └── StoreCorrupt      a stored value can't be read back
+    └── Conflict              somebody else was there first: read again, then decide
+        ├── PositionConflict  the stream is not where the writer expected it
+        ├── DuplicateEvent    an event of that id is in the log already
+        ├── ChainConflict     an imported event does not continue its stream
+        └── ClaimLost         the request key was taken over
+
+An error carries a stable `code`, its `place` (file, line, field, step), the `fix`, and data. The
+command line, HTTP and MCP only render it.
+"""
+
+from typing import Any, ClassVar
+
+
+class EmError(Exception):
+    """Base of the tree. `str()` is one line a user can act on."""
+
+    code: ClassVar[str] = "error"
+    exit_code: ClassVar[int] = 1
+
+    def __init__(self, message: str, *, place: str = "", fix: str = "", **data: Any) -> None:
+        super().__init__(message)
+        self.message = message
+        self.place = place
+        self.fix = fix
+        self.data = data
+
+    def __str__(self) -> str:
+        text = f"{self.place}: {self.message}" if self.place else self.message
+        return f"{text} ({self.fix})" if self.fix else text
+
+    def as_dict(self) -> dict[str, Any]:
+        """The error as data, for `--json`, HTTP and MCP."""
+        known = {"code": self.code, "message": self.message, "place": self.place, "fix": self.fix}
+        return {name: value for name, value in {**known, **self.data}.items() if value != ""}
+
+
+class UsageError(EmError):
+    """The call is wrong: an argument, a setting, a name."""
+
+    code = "usage"
+    exit_code = 2
+
+
+class MissingExtra(UsageError):
+    """A part of em that was not installed."""
+
+    code = "missing_extra"
+
+    def __init__(self, extra: str, what: str) -> None:
+        super().__init__(
+            f"{what} needs the extra '{extra}'",
+            fix=f"pip install 'em-core[{extra}]'",
+            extra=extra,
+        )
+
+
+class InputError(EmError):
+    """What was given to keep can't be kept."""
+
+    code = "bad_input"
+
+
+class BadBody(InputError):
+    """A body that is not JSON, too deep, too large, or not what its kind asks for."""
+
+    code = "bad_body"
+
+
+class BadLine(InputError):
+    """A line of a file that is no event."""
+
+    code = "bad_line"
+
+
+class NotFound(InputError):
+    """No such event, artefact or log."""
+
+    code = "not_found"
+
+
+class StoreError(EmError):
+    """The store could not do it; what it held before is still there."""
+
+    code = "store"
+
+
+class NotADatabase(StoreError):
+    """The file is something else."""
+
+    code = "not_a_database"
+
+
+class NewerDatabase(StoreError):
+    """Written by a newer em."""
+
+    code = "newer_database"
+
+
+class StoreBusy(StoreError):
+    """Another writer held the lock for the whole busy timeout."""
+
+    code = "store_busy"
+
+
+class StoreReadOnly(StoreError):
+    """The file, folder or server takes no writes."""
+
+    code = "read_only"
+
+
+class StoreFull(StoreError):
+    """No space left."""
+
+    code = "disk_full"
+
+
+class StoreUnreachable(StoreError):
+    """The server or the file can't be reached."""
+
+    code = "unreachable"
+
+
+class StoreCorrupt(StoreError):
+    """A stored value can't be read back."""
+
+    code = "corrupt"
+
+
+class Conflict(EmError):
+    """Somebody else was there first: read again, then decide."""
+
+    code = "conflict"
+
+
+class PositionConflict(Conflict):
+    """The stream is not where the writer expected it."""
+
+    code = "position_conflict"
+
+
+class DuplicateEvent(Conflict):
+    """An event of that id is in the log already."""
+
+    code = "duplicate_event"
+
+
+class ChainConflict(Conflict):
+    """An imported event does not continue its stream."""
+
+    code = "chain_conflict"
+
+
+class ClaimLost(Conflict):
+    """The request key was taken over."""
+
+    code = "claim_lost"

@@ -1,0 +1,200 @@
+"""Memory: one object that wires the parts together; the only place that does."""
+
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+
+from em.capture.log import Log
+from em.errors import InputError, UsageError
+from em.models.canonical import Json
+from em.models.event import Draft, Event, check_name
+from em.models.times import Moment, moment
+from em.settings import Settings
+from em.store import Erasure, open_store
+from em.store.protocol import Store
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_DETAILS = ("type", "speaker", "role", "session", "source")
+
+
+class Memory:
+    """The memory of an agent, on one store. A context manager; safe to share between threads.
+
+    db: a path or a `postgresql://` address; `EM_DB`, then `.em/em.db`, where it is not given.
+    """
+
+    def __init__(
+        self,
+        db: str | Path | None = None,
+        *,
+        settings: Settings | None = None,
+        create: bool = True,
+    ) -> None:
+        self.store: Store = open_store(db, settings, create=create)
+        self.log = Log(self.store)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the store."""
+        self.store.close()
+
+    def observe(
+        self,
+        subject: str,
+        text_or_record: str | Mapping[str, Any],
+        *,
+        type: str | None = None,  # noqa: A002 - the name users know from records
+        at: Moment | None = None,
+        speaker: str | None = None,
+        role: str | None = None,
+        session: str | None = None,
+        source: str | None = None,
+    ) -> str:
+        """Keep something learned about a subject; the id of its event."""
+        details = {
+            "type": type,
+            "speaker": speaker,
+            "role": role,
+            "session": session,
+            "source": source,
+        }
+        draft = _observation(subject, text_or_record, at, details)
+        return self.log.append_many([draft])[0].id
+
+    def observe_many(
+        self, items: Iterable[tuple[str, str | Mapping[str, Any]] | Mapping[str, Any]]
+    ) -> list[str]:
+        """Keep many observations in one transaction; the ids of their events.
+
+        An item is `(subject, text_or_record)`, or a mapping with `subject`, either `text` or
+        `record`, and optionally what `observe` takes by name.
+        """
+        drafts = [_item(item, number) for number, item in enumerate(items)]
+        return [event.id for event in self.log.append_many(drafts)]
+
+    def forget(
+        self, event_ids: Sequence[str] = (), *, subject: str | None = None, reason: str = ""
+    ) -> Erasure:
+        """Erase the bodies of events, or all of a subject's, with everything derived from them."""
+        if isinstance(event_ids, str):
+            event_ids = [event_ids]
+        if not event_ids and subject is None:
+            raise UsageError("nothing to forget", fix="name event ids or a subject")
+        ids = list(event_ids)
+        if subject is not None:
+            events = self.log.read(subject=subject)
+            ids += [event.id for event in events if not event.erased and event.kind != "erased"]
+        subjects = () if subject is None else (subject,)
+        return self.store.erase(ids, subjects=subjects, reason=reason)
+
+
+def _observation(
+    subject: str,
+    text_or_record: str | Mapping[str, Any],
+    at: Moment | None,
+    details: Mapping[str, str | None],
+) -> Draft:
+    body: Json = {name: value for name, value in details.items() if value is not None}
+    if isinstance(text_or_record, str):
+        body["text"] = text_or_record
+    elif isinstance(text_or_record, Mapping):
+        body["record"] = dict(text_or_record)
+    else:
+        raise InputError(
+            f"a {type(text_or_record).__name__} can't be observed",
+            place="text_or_record",
+            fix="give a text or a mapping",
+        )
+    return Draft(
+        stream=subject_stream(subject),
+        kind="observation",
+        body=body,
+        subject=subject,
+        at=None if at is None else moment(at),
+    )
+
+
+def subject_stream(subject: str) -> str:
+    """The stream of what was observed about a subject."""
+    return f"subject/{check_name(subject, 'subject')}"
+
+
+def _item(item: tuple[str, str | Mapping[str, Any]] | Mapping[str, Any], number: int) -> Draft:
+    if isinstance(item, tuple):
+        subject, content = item
+        return _observation(subject, content, None, {})
+    unknown = item.keys() - {"subject", "text", "record", "at", *_DETAILS}
+    if unknown or "subject" not in item or ("text" in item) == ("record" in item):
+        raise InputError(
+            f"no field {min(unknown)!r} in an observation"
+            if unknown
+            else "an observation has a subject, and either a text or a record",
+            place=f"item {number}",
+            fix="give subject, text or record, and optionally at, " + ", ".join(_DETAILS),
+        )
+    content = item["text"] if "text" in item else item["record"]
+    details = {name: item.get(name) for name in _DETAILS}
+    return _observation(item["subject"], content, item.get("at"), details)
+
+
+def _threaded(
+    method: Callable[Concatenate[Any, P], R],
+) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, R]]:
+    """The method as a coroutine: the same code, in a thread, on what this object stands for."""
+
+    async def run(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        import asyncio
+
+        return await asyncio.to_thread(method, self._sync, *args, **kwargs)
+
+    run.__doc__, run.__name__ = method.__doc__, method.__name__
+    return run
+
+
+class AsyncLog:
+    """Log for asyncio."""
+
+    def __init__(self, log: Log) -> None:
+        self._sync = log
+
+    append = _threaded(Log.append)
+    append_many = _threaded(Log.append_many)
+    get = _threaded(Log.get)
+    head = _threaded(Log.head)
+    verify = _threaded(Log.verify)
+
+    async def read(self, **query: Any) -> AsyncIterator[Event]:
+        """Stream events, as `Log.read` does."""
+        import asyncio
+
+        events = self._sync.read(**query)
+        while batch := await asyncio.to_thread(lambda: list(islice(events, 500))):
+            for event in batch:
+                yield event
+
+
+class AsyncMemory:
+    """Memory for asyncio: the same methods, awaited."""
+
+    def __init__(self, db: str | Path | None = None, *, settings: Settings | None = None) -> None:
+        self._sync = Memory(db, settings=settings)
+        self.log = AsyncLog(self._sync.log)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_exc: object) -> None:
+        await self.close()
+
+    observe = _threaded(Memory.observe)
+    observe_many = _threaded(Memory.observe_many)
+    forget = _threaded(Memory.forget)
+    close = _threaded(Memory.close)

@@ -1,0 +1,109 @@
+"""Canonical JSON: one text for one value, so that equal content has equal hashes.
+
+Keys are sorted, there is no white space, numbers are written in their shortest exact form.
+What JSON can't say (NaN, a key that is not text) is refused with its path instead of being bent.
+"""
+
+from collections.abc import Callable, Iterator
+from math import isfinite
+from typing import Any
+
+import msgspec
+
+from em.errors import BadBody
+
+MAX_DEPTH = 100
+"""Levels of nesting; fixed, so that what was written can be read from any depth of the stack."""
+
+MAX_BYTES = 64 * 1024 * 1024
+"""Size of one encoded value."""
+
+Json = dict[str, Any]
+
+_encode = msgspec.json.Encoder(order="sorted").encode
+_decode = msgspec.json.Decoder().decode
+
+
+def canonical(value: Any, place: str = "body") -> tuple[bytes, Any]:
+    """Encode `value`, and return the text with the plain value that reading it back gives."""
+    try:
+        text = _encode(value)
+        plain = _decode(text)
+    except RecursionError:
+        raise too_deep(place) from None
+    except (TypeError, ValueError, msgspec.MsgspecError) as error:
+        raise _explain(value, error, place) from None
+    if len(text) > MAX_BYTES:
+        raise BadBody(
+            f"{len(text):,} bytes of JSON; at most {MAX_BYTES:,} fit in one event",
+            place=place,
+            fix="split it over several events, or keep the file elsewhere and its address here",
+        )
+    if text.count(b"{") + text.count(b"[") > MAX_DEPTH and _depth(plain) > MAX_DEPTH:
+        raise too_deep(place)
+    # msgspec writes NaN and the infinities as null: only then do the two differ silently.
+    if plain != value and (path := _find(value, _not_finite)) is not None:
+        raise BadBody("NaN and infinity are not JSON", place=place + path, fix="use null or text")
+    return text, plain
+
+
+def too_deep(place: str) -> BadBody:
+    """The error for a value nested deeper than `MAX_DEPTH`."""
+    return BadBody(f"nested more than {MAX_DEPTH} levels deep", place=place, fix="flatten it")
+
+
+def _explain(value: Any, error: Exception, place: str) -> BadBody:
+    """Say where in `value` the encoder gave up."""
+    if (path := _find(value, _not_text_keys)) is not None:
+        return BadBody("a key that is not text", place=place + path, fix="write keys as strings")
+    if (path := _find(value, _not_unicode)) is not None:
+        return BadBody("text with half a surrogate pair is not Unicode", place=place + path)
+    return BadBody(f"this can't be written as JSON: {error}", place=place)
+
+
+def _find(value: Any, bad: Callable[[Any], bool]) -> str | None:
+    for path, part in walk(value):
+        if bad(part):
+            return path
+    return None
+
+
+def _not_finite(part: Any) -> bool:
+    return isinstance(part, float) and not isfinite(part)
+
+
+def _not_text_keys(part: Any) -> bool:
+    return isinstance(part, dict) and not all(isinstance(key, str) for key in part)
+
+
+def _not_unicode(part: Any) -> bool:
+    texts = part if isinstance(part, dict) else (part,)
+    return any(
+        isinstance(text, str) and any("\ud800" <= char <= "\udfff" for char in text)
+        for text in texts
+    )
+
+
+def walk(value: Any) -> Iterator[tuple[str, Any]]:
+    """Every part of a value with its path (`.key`, `[0]`), parents first, without recursion."""
+    todo = [("", value)]
+    while todo:
+        path, part = todo.pop()
+        yield path, part
+        if isinstance(part, dict):
+            todo.extend((f"{path}.{key}", child) for key, child in reversed(part.items()))
+        elif isinstance(part, list | tuple):
+            last = len(part) - 1
+            todo.extend((f"{path}[{last - n}]", child) for n, child in enumerate(reversed(part)))
+
+
+def _depth(value: Any) -> int:
+    deepest = 0
+    todo = [(1, value)]
+    while todo:
+        depth, part = todo.pop()
+        children = part.values() if isinstance(part, dict) else part
+        if isinstance(part, dict | list):
+            deepest = max(deepest, depth)
+            todo.extend((depth + 1, child) for child in children)
+    return deepest

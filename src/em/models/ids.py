@@ -1,0 +1,16 @@
+"""Identifiers: the millisecond they were made in, then 64 random bits, in hexadecimal."""
+
+import os
+import time
+
+
+def new_ids(count: int) -> list[str]:
+    """Make identifiers that sort by the time they were made."""
+    stamp = f"{time.time_ns() // 1_000_000:012x}"
+    random = os.urandom(8 * count).hex()
+    return [stamp + random[start : start + 16] for start in range(0, 16 * count, 16)]
+
+
+def new_id() -> str:
+    """Make one identifier."""
+    return new_ids(1)[0]

@@ -1,0 +1,153 @@
+"""Every kind of event, with the Struct of its body.
+
+A kind that is not listed here is the user's own: its body is any JSON object. A body may hold more
+than its Struct names; what it names must be right. A body that was derived from other events says
+so in `from_events`, so that forgetting those forgets it too.
+"""
+
+from collections.abc import Mapping
+from functools import lru_cache
+from re import compile as pattern
+from typing import Any, Literal
+
+import msgspec
+
+from em.errors import BadBody, InputError
+from em.models.canonical import Json
+
+VERSION = 1
+
+
+class Observation(msgspec.Struct, frozen=True):
+    """Something learned about a subject: a text or a record, and who said it."""
+
+    text: str | None = None
+    record: Json | None = None
+    type: str | None = None
+    speaker: str | None = None
+    role: str | None = None
+    session: str | None = None
+    source: str | None = None
+
+    def __post_init__(self) -> None:
+        if (self.text is None) == (self.record is None):
+            raise ValueError("an observation has either `text` or `record`")
+
+
+class Message(msgspec.Struct, frozen=True):
+    """What was said in a run."""
+
+    role: str
+    text: str
+
+
+class TraceStarted(msgspec.Struct, frozen=True):
+    """An attempt at a task begins."""
+
+    goal: str
+    app: Json | None = None
+    input: Any = None
+
+
+class ToolCall(msgspec.Struct, frozen=True):
+    """A tool was called: with its result, or its error."""
+
+    tool: str
+    args: Json = {}
+    result: Any = None
+    error: Any = None
+    effect: Literal["read", "write"] | None = None
+    duration_ms: float | None = None
+
+
+class UdfCall(msgspec.Struct, frozen=True):
+    """A function of the agent's own was called."""
+
+    function: str
+    args: Json = {}
+    result: Any = None
+    error: Any = None
+
+
+class Approval(msgspec.Struct, frozen=True):
+    """A person was asked."""
+
+    prompt: str
+    answer: Any = None
+
+
+class TraceEnded(msgspec.Struct, frozen=True):
+    """An attempt is over."""
+
+    outcome: Literal["success", "failure", "unknown"]
+    output: Any = None
+
+
+class Erased(msgspec.Struct, frozen=True):
+    """The bodies of earlier events of this stream were erased on request."""
+
+    events: list[str]
+    reason: str = ""
+
+
+BODIES: Mapping[str, type[msgspec.Struct]] = {
+    "observation": Observation,
+    "message": Message,
+    "trace_started": TraceStarted,
+    "tool_call": ToolCall,
+    "udf_call": UdfCall,
+    "approval": Approval,
+    "trace_ended": TraceEnded,
+    "erased": Erased,
+}
+
+_DECODERS = {kind: msgspec.json.Decoder(body).decode for kind, body in BODIES.items()}
+_NAME = pattern(r"[a-z][a-z0-9_.-]{0,63}")
+
+
+@lru_cache(maxsize=1024)
+def check_kind(kind: Any, v: int) -> None:
+    """A kind is a short lower-case word; its version is one that this em knows."""
+    if not isinstance(kind, str) or not _NAME.fullmatch(kind):
+        raise InputError(
+            f"{str(kind)[:60]!r} is no kind of event",
+            place="kind",
+            fix="use a lower-case word such as tool_call or my_app.login",
+        )
+    if kind in BODIES and v != VERSION:
+        raise InputError(
+            f"version {v} of '{kind}' is not known; this em writes version {VERSION}",
+            place="v",
+            fix="upgrade em-core" if v > VERSION else "leave v out",
+        )
+
+
+def check_body(kind: str, text: bytes) -> None:
+    """Check a body's canonical text against the Struct of its kind."""
+    decode = _DECODERS.get(kind)
+    if decode is None:
+        return
+    try:
+        decode(text)
+    except msgspec.ValidationError as error:
+        message, _, path = str(error).partition(" - at `$")
+        raise BadBody(f"{message} (kind '{kind}')", place="body" + path.rstrip("`")) from None
+
+
+def searched_text(kind: str, body: Json | None) -> str | None:
+    """The text of an event that recall searches; None for a kind that is not searched.
+
+    A body that its kind refuses has no text: the store says what is wrong with it.
+    """
+    if not isinstance(body, dict) or kind not in ("observation", "message"):
+        return None
+    text, record = body.get("text"), body.get("record")
+    if isinstance(text, str):
+        return text
+    if isinstance(record, dict):
+        return " ".join(f"{name}: {_plain_text(value)}" for name, value in record.items())
+    return None
+
+
+def _plain_text(value: Any) -> str:
+    return value if isinstance(value, str) else str(msgspec.to_builtins(value, str_keys=True))

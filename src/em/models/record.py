@@ -1,0 +1,17 @@
+"""Record: one typed record of a subject's state; a projection of events."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from em.models.canonical import Json
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True):
+    """Committing one replaces that of the same subject, type and id; `body=None` removes it."""
+
+    subject: str
+    type: str
+    id: str
+    body: Json | None
+    from_events: Sequence[str] = ()

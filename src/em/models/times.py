@@ -1,0 +1,52 @@
+"""Moments: aware datetimes in UTC for people, whole microseconds since 1970 for the store."""
+
+from datetime import UTC, date, datetime, timedelta
+
+from em.errors import InputError
+
+Moment = datetime | date | str
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+
+
+def now() -> datetime:
+    """This moment."""
+    return datetime.now(UTC)
+
+
+def moment(value: Moment, field: str = "at") -> datetime:
+    """Read a moment: a datetime, a date, or either in ISO 8601. Without a zone it is UTC."""
+    if isinstance(value, str):
+        value = _parse(value, field)
+    if not isinstance(value, datetime):
+        value = datetime(value.year, value.month, value.day, tzinfo=UTC)
+    if value.tzinfo is None:
+        return value.replace(tzinfo=UTC)
+    try:
+        return value.astimezone(UTC)
+    except OverflowError:
+        raise InputError(
+            f"{value.isoformat()} has no place between the years 1 and 9999 in UTC", place=field
+        ) from None
+
+
+def _parse(text: str, field: str) -> datetime:
+    try:
+        return datetime.fromisoformat(text.strip())
+    except ValueError:
+        raise InputError(
+            f"{text[:80]!r} is no date or time",
+            place=field,
+            fix="write it as 2025-04-07 or 2025-04-07T09:30:00Z",
+        ) from None
+
+
+def to_micros(value: datetime) -> int:
+    """Whole microseconds since 1970, exactly."""
+    return (value - _EPOCH) // _MICROSECOND
+
+
+def from_micros(micros: int) -> datetime:
+    """The inverse of `to_micros`."""
+    return _EPOCH + timedelta(0, 0, micros)

@@ -1,0 +1,121 @@
+"""The history of the tables: numbered, append-only, read from top to bottom.
+
+Opening an older database runs what it lacks, in one transaction each. A number that was released is
+never edited: a change is a new number at the end.
+"""
+
+from typing import NamedTuple
+
+from em.errors import NewerDatabase
+
+
+class Migration(NamedTuple):
+    """One step, in the words of each back end; statements end with `;` at the end of a line."""
+
+    number: int
+    why: str
+    sqlite: str
+    postgres: str
+
+
+MIGRATIONS = (
+    Migration(
+        1,
+        "the log, and what is compiled from it",
+        sqlite="""
+        CREATE TABLE events(
+            seq INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE,
+            stream TEXT NOT NULL, pos INTEGER NOT NULL, subject TEXT,
+            kind TEXT NOT NULL, v INTEGER NOT NULL,
+            at INTEGER NOT NULL, recorded_at INTEGER NOT NULL,
+            body TEXT, salt BLOB, body_hash BLOB NOT NULL, hash BLOB NOT NULL,
+            UNIQUE(stream, pos));
+        CREATE INDEX events_subject ON events(subject, seq) WHERE subject IS NOT NULL;
+        CREATE INDEX events_kind ON events(kind, seq);
+        CREATE TABLE artefacts(
+            id TEXT PRIMARY KEY, kind TEXT NOT NULL, name TEXT NOT NULL, version INTEGER NOT NULL,
+            body TEXT, hash TEXT NOT NULL, from_events TEXT NOT NULL,
+            created_at INTEGER NOT NULL, retired_at INTEGER,
+            UNIQUE(kind, name, version)) WITHOUT ROWID;
+        CREATE TABLE records(
+            subject TEXT NOT NULL, type TEXT NOT NULL, id TEXT NOT NULL,
+            body TEXT NOT NULL, from_events TEXT NOT NULL,
+            PRIMARY KEY(subject, type, id)) WITHOUT ROWID;
+        CREATE TABLE documents(
+            num INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, kind TEXT NOT NULL, subject TEXT,
+            at INTEGER NOT NULL, text TEXT NOT NULL, vector BLOB, from_events TEXT NOT NULL);
+        CREATE INDEX documents_subject ON documents(subject) WHERE subject IS NOT NULL;
+        CREATE VIRTUAL TABLE documents_words USING fts5(
+            text, content='documents', content_rowid='num',
+            tokenize='porter unicode61 remove_diacritics 2');
+        CREATE TRIGGER documents_added AFTER INSERT ON documents BEGIN
+            INSERT INTO documents_words(rowid, text) VALUES (new.num, new.text); END;
+        CREATE TRIGGER documents_removed AFTER DELETE ON documents BEGIN
+            INSERT INTO documents_words(documents_words, rowid, text)
+            VALUES ('delete', old.num, old.text); END;
+        CREATE TABLE requests(
+            key TEXT PRIMARY KEY, fingerprint TEXT NOT NULL, owner TEXT NOT NULL,
+            state TEXT NOT NULL, response BLOB,
+            lease_until INTEGER NOT NULL, expires_at INTEGER NOT NULL);
+        CREATE INDEX requests_expiry ON requests(expires_at);
+        CREATE TABLE derivations(
+            source TEXT NOT NULL, noun TEXT NOT NULL, holder TEXT NOT NULL,
+            PRIMARY KEY(source, noun, holder)) WITHOUT ROWID;
+        CREATE TABLE flags(name TEXT PRIMARY KEY, value TEXT NOT NULL);
+        """,
+        # Names sort by their code points, as they do in SQLite. A text search vector has an upper
+        # size; the rest of a longer text is not lost, only not searched.
+        postgres="""
+        CREATE EXTENSION IF NOT EXISTS vector;
+        CREATE TABLE events(
+            seq BIGINT PRIMARY KEY, id TEXT COLLATE "C" NOT NULL UNIQUE,
+            stream TEXT COLLATE "C" NOT NULL, pos BIGINT NOT NULL, subject TEXT COLLATE "C",
+            kind TEXT COLLATE "C" NOT NULL, v INTEGER NOT NULL,
+            at BIGINT NOT NULL, recorded_at BIGINT NOT NULL,
+            body TEXT, salt BYTEA, body_hash BYTEA NOT NULL, hash BYTEA NOT NULL,
+            UNIQUE(stream, pos));
+        CREATE INDEX events_subject ON events(subject, seq) WHERE subject IS NOT NULL;
+        CREATE INDEX events_kind ON events(kind, seq);
+        CREATE TABLE artefacts(
+            id TEXT COLLATE "C" PRIMARY KEY, kind TEXT COLLATE "C" NOT NULL,
+            name TEXT COLLATE "C" NOT NULL, version INTEGER NOT NULL,
+            body TEXT, hash TEXT NOT NULL, from_events TEXT NOT NULL,
+            created_at BIGINT NOT NULL, retired_at BIGINT,
+            UNIQUE(kind, name, version));
+        CREATE TABLE records(
+            subject TEXT COLLATE "C" NOT NULL, type TEXT COLLATE "C" NOT NULL,
+            id TEXT COLLATE "C" NOT NULL, body TEXT NOT NULL, from_events TEXT NOT NULL,
+            PRIMARY KEY(subject, type, id));
+        CREATE TABLE documents(
+            num BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+            id TEXT COLLATE "C" NOT NULL UNIQUE,
+            kind TEXT COLLATE "C" NOT NULL, subject TEXT COLLATE "C", at BIGINT NOT NULL,
+            text TEXT NOT NULL, vector vector, from_events TEXT NOT NULL,
+            words tsvector GENERATED ALWAYS AS (to_tsvector('english', left(text, 200000))) STORED);
+        CREATE INDEX documents_subject ON documents(subject) WHERE subject IS NOT NULL;
+        CREATE INDEX documents_words ON documents USING gin(words);
+        CREATE TABLE requests(
+            key TEXT COLLATE "C" PRIMARY KEY, fingerprint TEXT NOT NULL, owner TEXT NOT NULL,
+            state TEXT NOT NULL, response BYTEA,
+            lease_until BIGINT NOT NULL, expires_at BIGINT NOT NULL);
+        CREATE INDEX requests_expiry ON requests(expires_at);
+        CREATE TABLE derivations(
+            source TEXT COLLATE "C" NOT NULL, noun TEXT COLLATE "C" NOT NULL,
+            holder TEXT COLLATE "C" NOT NULL, PRIMARY KEY(source, noun, holder));
+        CREATE TABLE flags(name TEXT PRIMARY KEY, value TEXT NOT NULL);
+        """,
+    ),
+)
+
+NEWEST = MIGRATIONS[-1].number
+
+
+def pending(current: int, location: str) -> tuple[Migration, ...]:
+    """What a database at number `current` lacks; one from the future is refused."""
+    if current > NEWEST:
+        raise NewerDatabase(
+            f"it has schema {current}; this em knows up to {NEWEST}",
+            place=location,
+            fix="upgrade em-core",
+        )
+    return tuple(step for step in MIGRATIONS if step.number > current)

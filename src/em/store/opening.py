@@ -1,0 +1,37 @@
+"""From a path or an address to a store."""
+
+from pathlib import Path
+
+from em.errors import UsageError
+from em.settings import Settings
+from em.store.protocol import Store
+from em.store.redact import Redactor
+
+
+def open_store(
+    db: str | Path | None = None, settings: Settings | None = None, *, create: bool = True
+) -> Store:
+    """Open the log at a path or a `postgresql://` address; the settings say which by default."""
+    settings = settings or Settings.load()
+    target = str(db if db is not None else settings.db)
+    if target.startswith(("postgresql://", "postgres://")):
+        from em.store.postgres import PostgresStore as Backend
+    elif "://" in target:
+        raise UsageError(
+            f"{target.partition('://')[0]}:// is not supported",
+            place="db",
+            fix="use a path, or postgresql://user@host/database",
+        )
+    elif not target:
+        raise UsageError("the name of the database is empty", place="db", fix="give a path")
+    else:
+        from em.store.sqlite import SqliteStore as Backend  # type: ignore[assignment]  # either will do: both take the same arguments
+    return Backend(
+        target,
+        create=create,
+        busy_timeout=settings.busy_timeout,
+        synchronous=settings.synchronous,
+        redactor=Redactor(
+            settings.redact.patterns, settings.redact.fields, settings.redact.tool_args
+        ),
+    )

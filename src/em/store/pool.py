@@ -1,0 +1,78 @@
+"""A pool of connections: one for each thread that is at work, none shared, none across a fork."""
+
+import os
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Generic, TypeVar
+
+from em.errors import StoreError
+
+C = TypeVar("C")
+
+
+class Pool(Generic[C]):
+    """Hands out idle connections, opens more when none is idle, at most `limit` at a time."""
+
+    def __init__(
+        self,
+        open_one: Callable[[], C],
+        usable: Callable[[C], bool],
+        close_one: Callable[[C], None],
+        limit: int,
+    ) -> None:
+        self._open_one = open_one
+        self._usable = usable
+        self._close_one = close_one
+        self._limit = limit
+        self._closed = False
+        self._start()
+
+    def _start(self) -> None:
+        self._pid = os.getpid()
+        self._idle: list[C] = []
+        self._lock = threading.Lock()
+        self._slots = threading.BoundedSemaphore(self._limit)
+
+    @contextmanager
+    def connection(self) -> Iterator[C]:
+        """A connection for this thread alone; thrown away if it comes back unusable."""
+        if self._pid != os.getpid():
+            # A child process must not touch the parent's connections, not even to close them.
+            self._start()
+        slots = self._slots
+        with slots:
+            connection = self._take()
+            try:
+                yield connection
+            finally:
+                self._give_back(connection)
+
+    def _take(self) -> C:
+        with self._lock:
+            if self._closed:
+                raise StoreError("this store was closed", fix="open it again")
+            if self._idle:
+                return self._idle.pop()
+        return self._open_one()
+
+    def _give_back(self, connection: C) -> None:
+        usable = self._usable(connection)
+        with self._lock:
+            if usable and not self._closed:
+                self._idle.append(connection)
+                return
+        self._close_one(connection)
+
+    def drop_idle(self) -> None:
+        """Close what is idle, so that the next use connects anew."""
+        with self._lock:
+            idle, self._idle = self._idle, []
+        if self._pid == os.getpid():
+            for connection in idle:
+                self._close_one(connection)
+
+    def close(self) -> None:
+        """Close what is idle now, and the rest when it comes back."""
+        self._closed = True
+        self.drop_idle()

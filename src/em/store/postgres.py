@@ -1,0 +1,310 @@
+"""The large store: PostgreSQL with pgvector (extra `postgres`)."""
+
+import time
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from functools import lru_cache
+from typing import Any, cast
+
+import msgspec
+
+from em.errors import (
+    EmError,
+    MissingExtra,
+    NotFound,
+    StoreBusy,
+    StoreError,
+    StoreFull,
+    StoreReadOnly,
+    StoreUnreachable,
+)
+from em.models.document import DocumentQuery, Hit
+from em.store.migrations import pending
+from em.store.pool import Pool
+from em.store.protocol import Health
+from em.store.reading import FetchPage, Page, bounded
+from em.store.redact import Redactor
+from em.store.session import Params, Rows, Session
+from em.store.sql import SqlStore, document_conditions, query_words, to_document
+
+try:
+    import psycopg
+    from psycopg import errors as pg
+    from psycopg.conninfo import conninfo_to_dict
+except ImportError as error:
+    raise MissingExtra("postgres", "a postgresql:// address") from error
+
+MAX_CONNECTIONS = 16
+COPY_FROM = 50
+"""From so many events on, COPY is faster than INSERT."""
+
+_WRITE_LOCK = int.from_bytes(b"em-write")
+_TABLES = "events, artefacts, records, documents, requests, derivations"
+_OLDER_READERS = (
+    "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
+    " AND pid <> pg_backend_pid() AND age(backend_xmin) > age(%s::xid)"
+)
+
+
+class PostgresSession:
+    """A psycopg connection that takes statements written with `?`."""
+
+    def __init__(self, connection: "psycopg.Connection[tuple[Any, ...]]") -> None:
+        self.connection = connection
+
+    def execute(self, sql: str, params: Params = ()) -> Rows:
+        """Run one statement."""
+        return self.connection.execute(_translate(sql), params)
+
+    def executemany(self, sql: str, rows: Iterable[Params]) -> None:
+        """Run one statement for each row."""
+        self.connection.cursor().executemany(_translate(sql), list(rows))
+
+
+@lru_cache(maxsize=512)
+def _translate(sql: str) -> bytes:
+    return sql.replace("?", "%s").encode()
+
+
+class PostgresStore(SqlStore):
+    """A log in a PostgreSQL database.
+
+    One advisory lock orders all commits: `seq` is handed out and committed under it, so a reader
+    that follows the log by `seq` never skips a commit that came late, and there are no gaps.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        create: bool = True,
+        busy_timeout: float = 30.0,
+        synchronous: str = "normal",
+        redactor: Redactor | None = None,
+    ) -> None:
+        super().__init__(redactor)
+        self._url = url
+        self._place = describe(url)
+        self._busy_timeout = busy_timeout
+        # PostgreSQL's own default flushes each commit; `normal` leaves the server's setting alone.
+        self._synchronous = synchronous
+        self._pool = Pool(self._connect, _usable, _close, MAX_CONNECTIONS)
+        try:
+            self._migrate(create=create)
+        except BaseException:
+            self._pool.close()
+            raise
+
+    def _connect(self) -> "psycopg.Connection[tuple[Any, ...]]":
+        connection = psycopg.connect(
+            self._url,
+            autocommit=True,
+            connect_timeout=max(2, int(self._busy_timeout)),
+            application_name="em",
+        )
+        # A session setting, so that waiting for the lock is bounded however the wait begins.
+        connection.execute(
+            "SELECT set_config('lock_timeout', %s, false)", (str(int(self._busy_timeout * 1000)),)
+        )
+        if self._synchronous == "full":
+            connection.execute("SET synchronous_commit = on")
+        return connection
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except psycopg.Error as error:
+            raise self._explain(error) from error
+
+    def _explain(self, error: psycopg.Error) -> EmError:
+        if isinstance(error, pg.LockNotAvailable):
+            return StoreBusy(
+                "another process has held the write lock for too long",
+                place=self._place,
+                fix="try again, or raise EM_BUSY_TIMEOUT",
+            )
+        if isinstance(error, pg.ReadOnlySqlTransaction | pg.InsufficientPrivilege):
+            return StoreReadOnly(
+                f"the server refused to write: {_first_line(error)}",
+                place=self._place,
+                fix="connect to the primary, as a user who may write",
+            )
+        if isinstance(error, pg.DiskFull):
+            return StoreFull(
+                "the server's disk is full; nothing was changed",
+                place=self._place,
+                fix="free some space there, then try again",
+            )
+        if isinstance(error, psycopg.OperationalError):
+            self._pool.drop_idle()
+            return StoreUnreachable(
+                f"the server can't be reached: {_first_line(error)}",
+                place=self._place,
+                fix="check the address, and that the server runs",
+            )
+        return StoreError(f"PostgreSQL says: {_first_line(error)}", place=self._place)
+
+    @contextmanager
+    def _reading(self) -> Iterator[Session]:
+        with self._translated(), self._pool.connection() as connection:
+            yield PostgresSession(connection)
+
+    @contextmanager
+    def _writing(self) -> Iterator[Session]:
+        with (
+            self._translated(),
+            self._pool.connection() as connection,
+            connection.transaction(),
+        ):
+            connection.execute("SELECT pg_advisory_xact_lock(%s)", (_WRITE_LOCK,))
+            yield PostgresSession(connection)
+
+    def _migrate(self, *, create: bool) -> None:
+        with self._reading() as session:
+            current = _schema(session)
+        if not pending(current, self._place):
+            return
+        if current == 0 and not create:
+            raise NotFound(
+                "there is no log in this database yet",
+                place=self._place,
+                fix="append something first, or name another with --db or EM_DB",
+            )
+        with self._writing() as session:
+            session.execute(
+                "CREATE TABLE IF NOT EXISTS em_schema("
+                "number INTEGER PRIMARY KEY, applied_at TIMESTAMPTZ NOT NULL DEFAULT now())"
+            )
+            for step in pending(_schema(session), self._place):
+                for statement in step.postgres.split(";\n"):
+                    if statement.strip():
+                        session.execute(statement)
+                session.execute("INSERT INTO em_schema(number) VALUES (?)", (step.number,))
+
+    @property
+    def _fetch_page(self) -> FetchPage:
+        return self._fetch
+
+    def _fetch(self, page: Page, max_bytes: int) -> list[tuple[Any, ...]]:
+        with self._translated(), self._pool.connection() as connection:
+            cursor = connection.cursor()
+            rows = cursor.stream(_translate(page.sql), page.params, size=500)
+            with closing(cast("Generator[tuple[Any, ...]]", rows)):
+                return bounded(rows, max_bytes)
+
+    def _insert_events(self, session: Session, rows: Sequence[tuple[Any, ...]]) -> None:
+        if len(rows) < COPY_FROM:
+            marks = ",".join("?" * len(rows[0]))
+            session.executemany(f"INSERT INTO events VALUES ({marks})", rows)  # noqa: S608 - question marks
+            return
+        assert isinstance(session, PostgresSession)
+        with session.connection.cursor().copy("COPY events FROM STDIN") as copy:
+            for row in rows:
+                copy.write_row(row)
+
+    def _encode_vector(self, vector: Sequence[float]) -> str:
+        return msgspec.json.encode(list(vector)).decode()
+
+    def search(self, query: DocumentQuery) -> list[Hit]:
+        """Documents that share a word with the query, best first (`ts_rank_cd`)."""
+        words = query_words(query.text)
+        if not words:
+            return []
+        scope, params = document_conditions(query)
+        any_word = " || ".join(["plainto_tsquery('english', ?)"] * len(words))
+        sql = (
+            "SELECT d.id, d.kind, d.subject, d.at, d.text, d.from_events, d.vector::text,"  # noqa: S608 - fixed words; values are bound
+            " ts_rank_cd(d.words, q.query) AS score"
+            f" FROM documents AS d, (SELECT {any_word} AS query) AS q"
+            f" WHERE d.words @@ q.query{scope} ORDER BY score DESC, d.num LIMIT ?"
+        )
+        with self._reading() as session:
+            rows = session.execute(sql, (*words, *params, query.limit)).fetchall()
+        return [Hit(to_document(row, _floats(row[6])), row[7]) for row in rows]
+
+    def scrub(self) -> None:
+        """Let PostgreSQL drop the old versions of erased rows, once nobody can see them."""
+        deadline = time.monotonic() + self._busy_timeout
+        with self._translated(), self._pool.connection() as connection:
+            newer = connection.execute("SELECT pg_current_xact_id()::xid::text").fetchone()
+            assert newer is not None
+            while connection.execute(_OLDER_READERS, newer).fetchone() != (0,):
+                if time.monotonic() > deadline:
+                    raise StoreBusy(
+                        "another session is still reading the old rows",
+                        place=self._place,
+                        fix="end that session, then run `em forget --finish`",
+                    )
+                time.sleep(0.05)
+            connection.execute(f"VACUUM {_TABLES}".encode())
+        self._scrub_done()
+
+    def health(self, *, deep: bool = False) -> Health:
+        """How the store is doing. PostgreSQL checks its own pages, so `deep` adds nothing."""
+        with self._reading() as session:
+            settings = {
+                name: str(session.execute(f"SHOW {name}").fetchone()[0])
+                for name in ("synchronous_commit", "lock_timeout", "server_encoding")
+            }
+            (version,) = session.execute("SHOW server_version").fetchone()
+            (size,) = session.execute("SELECT pg_database_size(current_database())").fetchone()
+            (events,) = session.execute("SELECT COALESCE(MAX(seq), 0) FROM events").fetchone()
+            waiting = self._scrub_pending(session)
+            schema = _schema(session)
+        encoding = settings["server_encoding"]
+        problems = [] if encoding == "UTF8" else [f"the server's encoding is {encoding}, not UTF8"]
+        return Health(
+            backend="postgresql",
+            location=self._place,
+            version=version,
+            schema=schema,
+            events=events,
+            size_bytes=size,
+            scrub_pending=waiting,
+            settings=settings,
+            problems=problems,
+        )
+
+    def close(self) -> None:
+        """Close every connection."""
+        self._pool.close()
+
+
+def describe(url: str) -> str:
+    """An address as it may be shown: without its password."""
+    try:
+        parts = conninfo_to_dict(url)
+    except psycopg.ProgrammingError as error:
+        raise StoreUnreachable(
+            f"this is no PostgreSQL address: {_first_line(error)}",
+            place="db",
+            fix="write postgresql://user@host:5432/database",
+        ) from None
+    user = f"{parts['user']}@" if parts.get("user") else ""
+    port = f":{parts['port']}" if parts.get("port") else ""
+    return f"postgresql://{user}{parts.get('host', '')}{port}/{parts.get('dbname', '')}"
+
+
+def _schema(session: Session) -> int:
+    if session.execute("SELECT to_regclass('em_schema')").fetchone()[0] is None:
+        return 0
+    (number,) = session.execute("SELECT COALESCE(MAX(number), 0) FROM em_schema").fetchone()
+    return int(number)
+
+
+def _usable(connection: "psycopg.Connection[tuple[Any, ...]]") -> bool:
+    idle = psycopg.pq.TransactionStatus.IDLE
+    return not connection.closed and connection.info.transaction_status == idle
+
+
+def _close(connection: "psycopg.Connection[tuple[Any, ...]]") -> None:
+    connection.close()
+
+
+def _floats(text: str | None) -> tuple[float, ...] | None:
+    return None if text is None else tuple(float(x) for x in msgspec.json.decode(text))
+
+
+def _first_line(error: psycopg.Error) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]

@@ -1,0 +1,199 @@
+"""From what a writer said to what can be written: checked, redacted and encoded.
+
+All of this happens before the transaction begins, so that the write lock is held only for writing.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from em.errors import BadBody, InputError
+from em.models.artefact import ArtefactDraft
+from em.models.canonical import Json, canonical
+from em.models.document import Document
+from em.models.event import Draft, Event, check_name
+from em.models.ids import new_ids
+from em.models.kinds import check_body, check_kind
+from em.models.record import Record
+from em.models.request import RequestOutcome
+from em.models.times import moment, to_micros
+from em.store.protocol import Commit
+from em.store.redact import Redactor
+
+
+class PreparedEvent(NamedTuple):
+    """An event without what only the transaction knows: its position, times and hashes."""
+
+    id: str
+    stream: str
+    subject: str | None
+    kind: str
+    v: int
+    at: int | None
+    text: bytes | None
+    body: Json | None
+    imported: Event | None
+
+
+class PreparedArtefact(NamedTuple):
+    """An artefact's version with its body encoded."""
+
+    draft: ArtefactDraft
+    text: bytes
+    body: Json
+
+
+class Prepared(NamedTuple):
+    """A commit that can be written."""
+
+    events: list[PreparedEvent]
+    artefacts: list[PreparedArtefact]
+    records: list[tuple[Record, bytes | None]]
+    documents: list[Document]
+    request: RequestOutcome | None
+    given_ids: list[str]
+
+
+def prepare(commit: Commit, redactor: Redactor) -> Prepared:
+    """Check, redact and encode a commit."""
+    return Prepared(
+        events=_events(commit.events, redactor),
+        artefacts=[_artefact(draft, redactor) for draft in commit.artefacts],
+        records=[_record(record, redactor) for record in commit.records],
+        documents=[_document(document, redactor) for document in commit.documents],
+        request=_request(commit.request, redactor),
+        given_ids=[event.id for event in commit.events if event.id is not None],
+    )
+
+
+def _events(drafts: Sequence[Draft | Event], redactor: Redactor) -> list[PreparedEvent]:
+    ids = new_ids(len(drafts))
+    several = len(drafts) > 1
+    prepared: list[PreparedEvent] = []
+    for n, draft in enumerate(drafts):
+        try:
+            prepared.append(_event(draft, ids[n]))
+        except InputError as error:
+            error.data["index"] = n
+            if several:
+                error.place = f"event {n} of the batch, {error.place}"
+            raise
+    _redact_events(prepared, redactor)
+    return prepared
+
+
+def _event(draft: Draft | Event, fresh_id: str) -> PreparedEvent:
+    check_name(draft.stream, "stream")
+    if draft.subject is not None:
+        check_name(draft.subject, "subject")
+    check_kind(draft.kind, draft.v)
+    if draft.id is not None:
+        check_name(draft.id, "id")
+    imported = draft if isinstance(draft, Event) else None
+    at = None if draft.at is None else to_micros(moment(draft.at))
+    text, body = None, None
+    if imported is None or imported.body is not None:
+        if not isinstance(draft.body, dict):
+            raise BadBody("a body is a JSON object", place="body", fix='write {"text": …}')
+        text, body = canonical(draft.body)
+        check_body(draft.kind, text)
+    return PreparedEvent(
+        draft.id or fresh_id,
+        draft.stream,
+        draft.subject,
+        draft.kind,
+        draft.v,
+        at,
+        text,
+        body,
+        imported,
+    )
+
+
+def _redact_events(events: list[PreparedEvent], redactor: Redactor) -> None:
+    names = {name for event in events for name in (event.stream, event.subject, event.id) if name}
+    for name in names:
+        refuse_secret_name(name, redactor)
+    for n in redactor.suspects([event.text or b"" for event in events]):
+        event = events[n]
+        clean = redactor.value(event.body)
+        if clean == event.body:
+            continue
+        if event.imported is not None:
+            raise InputError(
+                "it holds a secret, and without it its hash would not fit",
+                place=f"event {event.id}",
+                fix="import with --rechain: the secret is redacted and the event hashed anew",
+                index=n,
+            )
+        text, clean = canonical(clean)
+        events[n] = event._replace(text=text, body=clean)
+
+
+def refuse_secret_name(name: str, redactor: Redactor) -> None:
+    """Names are kept as they are, so one that holds a secret can't be used."""
+    if redactor.suspects([name.encode()]) and redactor.text(name) != name:
+        raise InputError(
+            f"the name {redactor.text(name)!r} holds a secret",
+            place="stream, subject or id",
+            fix="names are never redacted, since things are found by them: choose another",
+        )
+
+
+def _clean_body(body: Any, place: str, redactor: Redactor) -> tuple[bytes, Json]:
+    text, plain = canonical(body, place)
+    if redactor.suspects([text]):
+        text, plain = canonical(redactor.value(plain), place)
+    return text, plain
+
+
+def _artefact(draft: ArtefactDraft, redactor: Redactor) -> PreparedArtefact:
+    check_name(draft.name, "artefact name")
+    check_name(draft.kind, "artefact kind")
+    refuse_secret_name(draft.name, redactor)
+    text, body = _clean_body(draft.body, f"artefact {draft.kind}/{draft.name}", redactor)
+    return PreparedArtefact(draft, text, body)
+
+
+def _record(record: Record, redactor: Redactor) -> tuple[Record, bytes | None]:
+    for field in ("subject", "type", "id"):
+        name = check_name(getattr(record, field), f"record {field}")
+        refuse_secret_name(name, redactor)
+    if record.body is None:
+        return record, None
+    return record, _clean_body(record.body, f"record {record.type}/{record.id}", redactor)[0]
+
+
+def _document(document: Document, redactor: Redactor) -> Document:
+    for field in ("id", "kind", "subject"):
+        if (name := getattr(document, field)) is not None:
+            check_name(name, f"document {field}")
+            refuse_secret_name(name, redactor)
+    if document.text is None:
+        return document
+    # PostgreSQL has no NUL in a text; both stores keep the same.
+    text = redactor.text(document.text).replace("\0", "\N{REPLACEMENT CHARACTER}")
+    canonical(text, f"document {document.id}")
+    return Document(
+        id=document.id,
+        kind=document.kind,
+        text=text,
+        at=moment(document.at),
+        subject=document.subject,
+        vector=document.vector,
+        from_events=document.from_events,
+    )
+
+
+def _request(request: RequestOutcome | None, redactor: Redactor) -> RequestOutcome | None:
+    if request is None or not redactor.suspects([request.response]):
+        return request
+    try:
+        text = request.response.decode()
+    except UnicodeDecodeError:
+        return request
+    return RequestOutcome(
+        key=request.key,
+        owner=request.owner,
+        response=redactor.text(text).encode(),
+        from_events=request.from_events,
+    )

@@ -1,0 +1,137 @@
+"""The narrow waist: what a store must do. A new back end does this and passes `em.testing`."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import timedelta
+from typing import Protocol
+
+import msgspec
+
+from em.models.artefact import Artefact, ArtefactDraft
+from em.models.document import Document, DocumentQuery, Hit
+from em.models.event import Draft, Event, EventQuery
+from em.models.record import Record
+from em.models.request import Claim, RequestOutcome
+
+
+class Commit(msgspec.Struct, frozen=True, kw_only=True):
+    """What is written together, or not at all.
+
+    An `Event` among the events is an import: it keeps its id, position, times and hash, and must
+    continue its stream. `expected_pos` says for a stream the position of its last event (0: there
+    is none), and makes the commit a compare-and-append.
+    """
+
+    events: Sequence[Draft | Event] = ()
+    artefacts: Sequence[ArtefactDraft] = ()
+    records: Sequence[Record] = ()
+    documents: Sequence[Document] = ()
+    request: RequestOutcome | None = None
+    expected_pos: Mapping[str, int] = {}
+
+
+class Committed(msgspec.Struct, frozen=True):
+    """What a commit became."""
+
+    events: Sequence[Event]
+    artefacts: Sequence[Artefact]
+
+
+class Row(msgspec.Struct, frozen=True):
+    """An event as it lies in the table, for those who check it or copy it byte for byte."""
+
+    seq: int
+    id: str
+    stream: str
+    pos: int
+    subject: str | None
+    kind: str
+    v: int
+    at: int
+    recorded_at: int
+    body: str | None
+    salt: bytes | None
+    body_hash: bytes
+    hash: bytes
+
+
+class Erasure(msgspec.Struct, frozen=True, kw_only=True):
+    """What forgetting took away.
+
+    `scrubbed`: nothing of it is left in the store's files either; else `scrub_problem` says why.
+    """
+
+    events: Sequence[str] = ()
+    artefacts: int = 0
+    records: int = 0
+    documents: int = 0
+    responses: int = 0
+    scrubbed: bool = True
+    scrub_problem: str = ""
+
+
+class Health(msgspec.Struct, frozen=True, kw_only=True):
+    """How a store is doing. `problems` is empty when all is well."""
+
+    backend: str
+    location: str
+    version: str
+    schema: int
+    events: int
+    size_bytes: int
+    scrub_pending: bool
+    settings: Mapping[str, str]
+    problems: Sequence[str]
+
+
+class Store(Protocol):
+    """Where the log and everything compiled from it live. Safe to share between threads."""
+
+    def commit(self, commit: Commit) -> Committed:
+        """Write all of it in one transaction."""
+
+    def check(self, commit: Commit) -> None:
+        """Raise what `commit` would say of the content, without writing."""
+
+    def read(self, query: EventQuery) -> Iterator[Event]:
+        """Stream events, oldest first, up to the newest there was when reading began."""
+
+    def rows(self, query: EventQuery) -> Iterator[Row]:
+        """The same, undecoded."""
+
+    def head(self, stream: str) -> tuple[int, str]:
+        """Position and hash of a stream's last event; `(0, "")` where there is none."""
+
+    def artefact(self, kind: str, name: str, version: int | None = None) -> Artefact | None:
+        """One version of an artefact; without a number the newest that is not retired."""
+
+    def artefacts(self, kind: str | None = None, name: str | None = None) -> Iterator[Artefact]:
+        """Every version, by kind, name and number."""
+
+    def retire(self, artefact_id: str) -> bool:
+        """Take a version out of use; it stays readable by its number."""
+
+    def records(self, subject: str, type: str | None = None) -> Iterator[Record]:  # noqa: A002 - the noun's own field
+        """A subject's records, by type and id."""
+
+    def search(self, query: DocumentQuery) -> list[Hit]:
+        """Documents that share a word with the query, best first."""
+
+    def claim(self, key: str, fingerprint: str, *, lease: timedelta, keep: timedelta) -> Claim:
+        """Claim a request key; a claim not completed within `lease` may be taken over."""
+
+    def release(self, key: str, owner: str) -> None:
+        """Give a claim back without an outcome, so that the request may be tried again."""
+
+    def erase(
+        self, event_ids: Sequence[str], *, subjects: Sequence[str] = (), reason: str = ""
+    ) -> Erasure:
+        """Erase bodies, and all that was derived from them; `subjects` also lose their records."""
+
+    def scrub(self) -> None:
+        """Remove what erased bodies left in the files; StoreBusy if a reader is in the way."""
+
+    def health(self, *, deep: bool = False) -> Health:
+        """How the store is doing; `deep` reads every page."""
+
+    def close(self) -> None:
+        """Let go of files and connections."""

