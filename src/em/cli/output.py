@@ -6,7 +6,6 @@ from contextlib import contextmanager
 from typing import Any
 
 import click
-import msgspec
 
 from em.errors import EmError
 
@@ -15,6 +14,8 @@ Advance = Callable[[int], None]
 
 def print_json(value: Any) -> None:
     """One JSON document on standard output."""
+    import msgspec
+
     text = msgspec.json.encode(value)
     if sys.stdout.isatty():
         text = msgspec.json.format(text, indent=2)
@@ -24,6 +25,8 @@ def print_json(value: Any) -> None:
 def print_error(error: EmError, *, as_json: bool) -> None:
     """An error on standard error, with its place and its fix."""
     if as_json:
+        import msgspec
+
         click.echo(msgspec.json.encode({"error": error.as_dict()}), err=True)
         return
     place = f"{error.place}: " if error.place else ""

@@ -1,6 +1,5 @@
 """`em`: the options that hold everywhere, lazy loading of commands, and what errors become."""
 
-import os
 import sys
 from importlib import import_module
 from typing import Any
@@ -84,8 +83,8 @@ def run(args: list[str]) -> int:
         else:
             error.show()
         return error.exit_code
-    except BrokenPipeError:
-        # The reader of our output has gone (`em log show | head`): that is no error of ours.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except SystemExit:
+        # click leaves so in one case only, when the reader of our output has gone
+        # (`em log show | head`): that is no failure of ours.
         return 0
     return result if isinstance(result, int) else 0

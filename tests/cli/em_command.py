@@ -1,0 +1,26 @@
+"""Running `em` as a user does: a process of its own."""
+
+import json
+import subprocess
+import sys
+from typing import Any, NamedTuple
+
+EM = [sys.executable, "-m", "em"]
+
+
+class Ran(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+def em(*args: str, stdin: str | bytes = b"") -> Ran:
+    given = stdin.encode() if isinstance(stdin, str) else stdin
+    run = subprocess.run([*EM, *args], input=given, capture_output=True, timeout=120, check=False)
+    ran = Ran(run.returncode, run.stdout.decode(), run.stderr.decode())
+    assert "Traceback" not in ran.err, ran.err
+    return ran

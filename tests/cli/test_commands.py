@@ -1,0 +1,118 @@
+"""`em`, `em forget` and `em doctor` from a user's chair."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from em_command import em
+
+import em as package
+from em import Memory
+
+
+def test_version_and_help_read_well() -> None:
+    assert em("--version").out == f"em {package.__version__}\n"
+    for args in ([], ["--help"], ["-h"]):
+        ran = em(*args)
+        text = ran.out + ran.err
+        for word in ("log", "forget", "doctor", "--db", "--json", "EM_DB"):
+            assert word in text
+    for args in (["log", "--help"], ["log", "append", "-h"], ["forget", "-h"], ["doctor", "-h"]):
+        ran = em(*args)
+        assert ran.code == 0
+        assert "Usage: em" in ran.out
+
+
+def test_forget_asks_first(tmp_path: Path) -> None:
+    with Memory() as memory:
+        event_id = memory.observe("ana", "private")
+        memory.observe("ana", "more")
+    refused = em("forget", "--subject", "ana", stdin="n\n")
+    assert refused.code == 130
+    assert "all 2 events about 'ana'" in refused.err
+    assert "private" in em("log", "show").out
+    one = em("forget", "--event", event_id, "--reason", "asked", stdin="y\n")
+    assert one.code == 0
+    assert "erased 1 events, 1 documents" in one.out
+    rest = em("forget", "--subject", "ana", "--yes", "--json")
+    assert len(rest.json["events"]) == 1
+    assert rest.json["scrubbed"] is True
+    assert "nothing: it was erased before" in em("forget", "--event", event_id, "--yes").out
+    shown = em("log", "show").out
+    assert "(erased)" in shown
+    assert "asked" in shown
+    assert "2 of them erased on request" in em("log", "verify").out
+
+
+def test_forget_says_when_the_disk_could_not_be_scrubbed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import sqlite3
+
+    monkeypatch.setenv("EM_BUSY_TIMEOUT", "0.2")
+    with Memory() as memory:
+        event_id = memory.observe("ana", "private")
+        reader = sqlite3.connect(".em/em.db")
+        reader.execute("BEGIN")
+        reader.execute("SELECT * FROM events").fetchall()
+        ran = em("forget", "--event", event_id, "--yes")
+        assert ran.code == 1
+        assert "erased, not yet scrubbed" in ran.err
+        assert "em forget --finish" in ran.err
+        assert em("doctor").code == 1
+        assert em("forget", "--finish").code == 1
+        reader.close()
+        assert "scrubbed" in em("forget", "--finish").out
+        assert em("doctor").code == 0
+
+
+def test_doctor_tells_what_is_there_without_showing_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-ant-very-secret")
+    before = em("doctor")
+    assert before.code == 0
+    assert "not made yet" in before.out
+    assert not os.path.exists(".em")
+    Memory().close()
+    for args in (["doctor"], ["doctor", "--deep"], ["doctor", "--json"]):
+        ran = em(*args)
+        assert ran.code == 0
+        assert "very-secret" not in ran.out + ran.err
+    report = em("doctor", "--json").json
+    assert report["ok"] is True
+    assert report["keys"]["ANTHROPIC_API_KEY"] is True
+    assert report["keys"]["OPENAI_API_KEY"] is False
+    assert report["extras"]["postgres"] is True
+    assert report["versions"]["em"] == package.__version__
+    assert report["database"]["journal_mode"] == "wal"
+
+
+def test_doctor_reports_a_database_that_is_none(tmp_path: Path) -> None:
+    (tmp_path / "x.db").write_text("no database " * 100)
+    ran = em("doctor", "--db", "x.db", "--json")
+    assert ran.code == 1
+    assert ran.json["problems"]
+    (tmp_path / "em.yaml").write_text("dbb: x.db")
+    broken = em("doctor")
+    assert broken.code in (1, 2)
+    assert "did you mean 'db'" in broken.out + broken.err
+
+
+def test_errors_are_json_where_json_was_asked_for() -> None:
+    ran = em("log", "show", "--json")
+    assert ran.code == 1
+    error = json.loads(ran.err)["error"]
+    assert error["code"] == "not_found"
+    assert error["fix"]
+
+
+def test_postgres_behind_the_same_command(new_database: object) -> None:
+    address = new_database()  # type: ignore[operator]
+    body = '{"role": "user", "text": "hello"}'
+    args = ["log", "append", "--stream", "s", "--kind", "message", body]
+    assert em(*args, "--db", address).code == 0
+    assert "hello" in em("log", "show", "--db", address).out
+    assert em("log", "verify", "--db", address).code == 0
+    assert (
+        em("doctor", "--db", address, "--json").json["database"]["backend"].startswith("postgres")
+    )

@@ -1,0 +1,128 @@
+"""What was forgotten is gone from the bytes: file, write-ahead log, word index, rows."""
+
+import sqlite3
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from em import Memory
+from em.models.event import EventQuery
+from em.store import Commit
+from em.store.postgres import PostgresStore
+from em.store.sqlite import SqliteStore
+from em.store.verify import verify
+from em.testing import append, note
+from raw import run_sql
+
+WORDS = ("xylophonist", "quetzalcoatl", "zwitterionic")
+TEXT = " ".join(WORDS)
+
+
+def bytes_of(folder: Path) -> bytes:
+    return b"".join(path.read_bytes() for path in sorted(folder.iterdir()) if path.is_file())
+
+
+def held(raw: bytes) -> list[str]:
+    return [word for word in WORDS if word.encode() in raw.lower()]
+
+
+@pytest.mark.parametrize("by", ["event", "subject"])
+def test_nothing_of_a_forgotten_text_is_left_in_the_files(tmp_path: Path, by: str) -> None:
+    with Memory(tmp_path / "em.db") as memory:
+        memory.observe_many([("bo", f"other words {n}") for n in range(200)])
+        event_id = memory.observe("ana", TEXT)
+        memory.observe_many([("bo", f"more words {n}") for n in range(200)])
+        assert held(bytes_of(tmp_path)) == list(WORDS)
+        erasure = memory.forget([event_id]) if by == "event" else memory.forget(subject="ana")
+        assert (erasure.events, erasure.documents) == ([event_id], 1)
+        assert erasure.scrubbed
+        assert held(bytes_of(tmp_path)) == []
+        assert memory.log.verify().ok
+        assert sum(1 for _ in memory.log.read(subject="bo")) == 400
+    assert held(bytes_of(tmp_path)) == []
+
+
+def test_while_another_reader_keeps_old_pages_alive_it_says_so_and_can_be_finished(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "em.db"
+    with SqliteStore(path, busy_timeout=0.3) as store:
+        (event,) = append(store, note(TEXT))
+        reader = sqlite3.connect(path)
+        reader.execute("BEGIN")
+        reader.execute("SELECT count(*) FROM events").fetchone()
+        erasure = store.erase([event.id])
+        assert erasure.events == [event.id]
+        assert not erasure.scrubbed
+        assert "em forget --finish" in erasure.scrub_problem
+        assert store.health().scrub_pending
+        assert next(store.read(EventQuery())).erased
+        reader.close()
+        store.scrub()
+        assert not store.health().scrub_pending
+        assert held(bytes_of(tmp_path)) == []
+        assert verify(store).ok
+
+
+def test_postgres_waits_for_older_readers_and_says_so(postgres_store: PostgresStore) -> None:
+    postgres_store._busy_timeout = 0.3
+    (event,) = append(postgres_store, note(TEXT))
+    with psycopg.connect(postgres_store._url) as reader:
+        reader.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        reader.execute("SELECT count(*) FROM events").fetchone()
+        erasure = postgres_store.erase([event.id])
+        assert not erasure.scrubbed
+        assert "em forget --finish" in erasure.scrub_problem
+        assert postgres_store.health().scrub_pending
+    postgres_store.scrub()
+    assert not postgres_store.health().scrub_pending
+
+
+def test_a_forgotten_text_is_gone_from_postgres_rows(postgres_store: PostgresStore) -> None:
+    (event,) = append(postgres_store, note(TEXT))
+    assert run_sql(postgres_store, f"SELECT 1 FROM events WHERE body LIKE '%{WORDS[0]}%'")
+    assert postgres_store.erase([event.id]).scrubbed
+    for table in ("events", "artefacts", "records", "documents", "requests", "derivations"):
+        rows = run_sql(postgres_store, f"SELECT t::text FROM {table} AS t")
+        assert held(repr(rows).encode()) == []
+
+
+def test_a_long_list_of_erasures_is_split_over_several_facts(
+    store: SqliteStore | PostgresStore,
+) -> None:
+    events = append(store, *(note(str(n), subject="ana") for n in range(2_500)))
+    erasure = store.erase([event.id for event in events])
+    assert len(erasure.events) == 2_500
+    facts = list(store.read(EventQuery(kinds=["erased"])))
+    assert [len(fact.body["events"]) for fact in facts if fact.body] == [1_000, 1_000, 500]
+    report = verify(store)
+    assert (report.ok, report.erased) == (True, 2_500)
+
+
+def test_secrets_in_the_reason_are_redacted(store: SqliteStore | PostgresStore) -> None:
+    (event,) = append(store, note("1"))
+    store.erase([event.id], reason="password='hunter2'")
+    fact = next(store.read(EventQuery(kinds=["erased"])))
+    assert fact.body is not None
+    assert fact.body["reason"] == "password='[redacted:password]'"
+
+
+def test_forgetting_a_derived_document_keeps_others_searchable(
+    store: SqliteStore | PostgresStore,
+) -> None:
+    from em.models.document import Document, DocumentQuery
+    from em.testing import T0
+
+    one, two = append(store, note("1"), note("2"))
+    store.commit(
+        Commit(
+            documents=[
+                Document(id=e.id, kind="note", text="shared word", at=T0, from_events=[e.id])
+                for e in (one, two)
+            ]
+        )
+    )
+    store.erase([one.id])
+    hits = store.search(DocumentQuery(text="shared"))
+    assert [hit.document.id for hit in hits] == [two.id]

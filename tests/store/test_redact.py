@@ -1,0 +1,297 @@
+"""No secret of a known shape reaches the disk, and what is no secret is left alone."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from em.errors import UsageError
+from em.models.artefact import ArtefactDraft
+from em.models.document import Document
+from em.models.event import Draft
+from em.models.record import Record
+from em.store import Commit
+from em.store.redact import SHAPES, Redactor
+from em.store.sqlite import SqliteStore
+from em.testing import T0
+
+R32 = "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6"
+HEX = "0123456789abcdef" * 2
+
+SECRETS = {
+    "anthropic": f"sk-ant-api03-{R32}-{R32}",
+    "openai": f"sk-{R32}{R32}",
+    "openai project": f"sk-proj-{R32}_{R32}",
+    "openrouter": f"sk-or-v1-{HEX}{HEX}",
+    "github": f"ghp_{R32}abcd",
+    "github oauth": f"gho_{R32}abcd",
+    "github fine-grained": f"github_pat_11AAAAAAA0{R32}_{R32}",
+    "gitlab": "glpat-abcDEF123_4567890abc",
+    "aws key id": "AKIAIOSFODNN7EXAMPLE",
+    "aws session key id": "ASIAIOSFODNN7EXAMPLE",
+    "google": "AIza" + "SyD-9tSrke72PouQMnMX-a7eZSW0jkFMBWY"[:35],
+    "google oauth": f"ya29.a0Af_{R32}",
+    "google client": f"GOCSPX-{R32}",
+    "slack bot": "xoxb-123456789012-123456789012-abcDEFghiJKL",
+    "slack app": "xapp-1-A0123-4567890-abcdef0123456789",
+    "stripe": "sk_live_" + R32,
+    "stripe restricted": "rk_test_" + R32,
+    "stripe webhook": "whsec_" + R32,
+    "sendgrid": f"SG.{R32[:22]}.{R32}{R32[:11]}",
+    "hugging face": f"hf_{R32}ab",
+    "npm": f"npm_{R32}abcd",
+    "pypi": f"pypi-AgEIcHlwaS5vcmc{R32}{R32}",
+    "groq": f"gsk_{R32}{R32}",
+    "xai": f"xai-{R32}{R32}",
+    "perplexity": f"pplx-{R32}{R32}",
+    "replicate": f"r8_{R32}abcde",
+    "databricks": f"dapi{HEX}",
+    "digitalocean": f"dop_v1_{HEX}{HEX}",
+    "telegram": f"123456789:AA{R32}x",
+    "jwt": "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.dBjftJeZ4CVPmB92K27uhbUJU1p1r",
+}
+
+IN_CONTEXT = {
+    "bearer": ("Authorization: Bearer {}", f"opaque-{R32}"),
+    "bearer alone": ("curl -H 'X: bearer {}'", f"{R32}=="),
+    "basic": ("authorization: Basic {}", "dXNlcjpwYXNzd29yZA=="),
+    "url password": ("postgresql://ana:{}@db.example.com/app", "hunter2"),
+    "url password with an at": ("https://ana:{}@example.com", "p@ss:w0rd"),
+    "redis url": ("redis://:{}@localhost:6379", "swordfish"),
+    "slack webhook": ("https://hooks.slack.com/services/{}", "T00000000/B00000000/XXXXXXXXXX1234"),
+    "shell variable": ("export OPENAI_API_KEY={}", "abc123def456ghi"),
+    "password=": ("mysql --password={} -u root", "hunter2!"),
+    "query string": ("https://x.example/?api_key={}&q=1", "0a1b2c3d4e5f"),
+    "quoted": ("password = '{}'", "correct horse battery"),
+    "json in a string": ('{{"password": "{}", "user": "ana"}}', "swordfish"),
+    "json in a json string": ('{{\\"client_secret\\": \\"{}\\"}}', "swordfish"),
+    "aws secret": ("aws_secret_access_key = {}", "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY"),
+    "private key": (
+        "-----BEGIN RSA PRIVATE KEY-----\n{}\n-----END RSA PRIVATE KEY-----\nafter",
+        "MIIEpAIBAAKCAQEA0Z3VS5JJcds3xfn",
+    ),
+    "private key, cut off": ("-----BEGIN PRIVATE KEY-----\n{}", "MIIEvQIBADANBgkqhkiG9w0BAQ"),
+}
+
+HARMLESS = [
+    "The task-based risk-averse desk-bound approach",
+    "password: required",
+    "Please reset my password, I forgot it.",
+    "basic authentication is used; bearer authentication too",
+    "next_token: page 2 of the tokens",
+    "https://example.com:8080/path@v1",
+    "api_key = os.environ['API_KEY']",
+    "token = get_token(user, 3)",
+    "password={{ secret.password }}",
+    "secret: ${VAULT_SECRET1}",
+    "sk-learn is a library; sk-some-hyphenated-name-without-numbers",
+    "SELECT * FROM users WHERE token IS NULL",
+    "ASIA, AKIA and other places",
+    "order #W5744371, card ending in 4242",
+    "2025-04-07T09:30:00Z",
+]
+
+
+@pytest.mark.parametrize("name", SECRETS)
+def test_known_keys_are_redacted_wherever_they_stand(name: str) -> None:
+    secret = SECRETS[name]
+    redactor = Redactor()
+    for text in (
+        secret,
+        f"key is {secret}.",
+        f'{{"a":"{secret}"}}',
+        f"x={secret}\n",
+        f"({secret})",
+    ):
+        clean = redactor.text(text)
+        assert secret not in clean
+        assert "[redacted:" in clean
+
+
+@pytest.mark.parametrize("name", IN_CONTEXT)
+def test_secrets_are_recognised_by_what_stands_around_them(name: str) -> None:
+    template, secret = IN_CONTEXT[name]
+    clean = Redactor().text(template.format(secret))
+    assert secret not in clean
+    assert "[redacted:" in clean
+
+
+def test_what_stands_around_a_secret_stays() -> None:
+    redactor = Redactor()
+    assert redactor.text("postgresql://ana:hunter2@db/app") == (
+        "postgresql://ana:[redacted:url-password]@db/app"
+    )
+    assert redactor.text('{"password": "x y", "user": "ana"}') == (
+        '{"password": "[redacted:password]", "user": "ana"}'
+    )
+
+
+@pytest.mark.parametrize("text", HARMLESS)
+def test_what_is_no_secret_is_left_alone(text: str) -> None:
+    assert Redactor().text(text) == text
+
+
+def test_fields_are_redacted_by_their_name() -> None:
+    clean = Redactor().value(
+        {
+            "user": "ana",
+            "password": "short",
+            "DB_PASSWORD": 12345,
+            "apiKey": "abc",
+            "headers": {"Authorization": "Basic abc", "Cookie": "id=1", "Accept": "*/*"},
+            "list": [{"name": "X-Api-Key", "value": "abc"}, {"name": "Accept", "value": "*/*"}],
+            "client_secret": ["a", "b"],
+        }
+    )
+    assert clean == {
+        "user": "ana",
+        "password": "[redacted:password]",
+        "DB_PASSWORD": "[redacted:DB_PASSWORD]",
+        "apiKey": "[redacted:apiKey]",
+        "headers": {
+            "Authorization": "[redacted:Authorization]",
+            "Cookie": "[redacted:Cookie]",
+            "Accept": "*/*",
+        },
+        "list": [
+            {"name": "X-Api-Key", "value": "[redacted:X-Api-Key]"},
+            {"name": "Accept", "value": "*/*"},
+        ],
+        "client_secret": ["[redacted:client_secret]", "[redacted:client_secret]"],
+    }
+
+
+def test_schemas_references_and_counts_are_no_secrets() -> None:
+    value = {
+        "properties": {"password": {"type": "string"}},
+        "args": {"password": "{{ secret.password }}", "token": "$TOKEN", "api_key": ""},
+        "usage": {"tokens": 12, "max_tokens": 100},
+        "has_password": True,
+        "password": None,
+        "next_token": "page-2",
+    }
+    assert Redactor().value(value) == value
+
+
+def test_a_secret_as_a_key_is_redacted_and_no_entry_is_lost() -> None:
+    keys = [SECRETS["github"], SECRETS["github oauth"], "plain"]
+    clean = Redactor().value(dict.fromkeys(keys, 1))
+    assert list(clean) == ["[redacted:github-token]", "[redacted:github-token]#2", "plain"]
+
+
+def test_a_users_own_patterns_fields_and_tool_arguments() -> None:
+    redactor = Redactor(
+        patterns={"badge": r"BADGE-(?P<secret>\d+)"},
+        fields=["iban"],
+        tool_args={"login": ["pin", "user"]},
+    )
+    call = {"tool": "login", "args": {"pin": 1234, "user": {"id": 1}, "city": "Porto"}}
+    assert redactor.value({"call": call, "IBAN": "PT50", "text": "my BADGE-77"}) == {
+        "call": {
+            "tool": "login",
+            "args": {"pin": "[redacted:pin]", "user": "[redacted:user]", "city": "Porto"},
+        },
+        "IBAN": "[redacted:IBAN]",
+        "text": "my BADGE-[redacted:badge]",
+    }
+    assert redactor.value({"tool": "other", "args": {"pin": 1}}) == {
+        "tool": "other",
+        "args": {"pin": 1},
+    }
+
+
+def test_a_broken_pattern_is_refused_with_its_place() -> None:
+    with pytest.raises(UsageError) as caught:
+        Redactor(patterns={"mine": "("})
+    assert caught.value.place == "redact.patterns.mine"
+
+
+def test_no_known_secret_survives_in_the_bytes_of_the_database(tmp_path: Path) -> None:
+    whole = [*SECRETS.values(), *(text.format(s) for text, s in IN_CONTEXT.values())]
+    hidden = [*SECRETS.values(), *(secret for _, secret in IN_CONTEXT.values())]
+    with SqliteStore(tmp_path / "em.db") as store:
+        for n, text in enumerate(whole):
+            nested = {"deep": [{"x": text, "json": msgspec.json.encode({"x": text}).decode()}]}
+            store.commit(
+                Commit(
+                    events=[
+                        Draft(stream="s", kind="message", body={"role": "user", "text": text}),
+                        Draft(stream="s", kind="tool_call", body={"tool": "t", "result": nested}),
+                    ],
+                    artefacts=[ArtefactDraft(kind="routine", name=f"r{n}", body={"x": text})],
+                    records=[Record(subject="ana", type="T", id=str(n), body={"x": text})],
+                    documents=[Document(id=str(n), kind="message", text=text, at=T0)],
+                )
+            )
+        raw = b"".join(path.read_bytes() for path in tmp_path.iterdir())
+    assert len(raw) > 100_000
+    survivors = [secret for secret in hidden if secret.encode() in raw]
+    assert survivors == []
+
+
+leaves = st.one_of(
+    st.text(max_size=30),
+    st.sampled_from([*SECRETS.values(), *(t.format(s) for t, s in IN_CONTEXT.values()), *HARMLESS]),
+    st.integers(),
+    st.none(),
+    st.booleans(),
+)
+names = st.one_of(
+    st.text(max_size=8), st.sampled_from(["password", "apiKey", "name", "value", "tool", "args"])
+)
+values = st.recursive(
+    leaves, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(names, inner, max_size=4)
+)
+
+
+@given(st.lists(values, max_size=4))
+def test_what_the_quick_test_passes_over_holds_no_secret(bodies: list[Any]) -> None:
+    redactor = Redactor()
+    texts = [msgspec.json.encode(body) for body in bodies]
+    suspects = set(redactor.suspects(texts))
+    for n, body in enumerate(bodies):
+        assert n in suspects or redactor.value(body) == body
+
+
+@given(values)
+def test_redacting_twice_is_redacting_once(value: Any) -> None:
+    redactor = Redactor()
+    once = redactor.value(value)
+    assert redactor.value(once) == once
+
+
+@given(st.text(alphabet="pasword=\"': \\{}[]sk-_AIKbearer1x/@.\n", max_size=80))
+def test_redacting_text_twice_is_redacting_it_once(text: str) -> None:
+    redactor = Redactor()
+    once = redactor.text(text)
+    assert redactor.text(once) == once
+
+
+def test_anchors_are_free_of_characters_that_json_escapes() -> None:
+    for shape in SHAPES:
+        for anchor in shape.anchors:
+            assert anchor == anchor.lower()
+            assert re.fullmatch(r"[^\x00-\x1f\"\\]+[\"\\]?", anchor)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "-----BEGIN PRIVATE KEY-----" * 20_000,
+        "password=" * 50_000,
+        "://" + "a" * 500_000,
+        "bearer " * 50_000,
+        "sk-" * 100_000,
+        "eyJ" + "a" * 300_000,
+        "a_" * 200_000 + "password='" + "x" * 200_000,
+        "authorization:" * 50_000,
+    ],
+    ids=lambda text: text[:12],
+)
+@pytest.mark.timeout(20)
+def test_hostile_texts_take_no_quadratic_time(text: str) -> None:
+    Redactor().text(text)

@@ -1,0 +1,50 @@
+"""Settings come from the environment, then em.yaml, then defaults; mistakes are named."""
+
+from pathlib import Path
+
+import pytest
+
+from em import Memory, Settings
+from em.errors import UsageError
+
+
+def test_defaults() -> None:
+    assert Settings.load() == Settings(db=".em/em.db", busy_timeout=30.0, synchronous="normal")
+
+
+def test_the_environment_wins_over_the_file(tmp_path: Path) -> None:
+    (tmp_path / "em.yaml").write_text("db: file.db\nbusy_timeout: 5\nredact: {fields: [iban]}\n")
+    settings = Settings.load(tmp_path, {"EM_DB": "env.db", "EM_BUSY_TIMEOUT": ""})
+    assert (settings.db, settings.busy_timeout) == ("env.db", 5.0)
+    assert settings.redact.fields == ["iban"]
+    assert Settings.load(tmp_path, {"EM_BUSY_TIMEOUT": "2.5"}).busy_timeout == 2.5
+
+
+def test_the_files_redaction_reaches_the_store(tmp_path: Path) -> None:
+    (tmp_path / "em.yaml").write_text("redact:\n  tool_args: {login: [pin]}\n")
+    with Memory() as memory:
+        event = memory.log.append("s", "tool_call", {"tool": "login", "args": {"pin": "0000"}})
+    assert event.body == {"tool": "login", "args": {"pin": "[redacted:pin]"}}
+
+
+@pytest.mark.parametrize(
+    ("text", "match"),
+    [
+        ("dbb: x", r"'dbb' is no setting.*did you mean 'db'"),
+        ("zzzz: x", "known are: db"),
+        ("db: [", r"em.yaml:1.*no YAML|em.yaml:2.*no YAML"),
+        ("- a\n- b", "names with values"),
+        ("synchronous: maybe", "synchronous"),
+        ("busy_timeout: soon", "busy_timeout"),
+        ("redact: {patterns: {x: [1]}}", "redact.patterns"),
+    ],
+)
+def test_mistakes_are_named(tmp_path: Path, text: str, match: str) -> None:
+    (tmp_path / "em.yaml").write_text(text)
+    with pytest.raises(UsageError, match=match):
+        Settings.load(tmp_path, {})
+
+
+def test_an_empty_file_is_no_mistake(tmp_path: Path) -> None:
+    (tmp_path / "em.yaml").write_text("")
+    assert Settings.load(tmp_path, {}) == Settings()
