@@ -118,6 +118,7 @@ def test_secrets_are_recognised_by_what_stands_around_them(name: str) -> None:
     clean = Redactor().text(template.format(secret))
     assert secret not in clean
     assert "[redacted:" in clean
+    assert Redactor().text(clean) == clean
 
 
 def test_what_stands_around_a_secret_stays() -> None:

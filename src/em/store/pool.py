@@ -36,19 +36,26 @@ class Pool(Generic[C]):
 
     @contextmanager
     def connection(self) -> Iterator[C]:
-        """A connection for this thread alone; thrown away if it comes back unusable."""
+        """A connection for this thread alone, for as long as the block lasts."""
+        connection = self.take()
+        try:
+            yield connection
+        finally:
+            self.give_back(connection)
+
+    def take(self) -> C:
+        """A connection for this thread alone, to be given back."""
         if self._pid != os.getpid():
             # A child process must not touch the parent's connections, not even to close them.
             self._start()
-        slots = self._slots
-        with slots:
-            connection = self._take()
-            try:
-                yield connection
-            finally:
-                self._give_back(connection)
+        self._slots.acquire()
+        try:
+            return self._idle_or_new()
+        except BaseException:
+            self._slots.release()
+            raise
 
-    def _take(self) -> C:
+    def _idle_or_new(self) -> C:
         with self._lock:
             if self._closed:
                 raise StoreError("this store was closed", fix="open it again")
@@ -56,13 +63,17 @@ class Pool(Generic[C]):
                 return self._idle.pop()
         return self._open_one()
 
-    def _give_back(self, connection: C) -> None:
-        usable = self._usable(connection)
-        with self._lock:
-            if usable and not self._closed:
-                self._idle.append(connection)
-                return
-        self._close_one(connection)
+    def give_back(self, connection: C) -> None:
+        """Return a connection; one that can't be used any more is closed."""
+        try:
+            usable = self._usable(connection)
+            with self._lock:
+                if usable and not self._closed:
+                    self._idle.append(connection)
+                    return
+            self._close_one(connection)
+        finally:
+            self._slots.release()
 
     def drop_idle(self) -> None:
         """Close what is idle, so that the next use connects anew."""

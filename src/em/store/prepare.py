@@ -55,17 +55,20 @@ class Prepared(NamedTuple):
 
 def prepare(commit: Commit, redactor: Redactor) -> Prepared:
     """Check, redact and encode a commit."""
+    given_ids = [event.id for event in commit.events if event.id is not None]
     return Prepared(
-        events=_events(commit.events, redactor),
+        events=_events(commit.events, given_ids, redactor),
         artefacts=[_artefact(draft, redactor) for draft in commit.artefacts],
         records=[_record(record, redactor) for record in commit.records],
         documents=[_document(document, redactor) for document in commit.documents],
         request=_request(commit.request, redactor),
-        given_ids=[event.id for event in commit.events if event.id is not None],
+        given_ids=given_ids,
     )
 
 
-def _events(drafts: Sequence[Draft | Event], redactor: Redactor) -> list[PreparedEvent]:
+def _events(
+    drafts: Sequence[Draft | Event], given_ids: Sequence[str], redactor: Redactor
+) -> list[PreparedEvent]:
     ids = new_ids(len(drafts))
     several = len(drafts) > 1
     prepared: list[PreparedEvent] = []
@@ -77,7 +80,7 @@ def _events(drafts: Sequence[Draft | Event], redactor: Redactor) -> list[Prepare
             if several:
                 error.place = f"event {n} of the batch, {error.place}"
             raise
-    _redact_events(prepared, redactor)
+    _redact_events(prepared, given_ids, redactor)
     return prepared
 
 
@@ -109,10 +112,13 @@ def _event(draft: Draft | Event, fresh_id: str) -> PreparedEvent:
     )
 
 
-def _redact_events(events: list[PreparedEvent], redactor: Redactor) -> None:
-    names = {name for event in events for name in (event.stream, event.subject, event.id) if name}
-    for name in names:
-        refuse_secret_name(name, redactor)
+def _redact_events(
+    events: list[PreparedEvent], given_ids: Sequence[str], redactor: Redactor
+) -> None:
+    names = {event.stream for event in events} | {event.subject for event in events}
+    for name in (*names, *given_ids):
+        if name is not None:
+            refuse_secret_name(name, redactor)
     for n in redactor.suspects([event.text or b"" for event in events]):
         event = events[n]
         clean = redactor.value(event.body)
@@ -131,7 +137,7 @@ def _redact_events(events: list[PreparedEvent], redactor: Redactor) -> None:
 
 def refuse_secret_name(name: str, redactor: Redactor) -> None:
     """Names are kept as they are, so one that holds a secret can't be used."""
-    if redactor.suspects([name.encode()]) and redactor.text(name) != name:
+    if not redactor.is_clean_name(name):
         raise InputError(
             f"the name {redactor.text(name)!r} holds a secret",
             place="stream, subject or id",

@@ -4,8 +4,8 @@ import sqlite3
 import threading
 import time
 from array import array
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -166,18 +166,8 @@ class SqliteStore(SqlStore):
         with self._translated(), self._pool.connection() as connection:
             yield connection
 
-    @contextmanager
-    def _writing(self) -> Iterator[Session]:
-        # One writer of this process at a time: threads then queue fairly instead of polling.
-        with self._translated(), self._write_lock, self._pool.connection() as connection:
-            connection.execute("BEGIN IMMEDIATE")
-            try:
-                yield connection
-                connection.execute("COMMIT")
-            except BaseException:
-                with suppress(sqlite3.Error):  # a failed COMMIT may have ended it already
-                    connection.execute("ROLLBACK")
-                raise
+    def _writing(self) -> "_Transaction":
+        return _Transaction(self._pool, self._write_lock, self._explain)
 
     def _migrate(self) -> None:
         if not pending(self._find_schema(), self._path):
@@ -316,6 +306,57 @@ class SqliteStore(SqlStore):
     def close(self) -> None:
         """Close every connection; the last one tidies the write-ahead log away."""
         self._pool.close()
+
+
+class _Transaction:
+    """One write, committed at the end or rolled back. On every append's way: written for speed."""
+
+    def __init__(
+        self,
+        pool: Pool[sqlite3.Connection],
+        lock: threading.Lock,
+        explain: Callable[[sqlite3.Error], EmError],
+    ) -> None:
+        self._pool = pool
+        self._lock = lock
+        self._explain = explain
+
+    def __enter__(self) -> Session:
+        # One writer of this process at a time: threads then queue fairly instead of polling.
+        self._lock.acquire()
+        connection: sqlite3.Connection | None = None
+        try:
+            connection = self._pool.take()
+            connection.execute("BEGIN IMMEDIATE")
+        except BaseException as error:
+            self._leave(connection)
+            if isinstance(error, sqlite3.Error):
+                raise self._explain(error) from error
+            raise
+        self._connection = connection
+        return connection
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        try:
+            if error is None:
+                self._connection.execute("COMMIT")
+        except sqlite3.Error as failed:
+            error = failed
+        finally:
+            try:
+                if self._connection.in_transaction:
+                    self._connection.execute("ROLLBACK")
+            finally:
+                self._leave(self._connection)
+        if isinstance(error, sqlite3.Error):
+            raise self._explain(error) from error
+
+    def _leave(self, connection: sqlite3.Connection | None) -> None:
+        try:
+            if connection is not None:
+                self._pool.give_back(connection)
+        finally:
+            self._lock.release()
 
 
 def _statements(script: str) -> Iterator[str]:

@@ -1,0 +1,52 @@
+"""`make bench`, or `python -m bench NAME…` for some of them. Exit code 1 if a bar is missed."""
+
+import platform
+import sqlite3
+import sys
+from collections.abc import Callable, Iterator
+
+from bench import startup, store
+from bench.figure import Figure
+
+BENCHES: dict[str, Callable[[], Iterator[Figure]]] = {
+    "append": store.append,
+    "read": store.read,
+    "open": store.opening,
+    "postgres": store.postgres,
+    "startup": startup.startup,
+}
+
+
+def show(figure: Figure) -> str:
+    if figure.bar is None:
+        verdict = ""
+    else:
+        sign = "at least" if figure.lower_bound else "at most"
+        verdict = f"{sign} {figure.bar:g}: {'cleared' if figure.cleared else 'MISSED'}"
+    number = "{:,.0f}" if figure.unit == "/s" else "{:,.2f}"
+    ours, theirs = number.format(figure.ours), number.format(figure.theirs)
+    return (
+        f"{figure.what}\n"
+        f"    ours    {ours:>12} {figure.unit}\n"
+        f"    beside  {theirs:>12} {figure.unit}  {figure.beside}\n"
+        f"    ratio   {figure.ratio:>12.2f}     {verdict}"
+    )
+
+
+def main(names: list[str]) -> int:
+    unknown = set(names) - BENCHES.keys()
+    if unknown:
+        print(f"no bench {min(unknown)!r}; there are: {', '.join(BENCHES)}", file=sys.stderr)
+        return 2
+    print(f"Python {platform.python_version()}, SQLite {sqlite3.sqlite_version}\n")
+    missed = 0
+    for name in names or BENCHES:
+        for figure in BENCHES[name]():
+            print(show(figure), flush=True)
+            missed += not figure.cleared
+    print(f"\n{missed} bars missed" if missed else "\nevery bar cleared")
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
