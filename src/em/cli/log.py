@@ -3,7 +3,7 @@
 import os
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
@@ -12,6 +12,7 @@ import click
 import msgspec
 
 from em.capture.lines import write_line
+from em.cli.describe import in_one_line
 from em.cli.options import everywhere, open_memory, selection
 from em.cli.output import print_json, print_table, progress
 from em.errors import BadBody, InputError, UsageError
@@ -204,13 +205,16 @@ def _parse_body(text: bytes) -> dict[str, Any]:
         ) from None
 
 
-def _print_events(events: Iterable[Event]) -> None:
-    columns = ("seq", "at", "stream", "pos", "kind", "subject", "body")
-    print_table(columns, (_cells(event) for event in events))
+def _print_events(events: Sequence[Event]) -> None:
+    if not events:
+        click.echo("no events", err=True)
+        return
+    columns = ("seq", "at", "stream", "pos", "kind", "subject", "what happened")
+    rows = (_cells(event) for event in events)
+    print_table(columns, rows, may_go=("pos", "subject", "stream", "seq"))
 
 
 def _cells(event: Event) -> tuple[str, ...]:
-    body = "(erased)" if event.body is None else msgspec.json.encode(event.body).decode()
     at = event.at.strftime("%Y-%m-%d %H:%M:%S")
     return (
         str(event.seq),
@@ -219,7 +223,7 @@ def _cells(event: Event) -> tuple[str, ...]:
         str(event.pos),
         event.kind,
         event.subject or "",
-        body[:400],
+        in_one_line(event),
     )
 
 

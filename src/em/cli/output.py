@@ -9,6 +9,12 @@ import click
 
 from em.errors import EmError
 
+GAP = 2
+WIDE = 28
+LEAST = 32
+"""Columns wider than WIDE are cut; the last one keeps LEAST, if anything may go for it."""
+WIDTH_OF_A_FILE = 160
+
 Advance = Callable[[int], None]
 
 
@@ -35,21 +41,37 @@ def print_error(error: EmError, *, as_json: bool) -> None:
         click.echo(click.style("  try: ", fg="cyan") + error.fix, err=True)
 
 
-def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], title: str = "") -> None:
-    """A table that fits the terminal; what comes from events is printed as it is, not as markup."""
+def print_table(
+    columns: Sequence[str], rows: Iterable[Sequence[str]], *, may_go: Sequence[str] = ()
+) -> None:
+    """A table that fits the terminal: the last column gives way, then those that `may_go`.
+
+    What comes from events is printed as it is, never as markup.
+    """
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(title=title or None, title_justify="left", header_style="bold", box=None)
-    for n, column in enumerate(columns):
-        last = n == len(columns) - 1
-        table.add_column(column, overflow="ellipsis", no_wrap=True, ratio=1 if last else None)
-    for row in rows:
-        table.add_row(*(Text(printable(cell)) for cell in row))
     console = Console(highlight=False)
     if not sys.stdout.isatty():
-        console.width = 160
+        console.width = WIDTH_OF_A_FILE
+    cells = [[Text(printable(cell)) for cell in row] for row in rows]
+    widest = [
+        max([len(name), *(row[n].cell_len for row in cells)]) for n, name in enumerate(columns)
+    ]
+    widths = [min(WIDE, width) for width in widest[:-1]]
+    shown = list(range(len(widths)))
+    for name in may_go:
+        if sum(widths[n] + GAP for n in shown) + LEAST > console.width:
+            shown.remove(columns.index(name))
+    left = console.width - sum(widths[n] + GAP for n in shown)
+    widths.append(max(1, min(widest[-1], left)))
+    shown.append(len(columns) - 1)
+    table = Table(header_style="bold", box=None, pad_edge=False)
+    for n in shown:
+        table.add_column(columns[n], overflow="ellipsis", no_wrap=True, width=widths[n])
+    for row in cells:
+        table.add_row(*(row[n] for n in shown))
     console.print(table)
 
 

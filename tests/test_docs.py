@@ -1,0 +1,129 @@
+"""Every code block of README and docs runs."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+import yaml
+from markdown_it import MarkdownIt
+
+ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
+NOT_CODE = {"text", "mermaid"}
+
+
+class Block(NamedTuple):
+    language: str
+    code: str
+    line: int
+
+
+def blocks(page: Path) -> Iterator[Block]:
+    for token in MarkdownIt("commonmark").parse(page.read_text()):
+        if token.type == "fence":
+            assert token.map is not None
+            yield Block(token.info.strip(), token.content, token.map[0] + 2)
+
+
+def run_python(block: Block, page: Path) -> None:
+    source = "\n" * (block.line - 1) + block.code  # so that an error names the line of the page
+    exec(compile(source, str(page), "exec"), {"__name__": "__docs__"})
+
+
+def run_bash(block: Block, page: Path) -> None:
+    lines = block.code.strip().splitlines()
+    only_make = all(line.startswith("make ") for line in lines)
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    environment = {**os.environ, "PATH": path}
+    if only_make:  # the targets exist and their steps are known; running them would run this test
+        environment["MAKEFLAGS"] = "--dry-run"
+    run = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", block.code],
+        cwd=ROOT if only_make else None,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert run.returncode == 0, f"{page.name}:{block.line}\n{run.stdout}{run.stderr}"
+
+
+def run_yaml(block: Block, page: Path) -> None:
+    """A YAML block of these pages is an em.yaml."""
+    from em import Settings
+    from em.store.redact import Redactor
+
+    assert isinstance(yaml.safe_load(block.code), dict), page
+    Path("em.yaml").write_text(block.code)
+    settings = Settings.load(environ={})
+    Redactor(settings.redact.patterns)
+
+
+RUN = {"python": run_python, "bash": run_bash, "yaml": run_yaml}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_code_block_runs(page: Path, tmp_path: Path) -> None:
+    for block in blocks(page):
+        if block.language not in NOT_CODE:
+            assert block.language in RUN, f"{page.name}:{block.line}: say which language it is"
+            RUN[block.language](block, page)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_between_pages_lead_somewhere(page: Path) -> None:
+    for token in MarkdownIt("commonmark").parse(page.read_text()):
+        for child in token.children or []:
+            target = str(child.attrs.get("href", "")) if child.type == "link_open" else ""
+            if target and "://" not in target:
+                assert (page.parent / target.partition("#")[0]).exists(), target
+
+
+def test_there_are_blocks_to_run() -> None:
+    counted = [block.language for page in PAGES for block in blocks(page)]
+    assert counted.count("python") >= 4
+    assert counted.count("bash") >= 4
+
+
+def test_a_failing_block_fails_the_test() -> None:
+    page = ROOT / "README.md"
+    with pytest.raises(AssertionError):
+        run_python(Block("python", "assert False", 1), page)
+    with pytest.raises(AssertionError):
+        run_bash(Block("bash", "em log shwo", 1), page)
+
+
+def test_the_documented_commands_exist() -> None:
+    from em.cli.root import COMMANDS
+
+    text = "".join(page.read_text() for page in PAGES)
+    for command in COMMANDS:
+        assert f"em {command}" in text
+
+
+def test_the_demo_runs() -> None:
+    run = subprocess.run(
+        [sys.executable, str(ROOT / "examples" / "first_log.py")],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    for words in ("7 events", "find_user", "[redacted:api_key]", "verified", "demo.db"):
+        assert words in run.stdout
+    assert "sk-demo" not in run.stdout
+
+
+def test_nothing_committed_names_an_index_host_or_this_machine() -> None:
+    listed = subprocess.run(
+        ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    if listed.returncode:
+        pytest.skip("not a git checkout")
+    hosts = ("/root" + "/", "/opt" + "/", "pypi" + ".org", "--index" + "-url", "/work" + "/")
+    for name in filter(None, listed.stdout.split("\0")):
+        text = (ROOT / name).read_text(errors="replace")
+        assert not [host for host in hosts if host in text], name
