@@ -1,5 +1,7 @@
 """Settings come from the environment, then em.yaml, then defaults; mistakes are named."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -43,6 +45,31 @@ def test_mistakes_are_named(tmp_path: Path, text: str, match: str) -> None:
     (tmp_path / "em.yaml").write_text(text)
     with pytest.raises(UsageError, match=match):
         Settings.load(tmp_path, {})
+
+
+def test_a_file_that_cannot_be_read_is_named_and_a_closed_folder_is_no_mistake(
+    tmp_path: Path,
+) -> None:
+    code = (
+        "import os, sys\n"
+        "os.chdir(sys.argv[1])\n"
+        "from em import EmError, Settings\n"
+        "if os.getuid() == 0:\n    os.setgid(65534); os.setuid(65534)\n"
+        "try:\n    print(Settings.load(environ={}).db)\n"
+        "except EmError as error:\n    print(error)\n"
+    )
+
+    def load() -> str:
+        command = [sys.executable, "-c", code, str(tmp_path)]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+    (tmp_path / "em.yaml").write_text("db: mine.db")
+    (tmp_path / "em.yaml").chmod(0)
+    tmp_path.chmod(0o755)
+    assert "em.yaml: it can't be read" in load()
+    tmp_path.chmod(0o600)
+    assert load() == ".em/em.db"
+    tmp_path.chmod(0o755)
 
 
 def test_an_empty_file_is_no_mistake(tmp_path: Path) -> None:

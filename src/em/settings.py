@@ -45,12 +45,18 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def _read_file(path: Path) -> dict[str, Any]:
-    if not path.is_file():
+    try:
+        text = path.read_bytes()
+    except (FileNotFoundError, IsADirectoryError):
         return {}
+    except OSError as error:
+        if not os.access(path.parent, os.X_OK):
+            return {}  # a folder that can't be looked into has no settings for us
+        raise UsageError(f"it can't be read: {error.strerror}", place=str(path)) from error
     import yaml
 
     try:
-        values = yaml.safe_load(path.read_bytes())
+        values = yaml.safe_load(text)
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         mark = getattr(error, "problem_mark", None)
         line = f":{mark.line + 1}" if mark else ""
