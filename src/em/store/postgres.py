@@ -73,6 +73,8 @@ class PostgresStore(SqlStore):
     that follows the log by `seq` never skips a commit that came late, and there are no gaps.
     """
 
+    _driver_error = psycopg.Error
+
     def __init__(
         self,
         url: str,
@@ -110,14 +112,7 @@ class PostgresStore(SqlStore):
             connection.execute("SET synchronous_commit = on")
         return connection
 
-    @contextmanager
-    def _translated(self) -> Iterator[None]:
-        try:
-            yield
-        except psycopg.Error as error:
-            raise self._explain(error) from error
-
-    def _explain(self, error: psycopg.Error) -> EmError:
+    def _explain(self, error: Exception) -> EmError:
         if isinstance(error, pg.LockNotAvailable):
             return StoreBusy(
                 "another process has held the write lock for too long",
@@ -306,5 +301,5 @@ def _floats(text: str | None) -> tuple[float, ...] | None:
     return None if text is None else tuple(float(x) for x in msgspec.json.decode(text))
 
 
-def _first_line(error: psycopg.Error) -> str:
+def _first_line(error: Exception) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0]

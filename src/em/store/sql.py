@@ -2,13 +2,13 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from datetime import timedelta
 from typing import Any, Self
 
 import msgspec
 
-from em.errors import StoreError
+from em.errors import EmError, StoreError
 from em.models.artefact import Artefact
 from em.models.document import Document, DocumentQuery
 from em.models.event import Event, EventQuery, check_name
@@ -31,9 +31,22 @@ SCRUB_PENDING = "scrub_pending"
 class SqlStore(ABC):
     """A store on SQL. A back end brings its connections and the few statements that differ."""
 
+    _driver_error: type[Exception]
+
     def __init__(self, redactor: Redactor | None = None) -> None:
         self._redactor = redactor or Redactor()
         self._writer = Writer(self._insert_events, self._encode_vector)
+
+    @abstractmethod
+    def _explain(self, error: Exception) -> EmError:
+        """A driver's error in em's words."""
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except self._driver_error as error:
+            raise self._explain(error) from error
 
     @abstractmethod
     def _reading(self) -> AbstractContextManager[Session]:

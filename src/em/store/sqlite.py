@@ -83,6 +83,8 @@ class SqliteStore(SqlStore):
     process; `full` also a crash of the machine, at the price of a disk flush for each commit.
     """
 
+    _driver_error = sqlite3.Error
+
     def __init__(
         self,
         path: str | Path,
@@ -147,14 +149,7 @@ class SqliteStore(SqlStore):
         connection.execute(f"PRAGMA journal_size_limit={WAL_BYTES_KEPT}")
         return connection
 
-    @contextmanager
-    def _translated(self) -> Iterator[None]:
-        try:
-            yield
-        except sqlite3.Error as error:
-            raise self._explain(error) from error
-
-    def _explain(self, error: sqlite3.Error) -> EmError:
+    def _explain(self, error: Exception) -> EmError:
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF
         if str(error) == "unable to open database file":
             code = sqlite3.SQLITE_CANTOPEN
@@ -315,7 +310,7 @@ class _Transaction:
         self,
         pool: Pool[sqlite3.Connection],
         lock: threading.Lock,
-        explain: Callable[[sqlite3.Error], EmError],
+        explain: Callable[[Exception], EmError],
     ) -> None:
         self._pool = pool
         self._lock = lock

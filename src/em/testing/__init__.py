@@ -1,0 +1,21 @@
+"""The conformance suite, for people who write a store.
+
+    class TestMyStore(StoreConformance):
+        @pytest.fixture
+        def store(self):
+            with MyStore(…) as store:
+                yield store
+
+Every back end of em passes it; one that does can take the place of any other.
+"""
+
+from em.testing.events import SECRET, T0, append, note, texts
+from em.testing.forgetting import ForgettingConformance
+from em.testing.holders import HolderConformance
+from em.testing.log import LogConformance
+
+__all__ = ["SECRET", "T0", "StoreConformance", "append", "note", "texts"]
+
+
+class StoreConformance(LogConformance, HolderConformance, ForgettingConformance):
+    """What every store promises."""
