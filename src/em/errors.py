@@ -3,7 +3,7 @@
     EmError
     ├── UsageError            the call is wrong: an argument, a setting, a name (exit code 2)
     │   └── MissingExtra      a part that was not installed
-    ├── InputError            what was given to keep can't be kept; `place` says where
+    ├── InputError            what was given can't be used; `place` says where (exit code 2)
     │   ├── BadBody           not JSON, too deep, too large, or not what its kind asks for
     │   ├── BadLine           a line of a file that is no event
     │   └── NotFound          no such event, artefact or log
@@ -72,9 +72,10 @@ class MissingExtra(UsageError):
 
 
 class InputError(EmError):
-    """What was given to keep can't be kept."""
+    """What was given can't be used."""
 
     code = "bad_input"
+    exit_code = 2
 
 
 class BadBody(InputError):
@@ -87,12 +88,14 @@ class BadLine(InputError):
     """A line of a file that is no event."""
 
     code = "bad_line"
+    exit_code = 1
 
 
 class NotFound(InputError):
     """No such event, artefact or log."""
 
     code = "not_found"
+    exit_code = 1
 
 
 class StoreError(EmError):

@@ -1,12 +1,13 @@
 """Memory: one object that wires the parts together; the only place that does."""
 
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
+from functools import wraps
 from itertools import islice
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from em.capture.log import Log
-from em.errors import InputError, UsageError
+from em.errors import InputError, NotFound, UsageError
 from em.models.canonical import Json
 from em.models.event import Draft, Event, check_name
 from em.models.times import Moment, moment
@@ -35,6 +36,9 @@ class Memory:
     ) -> None:
         self.store: Store = open_store(db, settings, create=create)
         self.log = Log(self.store)
+
+    def __repr__(self) -> str:
+        return f"<Memory {self.store.location}>"
 
     def __enter__(self) -> Self:
         return self
@@ -77,23 +81,38 @@ class Memory:
         An item is `(subject, text_or_record)`, or a mapping with `subject`, either `text` or
         `record`, and optionally what `observe` takes by name.
         """
-        drafts = [_item(item, number) for number, item in enumerate(items)]
+        drafts = []
+        for number, item in enumerate(items):
+            try:
+                drafts.append(_item(item))
+            except InputError as error:
+                error.place = f"item {number}, {error.place}".rstrip(", ")
+                raise
         return [event.id for event in self.log.append_many(drafts)]
 
     def forget(
-        self, event_ids: Sequence[str] = (), *, subject: str | None = None, reason: str = ""
+        self,
+        events: str | Event | Sequence[str | Event] = (),
+        *,
+        subject: str | None = None,
+        reason: str = "",
     ) -> Erasure:
         """Erase the bodies of events, or all of a subject's, with everything derived from them."""
-        if isinstance(event_ids, str):
-            event_ids = [event_ids]
-        if not event_ids and subject is None:
-            raise UsageError("nothing to forget", fix="name event ids or a subject")
-        ids = list(event_ids)
+        chosen = [events] if isinstance(events, str | Event) else events
+        if not chosen and subject is None:
+            raise UsageError("nothing to forget", fix="name events or a subject")
+        ids = [event.id if isinstance(event, Event) else event for event in chosen]
         if subject is not None:
-            events = self.log.read(subject=subject)
-            ids += [event.id for event in events if not event.erased and event.kind != "erased"]
+            ids += self._ids_about(subject)
         subjects = () if subject is None else (subject,)
         return self.store.erase(ids, subjects=subjects, reason=reason)
+
+    def _ids_about(self, subject: str) -> list[str]:
+        check_name(subject, "subject")
+        found = [(event.id, event.kind) for event in self.log.read(subject=subject)]
+        if not found:
+            raise NotFound(f"nothing in the log is about {subject!r}", place="subject")
+        return [event_id for event_id, kind in found if kind != "erased"]
 
 
 def _observation(
@@ -127,17 +146,21 @@ def subject_stream(subject: str) -> str:
     return f"subject/{check_name(subject, 'subject')}"
 
 
-def _item(item: tuple[str, str | Mapping[str, Any]] | Mapping[str, Any], number: int) -> Draft:
-    if isinstance(item, tuple):
+def _item(item: tuple[str, str | Mapping[str, Any]] | Mapping[str, Any]) -> Draft:
+    if isinstance(item, tuple) and len(item) == 2:
         subject, content = item
         return _observation(subject, content, None, {})
+    if not isinstance(item, Mapping):
+        raise InputError(
+            f"a {type(item).__name__} is no observation",
+            fix="give (subject, text_or_record) or a mapping",
+        )
     unknown = item.keys() - {"subject", "text", "record", "at", *_DETAILS}
     if unknown or "subject" not in item or ("text" in item) == ("record" in item):
         raise InputError(
             f"no field {min(unknown)!r} in an observation"
             if unknown
             else "an observation has a subject, and either a text or a record",
-            place=f"item {number}",
             fix="give subject, text or record, and optionally at, " + ", ".join(_DETAILS),
         )
     content = item["text"] if "text" in item else item["record"]
@@ -155,8 +178,7 @@ def _threaded(
 
         return await asyncio.to_thread(method, self._sync, *args, **kwargs)
 
-    run.__doc__, run.__name__ = method.__doc__, method.__name__
-    return run
+    return wraps(method)(run)
 
 
 class AsyncLog:
@@ -184,8 +206,14 @@ class AsyncLog:
 class AsyncMemory:
     """Memory for asyncio: the same methods, awaited."""
 
-    def __init__(self, db: str | Path | None = None, *, settings: Settings | None = None) -> None:
-        self._sync = Memory(db, settings=settings)
+    def __init__(
+        self,
+        db: str | Path | None = None,
+        *,
+        settings: Settings | None = None,
+        create: bool = True,
+    ) -> None:
+        self._sync = Memory(db, settings=settings, create=create)
         self.log = AsyncLog(self._sync.log)
 
     async def __aenter__(self) -> Self:

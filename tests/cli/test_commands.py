@@ -29,12 +29,17 @@ def test_forget_asks_first(tmp_path: Path) -> None:
         event_id = memory.observe("ana", "private")
         memory.observe("ana", "more")
     refused = em("forget", "--subject", "ana", stdin="n\n")
-    assert refused.code == 130
-    assert "all 2 events about 'ana'" in refused.err
+    assert refused.code == 1
+    assert "2 events about 'ana'" in refused.err
+    assert "nothing was erased" in refused.err
+    for more in ([], ["--json"]):
+        unanswered = em("forget", "--subject", "ana", *more)
+        assert unanswered.code == 2
+        assert "--yes" in unanswered.err
     assert "private" in em("log", "show").out
     one = em("forget", "--event", event_id, "--reason", "asked", stdin="y\n")
     assert one.code == 0
-    assert "erased 1 events, 1 documents" in one.out
+    assert "erased 1 event, 1 document" in one.out
     rest = em("forget", "--subject", "ana", "--yes", "--json")
     assert len(rest.json["events"]) == 1
     assert rest.json["scrubbed"] is True

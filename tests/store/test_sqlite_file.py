@@ -246,18 +246,19 @@ def test_a_closed_store_says_so(tmp_path: Path) -> None:
 
 
 def test_synchronous_is_set_explicitly_on_every_connection(tmp_path: Path) -> None:
-    for word, number in (("normal", "1"), ("full", "2")):
+    for word in ("normal", "full"):
         with SqliteStore(tmp_path / word, synchronous=word) as store:
             settings = store.health().settings
-            assert (settings["journal_mode"], settings["synchronous"]) == ("wal", number)
+            assert (settings["journal_mode"], settings["synchronous"]) == ("wal", word)
 
 
 def test_a_reader_of_this_process_never_blocks_forgetting(sqlite_store: SqliteStore) -> None:
     events = append(sqlite_store, *(note(f"{n} " + BIG) for n in range(300)))
     half_read = sqlite_store.read(EventQuery())
     next(half_read)
-    assert sqlite_store.erase([events[0].id]).scrubbed
-    assert sum(event.erased for event in half_read) == 0
+    assert sqlite_store.erase([events[0].id, events[-1].id]).scrubbed
+    # the page that was read keeps what it had; the next one is as the log is now
+    assert [event.erased for event in half_read].count(True) == 1
 
 
 def test_pages_end_by_bytes_so_that_memory_stays_bounded(sqlite_store: SqliteStore) -> None:

@@ -65,8 +65,11 @@ def read_lines(file: IO[bytes], name: str) -> Iterator[tuple[int, bytes]]:
             yield number, line
 
 
-def parse_line(line: bytes, place: str, *, rechain: bool = False) -> Draft | Event:
-    """A line as the event it holds; `rechain` makes an exported event a new one."""
+def parse_line(line: bytes, place: str, *, rechain: bool = False) -> Draft | Event | None:
+    """A line as the event it holds.
+
+    `rechain` makes an exported event a new one, and None of one that was erased or says so.
+    """
     try:
         parsed = _decode(line)
         at = None if parsed.at is None else moment(parsed.at)
@@ -78,14 +81,13 @@ def parse_line(line: bytes, place: str, *, rechain: bool = False) -> Draft | Eve
         raise BadLine(error.message, place=f"{place}, field {error.place}", fix=error.fix) from None
     except msgspec.DecodeError as error:
         raise _explain(error, place) from None
-    if parsed.hash is not None and not rechain:
-        return _exported(parsed, place)
+    if parsed.hash is not None:
+        if not rechain:
+            return _exported(parsed, place)
+        if parsed.body is None or parsed.kind == "erased":
+            return None
     if parsed.body is None:
-        raise BadLine(
-            "an event without a body",
-            place=f"{place}, field body",
-            fix="an erased event can only be imported as it was, without --rechain",
-        )
+        raise BadLine("an event without a body", place=f"{place}, field body")
     return Draft(
         stream=parsed.stream,
         kind=parsed.kind,
@@ -93,7 +95,7 @@ def parse_line(line: bytes, place: str, *, rechain: bool = False) -> Draft | Eve
         subject=parsed.subject,
         at=at,
         v=parsed.v,
-        id=parsed.id,
+        id=None if rechain else parsed.id,
     )
 
 
@@ -133,4 +135,5 @@ def _explain(error: msgspec.DecodeError, place: str) -> BadLine:
         fix = f"did you mean {close[0]!r}?" if close else "an event has stream, kind and body"
     elif not isinstance(error, msgspec.ValidationError):
         message = f"this is no JSON: {message}"
+        fix = "one event is one line" if "truncated" in message else ""
     return BadLine(message, place=f"{place}, field {field}" if field else place, fix=fix)

@@ -2,34 +2,30 @@
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import islice
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 import msgspec
 
 from em.capture.lines import parse_line, read_lines, write_line
-from em.errors import BadLine, Conflict, EmError, InputError, NotFound
+from em.errors import BadLine, Conflict, InputError, NotFound, UsageError
 from em.models.canonical import Json
-from em.models.document import Document
 from em.models.event import Draft, Event, EventQuery
-from em.models.ids import new_id
-from em.models.kinds import searched_text
-from em.models.times import Moment, moment, now
+from em.models.times import Moment, moment
 from em.store.protocol import Commit, Store
 from em.store.verify import Head, Report, verify
 
 BATCH = 1_000
-CHUNK = 100_000
-"""Characters of one document; a longer text is searched in several."""
+BATCH_BYTES = 8 * 1024 * 1024
 
 Progress = Callable[[int], None]
 
 
 class Imported(msgspec.Struct, frozen=True):
-    """What an import brought."""
+    """What an import brought; `left_out`: erased events, which a rechained import can't keep."""
 
     added: int
     already_there: int
+    left_out: int
 
 
 def _silent(_count: int) -> None:
@@ -37,7 +33,7 @@ def _silent(_count: int) -> None:
 
 
 class Log:
-    """The log of a store. Appending also keeps what is searched in step."""
+    """The log of a store."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -62,7 +58,14 @@ class Log:
         self, events: Sequence[Draft | Event], *, expected_pos: Mapping[str, int] | None = None
     ) -> Sequence[Event]:
         """Append events, all or none of them."""
-        commit = _with_documents(events, expected_pos or {})
+        for event in events:
+            if not isinstance(event, Draft | Event):
+                raise UsageError(
+                    f"a {type(event).__name__} is no event",
+                    place="events",
+                    fix="make it an em.Draft(stream=…, kind=…, body=…)",
+                )
+        commit = Commit(events=events, expected_pos=expected_pos or {})
         return self._store.commit(commit).events
 
     def read(
@@ -70,7 +73,7 @@ class Log:
         *,
         stream: str | None = None,
         subject: str | None = None,
-        kinds: Sequence[str] = (),
+        kinds: str | Sequence[str] = (),
         since: Moment | None = None,
         until: Moment | None = None,
         after: int = 0,
@@ -78,10 +81,13 @@ class Log:
         newest: bool = False,
     ) -> Iterator[Event]:
         """Stream events, oldest first; `newest` picks the last `limit` of them."""
+        for name, value in (("stream", stream), ("subject", subject)):
+            if value is not None and not isinstance(value, str):
+                raise UsageError(f"{value!r} is no name", place=name, fix="give a text")
         query = EventQuery(
             stream=stream,
             subject=subject,
-            kinds=kinds,
+            kinds=(kinds,) if isinstance(kinds, str) else kinds,
             since=None if since is None else moment(since, "since"),
             until=None if until is None else moment(until, "until"),
             after=after,
@@ -94,7 +100,10 @@ class Log:
         """The event of that id."""
         for event in self._store.read(EventQuery(ids=(event_id,))):
             return event
-        raise NotFound(f"no event has the id {event_id!r}", fix="`em log show` prints ids")
+        raise NotFound(
+            f"no event has the id {event_id!r}",
+            fix="`em log show --json` prints ids; the command also takes the seq of an event",
+        )
 
     def follow(self, *, after: int, every: float = 0.5, **chosen: Any) -> Iterator[Event]:
         """Events as they come in, for ever; chosen as in `read`."""
@@ -118,10 +127,23 @@ class Log:
         """Prove that nothing was changed, reordered or removed; against saved heads, if given."""
         return verify(self._store, stream=stream, heads=heads, progress=progress)
 
-    def export(self, events: Iterator[Event]) -> Iterator[bytes]:
-        """Event lines, exact enough that importing them gives the same log."""
-        for event in events:
-            yield write_line(event) + b"\n"
+    def export(self, **chosen: Any) -> Iterator[bytes]:
+        """Event lines, exact enough that importing them gives the same log; chosen as in `read`.
+
+        If something is forgotten meanwhile, it goes on until the fact of that erasure is there too.
+        """
+        after, unexplained = 0, set[str]()
+        while True:
+            last = after
+            for event in self.read(after=after, **chosen):
+                after = event.seq
+                if event.body is None:
+                    unexplained.add(event.id)
+                elif event.kind == "erased":
+                    unexplained.difference_update(event.body["events"])
+                yield write_line(event) + b"\n"
+            if not unexplained or after == last:
+                return
 
     def import_file(
         self,
@@ -131,110 +153,68 @@ class Log:
         rechain: bool = False,
         progress: Progress = _silent,
     ) -> Imported:
-        """Append the event lines of a seekable file.
+        """Append the event lines of a seekable file: all of them, or none.
 
-        All lines are checked before the first is written. An event that is in the log already is
-        passed over, so the same export can be imported again. Progress is in bytes, twice the file.
+        An event that is in the log already is passed over, so the same export can be imported
+        again. Lines without an id are new events each time. `rechain` appends exported events as
+        new ones and leaves out what was erased. Progress is in bytes, twice the file.
         """
-        start = file.tell()
-        for batch in _batches(file, name, rechain, progress):
-            self._check(batch, name)
-        file.seek(start)
-        added, already = 0, 0
-        for batch in _batches(file, name, rechain, progress):
-            new = self._new(batch, name)
+        lines = _Lines(file, name, rechain=rechain, progress=progress)
+        for batch in lines:
             try:
-                self.append_many([event for _, event in new])
-            except Conflict as error:
-                note = f"{added:,} events before it were imported" if added else "nothing imported"
-                raise type(error)(
-                    f"{error.message}; {note}",
-                    place=f"{name}, {error.place}",
-                    fix=error.fix,
-                    **error.data,
-                ) from error
-            added += len(new)
-            already += len(batch) - len(new)
-        return Imported(added, already)
-
-    def _check(self, batch: Sequence[tuple[int, Draft | Event]], name: str) -> None:
+                self._store.check(Commit(events=batch.events))
+            except InputError as error:
+                raise batch.at_line(error, name) from error
         try:
-            self._store.check(Commit(events=[event for _, event in batch]))
-        except InputError as error:
-            raise _at_line(error, batch, name) from error
-
-    def _new(
-        self, batch: Sequence[tuple[int, Draft | Event]], name: str
-    ) -> list[tuple[int, Draft | Event]]:
-        """Without the events that are there already; an id that means another event is refused."""
-        ids = [event.id for _, event in batch if event.id is not None]
-        known = {event.id: event for event in self._store.read(EventQuery(ids=ids))} if ids else {}
-        new = []
-        for number, event in batch:
-            there = known.get(event.id or "")
-            if there is None:
-                new.append((number, event))
-            elif not _same(there, event):
-                raise Conflict(
-                    f"event {event.id} is in the log with other content",
-                    place=f"{name}:{number}",
-                    fix="import it into another log",
-                )
-        return new
+            added = self._store.commit_all(
+                Commit(events=batch.events, skip_known=True) for batch in lines
+            )
+        except Conflict as error:
+            error.place = f"{name}, {error.place}"
+            error.message += "; nothing was imported"
+            raise
+        return Imported(added, lines.count - added, lines.left_out)
 
 
-def _batches(
-    file: IO[bytes], name: str, rechain: bool, progress: Progress
-) -> Iterator[list[tuple[int, Draft | Event]]]:
-    lines = read_lines(file, name)
-    while True:
-        batch: list[tuple[int, Draft | Event]] = []
-        size = 0
-        for number, line in islice(lines, BATCH):
-            batch.append((number, parse_line(line, f"{name}:{number}", rechain=rechain)))
+class _Batch(NamedTuple):
+    """Some events of a file, with the numbers of their lines."""
+
+    events: list[Draft | Event]
+    numbers: list[int]
+
+    def at_line(self, error: InputError, name: str) -> InputError:
+        """The error of one of the events, at its line."""
+        index = error.data.pop("index", None)
+        if index is None:
+            return error
+        field = error.place.rpartition("the batch, ")[2]
+        place = f"{name}:{self.numbers[index]}, field {field}"
+        return BadLine(error.message, place=place, fix=error.fix)
+
+
+class _Lines:
+    """The events of a file in batches, from the beginning each time it is asked."""
+
+    def __init__(self, file: IO[bytes], name: str, *, rechain: bool, progress: Progress) -> None:
+        self._file, self._name, self._rechain, self._progress = file, name, rechain, progress
+        self._start = file.tell()
+
+    def __iter__(self) -> Iterator[_Batch]:
+        self._file.seek(self._start)
+        self.count, self.left_out = 0, 0
+        batch, size = _Batch([], []), 0
+        for number, line in read_lines(self._file, self._name):
+            event = parse_line(line, f"{self._name}:{number}", rechain=self._rechain)
             size += len(line)
-            if size > CHUNK * 100:
-                break
-        if not batch:
-            return
+            if event is None:
+                self.left_out += 1
+            else:
+                self.count += 1
+                batch.events.append(event)
+                batch.numbers.append(number)
+            if len(batch.events) == BATCH or size > BATCH_BYTES:
+                yield batch
+                self._progress(size)
+                batch, size = _Batch([], []), 0
         yield batch
-        progress(size)
-
-
-def _at_line(error: InputError, batch: Sequence[tuple[int, Draft | Event]], name: str) -> EmError:
-    index = error.data.pop("index", None)
-    if index is None:
-        return error
-    field = error.place.rpartition("the batch, ")[2]
-    return BadLine(error.message, place=f"{name}:{batch[index][0]}, field {field}", fix=error.fix)
-
-
-def _same(there: Event, event: Draft | Event) -> bool:
-    if isinstance(event, Event):
-        return there.hash == event.hash
-    return (there.stream, there.kind, there.subject) == (event.stream, event.kind, event.subject)
-
-
-def _with_documents(events: Sequence[Draft | Event], expected_pos: Mapping[str, int]) -> Commit:
-    """The commit of these events, with the documents of those that are searched."""
-    drafts: list[Draft | Event] = []
-    documents: list[Document] = []
-    for event in events:
-        text = searched_text(event.kind, event.body)
-        named = msgspec.structs.replace(event, id=new_id()) if text and not event.id else event
-        drafts.append(named)
-        documents += _documents(named, text) if text else ()
-    return Commit(events=drafts, documents=documents, expected_pos=expected_pos)
-
-
-def _documents(event: Draft | Event, text: str) -> Iterator[Document]:
-    assert event.id is not None
-    for start in range(0, len(text), CHUNK):
-        yield Document(
-            id=event.id if start == 0 else f"{event.id}.{start // CHUNK}",
-            kind=event.kind,
-            text=text[start : start + CHUNK],
-            at=event.at or now(),
-            subject=event.subject,
-            from_events=(event.id,),
-        )
+        self._progress(size)

@@ -14,6 +14,7 @@ import em
 from em.cli.options import everywhere, open_memory
 from em.cli.output import print_json
 from em.errors import EmError, NotFound
+from em.settings import Settings
 
 EXTRAS = {
     "anthropic": "anthropic",
@@ -64,6 +65,7 @@ def _versions() -> dict[str, str]:
 
 
 def _database(ctx: click.Context, *, deep: bool) -> tuple[dict[str, Any], list[str]]:
+    Settings.load()  # broken settings are an error of their own, not the database's
     try:
         health = open_memory(ctx).store.health(deep=deep)
     except NotFound as error:
@@ -103,4 +105,5 @@ def _print(report: dict[str, Any]) -> None:
     for problem in report["problems"]:
         click.echo(click.style("problem: ", fg="red", bold=True) + problem)
     if not report["problems"]:
-        click.secho("all is well", fg="green")
+        click.secho("all is well", fg="green", nl=False)
+        click.echo("; `em log verify` proves the log itself")

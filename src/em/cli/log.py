@@ -1,28 +1,35 @@
 """`em log`: append, show, tail, verify, export, import."""
 
 import os
-import sys
-import tempfile
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from difflib import get_close_matches
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import click
 import msgspec
 
 from em.capture.lines import write_line
 from em.cli.describe import in_one_line
-from em.cli.options import everywhere, open_memory, selection
-from em.cli.output import print_json, print_table, progress
-from em.errors import BadBody, InputError, UsageError
+from em.cli.files import reading, standard_input, writing
+from em.cli.options import everywhere, find_event, open_memory, selection
+from em.cli.output import (
+    count,
+    print_json,
+    print_table,
+    printable,
+    progress,
+    terminal_width,
+)
+from em.errors import BadBody, InputError, NotFound, UsageError
 from em.models.event import Event
+from em.models.kinds import BODIES
 from em.store.verify import Head, Report
-
-SPOOL_BYTES = 32 * 1024 * 1024
 
 
 @click.group("log", no_args_is_help=True)
+@everywhere
 def command() -> None:
     """Append to, look at, prove, save and load the log."""
 
@@ -50,7 +57,8 @@ def append(
     \b
     em log append --stream notes --kind message '{"role": "user", "text": "hello"}'
     """
-    value = _parse_body(sys.stdin.buffer.read() if body == "-" else body.encode())
+    value = _parse_body(standard_input() if body == "-" else os.fsencode(body))
+    _note_likely_typo(kind)
     event = open_memory(ctx, create=True).log.append(
         stream, kind, value, subject=subject, at=at, expected_pos=expect_pos
     )
@@ -62,7 +70,7 @@ def append(
 
 @command.command()
 @selection
-@click.option("--id", "event_id", metavar="ID", help="One event, whole.")
+@click.option("--id", "event_id", metavar="ID|SEQ", help="One event, whole.")
 @click.option("--after", type=int, default=0, metavar="SEQ", help="Only events after this one.")
 @click.option("-n", "--limit", type=click.IntRange(min=0), default=100, show_default=True)
 @everywhere
@@ -73,7 +81,7 @@ def show(
     """Show events, oldest first."""
     log = open_memory(ctx).log
     if event_id is not None:
-        _show_whole(log.get(event_id), as_json=ctx.obj["json"])
+        _show_whole(find_event(log, event_id), as_json=ctx.obj["json"])
         return
     events = list(log.read(**chosen, after=after, limit=limit + 1))
     more, events = len(events) > limit, events[:limit]
@@ -82,7 +90,7 @@ def show(
         return
     _print_events(events)
     if more and events:
-        click.echo(f"… and more: em log show --after {events[-1].seq}", err=True)
+        click.echo(f"… and more: the same with --after {events[-1].seq}", err=True)
 
 
 @command.command()
@@ -102,12 +110,12 @@ def tail(ctx: click.Context, /, limit: int, follow: bool, **chosen: Any) -> None
     else:
         _print_events(events)
     if follow:
-        last = newest.seq if newest else 0
-        for event in log.follow(after=last, **chosen):
-            if as_json:
-                _print_lines([event])
-            else:
-                click.echo("  ".join(_cells(event)))
+        with suppress(KeyboardInterrupt):  # which is how it is meant to end
+            for event in log.follow(after=newest.seq if newest else 0, **chosen):
+                if as_json:
+                    _print_lines([event])
+                else:
+                    click.echo(printable("  ".join(_cells(event)))[: terminal_width()])
 
 
 @command.command()
@@ -136,8 +144,10 @@ def verify(
     total = memory.store.health().events
     with progress("verifying", total) as advance:
         report = memory.log.verify(stream=stream, heads=heads, progress=advance)
+    if stream is not None and not report.streams and report.ok:
+        raise NotFound("no event is in this stream", place=f"stream {stream!r}")
     if save_head is not None and report.ok:
-        with _replacing(Path(save_head)) as file:
+        with writing(save_head, memory.store.location) as file:
             file.write(msgspec.json.format(msgspec.json.encode(report.heads), indent=1) + b"\n")
     _print_report(report, as_json=ctx.obj["json"])
     return 0 if report.ok else 1
@@ -152,18 +162,18 @@ def export(ctx: click.Context, /, file: str, **chosen: Any) -> None:
     """Write events as JSONL to FILE or standard output; importing them gives the same log."""
     memory = open_memory(ctx)
     total = memory.store.health().events
-    count = 0
-    with _writing(file) as out, progress("exporting", total) as advance:
-        for line in memory.log.export(memory.log.read(**chosen)):
+    done = 0
+    with writing(file, memory.store.location) as out, progress("exporting", total) as advance:
+        for line in memory.log.export(**chosen):
             out.write(line)
-            count += 1
-            if count % 1_000 == 0:
+            done += 1
+            if done % 1_000 == 0:
                 advance(1_000)
     if file != "-":
         if ctx.obj["json"]:
-            print_json({"exported": count, "file": file})
+            print_json({"exported": done, "file": file})
         else:
-            click.echo(f"{count:,} events in {file}")
+            click.echo(f"{count(done, 'event')} in {file}")
 
 
 @command.command("import")
@@ -171,27 +181,34 @@ def export(ctx: click.Context, /, file: str, **chosen: Any) -> None:
 @click.option(
     "--rechain",
     is_flag=True,
-    help="Append exported events as new ones, at the end of their streams.",
+    help="Append exported events as new ones with new ids, at the end of their streams.",
 )
 @everywhere
 @click.pass_context
 def import_(ctx: click.Context, file: str, rechain: bool) -> None:
     """Append the event lines of FILE or standard input.
 
-    Every line is checked before the first is written. Events that are in the log already are passed
-    over, so importing the same export twice changes nothing.
+    All lines come in, or none. Exported events that are in the log already are passed over, so
+    importing the same export twice changes nothing; lines without an id are new each time.
     """
-    with _reading(file) as (source, name):
+    with reading(file) as (source, name):
         size = source.seek(0, os.SEEK_END)
         source.seek(0)
         memory = open_memory(ctx, create=True)
         with progress("importing", 2 * size, unit_bytes=True) as advance:
             done = memory.log.import_file(source, name, rechain=rechain, progress=advance)
     if ctx.obj["json"]:
-        print_json({"imported": done.added, "already_there": done.already_there})
+        print_json(
+            {
+                "imported": done.added,
+                "already_there": done.already_there,
+                "left_out": done.left_out,
+            }
+        )
     else:
         already = f", {done.already_there:,} already there" if done.already_there else ""
-        click.echo(f"{done.added:,} events imported{already}")
+        erased = f", {done.left_out:,} erased and left out" if done.left_out else ""
+        click.echo(f"{count(done.added, 'event')} imported{already}{erased}")
 
 
 def _parse_body(text: bytes) -> dict[str, Any]:
@@ -201,7 +218,7 @@ def _parse_body(text: bytes) -> dict[str, Any]:
         raise BadBody("nested too deep", place="BODY") from None
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise UsageError(
-            f"this is no JSON object: {error}", place="BODY", fix="""write '{"text": "…"}'"""
+            f"this is no JSON object: {error}", place="BODY", fix="""write '{"name": "value"}'"""
         ) from None
 
 
@@ -240,7 +257,8 @@ def _show_whole(event: Event, *, as_json: bool) -> None:
         value = getattr(event, name)
         if name == "body":
             value = msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
-        click.echo(f"{name + ':':<13}{'' if value is None else value}")
+        lines = str("" if value is None else value).split("\n")
+        click.echo(f"{name + ':':<13}" + "\n".join(map(printable, lines)))
 
 
 def _print_report(report: Report, *, as_json: bool) -> None:
@@ -256,7 +274,7 @@ def _print_report(report: Report, *, as_json: bool) -> None:
         )
         return
     erased = f", {report.erased:,} of them erased on request" if report.erased else ""
-    what = f"{report.events:,} events in {report.streams:,} streams{erased}"
+    what = f"{count(report.events, 'event')} in {count(report.streams, 'stream')}{erased}"
     if report.ok:
         click.echo(click.style("verified", fg="green") + f": {what}; nothing changed or missing")
         return
@@ -272,8 +290,8 @@ def _print_report(report: Report, *, as_json: bool) -> None:
         for found in report.findings
     )
     print_table(columns, rows)
-    count = len(report.findings)
-    click.echo(click.style("not as written", fg="red") + f": {count:,} findings in {what}")
+    findings = count(len(report.findings), "finding")
+    click.echo(click.style("not as written", fg="red") + f": {findings} in {what}")
 
 
 def _read_heads(path: Path) -> dict[str, Head]:
@@ -287,45 +305,7 @@ def _read_heads(path: Path) -> dict[str, Head]:
         ) from None
 
 
-@contextmanager
-def _reading(file: str) -> Iterator[tuple[IO[bytes], str]]:
-    """A seekable source; standard input is kept aside first."""
-    if file != "-":
-        try:
-            with open(file, "rb") as source:
-                yield source, file
-        except IsADirectoryError:
-            raise InputError("it is a folder", place=file, fix="name a file") from None
-        return
-    with tempfile.SpooledTemporaryFile(SPOOL_BYTES) as spool:
-        while block := sys.stdin.buffer.read(1 << 20):
-            spool.write(block)
-        spool.seek(0)
-        yield spool, "standard input"
-
-
-@contextmanager
-def _writing(file: str) -> Iterator[IO[bytes]]:
-    if file == "-":
-        yield sys.stdout.buffer
-        sys.stdout.buffer.flush()
-        return
-    with _replacing(Path(file)) as out:
-        yield out
-
-
-@contextmanager
-def _replacing(path: Path) -> Iterator[IO[bytes]]:
-    """Write beside a file and put it in its place at the end: never half of it."""
-    try:
-        out = tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False)  # noqa: SIM115 - closed below, before it is renamed
-    except OSError as error:
-        raise InputError(f"can't write there: {error.strerror}", place=str(path)) from error
-    try:
-        with out:
-            yield out
-        os.replace(out.name, path)
-    except OSError as error:
-        raise InputError(f"can't write: {error.strerror}", place=str(path)) from error
-    finally:
-        Path(out.name).unlink(missing_ok=True)
+def _note_likely_typo(kind: str) -> None:
+    close = get_close_matches(kind, BODIES, 1, cutoff=0.85)
+    if close and kind not in BODIES:
+        click.echo(f"note: {kind!r} is a kind of your own; did you mean {close[0]!r}?", err=True)

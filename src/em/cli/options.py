@@ -5,7 +5,10 @@ from typing import Any, TypeVar
 
 import click
 
+from em.capture.log import Log
+from em.errors import NotFound
 from em.memory import Memory
+from em.models.event import Event
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -46,6 +49,18 @@ def selection(command: F) -> F:
     ):
         command = option(command)
     return command
+
+
+def find_event(log: Log, given: str) -> Event:
+    """The event of that id, or of that number in the log."""
+    try:
+        return log.get(given)
+    except NotFound:
+        if given.isascii() and given.isdecimal() and len(given) < 19:
+            for event in log.read(after=int(given) - 1, limit=1):
+                if event.seq == int(given):
+                    return event
+        raise
 
 
 def open_memory(ctx: click.Context, *, create: bool = False) -> Memory:

@@ -1,5 +1,6 @@
 """How the command speaks: tables and bars for people, JSON for programs, errors on stderr."""
 
+import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -9,7 +10,7 @@ import click
 
 from em.errors import EmError
 
-GAP = 2
+GAP = "  "
 WIDE = 28
 LEAST = 32
 """Columns wider than WIDE are cut; the last one keeps LEAST, if anything may go for it."""
@@ -36,43 +37,49 @@ def print_error(error: EmError, *, as_json: bool) -> None:
         click.echo(msgspec.json.encode({"error": error.as_dict()}), err=True)
         return
     place = f"{error.place}: " if error.place else ""
-    click.echo(click.style("error: ", fg="red", bold=True) + place + error.message, err=True)
+    what = printable(place + error.message)
+    click.echo(click.style("error: ", fg="red", bold=True) + what, err=True)
     if error.fix:
-        click.echo(click.style("  try: ", fg="cyan") + error.fix, err=True)
+        click.echo(click.style("  try: ", fg="cyan") + printable(error.fix), err=True)
 
 
 def print_table(
     columns: Sequence[str], rows: Iterable[Sequence[str]], *, may_go: Sequence[str] = ()
 ) -> None:
-    """A table that fits the terminal: the last column gives way, then those that `may_go`.
+    """A table that fits the terminal: the last column gives way, then those that `may_go`."""
+    from rich.cells import cell_len, set_cell_size
 
-    What comes from events is printed as it is, never as markup.
-    """
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    console = Console(highlight=False)
-    if not sys.stdout.isatty():
-        console.width = WIDTH_OF_A_FILE
-    cells = [[Text(printable(cell)) for cell in row] for row in rows]
-    widest = [
-        max([len(name), *(row[n].cell_len for row in cells)]) for n, name in enumerate(columns)
-    ]
+    cells = [[printable(cell) for cell in row] for row in rows]
+    widest = [max(map(cell_len, column)) for column in zip(columns, *cells, strict=True)]
     widths = [min(WIDE, width) for width in widest[:-1]]
     shown = list(range(len(widths)))
+    room = terminal_width()
     for name in may_go:
-        if sum(widths[n] + GAP for n in shown) + LEAST > console.width:
+        if sum(widths[n] + len(GAP) for n in shown) + LEAST > room:
             shown.remove(columns.index(name))
-    left = console.width - sum(widths[n] + GAP for n in shown)
-    widths.append(max(1, min(widest[-1], left)))
+    widths.append(max(1, min(widest[-1], room - sum(widths[n] + len(GAP) for n in shown))))
     shown.append(len(columns) - 1)
-    table = Table(header_style="bold", box=None, pad_edge=False)
-    for n in shown:
-        table.add_column(columns[n], overflow="ellipsis", no_wrap=True, width=widths[n])
+
+    def line(row: Sequence[str]) -> str:
+        parts = []
+        for n in shown:
+            cut = cell_len(row[n]) > widths[n]
+            parts.append(set_cell_size(row[n], widths[n] - cut) + "…" * cut)
+        return GAP.join(parts).rstrip()
+
+    click.secho(line(columns), bold=True)
     for row in cells:
-        table.add_row(*(row[n] for n in shown))
-    console.print(table)
+        click.echo(line(row))
+
+
+def terminal_width() -> int:
+    """Columns of the terminal; those of a wide page where the output is none."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else WIDTH_OF_A_FILE
+
+
+def count(number: int, noun: str) -> str:
+    """A number with its noun: 1 event, 2 events."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def printable(text: str) -> str:

@@ -1,5 +1,7 @@
 """`em`: the options that hold everywhere, lazy loading of commands, and what errors become."""
 
+import io
+import os
 import sys
 from importlib import import_module
 from typing import Any
@@ -8,7 +10,7 @@ import click
 
 import em
 from em.cli.output import print_error
-from em.errors import EmError, UsageError
+from em.errors import EmError, StoreError, UsageError
 
 COMMANDS = {
     "doctor": ("em.cli.doctor", "Check the installation, the database, extras and keys."),
@@ -61,6 +63,11 @@ def root(ctx: click.Context, db: str | None, as_json: bool) -> None:
 
 def main() -> None:
     """Run the command line. Exit codes: 0 fine, 1 the work failed, 2 misuse, 130 interrupted."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            # Text from events may hold what this terminal's encoding can't say.
+            stream.reconfigure(errors="backslashreplace")
+    sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115 - `>&-` closed it
     sys.exit(run(sys.argv[1:]))
 
 
@@ -74,17 +81,27 @@ def run(args: list[str]) -> int:
         return error.exit_code
     except click.exceptions.Exit as error:
         return error.exit_code
-    except click.Abort:
-        click.echo("interrupted: what was not finished was not written", err=True)
-        return 130
     except click.ClickException as error:
         if as_json:
             print_error(UsageError(error.format_message()), as_json=True)
         else:
             error.show()
         return error.exit_code
-    except SystemExit:
+    except (click.Abort, OSError, SystemExit) as error:
+        return _left_early(error, as_json=as_json)
+    return result if isinstance(result, int) else 0
+
+
+def _left_early(error: BaseException, *, as_json: bool) -> int:
+    if isinstance(error, SystemExit):
         # click leaves so in one case only, when the reader of our output has gone
         # (`em log show | head`): that is no failure of ours.
         return 0
-    return result if isinstance(result, int) else 0
+    if isinstance(error, OSError):
+        # Files that a command names are handled where they are opened: this is the output.
+        problem = StoreError(f"the output can't be written: {error.strerror}")
+        print_error(problem, as_json=as_json)
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - flushing it would fail again
+        return 1
+    click.echo("interrupted", err=True)
+    return 130

@@ -4,7 +4,7 @@ Keys are sorted, there is no white space, numbers are written in their shortest 
 What JSON can't say (NaN, a key that is not text) is refused with its path instead of being bent.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from math import isfinite
 from typing import Any
 
@@ -41,10 +41,17 @@ def canonical(value: Any, place: str = "body") -> tuple[bytes, Any]:
         )
     if text.count(b"{") + text.count(b"[") > MAX_DEPTH and _depth(plain) > MAX_DEPTH:
         raise too_deep(place)
-    # msgspec writes NaN and the infinities as null: only then do the two differ silently.
-    if plain != value and (path := _find(value, _not_finite)) is not None:
-        raise BadBody("NaN and infinity are not JSON", place=place + path, fix="use null or text")
+    if plain != value:
+        _refuse_bent(value, place)
     return text, plain
+
+
+def _refuse_bent(value: Any, place: str) -> None:
+    """Refuse what msgspec would write as something else without a word."""
+    if (path := _find(value, _is_bytes)) is not None:
+        raise BadBody("bytes are not JSON", place=place + path, fix="decode them to text")
+    if (path := _find(msgspec.to_builtins(value), _not_finite)) is not None:
+        raise BadBody("NaN and infinity are not JSON", place=place + path, fix="use null or text")
 
 
 def too_deep(place: str) -> BadBody:
@@ -62,10 +69,34 @@ def _explain(value: Any, error: Exception, place: str) -> BadBody:
 
 
 def _find(value: Any, bad: Callable[[Any], bool]) -> str | None:
-    for path, part in walk(value):
+    """The path (`.key`, `[0]`) of the first part that is bad, parents first, without recursion."""
+    todo: list[tuple[_Step | None, Any]] = [(None, value)]
+    while todo:
+        step, part = todo.pop()
         if bad(part):
-            return path
+            return _path(step)
+        if isinstance(part, dict):
+            todo.extend(((step, f".{key}"), child) for key, child in reversed(part.items()))
+        elif isinstance(part, list | tuple):
+            last = len(part) - 1
+            todo.extend(((step, f"[{last - n}]"), child) for n, child in enumerate(reversed(part)))
     return None
+
+
+_Step = tuple[Any, str]
+"""The step before, and the name of this one: a path is put together only when it is told."""
+
+
+def _path(step: _Step | None) -> str:
+    names = []
+    while step is not None:
+        step, name = step
+        names.append(name[:80])
+    return "".join(reversed(names))
+
+
+def _is_bytes(part: Any) -> bool:
+    return isinstance(part, bytes | bytearray | memoryview)
 
 
 def _not_finite(part: Any) -> bool:
@@ -82,19 +113,6 @@ def _not_unicode(part: Any) -> bool:
         isinstance(text, str) and any("\ud800" <= char <= "\udfff" for char in text)
         for text in texts
     )
-
-
-def walk(value: Any) -> Iterator[tuple[str, Any]]:
-    """Every part of a value with its path (`.key`, `[0]`), parents first, without recursion."""
-    todo = [("", value)]
-    while todo:
-        path, part = todo.pop()
-        yield path, part
-        if isinstance(part, dict):
-            todo.extend((f"{path}.{key}", child) for key, child in reversed(part.items()))
-        elif isinstance(part, list | tuple):
-            last = len(part) - 1
-            todo.extend((f"{path}[{last - n}]", child) for n, child in enumerate(reversed(part)))
 
 
 def _depth(value: Any) -> int:

@@ -10,6 +10,7 @@ from hashlib import sha256
 import msgspec
 
 SALT_BYTES = 16
+HASH_BYTES = 32
 START = b""
 """What stands for the previous hash at the beginning of a stream."""
 

@@ -64,13 +64,17 @@ class EventQuery(msgspec.Struct, frozen=True, kw_only=True):
     by_stream: bool = False
 
 
-@lru_cache(maxsize=4096)
 def check_name(name: Any, field: str) -> str:
     """A stream's or subject's name: text that can be printed, stored and typed."""
-    if not isinstance(name, str) or not name or len(name) > MAX_NAME or not name.isprintable():
-        raise InputError(
-            f"{str(name)[:60]!r} is no name",
-            place=field,
-            fix=f"use 1 to {MAX_NAME} printable characters",
-        )
-    return name
+    if type(name) is str and _is_name(name):
+        return name
+    raise InputError(
+        f"{str(name)[:60]!r} is no name",
+        place=field,
+        fix=f"use 1 to {MAX_NAME} printable characters",
+    )
+
+
+@lru_cache(maxsize=4096)
+def _is_name(name: str) -> bool:
+    return 0 < len(name) <= MAX_NAME and name.isprintable()

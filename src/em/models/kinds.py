@@ -83,7 +83,7 @@ class TraceEnded(msgspec.Struct, frozen=True):
     output: Any = None
 
 
-class Erased(msgspec.Struct, frozen=True):
+class Erased(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The bodies of earlier events of this stream were erased on request."""
 
     events: list[str]
@@ -105,15 +105,27 @@ _DECODERS = {kind: msgspec.json.Decoder(body).decode for kind, body in BODIES.it
 _NAME = pattern(r"[a-z][a-z0-9_.-]{0,63}")
 
 
-@lru_cache(maxsize=1024)
-def check_kind(kind: Any, v: int) -> None:
+def check_kind(kind: Any, v: Any) -> None:
     """A kind is a short lower-case word; its version is one that this em knows."""
-    if not isinstance(kind, str) or not _NAME.fullmatch(kind):
+    if type(kind) is str and type(v) is int:
+        _check_kind(kind, v)
+        return
+    raise InputError(
+        f"a kind is a text and its version a whole number, not {kind!r} and {v!r}"[:200],
+        place="kind" if type(v) is int else "v",
+    )
+
+
+@lru_cache(maxsize=1024)
+def _check_kind(kind: str, v: int) -> None:
+    if not _NAME.fullmatch(kind):
         raise InputError(
-            f"{str(kind)[:60]!r} is no kind of event",
+            f"{kind[:60]!r} is no kind of event",
             place="kind",
             fix="use a lower-case word such as tool_call or my_app.login",
         )
+    if not 1 <= v < 2**31:
+        raise InputError(f"{v} is no version", place="v", fix="count from 1")
     if kind in BODIES and v != VERSION:
         raise InputError(
             f"version {v} of '{kind}' is not known; this em writes version {VERSION}",
@@ -131,23 +143,27 @@ def check_body(kind: str, text: bytes) -> None:
         decode(text)
     except msgspec.ValidationError as error:
         message, _, path = str(error).partition(" - at `$")
-        raise BadBody(f"{message} (kind '{kind}')", place="body" + path.rstrip("`")) from None
+        raise BadBody(
+            f"{message} (kind '{kind}')", place="body" + path.rstrip("`"), fix=_shape(kind)
+        ) from None
+
+
+def _shape(kind: str) -> str:
+    fields = msgspec.structs.fields(BODIES[kind])
+    required = [field.encode_name for field in fields if field.required]
+    optional = [field.encode_name for field in fields if not field.required]
+    has = f"has {' and '.join(required)}, and may have" if required else "may have"
+    return f"it {has} {', '.join(optional)}" if optional else f"it has {' and '.join(required)}"
 
 
 def searched_text(kind: str, body: Json | None) -> str | None:
-    """The text of an event that recall searches; None for a kind that is not searched.
-
-    A body that its kind refuses has no text: the store says what is wrong with it.
-    """
-    if not isinstance(body, dict) or kind not in ("observation", "message"):
+    """The text of an event that recall searches; None for a kind that is not searched."""
+    if body is None or kind not in ("observation", "message"):
         return None
-    text, record = body.get("text"), body.get("record")
-    if isinstance(text, str):
-        return text
-    if isinstance(record, dict):
-        return " ".join(f"{name}: {_plain_text(value)}" for name, value in record.items())
-    return None
+    if body.get("text") is not None:
+        return str(body["text"])
+    return " ".join(f"{name}: {_plain_text(value)}" for name, value in body["record"].items())
 
 
 def _plain_text(value: Any) -> str:
-    return value if isinstance(value, str) else str(msgspec.to_builtins(value, str_keys=True))
+    return value if isinstance(value, str) else str(value)

@@ -19,6 +19,12 @@ def moment(value: Moment, field: str = "at") -> datetime:
     """Read a moment: a datetime, a date, or either in ISO 8601. Without a zone it is UTC."""
     if isinstance(value, str):
         value = _parse(value, field)
+    if not isinstance(value, date):
+        raise InputError(
+            f"a {type(value).__name__} is no date or time",
+            place=field,
+            fix="give a datetime, a date, or ISO 8601 as a text",
+        )
     if not isinstance(value, datetime):
         value = datetime(value.year, value.month, value.day, tzinfo=UTC)
     if value.tzinfo is None:

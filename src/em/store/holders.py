@@ -1,41 +1,40 @@
-"""What was compiled from events, each holder with the events it came from.
+"""What was compiled from events: artefacts, records, documents, responses."""
 
-`derivations` is the index behind forgetting: it leads from an event to everything that holds
-something of it.
-"""
-
-from collections.abc import Callable, Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Sequence
 from hashlib import sha256
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
 from em.errors import ClaimLost
 from em.models.artefact import Artefact
 from em.models.document import Document
-from em.models.event import MAX_NAME
 from em.models.ids import new_id
 from em.models.record import Record
 from em.models.request import RequestOutcome
 from em.models.times import from_micros, to_micros
+from em.store.derivations import (
+    Derivation,
+    delete,
+    derivations_of,
+    drop_derivations,
+    put_derivations,
+    select,
+    sources_text,
+)
 from em.store.prepare import PreparedArtefact
 from em.store.session import Session, chunks
 
 ARTEFACT_COLUMNS = "id, kind, name, version, body, hash, from_events, created_at, retired_at"
 
-Derivation = tuple[str, str, str]
-"""source event, noun of what holds it (`events`, `artefacts`, …), id of the holder"""
 
-EncodeVector = Callable[[Sequence[float]], Any]
+class DocumentExtras(NamedTuple):
+    """What a back end adds to a document's row: its vector, and what it needs to find its words."""
 
-
-def delete(session: Session, table: str, column: str, values: Sequence[str]) -> int:
-    """Delete the rows whose column is one of the values; how many there were."""
-    count = 0
-    for marks, part in chunks(values):
-        sql = f"DELETE FROM {table} WHERE {column} IN ({marks})"  # noqa: S608 - names from this module's callers; values are bound
-        count += session.execute(sql, part).rowcount
-    return count
+    columns: str
+    marks: str
+    values: Callable[[Document], tuple[Any, ...]]
 
 
 def put_artefact(session: Session, item: PreparedArtefact, created_at: int) -> Artefact:
@@ -49,40 +48,50 @@ def put_artefact(session: Session, item: PreparedArtefact, created_at: int) -> A
     ).fetchone()
     previous = to_artefact(newest) if newest else None
     if previous and previous.hash == content and previous.retired_at is None:
-        artefact = msgspec.structs.replace(
-            previous, from_events=tuple(dict.fromkeys((*previous.from_events, *draft.from_events)))
-        )
-        session.execute(
-            "UPDATE artefacts SET from_events = ? WHERE id = ?",
-            (_ids(artefact.from_events), artefact.id),
-        )
+        artefact = _add_evidence(session, previous, draft.from_events)
     else:
-        artefact = Artefact(
-            id=new_id(),
-            kind=draft.kind,
-            name=draft.name,
-            version=previous.version + 1 if previous else 1,
-            body=item.body,
-            hash=content,
-            from_events=tuple(draft.from_events),
-            created_at=from_micros(created_at),
-            retired_at=None,
-        )
-        session.execute(
-            f"INSERT INTO artefacts({ARTEFACT_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",  # noqa: S608 - fixed words
-            (
-                artefact.id,
-                artefact.kind,
-                artefact.name,
-                artefact.version,
-                item.text.decode(),
-                content,
-                _ids(artefact.from_events),
-                created_at,
-                None,
-            ),
-        )
+        version = previous.version + 1 if previous else 1
+        artefact = _add_artefact(session, item, content, version, created_at)
     put_derivations(session, derivations_of(draft.from_events, "artefacts", artefact.id))
+    return artefact
+
+
+def _add_evidence(session: Session, artefact: Artefact, sources: Sequence[str]) -> Artefact:
+    both = tuple(dict.fromkeys((*artefact.from_events, *sources)))
+    session.execute(
+        "UPDATE artefacts SET from_events = ? WHERE id = ?", (sources_text(both), artefact.id)
+    )
+    return msgspec.structs.replace(artefact, from_events=both)
+
+
+def _add_artefact(
+    session: Session, item: PreparedArtefact, content: str, version: int, created_at: int
+) -> Artefact:
+    artefact = Artefact(
+        id=new_id(),
+        kind=item.draft.kind,
+        name=item.draft.name,
+        version=version,
+        body=item.body,
+        hash=content,
+        from_events=tuple(item.draft.from_events),
+        created_at=from_micros(created_at),
+        retired_at=None,
+    )
+    session.execute(
+        f"INSERT INTO artefacts({ARTEFACT_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",  # noqa: S608 - fixed words
+        (
+            artefact.id,
+            artefact.kind,
+            artefact.name,
+            artefact.version,
+            item.text.decode(),
+            content,
+            sources_text(artefact.from_events),
+            created_at,
+            None,
+        ),
+    )
     return artefact
 
 
@@ -101,73 +110,117 @@ def to_artefact(row: tuple[Any, ...]) -> Artefact:
     )
 
 
-def record_holder(subject: str, record_type: str, record_id: str) -> str:
-    """The key under which a record's derivations stand."""
-    return msgspec.json.encode((subject, record_type, record_id)).decode()
+def erase_artefacts(session: Session, ids: Sequence[str]) -> int:
+    """Erase bodies. The hash goes too: it is not salted, and short content can be guessed."""
+    count = 0
+    for marks, part in chunks(ids):
+        sql = (
+            "UPDATE artefacts SET body = NULL, hash = ''"  # noqa: S608 - question marks; values are bound
+            f" WHERE body IS NOT NULL AND id IN ({marks})"
+        )
+        count += session.execute(sql, part).rowcount
+    return count
 
 
 def put_records(session: Session, records: Sequence[tuple[Record, bytes | None]]) -> None:
     """Put records in the place of those of the same key; those without a body are removed."""
     if not records:
         return
-    gone = [record for record, text in records if text is None]
-    kept = [(record, text.decode()) for record, text in records if text is not None]
+    by_type: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
+    for record, _ in records:
+        by_type[record.subject, record.type].append(record.id)
+    for (subject, record_type), ids in by_type.items():
+        _forget_sources(session, subject, record_type, ids)
     session.executemany(
         "DELETE FROM records WHERE subject = ? AND type = ? AND id = ?",
-        [(record.subject, record.type, record.id) for record in gone],
+        [(record.subject, record.type, record.id) for record, text in records if text is None],
     )
+    kept = [(record, text.decode()) for record, text in records if text is not None]
     session.executemany(
         "INSERT INTO records(subject, type, id, body, from_events) VALUES (?, ?, ?, ?, ?)"
         " ON CONFLICT(subject, type, id)"
         " DO UPDATE SET body = excluded.body, from_events = excluded.from_events",
         [
-            (record.subject, record.type, record.id, text, _ids(record.from_events))
+            (record.subject, record.type, record.id, text, sources_text(record.from_events))
             for record, text in kept
         ],
     )
     derivations: list[Derivation] = []
     for record, _ in kept:
-        holder = record_holder(record.subject, record.type, record.id)
+        holder = _record_holder(record.subject, record.type, record.id)
         derivations += derivations_of(record.from_events, "records", holder)
     put_derivations(session, derivations)
 
 
-def put_documents(
-    session: Session, documents: Sequence[Document], encode_vector: EncodeVector
-) -> None:
+def _forget_sources(session: Session, subject: str, record_type: str, ids: list[str]) -> None:
+    for marks, part in chunks(ids):
+        sql = (
+            "SELECT id, from_events FROM records"  # noqa: S608 - question marks; values are bound
+            f" WHERE subject = ? AND type = ? AND id IN ({marks})"
+        )
+        rows = session.execute(sql, (subject, record_type, *part)).fetchall()
+        held = [(_record_holder(subject, record_type, row[0]), row[1]) for row in rows]
+        drop_derivations(session, "records", held)
+
+
+def erase_records(session: Session, holders: Sequence[str], subjects: Sequence[str]) -> int:
+    """Remove records by their derivations' keys, and all of some subjects'."""
+    count = 0
+    for holder in holders:
+        sql = "DELETE FROM records WHERE subject = ? AND type = ? AND id = ?"
+        count += session.execute(sql, msgspec.json.decode(holder, type=list[str])).rowcount
+    rows = select(session, "subject, type, id, from_events", "records", "subject", subjects)
+    held = [(_record_holder(*row[:3]), row[3]) for row in rows]
+    drop_derivations(session, "records", held)
+    return count + delete(session, "records", "subject", subjects)
+
+
+def _record_holder(subject: str, record_type: str, record_id: str) -> str:
+    return msgspec.json.encode((subject, record_type, record_id)).decode()
+
+
+def put_documents(session: Session, documents: Sequence[Document], extras: DocumentExtras) -> None:
     """Put documents in the place of those of the same ids; those without a text are removed."""
     if not documents:
         return
-    delete(session, "documents", "id", [document.id for document in documents])
+    remove_documents(session, "id", [document.id for document in documents])
     kept = {document.id: document for document in documents if document.text is not None}
-    session.executemany(
-        "INSERT INTO documents(id, kind, subject, at, text, vector, from_events)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?)",
-        [
-            (
-                document.id,
-                document.kind,
-                document.subject,
-                to_micros(document.at),
-                document.text,
-                None if document.vector is None else encode_vector(document.vector),
-                _ids(document.from_events),
-            )
-            for document in kept.values()
-        ],
+    sql = (
+        "INSERT INTO documents(id, kind, subject, at, text, from_events, "  # noqa: S608 - names from the back ends
+        f"{extras.columns}) VALUES (?, ?, ?, ?, ?, ?, {extras.marks})"
     )
+    rows = [
+        (
+            document.id,
+            document.kind,
+            document.subject,
+            to_micros(document.at),
+            document.text,
+            sources_text(document.from_events),
+            *extras.values(document),
+        )
+        for document in kept.values()
+    ]
+    session.executemany(sql, rows)
     derivations: list[Derivation] = []
     for document in kept.values():
         derivations += derivations_of(document.from_events, "documents", document.id)
     put_derivations(session, derivations)
 
 
+def remove_documents(session: Session, column: str, values: Sequence[str]) -> int:
+    """Remove documents and what the index says of them."""
+    rows = select(session, "id, from_events", "documents", column, values)
+    drop_derivations(session, "documents", rows)
+    return delete(session, "documents", column, values)
+
+
 def complete_request(session: Session, request: RequestOutcome) -> None:
     """Keep a claimed request's response."""
     changed = session.execute(
-        "UPDATE requests SET state = 'done', response = ? WHERE key = ? AND owner = ?"
-        " AND state = 'running'",
-        (request.response, request.key, request.owner),
+        "UPDATE requests SET state = 'done', response = ?, from_events = ?"
+        " WHERE key = ? AND owner = ? AND state = 'running'",
+        (request.response, sources_text(request.from_events), request.key, request.owner),
     ).rowcount
     if changed != 1:
         raise ClaimLost(
@@ -178,25 +231,17 @@ def complete_request(session: Session, request: RequestOutcome) -> None:
     put_derivations(session, derivations_of(request.from_events, "requests", request.key))
 
 
-def _ids(event_ids: Iterable[str]) -> str:
-    return msgspec.json.encode(list(event_ids)).decode()
+def erase_responses(session: Session, keys: Sequence[str]) -> int:
+    """Erase responses; their keys stay used."""
+    count = 0
+    for marks, part in chunks(keys):
+        sql = f"UPDATE requests SET state = 'erased', response = NULL WHERE key IN ({marks})"  # noqa: S608 - question marks; values are bound
+        count += session.execute(sql, part).rowcount
+    return count
 
 
-def derivations_of(sources: Any, noun: str, holder: str) -> list[Derivation]:
-    """The index entries for a holder; what can't be an event's id is left out."""
-    if not isinstance(sources, list | tuple):
-        return []
-    return [
-        (source, noun, holder)
-        for source in sources
-        if isinstance(source, str) and len(source) <= MAX_NAME and source.isprintable()
-    ]
-
-
-def put_derivations(session: Session, derivations: Sequence[Derivation]) -> None:
-    """Add to the index."""
-    if derivations:
-        session.executemany(
-            "INSERT INTO derivations(source, noun, holder) VALUES (?, ?, ?) ON CONFLICT DO NOTHING",
-            derivations,
-        )
+def expire_requests(session: Session, moment: int) -> None:
+    """Drop what has expired, so that its key starts anew."""
+    sql = "SELECT key, from_events FROM requests WHERE expires_at <= ?"
+    drop_derivations(session, "requests", session.execute(sql, (moment,)).fetchall())
+    session.execute("DELETE FROM requests WHERE expires_at <= ?", (moment,))

@@ -1,6 +1,6 @@
 """The history of the tables: numbered, append-only, read from top to bottom.
 
-Opening an older database runs what it lacks, in one transaction each. A number that was released is
+Opening an older database runs what it lacks, in one transaction. A number that was released is
 never edited: a change is a new number at the end.
 """
 
@@ -56,6 +56,7 @@ MIGRATIONS = (
         CREATE TABLE requests(
             key TEXT PRIMARY KEY, fingerprint TEXT NOT NULL, owner TEXT NOT NULL,
             state TEXT NOT NULL, response BLOB,
+            from_events TEXT NOT NULL DEFAULT '[]',
             lease_until INTEGER NOT NULL, expires_at INTEGER NOT NULL);
         CREATE INDEX requests_expiry ON requests(expires_at);
         CREATE TABLE derivations(
@@ -63,10 +64,13 @@ MIGRATIONS = (
             PRIMARY KEY(source, noun, holder)) WITHOUT ROWID;
         CREATE TABLE flags(name TEXT PRIMARY KEY, value TEXT NOT NULL);
         """,
-        # Names sort by their code points, as they do in SQLite. A text search vector has an upper
-        # size; the rest of a longer text is not lost, only not searched.
+        # As in SQLite, names sort by their code points, words are stemmed, and none is left out.
         postgres="""
         CREATE EXTENSION IF NOT EXISTS vector;
+        CREATE TEXT SEARCH DICTIONARY em_stem (TEMPLATE = snowball, LANGUAGE = english);
+        CREATE TEXT SEARCH CONFIGURATION em_words (COPY = simple);
+        ALTER TEXT SEARCH CONFIGURATION em_words
+            ALTER MAPPING FOR asciiword, word, numword WITH em_stem;
         CREATE TABLE events(
             seq BIGINT PRIMARY KEY, id TEXT COLLATE "C" NOT NULL UNIQUE,
             stream TEXT COLLATE "C" NOT NULL, pos BIGINT NOT NULL, subject TEXT COLLATE "C",
@@ -91,12 +95,13 @@ MIGRATIONS = (
             id TEXT COLLATE "C" NOT NULL UNIQUE,
             kind TEXT COLLATE "C" NOT NULL, subject TEXT COLLATE "C", at BIGINT NOT NULL,
             text TEXT NOT NULL, vector vector, from_events TEXT NOT NULL,
-            words tsvector GENERATED ALWAYS AS (to_tsvector('english', left(text, 200000))) STORED);
+            words tsvector NOT NULL);
         CREATE INDEX documents_subject ON documents(subject) WHERE subject IS NOT NULL;
         CREATE INDEX documents_words ON documents USING gin(words);
         CREATE TABLE requests(
             key TEXT COLLATE "C" PRIMARY KEY, fingerprint TEXT NOT NULL, owner TEXT NOT NULL,
             state TEXT NOT NULL, response BYTEA,
+            from_events TEXT NOT NULL DEFAULT '[]',
             lease_until BIGINT NOT NULL, expires_at BIGINT NOT NULL);
         CREATE INDEX requests_expiry ON requests(expires_at);
         CREATE TABLE derivations(

@@ -1,5 +1,6 @@
 """From a path or an address to a store."""
 
+import os
 from pathlib import Path
 
 from em.errors import UsageError
@@ -13,7 +14,10 @@ def open_store(
 ) -> Store:
     """Open the log at a path or a `postgresql://` address; the settings say which by default."""
     settings = settings or Settings.load()
-    target = str(db if db is not None else settings.db)
+    target = settings.db if db is None else db
+    if not isinstance(target, str | Path):
+        raise UsageError(f"{target!r} is no path or address", place="db")
+    target = str(target)
     if target.startswith(("postgresql://", "postgres://")):
         from em.store.postgres import PostgresStore as Backend
     elif "://" in target:
@@ -25,6 +29,9 @@ def open_store(
     elif not target:
         raise UsageError("the name of the database is empty", place="db", fix="give a path")
     else:
+        if target.startswith("file:"):
+            raise UsageError("file: is not supported", place="db", fix="give the path alone")
+        target = os.path.expanduser(target)
         from em.store.sqlite import SqliteStore as Backend  # type: ignore[assignment]  # either will do: both take the same arguments
     return Backend(
         target,

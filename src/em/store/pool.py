@@ -33,6 +33,13 @@ class Pool(Generic[C]):
         self._idle: list[C] = []
         self._lock = threading.Lock()
         self._slots = threading.BoundedSemaphore(self._limit)
+        self._write_lock = threading.RLock()
+
+    def write_lock(self) -> "threading.RLock":
+        """The lock for those who write, of this process."""
+        if self._pid != os.getpid():
+            self._start()
+        return self._write_lock
 
     @contextmanager
     def connection(self) -> Iterator[C]:
@@ -48,11 +55,13 @@ class Pool(Generic[C]):
         if self._pid != os.getpid():
             # A child process must not touch the parent's connections, not even to close them.
             self._start()
-        self._slots.acquire()
+        taken = False
         try:
+            taken = self._slots.acquire()
             return self._idle_or_new()
         except BaseException:
-            self._slots.release()
+            if taken:
+                self._slots.release()
             raise
 
     def _idle_or_new(self) -> C:

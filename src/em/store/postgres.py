@@ -1,6 +1,7 @@
 """The large store: PostgreSQL with pgvector (extra `postgres`)."""
 
 import time
+import unicodedata
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from functools import lru_cache
@@ -18,14 +19,22 @@ from em.errors import (
     StoreReadOnly,
     StoreUnreachable,
 )
-from em.models.document import DocumentQuery, Hit
+from em.models.document import Document, DocumentQuery, Hit
+from em.store.holders import DocumentExtras
 from em.store.migrations import pending
 from em.store.pool import Pool
 from em.store.protocol import Health
 from em.store.reading import FetchPage, Page, bounded
 from em.store.redact import Redactor
 from em.store.session import Params, Rows, Session
-from em.store.sql import SqlStore, document_conditions, query_words, to_document
+from em.store.sql import (
+    SqlStore,
+    check_busy_timeout,
+    document_conditions,
+    query_words,
+    to_document,
+    words_of,
+)
 
 try:
     import psycopg
@@ -35,6 +44,8 @@ except ImportError as error:
     raise MissingExtra("postgres", "a postgresql:// address") from error
 
 MAX_CONNECTIONS = 16
+SEARCHED_CHARS = 200_000
+"""Of one document; a text search vector has an upper size."""
 COPY_FROM = 50
 """From so many events on, COPY is faster than INSERT."""
 
@@ -87,6 +98,7 @@ class PostgresStore(SqlStore):
         super().__init__(redactor)
         self._url = url
         self._place = describe(url)
+        check_busy_timeout(busy_timeout)
         self._busy_timeout = busy_timeout
         # PostgreSQL's own default flushes each commit; `normal` leaves the server's setting alone.
         self._synchronous = synchronous
@@ -97,6 +109,11 @@ class PostgresStore(SqlStore):
             self._pool.close()
             raise
 
+    @property
+    def location(self) -> str:
+        """The address, without its password."""
+        return self._place
+
     def _connect(self) -> "psycopg.Connection[tuple[Any, ...]]":
         connection = psycopg.connect(
             self._url,
@@ -104,10 +121,11 @@ class PostgresStore(SqlStore):
             connect_timeout=max(2, int(self._busy_timeout)),
             application_name="em",
         )
+        # Under a stricter level the snapshot would be older than the lock that orders commits.
+        connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
         # A session setting, so that waiting for the lock is bounded however the wait begins.
-        connection.execute(
-            "SELECT set_config('lock_timeout', %s, false)", (str(int(self._busy_timeout * 1000)),)
-        )
+        milliseconds = str(max(1, int(self._busy_timeout * 1000)))
+        connection.execute("SELECT set_config('lock_timeout', %s, false)", (milliseconds,))
         if self._synchronous == "full":
             connection.execute("SET synchronous_commit = on")
         return connection
@@ -131,7 +149,9 @@ class PostgresStore(SqlStore):
                 place=self._place,
                 fix="free some space there, then try again",
             )
-        if isinstance(error, psycopg.OperationalError):
+        if isinstance(error, pg.QueryCanceled):
+            return StoreBusy(f"the server gave up: {_first_line(error)}", place=self._place)
+        if isinstance(error, psycopg.OperationalError) and _is_connection_error(error):
             self._pool.drop_idle()
             return StoreUnreachable(
                 f"the server can't be reached: {_first_line(error)}",
@@ -198,16 +218,22 @@ class PostgresStore(SqlStore):
             for row in rows:
                 copy.write_row(row)
 
-    def _encode_vector(self, vector: Sequence[float]) -> str:
-        return msgspec.json.encode(list(vector)).decode()
+    def _document_extras(self) -> DocumentExtras:
+        def values(document: Document) -> tuple[str | None, str]:
+            vector = document.vector
+            encoded = None if vector is None else msgspec.json.encode(list(vector)).decode()
+            words = words_of((document.text or "")[:SEARCHED_CHARS])
+            return encoded, _folded(" ".join(words))
+
+        return DocumentExtras("vector, words", "?, to_tsvector('em_words', ?)", values)
 
     def search(self, query: DocumentQuery) -> list[Hit]:
         """Documents that share a word with the query, best first (`ts_rank_cd`)."""
-        words = query_words(query.text)
+        words = [_folded(word) for word in query_words(query.text)]
         if not words:
             return []
         scope, params = document_conditions(query)
-        any_word = " || ".join(["plainto_tsquery('english', ?)"] * len(words))
+        any_word = " || ".join(["plainto_tsquery('em_words', ?)"] * len(words))
         sql = (
             "SELECT d.id, d.kind, d.subject, d.at, d.text, d.from_events, d.vector::text,"  # noqa: S608 - fixed words; values are bound
             " ts_rank_cd(d.words, q.query) AS score"
@@ -222,6 +248,7 @@ class PostgresStore(SqlStore):
         """Let PostgreSQL drop the old versions of erased rows, once nobody can see them."""
         deadline = time.monotonic() + self._busy_timeout
         with self._translated(), self._pool.connection() as connection:
+            mark = self._scrub_asked(PostgresSession(connection))
             newer = connection.execute("SELECT pg_current_xact_id()::xid::text").fetchone()
             assert newer is not None
             while connection.execute(_OLDER_READERS, newer).fetchone() != (0,):
@@ -233,7 +260,7 @@ class PostgresStore(SqlStore):
                     )
                 time.sleep(0.05)
             connection.execute(f"VACUUM {_TABLES}".encode())
-        self._scrub_done()
+        self._scrub_done(mark)
 
     def health(self, *, deep: bool = False) -> Health:
         """How the store is doing. PostgreSQL checks its own pages, so `deep` adds nothing."""
@@ -245,7 +272,7 @@ class PostgresStore(SqlStore):
             (version,) = session.execute("SHOW server_version").fetchone()
             (size,) = session.execute("SELECT pg_database_size(current_database())").fetchone()
             (events,) = session.execute("SELECT COALESCE(MAX(seq), 0) FROM events").fetchone()
-            waiting = self._scrub_pending(session)
+            waiting = self._scrub_asked(session) is not None
             schema = _schema(session)
         encoding = settings["server_encoding"]
         problems = [] if encoding == "UTF8" else [f"the server's encoding is {encoding}, not UTF8"]
@@ -268,14 +295,18 @@ class PostgresStore(SqlStore):
 
 def describe(url: str) -> str:
     """An address as it may be shown: without its password."""
+    unclear = StoreUnreachable(
+        # What the driver says of it may quote the password.
+        "this is no PostgreSQL address",
+        place="db",
+        fix="write postgresql://user:password@host:5432/database; percent-encode / and @ in it",
+    )
     try:
         parts = conninfo_to_dict(url)
-    except psycopg.ProgrammingError as error:
-        raise StoreUnreachable(
-            f"this is no PostgreSQL address: {_first_line(error)}",
-            place="db",
-            fix="write postgresql://user@host:5432/database",
-        ) from None
+    except psycopg.ProgrammingError:
+        raise unclear from None
+    if "@" in str(parts.get("dbname", "")) or "@" in str(parts.get("host", "")):
+        raise unclear
     user = f"{parts['user']}@" if parts.get("user") else ""
     port = f":{parts['port']}" if parts.get("port") else ""
     return f"postgresql://{user}{parts.get('host', '')}{port}/{parts.get('dbname', '')}"
@@ -290,15 +321,32 @@ def _schema(session: Session) -> int:
 
 def _usable(connection: "psycopg.Connection[tuple[Any, ...]]") -> bool:
     idle = psycopg.pq.TransactionStatus.IDLE
-    return not connection.closed and connection.info.transaction_status == idle
+    return (
+        not connection.closed
+        and connection.info.transaction_status == idle
+        and connection.pgconn.pipeline_status == psycopg.pq.PipelineStatus.OFF
+    )
 
 
 def _close(connection: "psycopg.Connection[tuple[Any, ...]]") -> None:
     connection.close()
 
 
+def _folded(text: str) -> str:
+    """Without accents, as SQLite's tokenizer has it: café is cafe."""
+    if text.isascii():
+        return text
+    parts = unicodedata.normalize("NFKD", text)
+    return unicodedata.normalize("NFC", "".join(c for c in parts if not unicodedata.combining(c)))
+
+
 def _floats(text: str | None) -> tuple[float, ...] | None:
     return None if text is None else tuple(float(x) for x in msgspec.json.decode(text))
+
+
+def _is_connection_error(error: psycopg.Error) -> bool:
+    state = error.sqlstate or ""
+    return not state or state.startswith(("08", "57P"))
 
 
 def _first_line(error: Exception) -> str:

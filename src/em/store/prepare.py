@@ -3,12 +3,18 @@
 All of this happens before the transaction begins, so that the write lock is held only for writing.
 """
 
-from collections.abc import Sequence
+import re
+from array import array
+from collections.abc import Mapping, Sequence
+from math import isfinite
 from typing import Any, NamedTuple
+
+import msgspec
 
 from em.errors import BadBody, InputError
 from em.models.artefact import ArtefactDraft
 from em.models.canonical import Json, canonical
+from em.models.chain import HASH_BYTES, SALT_BYTES, hash_body
 from em.models.document import Document
 from em.models.event import Draft, Event, check_name
 from em.models.ids import new_ids
@@ -32,6 +38,7 @@ class PreparedEvent(NamedTuple):
     text: bytes | None
     body: Json | None
     imported: Event | None
+    sources: tuple[str, ...] = ()
 
 
 class PreparedArtefact(NamedTuple):
@@ -51,18 +58,31 @@ class Prepared(NamedTuple):
     documents: list[Document]
     request: RequestOutcome | None
     given_ids: list[str]
+    expected_pos: Mapping[str, int]
+    skip_known: bool
+    sources: set[str]
 
 
 def prepare(commit: Commit, redactor: Redactor) -> Prepared:
     """Check, redact and encode a commit."""
     given_ids = [event.id for event in commit.events if event.id is not None]
+    events = _events(commit.events, given_ids, redactor)
+    sources = {event_id for event in events for event_id in event.sources}
+    for holders in (commit.artefacts, commit.records, commit.documents):
+        for holder in holders:
+            sources.update(_sources(holder.from_events, "from_events"))
+    if commit.request is not None:
+        sources.update(_sources(commit.request.from_events, "from_events"))
     return Prepared(
-        events=_events(commit.events, given_ids, redactor),
+        events=events,
         artefacts=[_artefact(draft, redactor) for draft in commit.artefacts],
         records=[_record(record, redactor) for record in commit.records],
         documents=[_document(document, redactor) for document in commit.documents],
         request=_request(commit.request, redactor),
         given_ids=given_ids,
+        expected_pos=commit.expected_pos,
+        skip_known=commit.skip_known,
+        sources=sources,
     )
 
 
@@ -99,6 +119,14 @@ def _event(draft: Draft | Event, fresh_id: str) -> PreparedEvent:
             raise BadBody("a body is a JSON object", place="body", fix='write {"text": …}')
         text, body = canonical(draft.body)
         check_body(draft.kind, text)
+    if imported is not None:
+        _check_imported(imported, text)
+    elif draft.kind == "erased":
+        raise InputError(
+            "only forgetting writes events of kind 'erased'",
+            place="kind",
+            fix="use memory.forget or `em forget`",
+        )
     return PreparedEvent(
         draft.id or fresh_id,
         draft.stream,
@@ -109,7 +137,32 @@ def _event(draft: Draft | Event, fresh_id: str) -> PreparedEvent:
         text,
         body,
         imported,
+        () if body is None or "from_events" not in body else _sources(body["from_events"]),
     )
+
+
+def _sources(given: Any, place: str = "body.from_events") -> tuple[str, ...]:
+    """The ids of events that something was derived from."""
+    if not isinstance(given, list | tuple):
+        raise InputError("this is no list of event ids", place=place, fix="give a list")
+    return tuple(check_name(event_id, place) for event_id in given)
+
+
+def _check_imported(event: Event, text: bytes | None) -> None:
+    sizes = {"body_hash": HASH_BYTES, "hash": HASH_BYTES}
+    if text is not None:
+        sizes["salt"] = SALT_BYTES
+    for field, size in sizes.items():
+        if not re.fullmatch(f"[0-9a-f]{{{2 * size}}}", getattr(event, field) or ""):
+            raise InputError(f"this is not {size} bytes in hexadecimal", place=field)
+    if text is not None:
+        salt = bytes.fromhex(event.salt or "")
+        if hash_body(salt, text).hex() != event.body_hash:
+            raise InputError(
+                "its body is not the one that was hashed",
+                place="body",
+                fix="it was changed after its export; take it from an export that was not",
+            )
 
 
 def _redact_events(
@@ -179,27 +232,42 @@ def _document(document: Document, redactor: Redactor) -> Document:
     # PostgreSQL has no NUL in a text; both stores keep the same.
     text = redactor.text(document.text).replace("\0", "\N{REPLACEMENT CHARACTER}")
     canonical(text, f"document {document.id}")
+    vector = document.vector
     return Document(
         id=document.id,
         kind=document.kind,
         text=text,
         at=moment(document.at),
         subject=document.subject,
-        vector=document.vector,
+        vector=None if vector is None else _float32(vector, f"document {document.id}, vector"),
         from_events=document.from_events,
     )
+
+
+def _float32(vector: Sequence[float], place: str) -> tuple[float, ...]:
+    """A vector with the precision that both stores keep."""
+    try:
+        kept = tuple(array("f", vector))
+    except (TypeError, OverflowError) as error:
+        raise InputError(f"this is no vector: {error}", place=place) from None
+    if not kept or not all(map(isfinite, kept)):
+        raise InputError("a vector has one or more finite numbers", place=place)
+    return kept
 
 
 def _request(request: RequestOutcome | None, redactor: Redactor) -> RequestOutcome | None:
     if request is None or not redactor.suspects([request.response]):
         return request
+    return msgspec.structs.replace(request, response=_clean_response(request.response, redactor))
+
+
+def _clean_response(response: bytes, redactor: Redactor) -> bytes:
+    """A response is JSON as a rule; what has no secret stays byte for byte."""
     try:
-        text = request.response.decode()
-    except UnicodeDecodeError:
-        return request
-    return RequestOutcome(
-        key=request.key,
-        owner=request.owner,
-        response=redactor.text(text).encode(),
-        from_events=request.from_events,
-    )
+        value = msgspec.json.decode(response)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return redactor.text(response.decode(errors="surrogateescape")).encode(
+            errors="surrogateescape"
+        )
+    clean = redactor.value(value)
+    return response if clean == value else canonical(clean)[0]

@@ -1,6 +1,6 @@
 """The narrow waist: what a store must do. A new back end does this and passes `em.testing`."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Protocol
 
@@ -18,7 +18,8 @@ class Commit(msgspec.Struct, frozen=True, kw_only=True):
 
     An `Event` among the events is an import: it keeps its id, position, times and hash, and must
     continue its stream. `expected_pos` says for a stream the position of its last event (0: there
-    is none), and makes the commit a compare-and-append.
+    is none), and makes the commit a compare-and-append. `skip_known` passes over events that are in
+    the log already, with their documents; one of the same id that says something else is refused.
     """
 
     events: Sequence[Draft | Event] = ()
@@ -27,6 +28,7 @@ class Commit(msgspec.Struct, frozen=True, kw_only=True):
     documents: Sequence[Document] = ()
     request: RequestOutcome | None = None
     expected_pos: Mapping[str, int] = {}
+    skip_known: bool = False
 
 
 class Committed(msgspec.Struct, frozen=True):
@@ -86,8 +88,18 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
 class Store(Protocol):
     """Where the log and everything compiled from it live. Safe to share between threads."""
 
+    @property
+    def location(self) -> str:
+        """Where it is, as it may be shown."""
+
     def commit(self, commit: Commit) -> Committed:
         """Write all of it in one transaction."""
+
+    def commit_all(self, commits: Iterable[Commit]) -> int:
+        """Write many commits in one transaction, one in memory at a time; how many events.
+
+        The iterable must not use the store: it is asked while the write lock is held.
+        """
 
     def check(self, commit: Commit) -> None:
         """Raise what `commit` would say of the content, without writing."""

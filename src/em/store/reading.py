@@ -10,11 +10,12 @@ from typing import Any, NamedTuple, Protocol
 import msgspec
 
 from em.errors import StoreCorrupt, UsageError
-from em.models.event import Event, EventQuery
+from em.models.event import Event, EventQuery, check_name
 from em.models.times import from_micros, moment, to_micros
 from em.store.protocol import Row
 
 COLUMNS = "seq, id, stream, pos, subject, kind, v, at, recorded_at, body, salt, body_hash, hash"
+MAX_NAMES = 10_000
 PAGE_ROWS = 2_000
 PAGE_BYTES = 16 * 1024 * 1024
 
@@ -27,6 +28,7 @@ class Page(NamedTuple):
 
     sql: str
     params: list[Any]
+    raw: bool
 
 
 class FetchPage(Protocol):
@@ -36,18 +38,40 @@ class FetchPage(Protocol):
         """Fetch it."""
 
 
-def stream_rows(query: EventQuery, newest_seq: int, fetch: FetchPage) -> Iterator[tuple[Any, ...]]:
+def check_query(query: EventQuery) -> None:
+    """Refuse what no event can have: a name that is none, a number out of range."""
+    for place in ("stream", "subject"):
+        name = getattr(query, place)
+        if name is not None:
+            check_name(name, place)
+    for place in ("kinds", "ids"):
+        names = getattr(query, place)
+        if len(names) > MAX_NAMES:
+            raise UsageError(f"at most {MAX_NAMES:,} at a time", place=place)
+        for name in names:
+            check_name(name, place)
+    for place in ("limit", "after"):
+        number: object = getattr(query, place)
+        if number is not None and (not isinstance(number, int) or not 0 <= number < 2**62):
+            raise UsageError(f"{number!r} makes no sense", place=place, fix="give a whole number")
+    if query.newest and query.limit is None:
+        raise UsageError("the newest events of a log need a limit", place="limit")
+
+
+def stream_rows(
+    query: EventQuery, newest_seq: int, fetch: FetchPage, *, raw: bool = False
+) -> Iterator[tuple[Any, ...]]:
     """The rows of a query in its order, up to the newest there was when reading began."""
-    if query.limit is not None and query.limit < 0:
-        raise UsageError(f"a limit of {query.limit} makes no sense", place="limit")
     if query.newest:
-        yield from reversed(fetch(_newest_page(query, newest_seq), max_bytes=1 << 62))
+        page = _newest_page(query, newest_seq)._replace(raw=raw)
+        yield from reversed(fetch(page, max_bytes=1 << 62))
         return
     left = query.limit if query.limit is not None else 1 << 62
     last: tuple[Any, ...] | None = None
     while left > 0:
         size = min(left, PAGE_ROWS)
-        rows = fetch(_page(query, newest_seq, last, size), max_bytes=PAGE_BYTES)
+        page = _page(query, newest_seq, last, size)._replace(raw=raw)
+        rows = fetch(page, max_bytes=PAGE_BYTES)
         yield from rows
         if not rows:
             return
@@ -72,14 +96,12 @@ def _page(query: EventQuery, newest_seq: int, last: tuple[Any, ...] | None, size
         order = "seq"
         where.append("seq > ?")
         params.append(query.after if last is None else last[_SEQ])
-    return Page(_select(where) + f" ORDER BY {order} LIMIT ?", [*params, size])
+    return Page(_select(where) + f" ORDER BY {order} LIMIT ?", [*params, size], raw=False)
 
 
 def _newest_page(query: EventQuery, newest_seq: int) -> Page:
-    if query.limit is None:
-        raise UsageError("the newest events of a log need a limit", place="limit")
     where, params = _conditions(query, newest_seq)
-    return Page(_select(where) + " ORDER BY seq DESC LIMIT ?", [*params, query.limit])
+    return Page(_select(where) + " ORDER BY seq DESC LIMIT ?", [*params, query.limit], raw=False)
 
 
 def _select(where: list[str]) -> str:

@@ -1,5 +1,6 @@
 """What SQLite and PostgreSQL have in common: all of it but connecting, searching and scrubbing."""
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -8,23 +9,26 @@ from typing import Any, Self
 
 import msgspec
 
-from em.errors import EmError, StoreError
+from em.errors import EmError, StoreError, UsageError
 from em.models.artefact import Artefact
 from em.models.document import Document, DocumentQuery
 from em.models.event import Event, EventQuery, check_name
+from em.models.ids import new_id
 from em.models.record import Record
 from em.models.request import Claim
 from em.models.times import from_micros, moment, now, to_micros
 from em.store import claims, erasing
-from em.store.holders import ARTEFACT_COLUMNS, to_artefact
+from em.store.holders import ARTEFACT_COLUMNS, DocumentExtras, to_artefact
 from em.store.prepare import prepare, refuse_secret_name
 from em.store.protocol import Commit, Committed, Erasure, Row
-from em.store.reading import FetchPage, stream_rows, to_event, to_row
+from em.store.reading import FetchPage, check_query, stream_rows, to_event, to_row
 from em.store.redact import Redactor
 from em.store.session import Session
 from em.store.writing import Writer, read_head
 
 MAX_QUERY_WORDS = 64
+MAX_WORD = 64
+_NO_WORD = re.compile(r"[\W_]+")
 SCRUB_PENDING = "scrub_pending"
 
 
@@ -35,7 +39,12 @@ class SqlStore(ABC):
 
     def __init__(self, redactor: Redactor | None = None) -> None:
         self._redactor = redactor or Redactor()
-        self._writer = Writer(self._insert_events, self._encode_vector)
+        self._writer = Writer(self._insert_events, self._document_extras())
+
+    @property
+    @abstractmethod
+    def location(self) -> str:
+        """Where it is, as it may be shown."""
 
     @abstractmethod
     def _explain(self, error: Exception) -> EmError:
@@ -66,8 +75,8 @@ class SqlStore(ABC):
         """Insert rows of events."""
 
     @abstractmethod
-    def _encode_vector(self, vector: Sequence[float]) -> Any:
-        """A vector as the database takes it."""
+    def _document_extras(self) -> DocumentExtras:
+        """What a document's row has here beyond the common columns."""
 
     @abstractmethod
     def scrub(self) -> None:
@@ -87,7 +96,23 @@ class SqlStore(ABC):
         """Write all of it in one transaction."""
         prepared = prepare(commit, self._redactor)
         with self._writing() as session:
-            return self._writer.write(session, prepared, commit.expected_pos)
+            return self._writer.write(session, prepared)
+
+    def commit_all(self, commits: Iterable[Commit]) -> int:
+        """Write many commits in one transaction, one in memory at a time; how many events."""
+        count, erased = 0, False
+        with self._writing() as session:
+            for commit in commits:
+                prepared = prepare(commit, self._redactor)
+                events = self._writer.write(session, prepared).events
+                count += len(events)
+                if any(event.kind == "erased" for event in events):
+                    erased |= erasing.erase_as_imported(session, self._writer, events)
+            if erased:
+                self._ask_for_scrub(session)
+        if erased:
+            self.scrub()
+        return count
 
     def check(self, commit: Commit) -> None:
         """Raise what `commit` would say of the content, without writing."""
@@ -95,19 +120,17 @@ class SqlStore(ABC):
 
     def read(self, query: EventQuery) -> Iterator[Event]:
         """Stream events, oldest first, up to the newest there was when reading began."""
-        return map(to_event, self._stream(query))
+        return map(to_event, self._stream(query, raw=False))
 
     def rows(self, query: EventQuery) -> Iterator[Row]:
         """The same, undecoded."""
-        return map(to_row, self._stream(query))
+        return map(to_row, self._stream(query, raw=True))
 
-    def _stream(self, query: EventQuery) -> Iterator[tuple[Any, ...]]:
-        return stream_rows(query, self._newest_seq(), self._fetch_page)
-
-    def _newest_seq(self) -> int:
+    def _stream(self, query: EventQuery, *, raw: bool) -> Iterator[tuple[Any, ...]]:
+        check_query(query)
         with self._reading() as session:
-            (newest,) = session.execute("SELECT COALESCE(MAX(seq), 0) FROM events").fetchone()
-        return int(newest)
+            (newest,) = session.execute("SELECT MAX(seq) FROM events").fetchone()
+        return stream_rows(query, newest or 0, self._fetch_page, raw=raw)
 
     def head(self, stream: str) -> tuple[int, str]:
         """Position and hash of a stream's last event; `(0, "")` where there is none."""
@@ -199,10 +222,7 @@ class SqlStore(ABC):
         reason = self._redactor.text(reason)
         with self._writing() as session:
             erasure = erasing.erase(session, self._writer, event_ids, subjects, reason)
-            session.execute(
-                "INSERT INTO flags(name, value) VALUES (?, '1') ON CONFLICT DO NOTHING",
-                (SCRUB_PENDING,),
-            )
+            self._ask_for_scrub(session)
         try:
             self.scrub()
         except StoreError as error:
@@ -210,17 +230,38 @@ class SqlStore(ABC):
             return msgspec.structs.replace(erasure, scrubbed=False, scrub_problem=str(error))
         return erasure
 
-    def _scrub_pending(self, session: Session) -> bool:
-        sql = "SELECT 1 FROM flags WHERE name = ?"
-        return session.execute(sql, (SCRUB_PENDING,)).fetchone() is not None
+    def _ask_for_scrub(self, session: Session) -> None:
+        session.execute(
+            "INSERT INTO flags(name, value) VALUES (?, ?)"
+            " ON CONFLICT(name) DO UPDATE SET value = excluded.value",
+            (SCRUB_PENDING, new_id()),
+        )
 
-    def _scrub_done(self) -> None:
+    def _scrub_asked(self, session: Session) -> str | None:
+        """The mark of the last erasure that is not scrubbed yet."""
+        sql = "SELECT value FROM flags WHERE name = ?"
+        row = session.execute(sql, (SCRUB_PENDING,)).fetchone()
+        return None if row is None else str(row[0])
+
+    def _scrub_done(self, mark: str | None) -> None:
+        """Take the mark away, unless another erasure has set its own since."""
         with self._writing() as session:
-            session.execute("DELETE FROM flags WHERE name = ?", (SCRUB_PENDING,))
+            sql = "DELETE FROM flags WHERE name = ? AND value = ?"
+            session.execute(sql, (SCRUB_PENDING, mark or ""))
+
+
+def check_busy_timeout(seconds: float) -> None:
+    """Waiting is bounded, and there is some."""
+    if not 0 < seconds <= 86_400:
+        raise UsageError(
+            f"{seconds} is no time to wait", place="busy_timeout", fix="give seconds, up to a day"
+        )
 
 
 def document_conditions(query: DocumentQuery) -> tuple[str, list[Any]]:
     """The scope of a search as SQL on the table `documents` (alias `d`)."""
+    if not 0 <= query.limit < 2**31:
+        raise UsageError(f"a limit of {query.limit!r} makes no sense", place="limit")
     where: list[str] = []
     params: list[Any] = []
     if query.subject is not None:
@@ -237,9 +278,13 @@ def document_conditions(query: DocumentQuery) -> tuple[str, list[Any]]:
 
 
 def query_words(text: str) -> list[str]:
-    """The words of a query, once each: letters and digits of any script, nothing of the syntax."""
-    words: Iterable[str] = ("".join(c if c.isalnum() else " " for c in text[:100_000])).split()
-    return list(dict.fromkeys(word.lower()[:64] for word in words))[:MAX_QUERY_WORDS]
+    """The words of a query, once each."""
+    return list(dict.fromkeys(words_of(text[:100_000])))[:MAX_QUERY_WORDS]
+
+
+def words_of(text: str) -> list[str]:
+    """The words of a text: letters and digits of any script, nothing of any syntax."""
+    return [word[:MAX_WORD] for word in _NO_WORD.split(text.lower()) if word]
 
 
 def to_document(row: Sequence[Any], vector: Sequence[float] | None) -> Document:

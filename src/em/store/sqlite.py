@@ -1,10 +1,11 @@
 """The embedded store: one SQLite file, safe for several threads and processes."""
 
+import os
 import sqlite3
 import threading
 import time
 from array import array
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -20,19 +21,28 @@ from em.errors import (
     StoreFull,
     StoreReadOnly,
     StoreUnreachable,
+    UsageError,
 )
-from em.models.document import DocumentQuery, Hit
+from em.models.document import Document, DocumentQuery, Hit
+from em.store.holders import DocumentExtras
 from em.store.migrations import pending
 from em.store.pool import Pool
 from em.store.protocol import Health
 from em.store.reading import FetchPage, Page, bounded
 from em.store.redact import Redactor
 from em.store.session import Session
-from em.store.sql import SqlStore, document_conditions, query_words, to_document
+from em.store.sql import (
+    SqlStore,
+    check_busy_timeout,
+    document_conditions,
+    query_words,
+    to_document,
+)
 
 IN_MEMORY = ":memory:"
 APPLICATION_ID = int.from_bytes(b"emem")
 MAX_CONNECTIONS = 16
+_SYNCHRONOUS = {"0": "off", "1": "normal", "2": "full", "3": "extra"}
 WAL_BYTES_KEPT = 64 * 1024 * 1024
 
 _ERRORS: dict[int, tuple[type[StoreError], str, str]] = {
@@ -96,12 +106,14 @@ class SqliteStore(SqlStore):
     ) -> None:
         super().__init__(redactor)
         self._path = str(path)
+        if "\0" in self._path:
+            raise UsageError("a path has no NUL", place="db")
+        check_busy_timeout(busy_timeout)
         self._busy_timeout = busy_timeout
         self._synchronous = synchronous
-        self._write_lock = threading.Lock()
         self._read_only = False
         limit = 1 if self._path == IN_MEMORY else MAX_CONNECTIONS
-        self._pool = Pool(self._connect, _usable, sqlite3.Connection.close, limit)
+        self._pool = Pool(self._connect, self._usable, sqlite3.Connection.close, limit)
         if self._path != IN_MEMORY:
             self._check_path(create=create)
         try:
@@ -110,11 +122,25 @@ class SqliteStore(SqlStore):
             self._pool.close()
             raise
 
+    @property
+    def location(self) -> str:
+        """The path of the file."""
+        return self._path
+
     def _check_path(self, *, create: bool) -> None:
-        path = Path(self._path)
+        try:
+            self._make_place(Path(self._path), create=create)
+        except OSError as error:
+            raise StoreUnreachable(
+                f"there can be no log here: {error.strerror}",
+                place=self._path,
+                fix="name another file with --db or EM_DB",
+            ) from error
+
+    def _make_place(self, path: Path, *, create: bool) -> None:
         if path.is_dir():
             raise NotADatabase("it is a folder", place=self._path, fix="name a file in it")
-        if path.exists():
+        if path.exists() and (create or path.stat().st_size):
             return
         if not create:
             raise NotFound(
@@ -122,21 +148,19 @@ class SqliteStore(SqlStore):
                 place=self._path,
                 fix="append something first, or name another log with --db or EM_DB",
             )
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise StoreUnreachable(
-                f"its folder can't be made: {error.strerror}",
-                place=self._path,
-                fix="name another file with --db or EM_DB",
-            ) from error
+        path.parent.mkdir(parents=True, exist_ok=True)
 
     def _connect(self) -> sqlite3.Connection:
         if self._path == IN_MEMORY:
             target = self._path
         else:
-            target = "file:" + quote(str(Path(self._path).absolute()))
-            target += "?mode=ro&immutable=1" if self._read_only else "?mode=rwc"
+            target = "file:" + quote(os.fsencode(Path(self._path).absolute()))
+            if not self._read_only:
+                target += "?mode=rwc"
+            elif Path(self._path + "-wal").exists():
+                target += "?mode=ro"
+            else:
+                target += "?mode=ro&immutable=1"
         connection = sqlite3.connect(
             target,
             timeout=self._busy_timeout,
@@ -148,6 +172,10 @@ class SqliteStore(SqlStore):
         connection.execute(f"PRAGMA synchronous={self._synchronous}")
         connection.execute(f"PRAGMA journal_size_limit={WAL_BYTES_KEPT}")
         return connection
+
+    def _usable(self, connection: sqlite3.Connection) -> bool:
+        # What was opened as unchanging must not outlive the next change.
+        return not connection.in_transaction and not self._read_only
 
     def _explain(self, error: Exception) -> EmError:
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF
@@ -162,7 +190,12 @@ class SqliteStore(SqlStore):
             yield connection
 
     def _writing(self) -> "_Transaction":
-        return _Transaction(self._pool, self._write_lock, self._explain)
+        return _Transaction(self)
+
+    def _wait_for(self, lock: "threading.RLock") -> None:
+        if not lock.acquire(timeout=self._busy_timeout):
+            kind, message, fix = _ERRORS[sqlite3.SQLITE_BUSY]
+            raise kind(message, place=self._path, fix=fix)
 
     def _migrate(self) -> None:
         if not pending(self._find_schema(), self._path):
@@ -224,17 +257,24 @@ class SqliteStore(SqlStore):
 
     def _fetch(self, page: Page, max_bytes: int) -> list[tuple[Any, ...]]:
         with self._translated(), self._pool.connection() as connection:
+            # Somebody may have put bytes there that are no text: that is for verify to say.
+            connection.text_factory = _lenient_text if page.raw else str
             cursor = connection.execute(page.sql, page.params)
             try:
                 return bounded(cursor, max_bytes)
             finally:
                 cursor.close()  # a page that ended early must not hold its snapshot
+                connection.text_factory = str
 
     def _insert_events(self, session: Session, rows: Sequence[tuple[Any, ...]]) -> None:
         session.executemany("INSERT INTO events VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?)", rows)
 
-    def _encode_vector(self, vector: Sequence[float]) -> bytes:
-        return array("f", vector).tobytes()
+    def _document_extras(self) -> DocumentExtras:
+        def values(document: Document) -> tuple[bytes | None]:
+            vector = document.vector
+            return (None if vector is None else array("f", vector).tobytes(),)
+
+        return DocumentExtras("vector", "?", values)
 
     def search(self, query: DocumentQuery) -> list[Hit]:
         """Documents that share a word with the query, best first (BM25)."""
@@ -255,7 +295,8 @@ class SqliteStore(SqlStore):
 
     def scrub(self) -> None:
         """Rewrite the file without what was erased, and empty the write-ahead log."""
-        with self._translated(), self._write_lock, self._pool.connection() as connection:
+        with self._translated(), self._pool.connection() as connection:
+            mark = self._scrub_asked(connection)
             # A deleted text leaves its words in the index until its segments are merged.
             connection.execute("INSERT INTO documents_words(documents_words) VALUES('optimize')")
             connection.execute("VACUUM")
@@ -266,7 +307,7 @@ class SqliteStore(SqlStore):
                 place=self._path,
                 fix="end that reader, then run `em forget --finish`",
             )
-        self._scrub_done()
+        self._scrub_done(mark)
 
     def health(self, *, deep: bool = False) -> Health:
         """How the store is doing; `deep` reads every page."""
@@ -279,12 +320,16 @@ class SqliteStore(SqlStore):
             (pages,) = session.execute("PRAGMA page_count").fetchone()
             (page_size,) = session.execute("PRAGMA page_size").fetchone()
             (events,) = session.execute("SELECT COALESCE(MAX(seq), 0) FROM events").fetchone()
-            waiting = self._scrub_pending(session)
+            waiting = self._scrub_asked(session) is not None
             schema = self._schema(session)
             if deep:
                 found = session.execute("PRAGMA integrity_check(10)").fetchall()
                 problems += [row[0] for row in found if row[0] != "ok"]
-        if settings["journal_mode"] != "wal" and self._path != IN_MEMORY:
+        settings["synchronous"] = _SYNCHRONOUS.get(settings["synchronous"], "?")
+        settings["busy_timeout"] = f"{self._busy_timeout:g} s"
+        if self._read_only:
+            settings["access"] = "read only"
+        elif settings["journal_mode"] != "wal" and self._path != IN_MEMORY:
             problems.append(f"journal_mode is {settings['journal_mode']}, not wal")
         return Health(
             backend="sqlite",
@@ -306,52 +351,52 @@ class SqliteStore(SqlStore):
 class _Transaction:
     """One write, committed at the end or rolled back. On every append's way: written for speed."""
 
-    def __init__(
-        self,
-        pool: Pool[sqlite3.Connection],
-        lock: threading.Lock,
-        explain: Callable[[Exception], EmError],
-    ) -> None:
-        self._pool = pool
-        self._lock = lock
-        self._explain = explain
+    def __init__(self, store: SqliteStore) -> None:
+        self._store = store
+        self._pool = store._pool
+        self._connection: sqlite3.Connection | None = None
+        # One writer of this process at a time: threads then queue fairly instead of polling.
+        self._lock = store._pool.write_lock()
 
     def __enter__(self) -> Session:
-        # One writer of this process at a time: threads then queue fairly instead of polling.
-        self._lock.acquire()
-        connection: sqlite3.Connection | None = None
         try:
-            connection = self._pool.take()
+            self._store._wait_for(self._lock)
+            connection = self._connection = self._pool.take()
             connection.execute("BEGIN IMMEDIATE")
         except BaseException as error:
-            self._leave(connection)
+            self._leave()
             if isinstance(error, sqlite3.Error):
-                raise self._explain(error) from error
+                raise self._store._explain(error) from error
             raise
-        self._connection = connection
         return connection
 
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
         try:
-            if error is None:
+            if error is None and self._connection is not None:
                 self._connection.execute("COMMIT")
         except sqlite3.Error as failed:
             error = failed
         finally:
-            try:
-                if self._connection.in_transaction:
-                    self._connection.execute("ROLLBACK")
-            finally:
-                self._leave(self._connection)
+            self._leave()
         if isinstance(error, sqlite3.Error):
-            raise self._explain(error) from error
+            raise self._store._explain(error) from error
 
-    def _leave(self, connection: sqlite3.Connection | None) -> None:
+    def __del__(self) -> None:
+        # Ctrl-C may come between two steps of Python's own `with`.
+        if self._connection is not None:
+            self._leave()
+
+    def _leave(self) -> None:
+        connection, self._connection = self._connection, None
         try:
             if connection is not None:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
                 self._pool.give_back(connection)
         finally:
-            self._lock.release()
+            # Asked, not remembered: an interrupt may fall between taking a lock and noting it.
+            if self._lock._is_owned():  # type: ignore[attr-defined]  # as threading.Condition does
+                self._lock.release()
 
 
 def _statements(script: str) -> Iterator[str]:
@@ -364,8 +409,8 @@ def _statements(script: str) -> Iterator[str]:
             statement = ""
 
 
-def _usable(connection: sqlite3.Connection) -> bool:
-    return not connection.in_transaction
+def _lenient_text(raw: bytes) -> str:
+    return raw.decode(errors="surrogateescape")
 
 
 def _floats(blob: bytes | None) -> tuple[float, ...] | None:

@@ -7,18 +7,27 @@ whole. A head that was saved earlier, outside the log, proves both.
 from collections.abc import Callable, Iterator, Mapping
 from itertools import groupby
 from operator import attrgetter
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 
-from em.models.chain import START, hash_body, hash_event
+from em.models.chain import HASH_BYTES, SALT_BYTES, START, hash_body, hash_event
 from em.models.event import EventQuery
+from em.models.kinds import Erased
 from em.store.protocol import Row, Store
 
 Problem = Literal["changed", "removed", "reordered", "missing_tail", "rewritten"]
 MAX_SUSPECTS = 24
 """Broken links of one stream that are searched for the order they were written in."""
 REPORT_EVERY = 1_000
+
+_Number = Annotated[int, msgspec.Meta(ge=1, lt=2**62)]
+_Hash = Annotated[bytes, msgspec.Meta(min_length=HASH_BYTES, max_length=HASH_BYTES)]
+_Salt = Annotated[bytes, msgspec.Meta(min_length=SALT_BYTES, max_length=SALT_BYTES)]
+_Text = str | None
+_RowTypes = tuple[
+    _Number, str, str, _Number, _Text, str, int, int, int, _Text, _Salt | None, _Hash, _Hash
+]
 
 
 class Head(msgspec.Struct, frozen=True):
@@ -38,7 +47,7 @@ class Finding(msgspec.Struct, frozen=True):
     detail: str
 
 
-class Report(msgspec.Struct, frozen=True):
+class Report(msgspec.Struct):
     """What verifying found. An erased body is no problem: its erasure stands in the stream."""
 
     events: int
@@ -67,55 +76,64 @@ class _Stream:
         self.events = 0
         self.head = Head(0, "")
         self.findings: list[Finding] = []
-        self._previous = START
+        self.empty: dict[str, int] = {}
+        self.erased: set[str] = set()
+        self._previous: bytes | None = START
+        self._last_seq = 0
         self._suspects: list[_Suspect] = []
-        self._empty: dict[str, int] = {}
-        self._erased: set[str] = set()
 
     def take(self, row: Row) -> None:
         """Check one row against those before it."""
         self.events += 1
+        if not _well_formed(row):
+            self._find("changed", row, "a field holds what em never writes there")
+            self._step_over(row)
+            return
         follows = row.pos == self.head.pos + 1
         if not follows:
-            self._removed(row)
-        self._check_body(row)
-        if follows and _hash(row, self._previous, row.pos) != row.hash:
-            self._suspects.append(_Suspect(row, self._previous))
-        if self.saved and row.pos == self.saved.pos and _hex(row.hash) != self.saved.hash:
+            self._find("removed", row, f"{_span(self.head.pos + 1, row.pos - 1)} missing before it")
+        fits = self._check_body(row)
+        linked = follows and self._previous is not None
+        if linked and _hash(row, self._previous or START, row.pos) != row.hash:
+            self._suspects.append(_Suspect(row, self._previous or START))
+        elif row.seq <= self._last_seq:
+            self._find("reordered", row, "its seq is not behind that of the event before it")
+        elif fits and row.kind == "erased":
+            self._take_erasure(row)
+        if self.saved and row.pos == self.saved.pos and row.hash.hex() != self.saved.hash:
             self._find("rewritten", row, "it differs from the saved head")
-        self._previous = row.hash
-        self.head = Head(row.pos, _hex(row.hash))
+        self._previous, self._last_seq = row.hash, row.seq
+        self.head = Head(row.pos, row.hash.hex())
 
-    def finish(self) -> int:
-        """Conclude; how many bodies were erased properly."""
+    def _step_over(self, row: Row) -> None:
+        """Go on behind a row that can't be read; what that leaves unknown is nobody's fault."""
+        own: object = row.hash
+        self._previous = own if isinstance(own, bytes) else None
+        self.head = Head(_pos(row) or self.head.pos + 1, (self._previous or b"").hex())
+
+    def finish(self) -> None:
+        """Conclude what needs the whole stream."""
         self._explain_suspects()
-        for event_id, pos in self._empty.items():
-            if event_id not in self._erased:
-                detail = "its body is gone, and no erasure in the stream says why"
-                self.findings.append(Finding("changed", self.name, pos, event_id, detail))
         if self.saved and self.head.pos < self.saved.pos:
             span = _span(self.head.pos + 1, self.saved.pos)
             detail = f"{span} missing at the end; the saved head is at {self.saved.pos}"
             self.findings.append(Finding("missing_tail", self.name, self.head.pos + 1, "", detail))
-        self.findings.sort(key=attrgetter("pos"))
-        return len(self._empty.keys() & self._erased)
 
-    def _check_body(self, row: Row) -> None:
+    def _check_body(self, row: Row) -> bool:
         if row.body is None:
-            self._empty[row.id] = row.pos
-            return
-        try:
-            fits = hash_body(row.salt or b"", row.body.encode()) == row.body_hash
-        except (TypeError, AttributeError):
-            fits = False
-        if not fits:
+            self.empty[row.id] = row.pos
+            return False
+        text = row.body.encode(errors="surrogateescape")
+        if hash_body(row.salt or b"", text) != row.body_hash:
             self._find("changed", row, "its body does not match its hash")
-        elif row.kind == "erased":
-            self._erased.update(msgspec.json.decode(row.body)["events"])
+            return False
+        return True
 
-    def _removed(self, row: Row) -> None:
-        span = _span(self.head.pos + 1, row.pos - 1)
-        self._find("removed", row, f"{span} missing before it")
+    def _take_erasure(self, row: Row) -> None:
+        try:
+            self.erased.update(msgspec.json.decode(row.body or "", type=Erased).events)
+        except msgspec.MsgspecError:
+            self._find("changed", row, "it is no erasure that em wrote")
 
     def _explain_suspects(self) -> None:
         """Tell what was moved from what was changed and what only stands behind it."""
@@ -138,7 +156,7 @@ class _Stream:
                 self._find("changed", row, "it does not follow from the event before it")
 
     def _find(self, problem: Problem, row: Row, detail: str) -> None:
-        self.findings.append(Finding(problem, self.name, row.pos, row.id, detail))
+        self.findings.append(Finding(problem, self.name, _pos(row), str(row.id), detail))
 
 
 def verify(
@@ -149,35 +167,65 @@ def verify(
     progress: Callable[[int], None] = lambda _count: None,
 ) -> Report:
     """Check every stream, or one; against saved heads, if given."""
-    heads = {name: head for name, head in (heads or {}).items() if stream in (None, name)}
+    heads = {
+        name: head
+        for name, head in (heads or {}).items()
+        if head.pos > 0 and stream in (None, name)
+    }
     rows = store.rows(EventQuery(stream=stream, by_stream=True))
-    found = list(_streams(rows, heads, progress))
-    findings = [finding for checked, _ in found for finding in checked.findings]
-    for name in sorted(heads.keys() - {checked.name for checked, _ in found}):
+    total = Report(events=0, streams=0, erased=0, findings=[], heads={})
+    for checked in _streams(rows, heads, progress):
+        total.findings.extend(sorted(_concluded(store, checked), key=attrgetter("pos")))
+        total.heads[checked.name] = checked.head
+        total.events += checked.events
+        total.erased += len(checked.empty.keys() & checked.erased)
+    total.streams = len(total.heads)
+    for name in sorted(heads.keys() - total.heads.keys()):
         detail = f"the whole stream is missing; the saved head is at {heads[name].pos}"
-        findings.append(Finding("missing_tail", name, 1, "", detail))
-    return Report(
-        events=sum(checked.events for checked, _ in found),
-        streams=len(found),
-        erased=sum(erased for _, erased in found),
-        findings=findings,
-        heads={checked.name: checked.head for checked, _ in found},
-    )
+        total.findings.append(Finding("missing_tail", name, 1, "", detail))
+    return total
 
 
 def _streams(
     rows: Iterator[Row], heads: Mapping[str, Head], progress: Callable[[int], None]
-) -> Iterator[tuple[_Stream, int]]:
+) -> Iterator[_Stream]:
     count = 0
-    for name, events in groupby(rows, key=attrgetter("stream")):
+    for name, events in groupby(rows, key=lambda row: str(row.stream)):
         checked = _Stream(name, heads.get(name))
         for row in events:
             checked.take(row)
             count += 1
             if count % REPORT_EVERY == 0:
                 progress(REPORT_EVERY)
-        yield checked, checked.finish()
+        checked.finish()
+        yield checked
     progress(count % REPORT_EVERY)
+
+
+def _concluded(store: Store, checked: _Stream) -> list[Finding]:
+    """What was found of a stream, with what becomes of bodies that are gone or should be."""
+    if checked.empty.keys() - checked.erased:
+        _read_newer_erasures(store, checked)
+    findings = checked.findings
+    for event_id in checked.empty.keys() - checked.erased:
+        detail = "its body is gone, and no erasure in the stream says why"
+        pos = checked.empty[event_id]
+        findings.append(Finding("changed", checked.name, pos, event_id, detail))
+    told = {finding.event_id for finding in findings}
+    named = sorted(checked.erased - checked.empty.keys() - told)
+    for start in range(0, len(named), 500):
+        for row in store.rows(EventQuery(ids=named[start : start + 500])):
+            if row.body is not None and row.stream == checked.name:
+                detail = "it was erased, and has a body again"
+                findings.append(Finding("changed", checked.name, row.pos, row.id, detail))
+    return findings
+
+
+def _read_newer_erasures(store: Store, checked: _Stream) -> None:
+    """Somebody may forget while the log is read: then the fact came after the reading's end."""
+    for event in store.read(EventQuery(stream=checked.name, kinds=["erased"])):
+        if event.pos > checked.head.pos and event.body is not None:
+            checked.erased.update(event.body["events"])
 
 
 def _origin(row: Row, suspects: list[_Suspect], before: set[bytes]) -> int | None:
@@ -187,6 +235,11 @@ def _origin(row: Row, suspects: list[_Suspect], before: set[bytes]) -> int | Non
             if _hash(row, previous, suspect.row.pos) == row.hash:
                 return suspect.row.pos
     return None
+
+
+def _pos(row: Row) -> int:
+    pos: object = row.pos  # whatever somebody put there
+    return pos if isinstance(pos, int) else 0
 
 
 def _hash(row: Row, previous: bytes, pos: int) -> bytes | None:
@@ -203,13 +256,20 @@ def _hash(row: Row, previous: bytes, pos: int) -> bytes | None:
             row.recorded_at,
             row.body_hash,
         )
-    except TypeError:
-        return None  # somebody wrote a value of another type there: it fits no hash
+    except UnicodeEncodeError:
+        return None  # bytes that are no text fit no hash
 
 
-def _hex(value: object) -> str:
-    return value.hex() if isinstance(value, bytes) else str(value)
+def _well_formed(row: Row) -> bool:
+    """Whether every field has its type and size. JSON would write some others the same way."""
+    try:
+        msgspec.convert(msgspec.structs.astuple(row), _RowTypes)
+    except msgspec.ValidationError:
+        return False
+    return (row.body is None) == (row.salt is None)
 
 
 def _span(first: int, last: int) -> str:
+    if last < first:
+        return "the right position is"
     return f"position {first} is" if first == last else f"positions {first} to {last} are"

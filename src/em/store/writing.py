@@ -1,22 +1,28 @@
 """Writing a prepared commit inside a transaction that holds the write lock."""
 
 import os
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 import msgspec
 
 from em.errors import ChainConflict, DuplicateEvent, PositionConflict
 from em.models.chain import SALT_BYTES, START, hash_body, hash_event
+from em.models.document import Document
 from em.models.event import Event
+from em.models.kinds import searched_text
 from em.models.times import from_micros, now, to_micros
-from em.store.holders import (
+from em.store.derivations import (
     Derivation,
-    EncodeVector,
-    complete_request,
     derivations_of,
-    put_artefact,
     put_derivations,
+    refuse_erased_sources,
+)
+from em.store.holders import (
+    DocumentExtras,
+    complete_request,
+    put_artefact,
     put_documents,
     put_records,
 )
@@ -24,28 +30,34 @@ from em.store.prepare import Prepared, PreparedEvent
 from em.store.protocol import Committed
 from em.store.session import Session, chunks
 
+CHUNK = 100_000
+"""Characters of one document; a longer text is searched in several."""
+
 InsertEvents = Callable[[Session, Sequence[tuple[Any, ...]]], None]
 
 
 class Writer:
-    """The SQL of a commit. A back end says how it inserts events and what a vector looks like."""
+    """The SQL of a commit. A back end says how it inserts events, and what a document adds."""
 
-    def __init__(self, insert_events: InsertEvents, encode_vector: EncodeVector) -> None:
+    def __init__(self, insert_events: InsertEvents, extras: DocumentExtras) -> None:
         self._insert_events = insert_events
-        self._encode_vector = encode_vector
+        self._extras = extras
 
-    def write(
-        self, session: Session, prepared: Prepared, expected_pos: Mapping[str, int]
-    ) -> Committed:
+    def write(self, session: Session, prepared: Prepared) -> Committed:
         """Write all of it; the caller commits or rolls back."""
         recorded_at = to_micros(now())
-        for stream, pos in expected_pos.items():
+        for stream, pos in prepared.expected_pos.items():
             _check_position(session, stream, pos)
+        if prepared.skip_known:
+            prepared = _without_known(session, prepared)
         _refuse_duplicates(session, prepared.given_ids)
+        if prepared.sources:
+            refuse_erased_sources(session, prepared.sources)
         events = self.append(session, prepared.events, recorded_at)
         artefacts = [put_artefact(session, item, recorded_at) for item in prepared.artefacts]
         put_records(session, prepared.records)
-        put_documents(session, prepared.documents, self._encode_vector)
+        documents = [*prepared.documents, *_documents(prepared.events, recorded_at)]
+        put_documents(session, documents, self._extras)
         if prepared.request is not None:
             complete_request(session, prepared.request)
         return Committed(events, artefacts)
@@ -70,8 +82,8 @@ class Writer:
             heads[item.stream] = (event.pos, row[-1])
             rows.append(row)
             events.append(event)
-            if item.body is not None and "from_events" in item.body:
-                derivations += derivations_of(item.body["from_events"], "events", item.id)
+            if item.sources:
+                derivations += derivations_of(item.sources, "events", item.id)
         self._insert_events(session, rows)
         put_derivations(session, derivations)
         return events
@@ -127,17 +139,12 @@ def _import(
     assert event is not None
     if event.pos != head[0] + 1:
         raise _misfit(item, f"it is at position {event.pos}, the stream ends at {head[0]}")
-    try:
-        salt = None if event.salt is None else bytes.fromhex(event.salt)
-        body_hash, own = bytes.fromhex(event.body_hash), bytes.fromhex(event.hash)
-    except ValueError:
-        raise _misfit(item, "a hash that is not hexadecimal") from None
+    salt = None if event.body is None else bytes.fromhex(event.salt or "")
+    body_hash, own = bytes.fromhex(event.body_hash), bytes.fromhex(event.hash)
     at, recorded_at = to_micros(event.at), to_micros(event.recorded_at)
     start = (event.id, event.stream, event.pos, event.subject, event.kind, event.v)
     if own != hash_event(head[1], *start, at, recorded_at, body_hash):
         raise _misfit(item, "its hash does not fit its fields and the event before it")
-    if item.text is not None and body_hash != hash_body(salt or b"", item.text):
-        raise _misfit(item, "its body is not the one that was hashed")
     text = None if item.text is None else item.text.decode()
     row = (seq, *start, at, recorded_at, text, salt, body_hash, own)
     return row, msgspec.structs.replace(event, seq=seq)
@@ -163,10 +170,80 @@ def _check_position(session: Session, stream: str, expected: int) -> None:
         )
 
 
+class _Known(NamedTuple):
+    """What an event that is there already says; `body` is None once it was erased."""
+
+    stream: str
+    kind: str
+    subject: str | None
+    v: int
+    at: int | None
+    body: str | None
+    hash: bytes
+
+    @classmethod
+    def of(cls, item: PreparedEvent) -> "_Known":
+        text = None if item.text is None else item.text.decode()
+        own = b"" if item.imported is None else bytes.fromhex(item.imported.hash)
+        return cls(item.stream, item.kind, item.subject, item.v, item.at, text, own)
+
+    def says(self, item: PreparedEvent) -> bool:
+        """Whether the other is this event: by its hash, or by all that its writer said."""
+        other = _Known.of(item)
+        if other.hash:
+            return self.hash == other.hash
+        body = self.body if self.body is not None else other.body
+        at = self.at if other.at is not None else None
+        return self._replace(body=body, at=at, hash=b"") == other
+
+
+def _without_known(session: Session, prepared: Prepared) -> Prepared:
+    """Leave out events that are there already; those of the same id must be the same."""
+    known: dict[str, _Known] = {}
+    for marks, part in chunks(prepared.given_ids):
+        sql = (
+            f"SELECT id, stream, kind, subject, v, at, body, hash FROM events WHERE id IN ({marks})"  # noqa: S608 - question marks; values are bound
+        )
+        known |= {row[0]: _Known(*row[1:]) for row in session.execute(sql, part)}
+    # A file may hold one event twice, as two exports put together do.
+    new: dict[str, PreparedEvent] = {}
+    for item in prepared.events:
+        there = known.get(item.id) or (_Known.of(new[item.id]) if item.id in new else None)
+        if there is None:
+            new[item.id] = item
+        elif not there.says(item):
+            raise DuplicateEvent(
+                "an event of that id says something else",
+                place=f"event {item.id}",
+                fix="import it into another log",
+            )
+    return prepared._replace(
+        events=list(new.values()),
+        given_ids=[],  # none of those that are left is there
+        documents=[doc for doc in prepared.documents if known.keys().isdisjoint(doc.from_events)],
+    )
+
+
+def _documents(events: Sequence[PreparedEvent], recorded_at: int) -> Iterator[Document]:
+    """What is searched of these events. Their bodies are redacted already, so no secret is cut."""
+    for event in events:
+        text = searched_text(event.kind, event.body)
+        for number, start in enumerate(range(0, len(text or ""), CHUNK)):
+            assert text is not None
+            yield Document(
+                id=f"{event.id}:{number}",
+                kind=event.kind,
+                text=text[start : start + CHUNK].replace("\0", "\N{REPLACEMENT CHARACTER}"),
+                at=from_micros(recorded_at if event.at is None else event.at),
+                subject=event.subject,
+                from_events=(event.id,),
+            )
+
+
 def _refuse_duplicates(session: Session, ids: Sequence[str]) -> None:
-    twice = len(ids) != len(set(ids)) and next(item for item in ids if ids.count(item) > 1)
+    twice = [event_id for event_id, count in Counter(ids).items() if count > 1]
     for marks, part in chunks(ids):
-        sql = f"SELECT id FROM events WHERE id IN ({marks}) LIMIT 1"  # noqa: S608 - question marks; values are bound
-        twice = twice or next((row[0] for row in session.execute(sql, part)), False)
+        sql = f"SELECT id FROM events WHERE id IN ({marks})"  # noqa: S608 - question marks; values are bound
+        twice += [row[0] for row in session.execute(sql, part)]
     if twice:
-        raise DuplicateEvent("it is in the log already", place=f"event {twice}", id=twice)
+        raise DuplicateEvent("it is in the log already", place=f"event {twice[0]}", id=twice[0])
