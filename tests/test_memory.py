@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from em import AsyncMemory, Event, Memory
-from em.errors import BadBody, InputError, NotFound, PositionConflict, UsageError
+from em.errors import BadBody, EmError, InputError, NotFound, PositionConflict, UsageError
 from em.models.document import DocumentQuery
 
 
@@ -51,6 +51,14 @@ def test_many_are_observed_in_one_transaction(memory: Memory) -> None:
         {"text": "a"},
         {"subject": "ana", "text": "a", "tpye": "Trip"},
         ("ana", 42),
+        ["ana", "text"],
+        "text",
+        5,
+        ("ana",),
+        ("ana", "text", "2025-01-01"),
+        {"subject": ["ana"], "text": "a"},
+        {"subject": "ana", "record": {"x": object()}},
+        {"subject": "ana", "text": "a", "at": 1712345678},
         ("", "a"),
         {"subject": "ana", "text": "a", "at": "soon"},
     ],
@@ -85,8 +93,9 @@ def test_forget_takes_ids_or_a_subject(memory: Memory) -> None:
     assert memory.log.verify().erased == 2
     with pytest.raises(UsageError):
         memory.forget()
-    with pytest.raises(NotFound):
-        memory.forget(["nothing"])
+    for nothing in (lambda: memory.forget(["nothing"]), lambda: memory.forget(subject="nobody")):
+        with pytest.raises(NotFound):
+            nothing()
 
 
 def test_the_log_appends_and_reads_by_position(memory: Memory) -> None:
@@ -98,6 +107,34 @@ def test_the_log_appends_and_reads_by_position(memory: Memory) -> None:
         memory.log.append("run", "step", {"n": 1}, expected_pos=0)
     with pytest.raises(NotFound):
         memory.log.get("nothing")
+
+
+def test_natural_mistakes_are_told_in_words(memory: Memory) -> None:
+    deep: Any = {}
+    for _ in range(3_000):
+        deep = {"x": deep}
+    mistakes: list[Any] = [
+        lambda: memory.log.append_many([{"stream": "s"}]),  # type: ignore[list-item]
+        lambda: memory.log.read(stream=3),  # type: ignore[arg-type]
+        lambda: memory.log.read(since=5),  # type: ignore[arg-type]
+        lambda: list(memory.log.read(limit="3")),  # type: ignore[arg-type]
+        lambda: memory.log.append("s", "note", {}, at=5),  # type: ignore[arg-type]
+        lambda: memory.observe("ana", deep),
+        lambda: Memory(5),  # type: ignore[arg-type]
+        lambda: Memory("file:x.db"),
+        lambda: Memory("a\0b"),
+    ]
+    for mistake in mistakes:
+        with pytest.raises(EmError) as caught:
+            mistake()
+        assert caught.value.exit_code == 2
+
+
+def test_one_kind_may_be_given_alone_and_an_event_be_forgotten_itself(memory: Memory) -> None:
+    memory.observe("ana", "text")
+    (event,) = memory.log.read(kinds="observation")
+    assert memory.forget(event).events == [event.id]
+    assert "em.db" in repr(memory)
 
 
 def test_follow_yields_events_as_they_come(memory: Memory) -> None:

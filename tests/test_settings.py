@@ -34,6 +34,10 @@ def test_the_files_redaction_reaches_the_store(tmp_path: Path) -> None:
     [
         ("dbb: x", r"'dbb' is no setting.*did you mean 'db'"),
         ("zzzz: x", "known are: db"),
+        ("a: &x [1]\nb: *x", "aliases"),
+        ("db: 2025-13-45", "no YAML"),
+        ("db: " + "[" * 5000, "no YAML"),
+        ("busy_timeout: -1", "busy_timeout"),
         ("db: [", r"em.yaml:1.*no YAML|em.yaml:2.*no YAML"),
         ("- a\n- b", "names with values"),
         ("synchronous: maybe", "synchronous"),
@@ -70,6 +74,22 @@ def test_a_file_that_cannot_be_read_is_named_and_a_closed_folder_is_no_mistake(
     tmp_path.chmod(0o600)
     assert load() == ".em/em.db"
     tmp_path.chmod(0o755)
+
+
+def test_mistakes_in_the_environment_are_named_as_such() -> None:
+    with pytest.raises(UsageError, match=r"environment, setting synchronous.*use normal or full"):
+        Settings.load(environ={"EM_SYNCHRONOUS": "FULL"})
+
+
+def test_another_ending_is_not_silently_ignored(tmp_path: Path) -> None:
+    (tmp_path / "em.yml").write_text("redact: {fields: [iban]}")
+    with pytest.raises(UsageError, match=r"em\.yaml only"):
+        Settings.load(tmp_path, {})
+
+
+def test_names_without_a_value_say_nothing(tmp_path: Path) -> None:
+    (tmp_path / "em.yaml").write_text("db:\nredact:\n")
+    assert Settings.load(tmp_path, {}) == Settings()
 
 
 def test_an_empty_file_is_no_mistake(tmp_path: Path) -> None:

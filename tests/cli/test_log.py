@@ -344,6 +344,100 @@ def on_terminal(*args: str) -> str:
     return shown.decode()
 
 
+def test_hostile_text_never_reaches_the_terminal_as_it_is(tmp_path: Path) -> None:
+    hostile = "\x1b]0;PWNED\x07 \x9b2J \u202e"
+    append(hostile)
+    parent, child = pty.openpty()
+    process = subprocess.Popen(
+        [*EM, "log", "tail", "-n", "0", "-f"], stdout=child, stderr=child, stdin=child
+    )
+    os.close(child)
+    time.sleep(1)
+    append(hostile + "second")
+    shown = b""
+    while b"second" not in shown:
+        shown += os.read(parent, 65_536)
+    process.send_signal(signal.SIGINT)
+    process.wait(timeout=20)
+    os.close(parent)
+    line = json.dumps({"stream": "s", "kind": "note", "body": {}, hostile: 1})
+    others = [
+        em("log", "show").out,
+        em("log", "show", "--id", "1").out,
+        em("log", "import", stdin=line).err,
+        em("log", "show", "--db", hostile).err,
+    ]
+    for text in (shown.decode(), *others):
+        assert not {"\x07", "\x9b", "\u202e"} & set(text)
+        assert "\x1b]" not in text
+
+
+def test_an_event_is_named_by_its_number_too() -> None:
+    event_id = append("first")
+    assert em("log", "show", "--id", "1", "--json").json["id"] == event_id
+    assert em("log", "show", "--id", "2").code == 1
+    assert "erased 1 event" in em("forget", "--event", "1", "--yes").out
+    fact = em("forget", "--event", "2", "--yes")
+    assert fact.code == 2
+    assert "the fact of an erasure stays" in fact.err
+
+
+def test_what_is_not_there_is_not_reassuring() -> None:
+    append()
+    stream = em("log", "verify", "--stream", "typo")
+    assert stream.code == 1
+    assert "no event is in this stream" in stream.err
+    subject = em("forget", "--subject", "nobody", "--yes")
+    assert subject.code == 1
+    assert "nothing in the log is about 'nobody'" in subject.err
+    assert em("forget", "--subject", "", "--yes").code == 2
+    assert em("forget", "--finish", "--subject", "ana").code == 2
+
+
+def test_a_likely_typo_in_a_kind_is_noted() -> None:
+    ran = em("log", "append", "--stream", "s", "--kind", "mesage", "{}")
+    assert ran.code == 0
+    assert "did you mean 'message'?" in ran.err
+    shape = em("log", "append", "--stream", "s", "--kind", "message", "{}")
+    assert shape.code == 2
+    assert "it has role and text" in shape.err
+
+
+def test_rechaining_leaves_out_what_was_erased() -> None:
+    event_id = append("to go", "--subject", "ana")
+    append("to stay", "--subject", "ana")
+    em("forget", "--event", event_id, "--yes")
+    exported = em("log", "export", "--subject", "ana").out
+    ran = em("log", "import", "--rechain", "--db", "new.db", stdin=exported)
+    assert ran.out == "1 event imported, 2 erased and left out\n"
+    assert em("log", "import", "--rechain", stdin=exported).out.startswith("1 event imported")
+
+
+def test_two_exports_put_together_are_one_log() -> None:
+    append("one")
+    exported = em("log", "export").out
+    append("two")
+    both = exported + em("log", "export").out
+    assert em("log", "import", "--db", "copy.db", stdin=both).out == (
+        "2 events imported, 1 already there\n"
+    )
+
+
+def test_an_export_during_which_something_is_forgotten_can_be_imported() -> None:
+    from em import Draft
+
+    with Memory("big.db") as memory:
+        events = memory.log.append_many(
+            [Draft(stream="s", kind="note", body={"n": n}) for n in range(5_000)]
+        )
+        lines = memory.log.export()
+        exported = [next(lines)]
+        memory.forget(events[4_000])
+        exported += lines
+    assert em("log", "import", "--db", "copy.db", stdin=b"".join(exported)).code == 0
+    assert em("log", "verify", "--db", "copy.db", "--json").json["erased"] == 1
+
+
 def test_long_work_shows_a_bar_on_a_terminal_only(tmp_path: Path) -> None:
     line = json.dumps({"stream": "s", "kind": "note", "body": {"x": "y" * 500}})
     (tmp_path / "many.jsonl").write_text(f"{line}\n" * 20_000)

@@ -111,3 +111,36 @@ def test_a_read_only_server_is_one_clear_error(postgres_store: PostgresStore) ->
         assert store.health().events == 0
         with pytest.raises(StoreReadOnly):
             append(store, note("1"))
+
+
+def test_a_password_is_never_told(new_database: Callable[[], str]) -> None:
+    for address in (
+        "postgresql://ana:PG%ZZSECRET@h/x",
+        "postgresql://ana:PG/SECRET@127.0.0.1:1/x",
+        "postgresql://ana:PG@SECRET@127.0.0.1:1/x",
+    ):
+        with pytest.raises(EmError) as caught:
+            open_store(address, Settings(busy_timeout=2))
+        assert "SECRET" not in str(caught.value)
+
+
+def test_a_stricter_default_isolation_does_no_harm(postgres_store: PostgresStore) -> None:
+    import threading
+
+    address = postgres_store._url + "&options=-c%20default_transaction_isolation%3Dserializable"
+    with PostgresStore(address) as store:
+        failures: list[BaseException] = []
+
+        def work() -> None:
+            try:
+                for _ in range(20):
+                    append(store, note("1"))
+            except EmError as error:
+                failures.append(error)
+
+        threads = [threading.Thread(target=work) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert failures == []

@@ -312,3 +312,103 @@ def test_an_interrupt_in_the_middle_of_a_commit_leaves_nothing_behind(
     sqlite_store.commit(Commit(events=[note("2")]))
     assert verify(sqlite_store).ok
     assert os.path.exists(sqlite_store._path)
+
+
+def interrupting(lock: object, method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next call of a method does its work, and then Ctrl-C comes."""
+    original = getattr(lock, method)
+
+    def work_then_interrupt(*args: object, **kwargs: object) -> object:
+        monkeypatch.undo()
+        original(*args, **kwargs)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(lock, method, work_then_interrupt)
+
+
+@pytest.mark.parametrize("moment", ["waiting", "connecting", "writing"])
+def test_ctrl_c_at_a_bad_moment_leaves_no_lock_behind(
+    sqlite_store: SqliteStore, moment: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if moment == "waiting":
+        interrupting(sqlite_store, "_wait_for", monkeypatch)
+    elif moment == "connecting":
+        interrupting(sqlite_store._pool, "_idle_or_new", monkeypatch)
+    else:
+        interrupting(sqlite_store._writer, "write", monkeypatch)
+    with pytest.raises(KeyboardInterrupt):
+        append(sqlite_store, note("interrupted"))
+    written: list[str] = []
+
+    def write() -> None:
+        written.extend(event.id for event in append(sqlite_store, note("after")))
+
+    other = threading.Thread(target=write)
+    other.start()
+    other.join(timeout=20)
+    assert len(written) == 1
+    assert len(list(sqlite_store.read(EventQuery()))) == 1
+
+
+def test_a_writer_that_waits_for_a_thread_waits_no_longer_than_it_said(tmp_path: Path) -> None:
+    with SqliteStore(tmp_path / "em.db", busy_timeout=0.2) as store, store._writing():
+        failures: list[BaseException] = []
+
+        def write() -> None:
+            try:
+                append(store, note("1"))
+            except StoreBusy as error:
+                failures.append(error)
+
+        thread = threading.Thread(target=write)
+        thread.start()
+        thread.join(timeout=20)
+        assert len(failures) == 1
+
+
+def test_a_child_forked_while_a_thread_writes_does_not_inherit_its_lock(tmp_path: Path) -> None:
+    code = (
+        "import os, sys, threading\n"
+        "from em import Memory\n"
+        "memory = Memory(sys.argv[1])\n"
+        "stop = threading.Event()\n"
+        "def write():\n"
+        "    while not stop.is_set():\n"
+        "        memory.log.append('parent', 'note', {})\n"
+        "thread = threading.Thread(target=write); thread.start()\n"
+        "codes = []\n"
+        "for n in range(5):\n"
+        "    child = os.fork()\n"
+        "    if child == 0:\n"
+        "        memory.log.append('child', 'note', {'n': n}); os._exit(0)\n"
+        "    codes.append(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))\n"
+        "stop.set(); thread.join()\n"
+        "sys.exit(any(codes))\n"
+    )
+    path = tmp_path / "em.db"
+    subprocess.run([sys.executable, "-c", code, str(path)], check=True, timeout=60)
+    with SqliteStore(path) as store:
+        assert len(list(store.read(EventQuery(stream="child")))) == 5
+        assert verify(store).ok
+
+
+def test_a_reader_of_a_read_only_place_sees_what_others_write(tmp_path: Path) -> None:
+    path = tmp_path / "em.db"
+    with SqliteStore(path) as writer:
+        append(writer, note("1"))
+    with SqliteStore(path) as reader:
+        reader._read_only = True  # as it is where the folder takes no writes
+        reader._pool.drop_idle()
+        assert len(list(reader.read(EventQuery()))) == 1
+        with SqliteStore(path) as writer:
+            append(writer, *(note(str(n)) for n in range(3_000)))
+            assert len(list(reader.read(EventQuery()))) == 3_001
+        assert len(list(reader.read(EventQuery()))) == 3_001
+
+
+@pytest.mark.parametrize("seconds", [0, -1, float("inf"), float("nan")])
+def test_a_busy_timeout_is_a_time(tmp_path: Path, seconds: float) -> None:
+    from em.errors import UsageError
+
+    with pytest.raises(UsageError):
+        SqliteStore(tmp_path / "em.db", busy_timeout=seconds)

@@ -132,6 +132,80 @@ def test_a_body_put_back_after_its_erasure_is_found(log: AnyStore) -> None:
     assert found(log) == [("changed", "s", 1)]
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        "seq = -seq WHERE stream = 's' AND pos = 3",
+        "seq = 1000 - seq WHERE stream = 's'",
+        "kind = 'erased' WHERE stream = 's' AND pos = 2",
+        "pos = 0 WHERE stream = 's' AND pos = 1",
+        "salt = NULL WHERE stream = 's' AND pos = 2",
+        "body = NULL WHERE stream = 's' AND pos = 2",
+        "v = 2000000000 WHERE stream = 's' AND pos = 6",
+    ],
+)
+def test_no_change_escapes_or_stops_the_proof(log: AnyStore, change: str) -> None:
+    run_sql(log, f"UPDATE events SET {change}")
+    report = verify(log)
+    assert report.events == 7
+    assert {finding.stream for finding in report.findings} == {"s"}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "pos = 'x' WHERE pos = 3",
+        "pos = x'00' WHERE pos = 3",
+        "id = x'ff' WHERE pos = 3",
+        "kind = x'6e' WHERE pos = 3",
+        "subject = x'8f79da' WHERE pos = 3",
+        "body = CAST(x'ff' AS TEXT) WHERE pos = 3",
+        "body = 5 WHERE pos = 3",
+        "hash = 'x' WHERE pos = 3",
+        "salt = salt || CAST(substr(body, 1, length(body) - 1) AS BLOB), body = '}' WHERE pos = 3",
+        "at = 'soon' WHERE pos = 3",
+    ],
+)
+def test_values_of_other_types_are_found_too(sqlite_store: SqliteStore, change: str) -> None:
+    append(sqlite_store, *(note(f"n{n}", stream="s", subject="anna") for n in range(1, 7)))
+    run_sql(sqlite_store, f"UPDATE events SET {change}")
+    report = verify(sqlite_store)
+    assert report.events == 6
+    assert "changed" in {finding.problem for finding in report.findings}
+
+
+@pytest.mark.parametrize("body", ["{}", "[1]", '{"events":[[1]]}', '{"events":5}', "{"])
+def test_an_erasure_that_em_did_not_write_is_found(sqlite_store: SqliteStore, body: str) -> None:
+    append(sqlite_store, note("n", stream="s"))
+    row = next(sqlite_store.rows(EventQuery()))
+    body_hash = hash_body(row.salt or b"", body.encode())
+    own = hash_event(b"", row.id, "s", 1, None, "erased", 1, row.at, row.recorded_at, body_hash)
+    run_sql(
+        sqlite_store,
+        f"UPDATE events SET kind = 'erased', body = '{body}',"
+        f" body_hash = x'{body_hash.hex()}', hash = x'{own.hex()}'",
+    )
+    assert [finding.problem for finding in verify(sqlite_store).findings] == ["changed"]
+
+
+def test_forgetting_while_verifying_is_no_false_alarm(store: AnyStore) -> None:
+    events = append(store, *(note(str(n)) for n in range(5_000)))
+    once = iter([events[4_500].id])
+
+    def forget(_count: int) -> None:
+        for event_id in once:
+            store.erase([event_id])
+
+    report = verify(store, progress=forget)
+    assert (report.ok, report.erased) == (True, 1)
+
+
+def test_a_head_of_nothing_proves_nothing(log: AnyStore) -> None:
+    from em.store.verify import Head
+
+    assert verify(log, heads={"none": Head(*log.head("none"))}).ok
+
+
 def test_one_stream_is_verified_alone(log: AnyStore) -> None:
     run_sql(log, "DELETE FROM events WHERE stream = 's' AND pos = 2")
     assert verify(log, stream="t").ok

@@ -2,17 +2,27 @@
 
 import os
 import threading
+import time
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from em.errors import StoreError
 
 C = TypeVar("C")
 
 
+FORK_WAIT = 2.0
+"""Seconds that a fork waits for connections to come to rest."""
+
+
 class Pool(Generic[C]):
-    """Hands out idle connections, opens more when none is idle, at most `limit` at a time."""
+    """Hands out idle connections, opens more when none is idle, at most `limit` at a time.
+
+    A fork waits until no connection is in use: a child must not inherit a driver's lock that a
+    thread held, since that thread is not there to let go of it.
+    """
 
     def __init__(
         self,
@@ -27,6 +37,7 @@ class Pool(Generic[C]):
         self._limit = limit
         self._closed = False
         self._start()
+        _pools.add(self)
 
     def _start(self) -> None:
         self._pid = os.getpid()
@@ -84,6 +95,24 @@ class Pool(Generic[C]):
         finally:
             self._slots.release()
 
+    def rest(self) -> Callable[[], None]:
+        """Wait a little until nothing is in use, and keep it so; what is returned ends that."""
+        deadline = time.monotonic() + FORK_WAIT
+        locked = self._write_lock.acquire(timeout=FORK_WAIT)
+        slots = 0
+        while slots < self._limit and self._slots.acquire(
+            timeout=max(0.0, deadline - time.monotonic())
+        ):
+            slots += 1
+
+        def end() -> None:
+            for _ in range(slots):
+                self._slots.release()
+            if locked:
+                self._write_lock.release()
+
+        return end
+
     def drop_idle(self) -> None:
         """Close what is idle, so that the next use connects anew."""
         with self._lock:
@@ -96,3 +125,24 @@ class Pool(Generic[C]):
         """Close what is idle now, and the rest when it comes back."""
         self._closed = True
         self.drop_idle()
+
+
+_pools: weakref.WeakSet[Pool[Any]] = weakref.WeakSet()
+_resting: list[Callable[[], None]] = []
+
+
+def _before_fork() -> None:
+    _resting.extend(pool.rest() for pool in list(_pools))
+
+
+def _after_fork_in_parent() -> None:
+    while _resting:
+        _resting.pop()()
+
+
+# In the child every pool starts anew when it is used: see `take`.
+os.register_at_fork(
+    before=_before_fork,
+    after_in_parent=_after_fork_in_parent,
+    after_in_child=_resting.clear,
+)

@@ -7,7 +7,8 @@ whole. A head that was saved earlier, outside the log, proves both.
 from collections.abc import Callable, Iterator, Mapping
 from itertools import groupby
 from operator import attrgetter
-from typing import Annotated, Literal
+from types import NoneType
+from typing import Literal
 
 import msgspec
 
@@ -21,13 +22,11 @@ MAX_SUSPECTS = 24
 """Broken links of one stream that are searched for the order they were written in."""
 REPORT_EVERY = 1_000
 
-_Number = Annotated[int, msgspec.Meta(ge=1, lt=2**62)]
-_Hash = Annotated[bytes, msgspec.Meta(min_length=HASH_BYTES, max_length=HASH_BYTES)]
-_Salt = Annotated[bytes, msgspec.Meta(min_length=SALT_BYTES, max_length=SALT_BYTES)]
-_Text = str | None
-_RowTypes = tuple[
-    _Number, str, str, _Number, _Text, str, int, int, int, _Text, _Salt | None, _Hash, _Hash
-]
+_TYPES: tuple[type | tuple[type, ...], ...] = (
+    *(int, str, str, int, (str, NoneType)),
+    *(str, int, int, int, (str, NoneType)),
+)
+"""Of the fields of a row up to its body."""
 
 
 class Head(msgspec.Struct, frozen=True):
@@ -262,11 +261,17 @@ def _hash(row: Row, previous: bytes, pos: int) -> bytes | None:
 
 def _well_formed(row: Row) -> bool:
     """Whether every field has its type and size. JSON would write some others the same way."""
-    try:
-        msgspec.convert(msgspec.structs.astuple(row), _RowTypes)
-    except msgspec.ValidationError:
-        return False
-    return (row.body is None) == (row.salt is None)
+    fields: tuple[object, ...] = msgspec.structs.astuple(row)
+    typed = all(isinstance(value, kind) for value, kind in zip(fields, _TYPES, strict=False))
+    salt, *hashes = fields[len(_TYPES) :]
+    return (
+        typed
+        and row.seq > 0
+        and row.pos > 0
+        and (row.body is None) == (salt is None)
+        and (salt is None or (isinstance(salt, bytes) and len(salt) == SALT_BYTES))
+        and all(isinstance(value, bytes) and len(value) == HASH_BYTES for value in hashes)
+    )
 
 
 def _span(first: int, last: int) -> str:

@@ -1,8 +1,11 @@
 """What a store promises of forgetting."""
 
+from datetime import timedelta
+
 import pytest
 
 from em.errors import (
+    Conflict,
     NotFound,
     PositionConflict,
 )
@@ -12,6 +15,7 @@ from em.models.event import Draft, EventQuery
 from em.models.record import Record
 from em.models.request import RequestOutcome
 from em.store.protocol import Commit, Store
+from em.store.sqlite import SqliteStore
 from em.store.verify import verify
 from em.testing.events import MINUTE, T0, append, note, texts
 
@@ -94,6 +98,79 @@ class ForgettingConformance:
         assert len(list(store.records("bo"))) == 1
         assert [hit.document.id for hit in store.search(DocumentQuery(text="word"))] == ["bo"]
         assert texts(store.read(EventQuery(ids=[other.id]))) == ["2"]
+
+    def test_what_replaced_a_derived_thing_is_not_erased_with_the_old_source(
+        self, store: Store
+    ) -> None:
+        """The index follows the holder."""
+        old, new = append(store, note("1"), note("2"))
+        for source in (old, new):
+            store.commit(
+                Commit(
+                    records=[
+                        Record(subject="a", type="T", id="1", body={}, from_events=[source.id])
+                    ],
+                    documents=[
+                        Document(id="d", kind="n", text="word", at=T0, from_events=[source.id])
+                    ],
+                )
+            )
+        erasure = store.erase([old.id])
+        assert (erasure.records, erasure.documents) == (0, 0)
+        assert len(list(store.records("a"))) == 1
+        assert len(store.search(DocumentQuery(text="word"))) == 1
+        assert store.erase([new.id]).records == 1
+
+    def test_a_key_used_again_is_not_erased_with_what_it_was_used_for_before(
+        self, store: Store
+    ) -> None:
+        """An expired request takes its derivations along."""
+        (event,) = append(store, note("1"))
+        first = store.claim("k", "f", lease=MINUTE, keep=timedelta(0))
+        store.commit(
+            Commit(
+                request=RequestOutcome(
+                    key="k", owner=first.owner, response=b"", from_events=[event.id]
+                )
+            )
+        )
+        assert store.claim("k", "g", lease=MINUTE, keep=MINUTE).status == "yours"
+        assert store.erase([event.id]).responses == 0
+        assert store.claim("k", "g", lease=MINUTE, keep=MINUTE).status == "running"
+
+    def test_nothing_can_be_derived_from_what_was_erased(self, store: Store) -> None:
+        """Whoever had read it before."""
+        (event,) = append(store, note("1"))
+        store.erase([event.id])
+        derived = {"text": "copied", "from_events": [event.id]}
+        record = Record(subject="a", type="T", id="1", body={}, from_events=[event.id])
+        for commit in (
+            Commit(artefacts=[ArtefactDraft(kind="k", name="n", body={}, from_events=[event.id])]),
+            Commit(records=[record]),
+            Commit(events=[Draft(stream="s", kind="lesson", body=derived)]),
+        ):
+            with pytest.raises(Conflict, match="erased since"):
+                store.commit(commit)
+
+    def test_an_erasure_travels_with_an_export(self, store: Store) -> None:
+        """A copy that still has the body erases it when the fact arrives."""
+        first = append(store, note("plan", subject="ana"))
+        store.erase([first[0].id])
+        exported = list(store.read(EventQuery()))
+        with SqliteStore(":memory:") as copy:
+            copy.commit_all([Commit(events=first)])
+            assert texts(copy.read(EventQuery())) == ["plan"]
+            copy.commit_all([Commit(events=exported, skip_known=True)])
+            assert next(copy.read(EventQuery())).erased
+            report = verify(copy)
+            assert (report.ok, report.erased) == (True, 1)
+
+    def test_forgetting_a_subject_selects_within_its_transaction(self, store: Store) -> None:
+        """Nobody has to list the events first, and those erased before are followed again."""
+        append(store, note("1", subject="ana"), note("2", subject="bo"))
+        assert len(store.erase([], subjects=["ana"]).events) == 1
+        assert store.erase([], subjects=["ana"]).events == []
+        assert verify(store).erased == 1
 
     def test_who_compiled_from_what_was_erased_is_fenced_off(self, store: Store) -> None:
         """The fact of the erasure moves the stream on."""

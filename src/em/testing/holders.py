@@ -5,9 +5,7 @@ from typing import Any
 
 import pytest
 
-from em.errors import (
-    ClaimLost,
-)
+from em.errors import ClaimLost, InputError
 from em.models.artefact import ArtefactDraft
 from em.models.document import Document, DocumentQuery
 from em.models.event import EventQuery
@@ -85,6 +83,30 @@ class HolderConformance:
         assert find("run", limit=1) < {"1", "2"}
         assert find("lisbon shop") == {"1", "2"}
         assert store.search(DocumentQuery(text="nothing"))[0].document == documents[2]
+
+    def test_a_word_is_found_however_it_is_surrounded(self, store: Store) -> None:
+        """Parts of addresses, paths and versions; with or without accents; and no stop words."""
+        text = "write to ana@example.com about invoice-4711 in /etc/hosts, version 1.2.3; café, who"
+        store.commit(Commit(documents=[Document(id="1", kind="n", text=text, at=T0)]))
+        queries = (
+            *("ana@example.com", "ana", "example", "4711", "/etc/hosts", "hosts", "1.2.3"),
+            *("cafe", "café", "who", "versions", "CAFÉ"),
+        )
+        for query in queries:
+            assert len(store.search(DocumentQuery(text=query))) == 1, query
+        assert store.search(DocumentQuery(text="nowhere")) == []
+
+    @pytest.mark.parametrize("vector", [(), (float("nan"),), (1e300,), ("a",), ([1.0],)])
+    def test_a_vector_is_finite_numbers(self, store: Store, vector: Any) -> None:
+        """Of the precision that comes back."""
+        with pytest.raises(InputError):
+            store.commit(
+                Commit(documents=[Document(id="1", kind="n", text="t", at=T0, vector=vector)])
+            )
+        exact = Document(id="1", kind="n", text="t", at=T0, vector=(0.1, 3))
+        store.commit(Commit(documents=[exact]))
+        (hit,) = store.search(DocumentQuery(text="t"))
+        assert hit.document.vector == pytest.approx((0.1, 3), rel=1e-7)
 
     @pytest.mark.parametrize("query", ["", " ", '"', "AND", "a* OR (", "'; DROP TABLE", "%", "\0"])
     def test_a_query_is_words_never_syntax(self, store: Store, query: str) -> None:

@@ -1,6 +1,8 @@
 """What a store promises of the log: appending, reading, refusing, proving."""
 
 import threading
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from typing import Any
 
 import msgspec
@@ -12,6 +14,7 @@ from em.errors import (
     DuplicateEvent,
     InputError,
     PositionConflict,
+    UsageError,
 )
 from em.models.artefact import ArtefactDraft
 from em.models.document import Document, DocumentQuery
@@ -19,12 +22,38 @@ from em.models.event import Draft, EventQuery
 from em.models.record import Record
 from em.models.request import RequestOutcome
 from em.store.protocol import Commit, Store
+from em.store.sqlite import SqliteStore
 from em.store.verify import Head, verify
 from em.testing.events import MINUTE, SECRET, T0, append, note, texts
 
 
 class LogConformance:
     """Events in, the same events out."""
+
+    def another(self) -> AbstractContextManager[Store]:
+        """A second store, to copy into; yours, if it has a say in how imports are kept."""
+        return SqliteStore(":memory:")
+
+    @pytest.mark.parametrize(
+        "query",
+        [
+            {"stream": "\udcff"},
+            {"subject": "a\0b"},
+            {"ids": ["\udcff"]},
+            {"kinds": [3]},
+            {"after": 2**70},
+            {"limit": -1},
+            {"limit": "3"},
+            {"newest": True},
+            {"ids": ["x"] * 20_000},
+        ],
+    )
+    def test_a_query_that_no_event_can_answer_is_refused(
+        self, store: Store, query: dict[str, Any]
+    ) -> None:
+        """With em's own error, before the database sees it."""
+        with pytest.raises((InputError, UsageError)):
+            list(store.read(EventQuery(**query)))
 
     def test_what_was_appended_is_read_back_equal(self, store: Store) -> None:
         """The returned events and the stored ones are the same."""
@@ -169,6 +198,18 @@ class LogConformance:
             ({"body": {"list": [1, float("inf")]}}, "body.list[1]"),
             ({"body": {"x": {1: "a"}}}, "body.x"),
             ({"body": {"x": object()}}, "body"),
+            ({"body": {"x": [b"bytes"]}}, "body.x[0]"),
+            ({"body": {"x": {float("nan")}}}, "body.x[0]"),
+            ({"body": {"from_events": "no list"}}, "body.from_events"),
+            ({"body": {"from_events": [1]}}, "body.from_events"),
+            ({"kind": "erased", "body": {"events": []}}, "kind"),
+            ({"v": True}, "v"),
+            ({"v": 1.0}, "v"),
+            ({"v": "1"}, "v"),
+            ({"v": 0}, "v"),
+            ({"v": 2**31}, "v"),
+            ({"kind": ["list"]}, "kind"),
+            ({"subject": ["list"]}, "subject"),
             ({"body": ["no object"]}, "body"),
             ({"stream": SECRET}, "stream, subject or id"),
         ],
@@ -226,6 +267,15 @@ class LogConformance:
         original = append(
             store, note("1", stream="a"), note("2", stream="b"), note("3", stream="a")
         )
+        with self.another() as copy:
+            append(copy, note("before", stream="c"))
+            assert copy.commit_all([Commit(events=original, skip_known=True)]) == 3
+            copied = list(copy.read(EventQuery(ids=[event.id for event in original])))
+            assert [event.seq for event in copied] == [2, 3, 4]
+            assert [msgspec.structs.replace(event, seq=0) for event in copied] == [
+                msgspec.structs.replace(event, seq=0) for event in original
+            ]
+            assert verify(copy).ok
         store.erase([original[0].id])
         with pytest.raises(DuplicateEvent):
             append(store, original[2])
@@ -233,6 +283,31 @@ class LogConformance:
             append(store, msgspec.structs.replace(original[2], id="x"))
         with pytest.raises(ChainConflict):
             append(store, msgspec.structs.replace(original[2], id="x", stream="c", pos=1))
+
+    def test_known_events_are_passed_over_and_others_of_their_id_refused(
+        self, store: Store
+    ) -> None:
+        """By hash where there is one, else by all that was said; twice in a batch too."""
+        (event,) = append(store, note("1"), note("2", id="x", at=T0))[:1]
+        known = Commit(
+            events=[event, note("2", id="x"), note("3", id="y"), note("3", id="y")], skip_known=True
+        )
+        assert texts(iter(store.commit(known).events)) == ["3"]
+        for other in (note("other", id="x"), note("2", id="x", at=T0 + MINUTE)):
+            with pytest.raises(DuplicateEvent):
+                store.commit(Commit(events=[other], skip_known=True))
+        assert texts(store.read(EventQuery())) == ["1", "2", "3"]
+
+    def test_many_commits_are_one_transaction(self, store: Store) -> None:
+        """A bad one at the end, and none of them is there."""
+
+        def commits() -> Iterator[Commit]:
+            yield Commit(events=[note("1")])
+            yield Commit(events=[Draft(stream="s", kind="note", body={"x": float("nan")})])
+
+        with pytest.raises(BadBody):
+            store.commit_all(commits())
+        assert list(store.read(EventQuery())) == []
 
     def test_verify_accepts_an_untouched_log_and_gives_its_heads(self, store: Store) -> None:
         """Head by head as the store says."""

@@ -1,0 +1,106 @@
+"""Files that commands read and write: never the log itself, never half, whatever they are."""
+
+import json
+import os
+import stat
+import subprocess
+from pathlib import Path
+
+import pytest
+from em_command import EM, em
+
+from em import Memory
+
+LINE = json.dumps({"stream": "s", "kind": "note", "body": {"n": 1}}) + "\n"
+
+
+@pytest.fixture(autouse=True)
+def _log() -> None:
+    with Memory() as memory:
+        memory.log.append("s", "note", {"n": 1})
+
+
+@pytest.mark.parametrize("name", [".em/em.db", ".em/../.em/em.db", "link", ".em/em.db-wal"])
+@pytest.mark.parametrize("command", [["log", "export"], ["log", "verify", "--save-head"]])
+def test_the_log_itself_is_never_overwritten(tmp_path: Path, command: list[str], name: str) -> None:
+    (tmp_path / "link").symlink_to(".em/em.db")
+    ran = em(*command, name)
+    assert ran.code == 2
+    assert "this is the log itself" in ran.err
+    assert em("log", "verify", "--json").json["events"] == 1
+
+
+def test_a_link_is_followed_and_rights_are_the_users_own(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "link").symlink_to("folder/real.jsonl")
+    os.umask(0o022)
+    assert em("log", "export", "link").code == 0
+    assert (tmp_path / "link").is_symlink()
+    real = tmp_path / "folder" / "real.jsonl"
+    assert stat.S_IMODE(real.stat().st_mode) == 0o644
+    assert b'"n":1' in real.read_bytes()
+
+
+def test_a_pipe_is_written_into_and_read_from(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    export = subprocess.Popen([*EM, "log", "export", "pipe"], stdout=subprocess.PIPE)
+    assert b'"n":1' in (tmp_path / "pipe").read_bytes()
+    export.communicate(timeout=30)
+    assert stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode)
+    script = f"{' '.join(EM)} log import <(printf '%s' '{LINE}')"
+    run = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True)
+    assert run.stdout == "1 event imported\n"
+
+
+@pytest.mark.parametrize("args", [["log", "show"], ["log", "export"], ["doctor"]])
+def test_an_output_that_takes_nothing_is_one_clear_error(args: list[str]) -> None:
+    with open("/dev/full", "wb") as full:
+        run = subprocess.run([*EM, *args], stdout=full, stderr=subprocess.PIPE, check=False)
+    assert run.returncode == 1
+    assert b"the output can't be written: No space left" in run.stderr
+    assert b"Traceback" not in run.stderr
+
+
+def test_closed_streams_are_no_crash() -> None:
+    for redirection, code in ((">&-", 0), ("<&-", 2)):
+        body = "'{}'" if code == 0 else "-"
+        script = f"{' '.join(EM)} log append --stream s --kind note {body} {redirection}"
+        run = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False)
+        assert run.returncode == code, run.stderr
+        assert "Traceback" not in run.stderr
+
+
+def test_an_encoding_that_knows_only_ascii_is_no_crash() -> None:
+    with Memory() as memory:
+        memory.log.append("s", "message", {"role": "user", "text": "caf\u00e9 \U0001f9e0"})
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0", "LC_ALL": "C"}
+    run = subprocess.run([*EM, "log", "show"], env=environment, capture_output=True, check=True)
+    assert "caf\u00e9".encode() in run.stdout
+
+
+def test_a_file_that_cannot_be_read_and_a_name_that_cannot_be(tmp_path: Path) -> None:
+    for args in (["--db", "x" * 300, "log", "show"], ["log", "show", "--db", "em.db/x"]):
+        (tmp_path / "em.db").touch()
+        ran = em(*args)
+        assert ran.code == 1
+        assert "there can be no log here" in ran.err or "no log here" in ran.err
+
+
+def test_a_tilde_is_the_home_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("EM_DB", "~/mine.db")
+    assert em("log", "import", stdin=LINE).code == 0
+    assert (tmp_path / "mine.db").is_file()
+
+
+def test_bytes_that_are_no_text_are_refused_without_a_traceback() -> None:
+    for args in (
+        ["log", "show", "--stream", "\udcff"],
+        ["log", "show", "--id", "\udcff"],
+        ["forget", "--event", "\udcff", "--yes"],
+        ["log", "append", "--stream", "s", "--kind", "note", '{"a": "\udcff"}'],
+        ["log", "show", "--after", "9" * 20],
+        ["log", "tail", "-n", "9" * 20],
+    ):
+        ran = em(*args)
+        assert ran.code in (1, 2), args
