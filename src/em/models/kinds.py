@@ -156,9 +156,12 @@ def _shape(kind: str) -> str:
     return f"it {has} {', '.join(optional)}" if optional else f"it has {' and '.join(required)}"
 
 
+SEARCHED = frozenset({"observation", "message"})
+
+
 def searched_text(kind: str, body: Json | None) -> str | None:
     """The text of an event that recall searches; None for a kind that is not searched."""
-    if body is None or kind not in ("observation", "message"):
+    if body is None or kind not in SEARCHED:
         return None
     if body.get("text") is not None:
         return str(body["text"])

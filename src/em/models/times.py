@@ -1,5 +1,6 @@
 """Moments: aware datetimes in UTC for people, whole microseconds since 1970 for the store."""
 
+import time
 from datetime import UTC, date, datetime, timedelta
 
 from em.errors import InputError
@@ -13,6 +14,11 @@ _MICROSECOND = timedelta(microseconds=1)
 def now() -> datetime:
     """This moment."""
     return datetime.now(UTC)
+
+
+def now_micros() -> int:
+    """This moment, as the store keeps it."""
+    return time.time_ns() // 1_000
 
 
 def moment(value: Moment, field: str = "at") -> datetime:

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 from em.models.ids import new_id
 from em.models.request import Claim
-from em.models.times import now, to_micros
+from em.models.times import now_micros
 from em.store.holders import expire_requests
 from em.store.session import Session
 
@@ -13,7 +13,7 @@ _MICROSECOND = timedelta(microseconds=1)
 
 def claim(session: Session, key: str, fingerprint: str, lease: timedelta, keep: timedelta) -> Claim:
     """Claim a key, or learn what became of the request that has it."""
-    moment = to_micros(now())
+    moment = now_micros()
     expire_requests(session, moment)
     row = session.execute(
         "SELECT fingerprint, state, response, lease_until FROM requests WHERE key = ?", (key,)

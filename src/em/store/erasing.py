@@ -12,7 +12,7 @@ from em.errors import NotFound
 from em.models.canonical import canonical
 from em.models.event import Event
 from em.models.ids import new_id
-from em.models.times import now, to_micros
+from em.models.times import now_micros
 from em.store.derivations import delete, holders_of, select
 from em.store.holders import erase_artefacts, erase_records, erase_responses, remove_documents
 from em.store.prepare import PreparedEvent
@@ -58,7 +58,7 @@ def erase(
         for stream, ids in by_stream.items()
         for start in range(0, len(ids), IDS_PER_TOMBSTONE)
     ]
-    writer.append(session, tombstones, to_micros(now()))
+    writer.append(session, tombstones, now_micros())
     return erasure
 
 
@@ -81,7 +81,7 @@ def erase_as_imported(session: Session, writer: Writer, events: Iterable[Event])
         for event_id, at in elsewhere.items()
         if at.erasable
     ]
-    writer.append(session, tombstones, to_micros(now()))
+    writer.append(session, tombstones, now_micros())
     return bool(erasure.events)
 
 

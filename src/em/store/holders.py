@@ -124,8 +124,6 @@ def erase_artefacts(session: Session, ids: Sequence[str]) -> int:
 
 def put_records(session: Session, records: Sequence[tuple[Record, bytes | None]]) -> None:
     """Put records in the place of those of the same key; those without a body are removed."""
-    if not records:
-        return
     by_type: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
     for record, _ in records:
         by_type[record.subject, record.type].append(record.id)
@@ -181,8 +179,6 @@ def _record_holder(subject: str, record_type: str, record_id: str) -> str:
 
 def put_documents(session: Session, documents: Sequence[Document], extras: DocumentExtras) -> None:
     """Put documents in the place of those of the same ids; those without a text are removed."""
-    if not documents:
-        return
     remove_documents(session, "id", [document.id for document in documents])
     kept = {document.id: document for document in documents if document.text is not None}
     sql = (

@@ -42,8 +42,10 @@ class Pool(Generic[C]):
     def _start(self) -> None:
         self._pid = os.getpid()
         self._idle: list[C] = []
+        self._used = 0
+        self._waiting = 0
         self._lock = threading.Lock()
-        self._slots = threading.BoundedSemaphore(self._limit)
+        self._freed = threading.Condition(self._lock)
         self._write_lock = threading.RLock()
 
     def write_lock(self) -> "threading.RLock":
@@ -66,52 +68,51 @@ class Pool(Generic[C]):
         if self._pid != os.getpid():
             # A child process must not touch the parent's connections, not even to close them.
             self._start()
-        taken = False
-        try:
-            taken = self._slots.acquire()
-            return self._idle_or_new()
-        except BaseException:
-            if taken:
-                self._slots.release()
-            raise
-
-    def _idle_or_new(self) -> C:
         with self._lock:
+            while self._used >= self._limit:
+                self._waiting += 1
+                try:
+                    self._freed.wait()
+                finally:
+                    self._waiting -= 1
             if self._closed:
                 raise StoreError("this store was closed", fix="open it again")
+            self._used += 1
             if self._idle:
                 return self._idle.pop()
-        return self._open_one()
+        try:
+            return self._open_one()
+        except BaseException:
+            self._put_back(None)
+            raise
 
     def give_back(self, connection: C) -> None:
         """Return a connection; one that can't be used any more is closed."""
+        keep = False
         try:
-            usable = self._usable(connection)
-            with self._lock:
-                if usable and not self._closed:
-                    self._idle.append(connection)
-                    return
-            self._close_one(connection)
+            keep = self._usable(connection) and not self._closed
+            if not keep:
+                self._close_one(connection)
         finally:
-            self._slots.release()
+            self._put_back(connection if keep else None)
+
+    def _put_back(self, connection: C | None) -> None:
+        with self._lock:
+            self._used -= 1
+            if connection is not None:
+                self._idle.append(connection)
+            if self._waiting:
+                self._freed.notify()
 
     def rest(self) -> Callable[[], None]:
         """Wait a little until nothing is in use, and keep it so; what is returned ends that."""
         deadline = time.monotonic() + FORK_WAIT
-        locked = self._write_lock.acquire(timeout=FORK_WAIT)
-        slots = 0
-        while slots < self._limit and self._slots.acquire(
-            timeout=max(0.0, deadline - time.monotonic())
-        ):
-            slots += 1
-
-        def end() -> None:
-            for _ in range(slots):
-                self._slots.release()
-            if locked:
-                self._write_lock.release()
-
-        return end
+        self._lock.acquire()
+        while self._used and time.monotonic() < deadline:
+            self._lock.release()
+            time.sleep(0.001)
+            self._lock.acquire()
+        return self._lock.release
 
     def drop_idle(self) -> None:
         """Close what is idle, so that the next use connects anew."""

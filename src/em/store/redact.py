@@ -9,6 +9,7 @@ of them costs about 2 µs; only the others are taken apart.
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 from em.errors import UsageError
@@ -37,8 +38,7 @@ class Redactor:
         self._own = tuple(_own_shape(name, text) for name, text in (patterns or {}).items())
         self._fields = frozenset(field.lower() for field in fields)
         self._tool_args = {tool: frozenset(names) for tool, names in (tool_args or {}).items()}
-        anchors = {anchor for shape in SHAPES for anchor in shape.anchors} | {*FIELD_ANCHORS}
-        self._find_anchor = re.compile(_any_of({anchor.encode() for anchor in anchors})).search
+        self._find_anchor = _anchors().search
         self._clean_names: set[str] = set()
         # What a user adds has no anchors: then every value is taken apart.
         self._always = bool(self._own or self._fields or self._tool_args)
@@ -133,6 +133,12 @@ def _named_pair(value: Mapping[str, Any]) -> str | None:
         if key.lower() in ("name", "key") and isinstance(item, str):
             return item
     return None
+
+
+@lru_cache(maxsize=1)
+def _anchors() -> re.Pattern[bytes]:
+    anchors = {anchor for shape in SHAPES for anchor in shape.anchors} | {*FIELD_ANCHORS}
+    return re.compile(_any_of({anchor.encode() for anchor in anchors}))
 
 
 def _any_of(words: Iterable[bytes]) -> bytes:

@@ -16,7 +16,7 @@ from em.models.event import Event, EventQuery, check_name
 from em.models.ids import new_id
 from em.models.record import Record
 from em.models.request import Claim
-from em.models.times import from_micros, moment, now, to_micros
+from em.models.times import from_micros, moment, now_micros, to_micros
 from em.store import claims, erasing
 from em.store.holders import ARTEFACT_COLUMNS, DocumentExtras, to_artefact
 from em.store.prepare import prepare, refuse_secret_name
@@ -162,7 +162,7 @@ class SqlStore(ABC):
         """Take a version out of use; it stays readable by its number."""
         sql = "UPDATE artefacts SET retired_at = ? WHERE id = ? AND retired_at IS NULL"
         with self._writing() as session:
-            return session.execute(sql, (to_micros(now()), artefact_id)).rowcount == 1
+            return session.execute(sql, (now_micros(), artefact_id)).rowcount == 1
 
     def records(self, subject: str, type: str | None = None) -> Iterator[Record]:  # noqa: A002 - the noun's own field
         """A subject's records, by type and id."""

@@ -11,8 +11,8 @@ from em.errors import ChainConflict, DuplicateEvent, PositionConflict
 from em.models.chain import SALT_BYTES, START, hash_body, hash_event
 from em.models.document import Document
 from em.models.event import Event
-from em.models.kinds import searched_text
-from em.models.times import from_micros, now, to_micros
+from em.models.kinds import SEARCHED, searched_text
+from em.models.times import from_micros, now_micros, to_micros
 from em.store.derivations import (
     Derivation,
     derivations_of,
@@ -45,19 +45,22 @@ class Writer:
 
     def write(self, session: Session, prepared: Prepared) -> Committed:
         """Write all of it; the caller commits or rolls back."""
-        recorded_at = to_micros(now())
+        recorded_at = now_micros()
         for stream, pos in prepared.expected_pos.items():
             _check_position(session, stream, pos)
         if prepared.skip_known:
             prepared = _without_known(session, prepared)
-        _refuse_duplicates(session, prepared.given_ids)
+        if prepared.given_ids:
+            _refuse_duplicates(session, prepared.given_ids)
         if prepared.sources:
             refuse_erased_sources(session, prepared.sources)
         events = self.append(session, prepared.events, recorded_at)
         artefacts = [put_artefact(session, item, recorded_at) for item in prepared.artefacts]
-        put_records(session, prepared.records)
+        if prepared.records:
+            put_records(session, prepared.records)
         documents = [*prepared.documents, *_documents(prepared.events, recorded_at)]
-        put_documents(session, documents, self._extras)
+        if documents:
+            put_documents(session, documents, self._extras)
         if prepared.request is not None:
             complete_request(session, prepared.request)
         return Committed(events, artefacts)
@@ -68,8 +71,10 @@ class Writer:
         """Chain the events to their streams and insert them."""
         if not prepared:
             return []
-        (newest,) = session.execute("SELECT COALESCE(MAX(seq), 0) FROM events").fetchone()
-        heads: dict[str, tuple[int, bytes]] = {}
+        # Both in one statement: every append waits for this.
+        newest, *head = session.execute(_NEWEST_AND_HEAD, (prepared[0].stream,)).fetchone()
+        newest = newest or 0
+        heads = {prepared[0].stream: (head[0] or 0, head[1] or START)}
         salts = os.urandom(SALT_BYTES * len(prepared))
         rows: list[tuple[Any, ...]] = []
         events: list[Event] = []
@@ -87,6 +92,13 @@ class Writer:
         self._insert_events(session, rows)
         put_derivations(session, derivations)
         return events
+
+
+_NEWEST_AND_HEAD = (
+    "SELECT (SELECT MAX(seq) FROM events), head.pos, head.hash FROM (SELECT 1) AS one"
+    " LEFT JOIN (SELECT pos, hash FROM events WHERE stream = ? ORDER BY pos DESC LIMIT 1) AS head"
+    " ON 1 = 1"
+)
 
 
 def read_head(session: Session, stream: str) -> tuple[int, bytes]:
@@ -227,6 +239,8 @@ def _without_known(session: Session, prepared: Prepared) -> Prepared:
 def _documents(events: Sequence[PreparedEvent], recorded_at: int) -> Iterator[Document]:
     """What is searched of these events. Their bodies are redacted already, so no secret is cut."""
     for event in events:
+        if event.kind not in SEARCHED:
+            continue
         text = searched_text(event.kind, event.body)
         for number, start in enumerate(range(0, len(text or ""), CHUNK)):
             assert text is not None
