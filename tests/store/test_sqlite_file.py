@@ -320,7 +320,9 @@ def interrupting(lock: object, method: str, monkeypatch: pytest.MonkeyPatch) -> 
 
     def work_then_interrupt(*args: object, **kwargs: object) -> object:
         monkeypatch.undo()
-        original(*args, **kwargs)
+        made = original(*args, **kwargs)
+        if isinstance(made, sqlite3.Connection):
+            made.close()  # nobody will: it was on its way
         raise KeyboardInterrupt
 
     monkeypatch.setattr(lock, method, work_then_interrupt)

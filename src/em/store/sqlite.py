@@ -169,8 +169,12 @@ class SqliteStore(SqlStore):
             uri=True,
             cached_statements=64,
         )
-        connection.execute(f"PRAGMA synchronous={self._synchronous}")
-        connection.execute(f"PRAGMA journal_size_limit={WAL_BYTES_KEPT}")
+        try:
+            connection.execute(f"PRAGMA synchronous={self._synchronous}")
+            connection.execute(f"PRAGMA journal_size_limit={WAL_BYTES_KEPT}")
+        except BaseException:
+            connection.close()
+            raise
         return connection
 
     def _usable(self, connection: sqlite3.Connection) -> bool:
