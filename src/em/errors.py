@@ -7,6 +7,9 @@
     │   ├── BadBody           not JSON, too deep, too large, or not what its kind asks for
     │   ├── BadLine           a line of a file that is no event
     │   └── NotFound          no such event, artefact or log
+    ├── RoutineError          a routine is wrong, or can't be run here
+    │   ├── InvalidRoutine    everything that is wrong with it, in `problems`
+    │   └── ExpressionError   an expression does not parse, or a name in it is not there
     ├── StoreError            the store could not do it; what it held before is still there
     │   ├── NotADatabase      the file is something else
     │   ├── NewerDatabase     written by a newer em
@@ -96,6 +99,24 @@ class NotFound(InputError):
 
     code = "not_found"
     exit_code = 1
+
+
+class RoutineError(EmError):
+    """A routine is wrong, or can't be run here."""
+
+    code = "routine"
+
+
+class InvalidRoutine(RoutineError):
+    """Everything that is wrong with a routine, in `problems`."""
+
+    code = "invalid_routine"
+
+
+class ExpressionError(RoutineError):
+    """An expression does not parse, or a name in it is not there."""
+
+    code = "bad_expression"
 
 
 class StoreError(EmError):

@@ -8,12 +8,13 @@ so in `from_events`, so that forgetting those forgets it too.
 from collections.abc import Mapping
 from functools import lru_cache
 from re import compile as pattern
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
 from em.errors import BadBody, InputError
 from em.models.canonical import Json
+from em.models.trace import Approval, Message, Outcome, ToolCall, UdfCall
 
 VERSION = 1
 
@@ -34,13 +35,6 @@ class Observation(msgspec.Struct, frozen=True):
             raise ValueError("an observation has either `text` or `record`")
 
 
-class Message(msgspec.Struct, frozen=True):
-    """What was said in a run."""
-
-    role: str
-    text: str
-
-
 class TraceStarted(msgspec.Struct, frozen=True):
     """An attempt at a task begins."""
 
@@ -49,37 +43,10 @@ class TraceStarted(msgspec.Struct, frozen=True):
     input: Any = None
 
 
-class ToolCall(msgspec.Struct, frozen=True):
-    """A tool was called: with its result, or its error."""
-
-    tool: str
-    args: Json = {}
-    result: Any = None
-    error: Any = None
-    effect: Literal["read", "write"] | None = None
-    duration_ms: float | None = None
-
-
-class UdfCall(msgspec.Struct, frozen=True):
-    """A function of the agent's own was called."""
-
-    function: str
-    args: Json = {}
-    result: Any = None
-    error: Any = None
-
-
-class Approval(msgspec.Struct, frozen=True):
-    """A person was asked."""
-
-    prompt: str
-    answer: Any = None
-
-
 class TraceEnded(msgspec.Struct, frozen=True):
     """An attempt is over."""
 
-    outcome: Literal["success", "failure", "unknown"]
+    outcome: Outcome
     output: Any = None
 
 

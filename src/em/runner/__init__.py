@@ -1,0 +1,1 @@
+"""Running routines: expressions, tools, steps, the journal, resuming."""

@@ -1,0 +1,90 @@
+"""What a person answers: checked by type, options and required."""
+
+from typing import Any
+
+from em.errors import RoutineError
+from em.models.canonical import Json
+from em.models.run import PendingPrompt
+
+_WORDS = {"yes": True, "y": True, "true": True, "no": False, "n": False, "false": False}
+
+
+def check_answers(prompt: PendingPrompt, answers: Json) -> Json:
+    """The answers as the fields ask for them; an error names the field."""
+    known = {field["name"] for field in prompt.fields}
+    place = f"step {prompt.step_id}"
+    unknown = sorted(answers.keys() - known)
+    if unknown:
+        raise RoutineError(
+            f"nobody asked for {unknown[0]!r}",
+            place=place,
+            fix=f"asked were: {', '.join(sorted(known))}",
+        )
+    return {
+        field["name"]: _check(field, answers.get(field["name"]), f"{place}, field {field['name']}")
+        for field in prompt.fields
+    }
+
+
+def _check(field: Json, answer: Any, place: str) -> Any:
+    if answer is None:
+        answer = field.get("default")
+    if answer is None:
+        if field.get("required", True):
+            raise RoutineError("an answer is required", place=place)
+        return None
+    return _CHECKS[field.get("type", "text")](field, answer, place)
+
+
+def _text(_field: Json, answer: Any, place: str) -> str:
+    if not isinstance(answer, str):
+        raise _wrong("a text", answer, place)
+    return answer
+
+
+def _number(field: Json, answer: Any, place: str) -> int | float:
+    whole = field.get("type") == "integer"
+    try:
+        number = float(answer)
+    except (TypeError, ValueError):
+        raise _wrong("a number", answer, place) from None
+    if isinstance(answer, bool) or (whole and number != int(number)):
+        raise _wrong("a whole number" if whole else "a number", answer, place)
+    return int(number) if whole or isinstance(answer, int) else number
+
+
+def _confirm(_field: Json, answer: Any, place: str) -> bool:
+    if isinstance(answer, bool):
+        return answer
+    if isinstance(answer, str) and answer.strip().lower() in _WORDS:
+        return _WORDS[answer.strip().lower()]
+    raise _wrong("yes or no", answer, place)
+
+
+def _select(field: Json, answer: Any, place: str) -> Any:
+    for option in field.get("options", ()):
+        if answer == option or str(answer) == str(option):
+            return option
+    options = ", ".join(str(option) for option in field.get("options", ()))
+    raise _wrong(f"one of: {options}", answer, place)
+
+
+def _multiselect(field: Json, answer: Any, place: str) -> list[Any]:
+    if not isinstance(answer, list):
+        raise _wrong("a list", answer, place)
+    return [_select(field, item, place) for item in answer]
+
+
+def _wrong(expected: str, answer: Any, place: str) -> RoutineError:
+    return RoutineError(f"{answer!r} is not {expected}", place=place)
+
+
+_CHECKS = {
+    "text": _text,
+    "secret": _text,
+    "number": _number,
+    "integer": _number,
+    "confirm": _confirm,
+    "select": _select,
+    "multiselect": _multiselect,
+}

@@ -1,0 +1,119 @@
+"""The thin drivers: they do what the machine wants done, one plainly, one for asyncio."""
+
+import asyncio
+import time
+from collections.abc import Generator
+from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import TimeoutError as FutureTimeout
+from typing import Any
+
+from em.models.run import RunResult
+from em.runner.effects import AskForFix, CallMany, CallTool, Effect, Outcome, Wait
+
+Running = Generator[Effect, Any, RunResult]
+
+
+class StepTimeout(Exception):
+    """A call ran past its timeout. It may still be running: its effect is unknown."""
+
+
+def drive(machine: Running) -> RunResult:
+    """Run a machine to its end."""
+    try:
+        effect = next(machine)
+        while True:
+            try:
+                if type(effect) is CallTool and effect.timeout is None and not effect.is_async:
+                    outcome = effect.function(**effect.args)
+                else:
+                    outcome = _perform(effect)
+            except Exception as error:  # noqa: BLE001 - the machine decides what a failure means
+                effect = machine.throw(error)
+            else:
+                effect = machine.send(outcome)
+    except StopIteration as end:
+        result: RunResult = end.value
+        return result
+
+
+def _perform(effect: Effect) -> Any:
+    if isinstance(effect, CallTool):
+        return _call(effect)
+    if isinstance(effect, CallMany):
+        with ThreadPoolExecutor(max_workers=effect.limit) as pool:
+            return list(pool.map(_outcome, effect.calls))
+    if isinstance(effect, Wait):
+        time.sleep(effect.seconds)
+        return None
+    return effect.ask(effect.context)
+
+
+def _call(call: CallTool) -> Any:
+    if call.is_async:
+        return asyncio.run(asyncio.wait_for(call.function(**call.args), call.timeout))
+    if call.timeout is None:
+        return call.function(**call.args)
+    pool = ThreadPoolExecutor(max_workers=1)
+    try:
+        return pool.submit(call.function, **call.args).result(call.timeout)
+    except FutureTimeout:
+        raise StepTimeout(f"no answer within {call.timeout:g} s") from None
+    finally:
+        pool.shutdown(wait=False)  # what runs on is left behind in its thread
+
+
+def _outcome(call: CallTool) -> Outcome:
+    try:
+        return Outcome(value=_call(call))
+    except Exception as error:  # noqa: BLE001 - one failure of many is the machine's to judge
+        return Outcome(error=error)
+
+
+async def adrive(machine: Running) -> RunResult:
+    """The same under asyncio: tools that are no coroutines run in threads."""
+    try:
+        effect = next(machine)
+        while True:
+            try:
+                outcome = await _aperform(effect)
+            except Exception as error:  # noqa: BLE001 - the machine decides what a failure means
+                effect = machine.throw(error)
+            else:
+                effect = machine.send(outcome)
+    except StopIteration as end:
+        result: RunResult = end.value
+        return result
+
+
+async def _aperform(effect: Effect) -> Any:
+    if isinstance(effect, CallTool):
+        return await _acall(effect)
+    if isinstance(effect, CallMany):
+        gate = asyncio.Semaphore(effect.limit)
+
+        async def one(call: CallTool) -> Outcome:
+            async with gate:
+                try:
+                    return Outcome(value=await _acall(call))
+                except Exception as error:  # noqa: BLE001 - as above
+                    return Outcome(error=error)
+
+        return await asyncio.gather(*(one(call) for call in effect.calls))
+    if isinstance(effect, Wait):
+        await asyncio.sleep(effect.seconds)
+        return None
+    assert isinstance(effect, AskForFix)
+    return await asyncio.to_thread(effect.ask, effect.context)
+
+
+async def _acall(call: CallTool) -> Any:
+    if call.is_async:
+        running = call.function(**call.args)
+    else:
+        running = asyncio.to_thread(call.function, **call.args)
+    try:
+        return await asyncio.wait_for(running, call.timeout)
+    except TimeoutError:
+        if call.timeout is None:
+            raise  # the tool's own
+        raise StepTimeout(f"no answer within {call.timeout:g} s") from None

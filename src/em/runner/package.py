@@ -1,0 +1,95 @@
+"""A routine package: a folder with routine.yaml, udf.py and the recording it came from."""
+
+import hashlib
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import yaml
+
+from em.errors import InvalidRoutine, RoutineError
+from em.models.routine import Routine
+from em.runner.program import Program
+from em.runner.tools import Function, functions_of, load_file
+
+ROUTINE = "routine.yaml"
+UDF = "udf.py"
+
+
+class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]  # C where it was built
+    """YAML without surprises: no timestamps out of texts, no aliases that unfold without end."""
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
+    for first, resolvers in _Loader.yaml_implicit_resolvers.items()
+}
+
+
+class Package:
+    """A routine and its own functions."""
+
+    def __init__(self, folder: str | Path) -> None:
+        self.folder = Path(folder)
+        path = self.folder / ROUTINE
+        try:
+            self._text = path.read_bytes()
+        except (FileNotFoundError, NotADirectoryError):
+            raise RoutineError(
+                f"there is no {ROUTINE} here",
+                place=str(folder),
+                fix="name the folder of a routine; `em compile` makes one",
+            ) from None
+        self.program = load_program(self._text, str(path))
+
+    @property
+    def routine(self) -> Routine:
+        """What routine.yaml says."""
+        return self.program.routine
+
+    def udfs(self) -> dict[str, Function]:
+        """The functions of udf.py."""
+        path = self.folder / UDF
+        if not path.exists():
+            return {}
+        return functions_of(
+            load_file(path, f"em_udf_{hashlib.sha256(self._text).hexdigest()[:12]}")
+        )
+
+
+def load_program(text: bytes, place: str) -> Program:
+    """A routine from its YAML, checked and compiled; the same text is compiled once."""
+    return _load(text, place)
+
+
+@lru_cache(maxsize=128)
+def _load(text: bytes, place: str) -> Program:
+    return Program(read_routine(parse_yaml(text, place), place))
+
+
+def parse_yaml(text: bytes, place: str) -> Any:
+    """The value of a YAML text; what is no YAML is told with its line."""
+    try:
+        return yaml.load(text, Loader=_Loader)  # noqa: S506 - a safe loader
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        line = f":{mark.line + 1}" if mark else ""
+        problem = getattr(error, "problem", None) or str(error)
+        raise RoutineError(f"this is no YAML: {problem}", place=f"{place}{line}") from None
+    except (ValueError, RecursionError) as error:
+        raise RoutineError(f"this is no YAML: {error}", place=place) from None
+
+
+def read_routine(value: Any, place: str) -> Routine:
+    """A routine from its plain value. The first problem is told; `validate` finds all of them."""
+    try:
+        return msgspec.convert(value, Routine)
+    except msgspec.ValidationError as error:
+        message, _, where = str(error).partition(" - at `$")
+        field = where.rstrip("`").lstrip(".")
+        raise InvalidRoutine(
+            message,
+            place=f"{place}, {field}" if field else place,
+            fix="`em validate` lists everything that is wrong with it",
+        ) from None

@@ -1,0 +1,145 @@
+"""Jinja2's sandbox as em uses it: mappings by key, strict about what is undefined, bounded."""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import jinja2
+import jinja2.meta
+import msgspec
+from jinja2.exceptions import SecurityError
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+from em.errors import ExpressionError
+from em.runner.names import Evaluate, Scope, undefined
+
+MAX_REPEAT = 1_000_000
+"""Length of what an expression may make by repeating, and size of a power."""
+
+
+class _MethodIfCalled(jinja2.StrictUndefined):
+    """`order.items()` is the method; `order.items` without such a key is undefined."""
+
+    # what Jinja asks of everything it calls
+    unsafe_callable = alters_data = False
+    jinja_pass_arg = None
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return getattr(self._undefined_obj, str(self._undefined_name))(*args, **kwargs)
+
+
+class _Environment(ImmutableSandboxedEnvironment):
+    intercepted_binops = frozenset({"*", "**", "%"})
+
+    def getattr(self, obj: Any, attribute: str) -> Any:
+        """`a.b` on a mapping is the key, also where dict has a method of that name."""
+        if isinstance(obj, Mapping):
+            if attribute in obj:
+                return obj[attribute]
+            methods = ("get", "items", "keys", "values")
+            kind = _MethodIfCalled if attribute in methods else self.undefined
+            return kind(obj=obj, name=attribute)
+        return super().getattr(obj, attribute)
+
+    def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
+        """No expression eats the machine's memory or time."""
+        if operator == "**":
+            if abs(right) > 64 or abs(left) > MAX_REPEAT:
+                raise SecurityError("that power is too large")
+        elif operator == "*":
+            for what, times in ((left, right), (right, left)):
+                if isinstance(what, str | list | tuple) and len(what) * times > MAX_REPEAT:
+                    raise SecurityError("that repeats too often")
+        elif isinstance(left, str):
+            raise SecurityError("text is not formatted with %; write {{ … }} inside it")
+        return super().call_binop(context, operator, left, right)
+
+
+class Sandboxed:
+    """Compiles expressions and texts."""
+
+    missing = object()
+
+    def __init__(self, functions: Mapping[str, Callable[..., Any]]) -> None:
+        self._environment = _Environment(
+            undefined=jinja2.StrictUndefined,
+            finalize=_as_text,
+            autoescape=False,  # these are values for tools, not HTML
+            keep_trailing_newline=True,
+        )
+        self._environment.globals = dict(functions)
+        # Filters that pad or repeat without bound.
+        for name in ("center", "indent", "wordwrap", "random", "pprint", "format"):
+            del self._environment.filters[name]
+
+    def expression(self, source: str, place: str) -> Evaluate:
+        """A bare expression; its value keeps its type."""
+        with _explained(place, source):
+            compiled = self._environment.compile_expression(source, undefined_to_none=False)
+
+        def evaluate(scope: Scope) -> Any:
+            with _explained(place, source, scope):
+                value = compiled(**scope)
+                if isinstance(value, jinja2.Undefined):
+                    str(value)  # raises, and says what is undefined
+                return _settled(value)
+
+        return evaluate
+
+    def text(self, source: str, place: str) -> Evaluate:
+        """A text with expressions in it."""
+        with _explained(place, source):
+            template = self._environment.from_string(source)
+
+        def evaluate(scope: Scope) -> Any:
+            with _explained(place, source, scope):
+                return template.render(scope)
+
+        return evaluate
+
+    def names(self, source: str, place: str) -> set[str]:
+        """The names that a text refers to."""
+        with _explained(place, source):
+            return jinja2.meta.find_undeclared_variables(self._environment.parse(source))
+
+    def attribute(self, value: Any, name: str) -> Any:
+        """An attribute that the sandbox allows, else `missing`."""
+        found = self._environment.getattr(value, name)
+        return self.missing if isinstance(found, jinja2.Undefined) else found
+
+
+def _as_text(value: Any) -> Any:
+    """How a value stands in a text: a structure as JSON."""
+    return msgspec.json.encode(value).decode() if isinstance(value, dict | list) else value
+
+
+def _settled(value: Any) -> Any:
+    """What a filter yields lazily, as a list; a function is no value."""
+    if isinstance(value, Iterator):
+        return list(value)
+    if callable(value) and not isinstance(value, type):
+        raise SecurityError("the expression gives a function; call it, or name a key")
+    return value
+
+
+class _explained:  # noqa: N801 - reads as a word in `with _explained(…)`
+    """Turns Jinja's errors into ours, with the place and the name."""
+
+    def __init__(self, place: str, source: str, scope: Scope | None = None) -> None:
+        self._place, self._source, self._scope = place, source, scope
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        if error is None or isinstance(error, ExpressionError) or not isinstance(error, Exception):
+            return
+        if isinstance(error, jinja2.TemplateSyntaxError):
+            message = f"{self._source.strip()[:80]!r} is no expression: {error.message}"
+            raise ExpressionError(message, place=self._place) from error
+        if isinstance(error, jinja2.UndefinedError) and self._scope is not None:
+            message = str(error)
+            name = message.split("'")[1] if message.endswith("is undefined") else ""
+            if name and name not in self._scope:
+                raise undefined(name, self._scope, self._place) from error
+        message = f"{self._source.strip()[:80]!r} failed: {str(error) or type(error).__name__}"
+        raise ExpressionError(message, place=self._place) from error

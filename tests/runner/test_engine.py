@@ -1,0 +1,356 @@
+"""A routine runs step by step, without a model; a failing step is told, never raised."""
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from em.errors import InvalidRoutine, RoutineError, UsageError
+from em.models.run import RunResult
+from em.runner.effects import Fix
+from em.runner.engine import arun_routine, run_routine
+from em.runner.tools import ToolRegistry
+
+Run = Callable[..., RunResult]
+
+
+@pytest.fixture(params=["plain", "asyncio"])
+def run(request: pytest.FixtureRequest, tmp_path: Path) -> Run:
+    """Write a routine and run it: every test runs with both drivers."""
+
+    def go(steps: str, *, udf: str = "", head: str = "", **kwargs: Any) -> RunResult:
+        (tmp_path / "routine.yaml").write_text(f"name: test\n{head}\nsteps:\n{steps}")
+        (tmp_path / "udf.py").write_text(udf)
+        if request.param == "plain":
+            return run_routine(tmp_path, **kwargs)
+        return asyncio.run(arun_routine(tmp_path, **kwargs))
+
+    return go
+
+
+CSV = """
+  - {id: s1, type: tool.call, tool: fetch_csv, args: {url: "{{ url }}"}, save_as: raw}
+  - {id: s2, type: udf.call, function: parse, args: {text: "{{ raw }}"}, save_as: rows}
+  - {id: s3, type: assert, check: "len(rows) > 0", message: "no rows in {{ url }}"}
+  - {id: s4, type: return, value: "{{ rows }}"}
+"""
+PARSE = "def parse(text):\n    return [line.split(',') for line in text.splitlines()]\n"
+
+
+def test_steps_run_in_order_and_pass_values_on(run: Run) -> None:
+    result = run(
+        CSV, udf=PARSE, input_data={"url": "u"}, tool_registry={"fetch_csv": lambda url: "a,b\n1,2"}
+    )
+    assert (result.status, result.failure) == ("ok", None)
+    assert result.output == [["a", "b"], ["1", "2"]]
+    assert result.context["raw"] == "a,b\n1,2"
+    assert [(step.id, step.status) for step in result.steps] == [
+        (f"s{n}", "done") for n in range(1, 5)
+    ]
+
+
+def test_an_assertion_that_does_not_hold_ends_the_run(run: Run) -> None:
+    result = run(
+        CSV, udf=PARSE, input_data={"url": "u"}, tool_registry={"fetch_csv": lambda url: ""}
+    )
+    assert (result.status, result.output) == ("failed", None)
+    assert result.failure is not None
+    assert (result.failure.step_id, result.failure.message) == ("s3", "step s3: no rows in u")
+
+
+def test_a_tool_that_raises_is_told_with_its_step_and_arguments(run: Run) -> None:
+    def broken(x: int) -> None:
+        raise ConnectionError("down")
+
+    step = '  - {id: a, type: tool.call, tool: broken, args: {x: "{{ n }}"}}'
+    failure = run(step, input_data={"n": 1}, tool_registry={"broken": broken}).failure
+    assert failure is not None
+    assert (failure.step_id, failure.error_type, failure.message) == (
+        "a",
+        "ConnectionError",
+        "down",
+    )
+    assert failure.context == {"args": {"x": 1}}
+
+
+@pytest.mark.parametrize(
+    ("steps", "step_id", "says"),
+    [
+        ('  - {id: a, type: tool.call, tool: t, args: {x: "{{ nope }}"}}', "a", "'nope' is not"),
+        ("  - {id: a, type: tool.call, tool: t, args: {y: 1}}", "a", "unexpected keyword"),
+        ("  - {id: a, type: tool.call, tool: tt}", "", "there is no tool 'tt'"),
+        ("  - {id: a, type: udf.call, function: f}", "", "there is no function 'f'"),
+        ('  - {id: a, type: assert, check: "nope"}', "a", "'nope' is not defined"),
+        ('  - {id: a, type: tool.call, tool: t, when: "nope"}', "a", "'nope' is not defined"),
+        (
+            '  - {id: a, type: tool.call, tool: t, for_each: "{{ n }}"}',
+            "a",
+            "for_each needs a list",
+        ),
+        ("  - {id: a, type: tool.call, tool: t, checks: {pre: [n > 5]}}", "a", "'n > 5'"),
+        ("  - {id: a, type: tool.call, tool: t, checks: {post: [result > 5]}}", "a", "post-check"),
+    ],
+)
+def test_what_goes_wrong_is_told_with_its_step(
+    run: Run, steps: str, step_id: str, says: str
+) -> None:
+    result = run(steps, input_data={"n": 1}, tool_registry={"t": lambda x=0: x})
+    assert result.status == "failed"
+    assert result.failure is not None
+    assert result.failure.step_id == step_id
+    assert says in result.failure.message
+
+
+def test_when_skips_and_names_of_skipped_steps_stay_undefined(run: Run) -> None:
+    steps = """
+  - {id: a, type: tool.call, tool: t, when: "n > 5", save_as: x}
+  - {id: b, type: return, value: "{{ x | default('none') }}"}
+"""
+    result = run(steps, input_data={"n": 1}, tool_registry={"t": lambda: 1})
+    assert result.output == "none"
+    assert [step.status for step in result.steps] == ["skipped", "done"]
+
+
+@pytest.mark.parametrize("parallel", [1, 3])
+def test_for_each_runs_items_bounded_and_keeps_their_order(run: Run, parallel: int) -> None:
+    lock, now, most = threading.Lock(), [0], [0]
+
+    def work(x: int) -> int:
+        with lock:
+            now[0] += 1
+            most[0] = max(most[0], now[0])
+        time.sleep(0.02)
+        with lock:
+            now[0] -= 1
+        return x * 10
+
+    steps = f"""
+  - {{id: a, type: tool.call, tool: work, for_each: "{{{{ xs }}}}", as: x, parallel: {parallel},
+     args: {{x: "{{{{ x }}}}"}}, save_as: out}}
+  - {{id: b, type: return, value: "{{{{ out }}}}"}}
+"""
+    result = run(steps, input_data={"xs": list(range(7))}, tool_registry={"work": work})
+    assert result.output == [0, 10, 20, 30, 40, 50, 60]
+    assert most[0] <= parallel
+    assert parallel == 1 or most[0] > 1
+
+
+def test_a_retry_policy_is_followed(run: Run) -> None:
+    calls: list[int] = []
+
+    def flaky(fail: int, error: str) -> int:
+        calls.append(1)
+        if len(calls) <= fail:
+            raise ConnectionError(error)
+        return len(calls)
+
+    def go(fail: int, error: str = "down", retry: str = "{attempts: 3, backoff: 0.001}") -> Any:
+        calls.clear()
+        steps = (
+            f"  - {{id: a, type: tool.call, tool: flaky, args: {{fail: {fail}, error: {error}}},"
+            f" retry: {retry}, save_as: x}}\n"
+            '  - {id: b, type: return, value: "{{ x }}"}'
+        )
+        return run(steps, tool_registry={"flaky": flaky})
+
+    assert go(2).output == 3
+    assert go(2).steps[0].attempts == 3
+    assert go(3).status == "failed"
+    only = "{attempts: 3, backoff: 0.001, errors: [busy]}"
+    assert go(1, "busy now", only).status == "ok"
+    assert go(1, "down", only).status == "failed"
+
+
+@pytest.mark.parametrize(("on_error", "expected"), [("continue", None), ("{default: [1]}", [1])])
+def test_on_error_goes_on_with_a_value(run: Run, on_error: str, expected: Any) -> None:
+    def broken() -> None:
+        raise ValueError
+
+    steps = (
+        f"  - {{id: a, type: tool.call, tool: broken, on_error: {on_error}, save_as: x}}\n"
+        '  - {id: b, type: return, value: "{{ x }}"}'
+    )
+    result = run(steps, tool_registry={"broken": broken})
+    assert (result.status, result.output) == ("ok", expected)
+    assert result.steps[0].status == "defaulted"
+
+
+def test_a_timeout_leaves_the_call_behind(run: Run) -> None:
+    gate = threading.Event()
+    steps = "  - {id: a, type: tool.call, tool: slow, timeout: 0.05}"
+    result = run(steps, tool_registry={"slow": lambda: gate.wait(10)})
+    gate.set()
+    assert result.failure is not None
+    assert result.failure.error_type == "StepTimeout"
+
+
+def test_coroutines_are_tools_too(run: Run) -> None:
+    async def fetch(x: int) -> int:
+        await asyncio.sleep(0)
+        return x + 1
+
+    steps = (
+        "  - {id: a, type: tool.call, tool: fetch, args: {x: 1}, save_as: y}\n"
+        '  - {id: b, type: return, value: "{{ y }}"}'
+    )
+    assert run(steps, tool_registry={"fetch": fetch}).output == 2
+
+
+PROMPT = """
+  - {id: ask, type: prompt.user, save_as: answer, prompt: {message: "Send {{ n }}?", fields: [
+      {name: ok, type: confirm}, {name: to, type: select, options: [a, b], required: false}]}}
+  - {id: end, type: return, value: "{{ answer }}"}
+"""
+
+
+def test_a_prompt_waits_for_an_answer_and_checks_it(run: Run) -> None:
+    waiting = run(PROMPT, input_data={"n": 3})
+    assert waiting.status == "needs_input"
+    assert waiting.pending_prompt is not None
+    assert waiting.pending_prompt.message == "Send 3?"
+    assert [field["name"] for field in waiting.pending_prompt.fields] == ["ok", "to"]
+    done = run(PROMPT, input_data={"n": 3}, answers={"ask": {"ok": "yes", "to": "b"}})
+    assert done.output == {"ok": True, "to": "b"}
+    for answers, says in (
+        ({}, "required"),
+        ({"ok": "perhaps"}, "yes or no"),
+        ({"ok": True, "to": "c"}, "one of: a, b"),
+        ({"ok": True, "x": 1}, "nobody asked"),
+    ):
+        failure = run(PROMPT, input_data={"n": 3}, answers={"ask": answers}).failure
+        assert failure is not None
+        assert says in failure.message
+
+
+def test_input_and_output_are_checked_by_their_schemas(run: Run) -> None:
+    called: list[int] = []
+    head = (
+        "input_schema: {type: object, required: [n], properties: {n: {type: integer}}}\n"
+        "output_schema: {type: string}"
+    )
+    steps = '  - {id: a, type: tool.call, tool: t}\n  - {id: b, type: return, value: "{{ n }}"}'
+    tools = {"t": lambda: called.append(1)}
+    wrong = run(steps, head=head, input_data={"n": "x"}, tool_registry=tools).failure
+    assert wrong is not None
+    assert "input does not fit" in wrong.message
+    assert called == [], "before the first step"
+    out = run(steps, head=head, input_data={"n": 1}, tool_registry=tools).failure
+    assert out is not None
+    assert "output does not fit" in out.message
+
+
+def test_a_fix_changes_the_arguments_once_skips_or_gives_up(run: Run) -> None:
+    seen: list[Any] = []
+
+    def tool(x: int) -> int:
+        if x != 5:
+            raise ValueError(f"not {x}")
+        return x
+
+    def go(fix: Fix) -> RunResult:
+        def auto_fix(context: Any) -> Fix:
+            seen.append(context)
+            return fix
+
+        steps = (
+            "  - {id: a, type: tool.call, tool: tool, args: {x: 1}, save_as: y}\n"
+            '  - {id: b, type: return, value: "{{ y }}"}'
+        )
+        return run(steps, tool_registry={"tool": tool}, auto_fix_fn=auto_fix)
+
+    assert go(Fix(strategy="modify_args", args={"x": 5})).output == 5
+    assert go(Fix(strategy="skip", default=7)).output == 7
+    failure = go(Fix(strategy="modify_args", args={"x": 6})).failure
+    assert failure is not None
+    assert failure.message == "not 6"
+    assert go(Fix(strategy="fail")).status == "failed"
+    assert seen[0] == {
+        "step_id": "a",
+        "tool": "tool",
+        "args": {"x": 1},
+        "error_type": "ValueError",
+        "message": "not 1",
+    }
+    assert len(seen) == 4
+
+
+def test_arguments_are_made_anew_for_each_run(tmp_path: Path) -> None:
+    (tmp_path / "routine.yaml").write_text(
+        "name: t\nsteps:\n"
+        "  - {id: a, type: tool.call, tool: grow, args: {xs: [1]}, save_as: y}\n"
+        '  - {id: b, type: return, value: "{{ y }}"}\n'
+    )
+
+    def grow(xs: list[int]) -> list[int]:
+        xs.append(2)
+        return xs
+
+    for _ in range(2):
+        assert run_routine(tmp_path, tool_registry={"grow": grow}).output == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("text", "error", "says"),
+    [
+        ("name: [", RoutineError, "routine.yaml:2: this is no YAML"),
+        ("name: x\nsteps: [{id: a, type: nope}]", InvalidRoutine, "steps[0]"),
+        ("name: x\nsteps: [{id: a, type: return, valeu: 1}]", InvalidRoutine, "valeu"),
+        ("name: x\nversion: '2'", InvalidRoutine, "version"),
+        ("[]", InvalidRoutine, "object"),
+        ('name: x\nsteps: [{id: a, type: return, value: "{{ n. }}"}]', RoutineError, "step a"),
+    ],
+)
+def test_a_routine_that_is_none_is_refused(
+    tmp_path: Path, text: str, error: type[Exception], says: str
+) -> None:
+    (tmp_path / "routine.yaml").write_text(text)
+    with pytest.raises(error) as caught:
+        run_routine(tmp_path)
+    assert says in str(caught.value)
+
+
+def test_there_must_be_a_routine_and_its_input_be_names(tmp_path: Path) -> None:
+    with pytest.raises(RoutineError, match=r"no routine\.yaml"):
+        run_routine(tmp_path / "none")
+    (tmp_path / "routine.yaml").write_text("name: x")
+    with pytest.raises(UsageError):
+        run_routine(tmp_path, input_data=[1])  # type: ignore[arg-type]
+    assert run_routine(tmp_path).output is None
+
+
+def test_a_udf_file_that_breaks_is_named_with_its_line(tmp_path: Path) -> None:
+    (tmp_path / "routine.yaml").write_text("name: x\nsteps: [{id: a, type: udf.call, function: f}]")
+    for code, says in (("def f(:", "no Python"), ("x = 1\nraise OSError('no')", "udf.py:2")):
+        (tmp_path / "udf.py").write_text(code)
+        with pytest.raises(RoutineError, match=says):
+            run_routine(tmp_path)
+
+
+def test_a_registry_knows_its_tools(tmp_path: Path) -> None:
+    registry = ToolRegistry()
+
+    @registry.tool(effect="read")
+    def fetch(url: str) -> str:
+        """Fetch a page."""
+        return url
+
+    assert (registry["fetch"].effect, registry["fetch"].description) == ("read", "Fetch a page.")
+    with pytest.raises(UsageError):
+        registry.register("x", 5)  # type: ignore[arg-type]
+    (tmp_path / "tools.py").write_text("def one(): return 1\ndef _private(): return 2\n")
+    assert list(ToolRegistry.load(str(tmp_path / "tools.py"))) == ["one"]
+    with pytest.raises(UsageError):
+        ToolRegistry.load("no.such.module")
+    with pytest.raises(UsageError):
+        ToolRegistry.load(str(tmp_path / "none.py"))
+
+
+def test_progress_is_told_step_by_step(run: Run) -> None:
+    seen: list[str] = []
+    steps = "  - {id: a, type: tool.call, tool: t}\n  - {id: b, type: return}"
+    run(steps, tool_registry={"t": lambda: 1}, on_step=lambda step: seen.append(step.id))
+    assert seen == ["a", "b"]

@@ -1,0 +1,143 @@
+"""One expression language: types are kept, mappings go by key, what is undefined is an error."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from em.errors import ExpressionError
+from em.runner.expressions import compile_expression, compile_value, names_in, parse_reference
+
+SCOPE: dict[str, Any] = {
+    "url": "http://x",
+    "n": 3,
+    "rows": [{"a": 1, "tags": ["x"]}, {"a": 2, "tags": []}],
+    "order": {"items": [5], "id": "#W1", "first name": "Ana"},
+    "nothing": None,
+}
+
+
+def value(text: Any) -> Any:
+    return compile_value(text, "step s1, field args.x")(SCOPE)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("plain", "plain"),
+        ("{{ url }}", "http://x"),
+        ("{{n}}", 3),
+        ("{{ rows }}", SCOPE["rows"]),
+        ("{{ rows[1].a }}", 2),
+        ("{{ order.items }}", [5]),
+        ("{{ order['first name'] }}", "Ana"),
+        ("{{ nothing }}", None),
+        ("{{ n * 2 }}", 6),
+        ("{{ len(rows) > 1 }}", True),
+        ("{{ rows | map(attribute='a') }}", [1, 2]),
+        ("{{ rows | selectattr('a', 'equalto', 2) | first }}", {"a": 2, "tags": []}),
+        ("{{ sum(rows | map(attribute='a')) }}", 3),
+        ("{{ missing | default('x') }}", "x"),
+        ("{{ order.keys() | list }}", ["items", "id", "first name"]),
+        ("order {{ order.id }}", "order #W1"),
+        ("{{ n }} of {{ rows }}", '3 of [{"a":1,"tags":["x"]},{"a":2,"tags":[]}]'),
+        ("{% if n > 2 %}many{% endif %}", "many"),
+        (
+            {"k": ["{{ n }}", {"deep": "{{ url }}"}], "c": 1},
+            {"k": [3, {"deep": "http://x"}], "c": 1},
+        ),
+    ],
+)
+def test_values_keep_their_type(text: Any, expected: Any) -> None:
+    assert value(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("{{ ulr }}", "'ulr' is not defined (did you mean 'url'?)"),
+        ("{{ ulr ~ 'x' }}", "'ulr' is not defined (did you mean 'url'?)"),
+        ("{{ rows[5].a }}", "there is no item 5: it has 2"),
+        ("{{ order.itms }}", "there is no 'itms' (did you mean 'items'?)"),
+        ("{{ order.none.x }}", "there is no 'none'"),
+        ("{{ order.none ~ 'x' }}", "none"),
+        ("{{ n.x }}", "a int has no 'x'"),
+        ("{{ order.keys ~ '' }}", "keys"),
+        ("{{ n. }}", "is no expression"),
+        ("{{ n", "is no expression"),
+        ("x {% if %}", "is no expression"),
+    ],
+)
+def test_mistakes_say_where_and_what(text: str, says: str) -> None:
+    with pytest.raises(ExpressionError) as caught:
+        value(text)
+    assert says in str(caught.value)
+    assert caught.value.place == "step s1, field args.x"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{{ ''.__class__.__mro__ }}",
+        "{{ rows.__class__ }}",
+        "{{ rows['__class__'] ~ '' }}",
+        "{{ rows.append }}",
+        "{{ (rows | attr('__class__')) ~ '' }}",
+        "{{ len.__globals__ }}",
+        "{{ len.__self__ }}",
+        "{{ 'a' * 100000000 }}",
+        "{{ [0] * 100000000 }}",
+        "{{ 9 ** 999999 }}",
+        "{{ '%1000000000d' % 1 }}",
+        "{{ range(1000000000) | list }}",
+        "{{ cycler.__init__.__globals__ }}",
+        "{{ self.__init__ }}",
+        "{{ lipsum.__globals__ }}",
+        "{{ '{0.__class__}'.format(1) }}",
+        "{{ 'x' | center(1000000000) }}",
+        "{% for a in rows %}{% include 'x' %}{% endfor %}",
+        "{% set x = rows.append(1) %}",
+    ],
+)
+def test_the_sandbox_holds(text: str) -> None:
+    before = repr(SCOPE)
+    with pytest.raises(ExpressionError):
+        value(text)
+    assert repr(SCOPE) == before
+
+
+def test_a_value_is_never_looked_at_for_expressions_again() -> None:
+    hostile = "{{ secret }} {% raw %} {{ '' }}"
+    scope = {"said": hostile, "secret": "s3cret"}
+    for text in ("{{ said }}", "{{ said ~ '' }}", "{{ [said][0] }}"):
+        assert compile_value(text, "")(scope) == hostile
+    assert compile_value("he said: {{ said }}", "")(scope) == f"he said: {hostile}"
+
+
+@given(st.text())
+def test_any_text_that_came_in_goes_out_as_it_was(text: str) -> None:
+    scope = {"x": text}
+    assert compile_value("{{ x }}", "")(scope) == text
+    assert compile_value("{{ x | string }}", "")(scope) == text
+    assert compile_value("<{{ x }}>", "")(scope) == f"<{text}>"
+
+
+@given(
+    st.lists(st.one_of(st.integers(0, 99), st.from_regex(r"[a-z][a-z0-9_]{0,5}", fullmatch=True)))
+)
+def test_a_pure_reference_means_the_same_natively_and_in_jinja(path: list[Any]) -> None:
+    source, data = "x", "leaf"
+    for part in path:
+        source += f"[{part}]" if isinstance(part, int) else f".{part}"
+    for part in reversed(path):
+        data = {part: data} if isinstance(part, str) else [None] * part + [data]  # type: ignore[assignment]
+    if parse_reference(source) is not None:
+        natively = compile_expression(source, "")({"x": data})
+        in_jinja = compile_expression(f"({source})", "")({"x": data})
+        assert natively == in_jinja == "leaf"
+
+
+def test_names_are_found_for_validation() -> None:
+    assert names_in("{{ a.b }} and {{ c | default(d) }}", "") == {"a", "c", "d"}
+    assert names_in("len(rows) > n", "", bare=True) == {"rows", "n"}
