@@ -13,9 +13,12 @@ from em.cli.output import print_error
 from em.errors import EmError, StoreError, UsageError
 
 COMMANDS = {
+    "compile": ("em.cli.compile", "Compile a trace into a routine that runs without a model."),
     "doctor": ("em.cli.doctor", "Check the installation, the database, extras and keys."),
     "forget": ("em.cli.forget", "Erase events, and everything derived from them."),
     "log": ("em.cli.log", "Append to, look at, prove, save and load the log."),
+    "run": ("em.cli.run", "Run a routine."),
+    "validate": ("em.cli.validate", "List everything that is wrong with a routine."),
 }
 """Each command's module and help: a module is imported only when its command is used."""
 

@@ -54,6 +54,11 @@ def _refuse_bent(value: Any, place: str) -> None:
         raise BadBody("NaN and infinity are not JSON", place=place + path, fix="use null or text")
 
 
+def identical(one: Any, other: Any) -> bool:
+    """The same JSON. Python finds 1, 1.0 and True equal; a tool may not."""
+    return bool(_encode(one) == _encode(other))
+
+
 def too_deep(place: str) -> BadBody:
     """The error for a value nested deeper than `MAX_DEPTH`."""
     return BadBody(f"nested more than {MAX_DEPTH} levels deep", place=place, fix="flatten it")

@@ -6,22 +6,15 @@ that came out of an expression is never looked at for expressions again.
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from em.runner.functions import FUNCTIONS
 from em.runner.names import Evaluate, Scope, no_such_part, undefined
 
 if TYPE_CHECKING:
     from em.runner.sandboxed import Sandboxed
-
-FUNCTIONS: dict[str, Callable[..., Any]] = {
-    function.__name__: function
-    for function in (
-        len, sum, min, max, sorted, round, any, all, abs, int, float, str, zip, enumerate
-    )
-}  # fmt: skip
-"""The plain functions that every expression may call."""
 
 _WHOLE = re.compile(r"\s*\{\{(?P<inside>(?:(?!\{\{|\}\}).)*)\}\}\s*", re.DOTALL)
 _REFERENCE = re.compile(

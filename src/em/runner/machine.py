@@ -13,7 +13,7 @@ from em.models.run import Failure, PendingPrompt, RunResult, StepReport, StepSta
 from em.runner import schemas
 from em.runner.answers import check_answers
 from em.runner.effects import AskForFix, CallMany, CallTool, Effect, Fix, Outcome, Wait
-from em.runner.expressions import FUNCTIONS
+from em.runner.functions import FUNCTIONS
 from em.runner.program import CompiledStep, Program
 from em.runner.tools import Function, Tool, missing_tool
 

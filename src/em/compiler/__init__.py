@@ -1,0 +1,1 @@
+"""From traces to routines. No effect on the world, no store; only `*_file` functions write."""

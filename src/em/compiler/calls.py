@@ -1,0 +1,102 @@
+"""The calls of a trace as the compiler sees them: with their effect and what became of them."""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from em.models.canonical import Json
+from em.models.trace import Approval, Effect, Message, ToolCall, Trace, UdfCall
+
+_READS = frozenset(
+    "get list find search fetch read query lookup look check count show describe calculate compute"
+    " parse think view load select head exists is has resolve validate inspect browse scan peek"
+    " summarize extract convert format compare download stat ls cat grep glob open".split()
+)
+_WRITES = frozenset(
+    "create update delete cancel modify send post put patch write set add remove insert exchange"
+    " return transfer pay book submit approve upload move rename execute run edit".split()
+)
+_UNKNOWN_EFFECT = re.compile(r"time[d]?[ -]?out|connection|reset by peer|broken pipe|50[234]", re.I)
+
+
+class TracedCall(msgspec.Struct):
+    """One call. `said` is everything that users had said before it."""
+
+    index: int
+    name: str
+    is_udf: bool
+    args: Json
+    result: Any
+    error: Any
+    effect: Effect
+    effect_inferred: bool
+    said: str
+
+    @property
+    def failed(self) -> bool:
+        """Whether it ended in an error."""
+        return self.error is not None
+
+    @property
+    def effect_unknown(self) -> bool:
+        """A write that failed so that nobody knows whether it happened."""
+        return (
+            self.failed and self.effect == "write" and bool(_UNKNOWN_EFFECT.search(str(self.error)))
+        )
+
+
+class TracedApproval(msgspec.Struct):
+    """A person was asked, before the call of this index."""
+
+    index: int
+    prompt: str
+    answer: Any
+
+
+def calls_of(
+    trace: Trace, declared: Mapping[str, Effect | None]
+) -> tuple[list[TracedCall], list[TracedApproval]]:
+    """The calls and approvals of a trace, in their order."""
+    calls: list[TracedCall] = []
+    approvals: list[TracedApproval] = []
+    said: list[str] = []
+    for event in trace.events:
+        if isinstance(event, Message):
+            if event.role == "user":
+                said.append(event.text)
+        elif isinstance(event, Approval):
+            approvals.append(TracedApproval(len(calls), event.prompt, event.answer))
+        else:
+            calls.append(_call(event, len(calls), "\n".join(said), declared))
+    return calls, approvals
+
+
+def _call(
+    event: ToolCall | UdfCall, index: int, said: str, declared: Mapping[str, Effect | None]
+) -> TracedCall:
+    is_udf = isinstance(event, UdfCall)
+    name = event.function if isinstance(event, UdfCall) else event.tool
+    known = declared.get(name) or (event.effect if isinstance(event, ToolCall) else "read")
+    return TracedCall(
+        index=index,
+        name=name,
+        is_udf=is_udf,
+        args=event.args,
+        result=event.result,
+        error=event.error,
+        effect=known or infer_effect(name),
+        effect_inferred=known is None,
+        said=said,
+    )
+
+
+def infer_effect(name: str) -> Effect:
+    """What a tool's name says of its effect; when in doubt it is a write."""
+    words = [word.lower() for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+", name)]
+    if words and words[0] in _READS:
+        return "read"
+    if any(word in _WRITES for word in words):
+        return "write"
+    return "read" if any(word in _READS for word in words) else "write"

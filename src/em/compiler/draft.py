@@ -1,0 +1,202 @@
+"""From a trace to a routine: prune, wire, name, and put the steps together."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from em.compiler.calls import TracedApproval, TracedCall, calls_of
+from em.compiler.naming import Names, identifier, result_name
+from em.compiler.prune import Verdict, judge, unused
+from em.compiler.schema import infer
+from em.compiler.wire import Explained, Wiring
+from em.models.canonical import Json
+from em.models.routine import (
+    Prompt,
+    PromptField,
+    PromptStep,
+    ReturnStep,
+    Routine,
+    Step,
+    ToolSpec,
+    ToolStep,
+    UdfStep,
+)
+from em.models.trace import Effect, Trace
+
+MAX_ROUNDS = 8
+
+
+class Recorded(msgspec.Struct, frozen=True):
+    """A call that the routine must make again just so when it is replayed."""
+
+    step: str
+    name: str
+    is_udf: bool
+    args: Json
+    result: Any
+
+
+class Draft(msgspec.Struct, frozen=True):
+    """A routine with all that is known of how it came about."""
+
+    routine: Routine
+    input: Json
+    output: Any
+    recording: Sequence[Recorded]
+    answers: Mapping[str, Json]
+    calls: Sequence[TracedCall]
+    verdicts: Sequence[Verdict]
+    explained: Sequence[Explained]
+    comments: Mapping[str, Sequence[str]]
+
+
+def draft_routine(
+    trace: Trace,
+    *,
+    name: str,
+    declared: Mapping[str, Effect | None],
+    keep_all: bool = False,
+) -> Draft:
+    """Compile a trace; `keep_all` copies its calls one to one."""
+    calls, approvals = calls_of(trace, declared)
+    if keep_all:
+        verdicts = [
+            Verdict(not call.failed, "it failed" if call.failed else "--keep-all") for call in calls
+        ]
+        return _Builder(trace, calls, approvals, verdicts, name).build()
+    verdicts = judge(calls)
+    for _ in range(MAX_ROUNDS):
+        builder = _Builder(trace, calls, approvals, verdicts, name)
+        draft = builder.build()
+        idle = [
+            call.index
+            for call in calls
+            if verdicts[call.index].keep
+            and call.effect == "read"
+            and call.index not in builder.used
+        ]
+        if not idle:
+            break
+        # Only what stands last is surely idle: what it used may then be idle too.
+        for index in idle:
+            verdicts[index] = unused(verdicts[index])
+    return draft
+
+
+class _Builder:
+    def __init__(
+        self,
+        trace: Trace,
+        calls: Sequence[TracedCall],
+        approvals: Sequence[TracedApproval],
+        verdicts: Sequence[Verdict],
+        name: str,
+    ) -> None:
+        self._trace, self._calls, self._verdicts, self._name = trace, calls, verdicts, name
+        self._approvals = list(approvals)
+        self._ids, names = Names(), Names()
+        self._names = names
+        self._wiring = Wiring(trace.mission.input_summary, names)
+        self._steps: list[Step] = []
+        self._recording: list[Recorded] = []
+        self._answers: dict[str, Json] = {}
+        self._step_of: dict[int, str] = {}
+        self.used: set[int] = set()
+
+    def build(self) -> Draft:
+        """Put the routine together."""
+        for call in self._calls:
+            self._ask_before(call.index)
+            if self._verdicts[call.index].keep:
+                self._add(call)
+        self._ask_before(len(self._calls))
+        output = self._add_return()
+        routine = Routine(
+            name=self._name,
+            description=self._trace.mission.goal,
+            tools=self._tools(),
+            input_schema=infer(self._wiring.inputs),
+            output_schema=infer(output) or None,
+            steps=self._without_idle_names(),
+        )
+        return Draft(
+            routine=routine,
+            input=self._wiring.inputs,
+            output=output,
+            recording=self._recording,
+            answers=self._answers,
+            calls=self._calls,
+            verdicts=self._verdicts,
+            explained=self._wiring.explained,
+            comments=self._comments(),
+        )
+
+    def _add(self, call: TracedCall) -> None:
+        wired, used = self._wiring.wire(call.args, call.said, call.index, "args")
+        self.used |= used
+        args = wired if isinstance(wired, dict) else call.args
+        step_id = self._ids.free(identifier(call.name))
+        saved = self._names.free(result_name(call.name, is_write=call.effect == "write"))
+        common: dict[str, Any] = {"id": step_id, "args": args, "save_as": saved}
+        if call.effect_unknown:
+            common["on_error"] = "continue"
+        if call.is_udf:
+            self._steps.append(UdfStep(function=call.name, **common))
+        else:
+            self._steps.append(ToolStep(tool=call.name, **common))
+        self._step_of[call.index] = step_id
+        self._wiring.add_result(call.index, saved, call.result)
+        self._recording.append(Recorded(step_id, call.name, call.is_udf, call.args, call.result))
+
+    def _ask_before(self, index: int) -> None:
+        while self._approvals and self._approvals[0].index <= index:
+            approval = self._approvals.pop(0)
+            step_id = self._ids.free("approval")
+            kind: Any = "confirm" if isinstance(approval.answer, bool) else "text"
+            field = PromptField(name="answer", type=kind, required=approval.answer is not None)
+            prompt = Prompt(message=approval.prompt, fields=[field])
+            self._steps.append(
+                PromptStep(id=step_id, prompt=prompt, save_as=self._names.free("approval"))
+            )
+            self._answers[step_id] = {"answer": approval.answer}
+
+    def _add_return(self) -> Any:
+        output = self._trace.final_output
+        kept = [call for call in self._calls if self._verdicts[call.index].keep]
+        if output is msgspec.UNSET:
+            writes = [call for call in kept if call.effect == "write"]
+            last = (writes or kept)[-1:]
+            output = last[0].result if last else None
+        said = self._calls[-1].said if self._calls else ""
+        value, used = self._wiring.wire(output, said, len(self._calls), "output")
+        self.used |= used
+        self._steps.append(ReturnStep(id=self._ids.free("return"), value=value))
+        return output
+
+    def _tools(self) -> list[ToolSpec]:
+        tools: dict[str, ToolSpec] = {}
+        for call in self._calls:
+            if self._verdicts[call.index].keep and not call.is_udf:
+                tools[call.name] = ToolSpec(
+                    name=call.name, effect=call.effect, effect_inferred=call.effect_inferred
+                )
+        return list(tools.values())
+
+    def _without_idle_names(self) -> list[Step]:
+        """A name that nothing refers to is left out."""
+        used = {self._step_of[index] for index in self.used if index in self._step_of}
+        return [
+            msgspec.structs.replace(step, save_as=None)
+            if isinstance(step, ToolStep | UdfStep) and step.id not in used
+            else step
+            for step in self._steps
+        ]
+
+    def _comments(self) -> dict[str, list[str]]:
+        comments: dict[str, list[str]] = {}
+        for found in self._wiring.explained:
+            step = self._step_of.get(found.call, "return")
+            if found.note:
+                comments.setdefault(step, []).append(f"{found.place}: {found.note}")
+        return comments

@@ -1,0 +1,112 @@
+"""The files of a routine package, as text: YAML with comments, stubs with their examples."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+import yaml
+
+from em.compiler.draft import Draft, Recorded
+from em.models.routine import Routine
+
+WIDTH = 100
+MAX_EXAMPLES = 3
+_FIRST = ("id", "type", "description", "when", "tool", "function")
+_LAST = ("on_error", "save_as")
+
+
+class _Dumper(yaml.SafeDumper):
+    """Readable YAML: short things on one line, long texts as blocks."""
+
+
+def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    style = "|" if "\n" in text else None
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+class _Flow(dict[str, Any]):
+    """A mapping to be written on one line, or few."""
+
+
+def _flow(dumper: yaml.SafeDumper, value: _Flow) -> yaml.MappingNode:
+    return dumper.represent_mapping("tag:yaml.org,2002:map", value, flow_style=True)
+
+
+_Dumper.add_representer(str, _text)
+_Dumper.add_representer(_Flow, _flow)
+
+
+def render_routine(routine: Routine, comments: Mapping[str, Sequence[str]]) -> str:
+    """`routine.yaml`, with what is not explained said above its step."""
+    value = msgspec.to_builtins(routine)
+    value.setdefault("version", "1")
+    head = {
+        key: value[key]
+        for key in ("version", "name", "description", "tools", "input_schema", "output_schema")
+        if value.get(key)
+    }
+    head["tools"] = [_Flow(tool) for tool in head.get("tools", ())]
+    for schema in ("input_schema", "output_schema"):
+        if schema in head:
+            head[schema] = _Flow(head[schema])
+    parts = [_dump(head), "steps:\n"]
+    for step in value.get("steps", ()):
+        parts += [f"  # {note}\n" for note in comments.get(step["id"], ())]
+        ordered = {key: step[key] for key in (*_FIRST, *step) if key in step and key not in _LAST}
+        ordered |= {key: step[key] for key in _LAST if key in step}
+        item = _dump([ordered])
+        parts.append("".join(f"  {line}\n" for line in item.splitlines()))
+    return "".join(parts)
+
+
+def _dump(value: Any) -> str:
+    return yaml.dump(
+        value,
+        Dumper=_Dumper,
+        sort_keys=False,
+        allow_unicode=True,
+        width=WIDTH,
+        default_flow_style=False,
+    )
+
+
+def render_udfs(draft: Draft) -> str:
+    """`udf.py`: a stub for each function, with what was recorded of it."""
+    parts = ['"""Functions of this routine. Write their bodies; the examples were recorded."""\n']
+    for name, examples in _by_function(draft).items():
+        arguments = ", ".join(examples[0].args)
+        shown = "\n".join(
+            f"        {name}({_arguments(example)})\n        -> {example.result!r}"
+            for example in examples[:MAX_EXAMPLES]
+        )
+        parts.append(
+            f'def {name}({arguments}):\n    """What the agent computed here. Recorded:\n\n'
+            + shown.replace("\\", "\\\\").replace('"""', "'''")
+            + '\n    """\n'
+            + f'    raise NotImplementedError("write {name}: its docstring has examples")\n'
+        )
+    return "\n\n".join(parts)
+
+
+def render_udf_tests(draft: Draft) -> str:
+    """`test_udf.py`: the recorded examples as tests."""
+    parts = ['"""The recorded examples of udf.py, as tests."""\n\nimport udf\n']
+    for name, examples in _by_function(draft).items():
+        for number, example in enumerate(examples, 1):
+            parts.append(
+                f"def test_{name}_{number}():\n"
+                f"    assert udf.{name}(**{example.args!r}) == {example.result!r}\n"
+            )
+    return "\n\n".join(parts)
+
+
+def _by_function(draft: Draft) -> dict[str, list[Recorded]]:
+    found: dict[str, list[Recorded]] = {}
+    for item in draft.recording:
+        if item.is_udf:
+            found.setdefault(item.name, []).append(item)
+    return found
+
+
+def _arguments(example: Recorded) -> str:
+    return ", ".join(f"{name}={value!r}" for name, value in example.args.items())

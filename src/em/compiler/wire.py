@@ -1,0 +1,335 @@
+"""Wiring: where each argument came from, as an expression that means something on the next run."""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+
+from em.compiler.naming import Names, identifier
+from em.compiler.values import (
+    Path,
+    Scalar,
+    Segment,
+    is_informative,
+    items_of,
+    leaves,
+    said_in,
+)
+from em.models.canonical import Json, identical
+from em.runner.functions import same
+
+How = Literal["mission", "said", "result", "key", "only", "match", "index", "parts", "constant"]
+_ORDER: tuple[How, ...] = ("mission", "said", "result", "key", "only", "match", "index", "constant")
+
+
+class Wire(NamedTuple):
+    """One leaf: its value in the routine, how it was found, and the call it came from."""
+
+    value: Any
+    how: How
+    source: int | None = None
+    note: str = ""
+
+
+class Explained(msgspec.Struct, frozen=True):
+    """Where one argument of one call came from, for `--explain`."""
+
+    call: int
+    place: str
+    recorded: Any
+    wired: Any
+    how: How
+    note: str
+
+
+_TOKEN = re.compile(r"[#\w@.+-]*\d[\w@+-]*")
+"""Words of a text that are more than words: numbers, ids, addresses."""
+
+
+class _Found(NamedTuple):
+    call: int
+    path: Path
+    value: Scalar
+
+
+class Wiring:
+    """Wires values to the mission, to what users said, and to earlier results."""
+
+    def __init__(self, mission: Json, names: Names) -> None:
+        self._names = names
+        self.inputs: Json = {}
+        self._input_names: dict[str, str] = {}
+        self._mission = [(path, value) for path, value in leaves(mission)]
+        self._mission_names = {key: names.free(identifier(key)) for key in mission}
+        self._mission_values = mission
+        self._found: list[_Found] = []
+        self._results: dict[int, tuple[str, Any]] = {}
+        self.explained: list[Explained] = []
+
+    def add_result(self, call: int, name: str, result: Any) -> None:
+        """From now on, values may come from this call's result."""
+        self._results[call] = (name, result)
+        self._found += [_Found(call, path, value) for path, value in leaves(result)]
+
+    def wire(self, value: Any, said: str, call: int, place: str) -> tuple[Any, set[int]]:
+        """A value with its leaves wired, and the calls that they came from."""
+        whole = self._whole(value)
+        if whole is not None:
+            self._explain(call, place, value, whole)
+            return whole.value, {whole.source} if whole.source is not None else set()
+        if isinstance(value, dict):
+            parts = {
+                key: self.wire(item, said, call, f"{place}.{key}") for key, item in value.items()
+            }
+            wired: Any = {key: part for key, (part, _) in parts.items()}
+            used = {source for _, sources in parts.values() for source in sources}
+            return self._same_record(value, wired, used, call, place), used
+        if isinstance(value, list):
+            items = [self.wire(item, said, call, f"{place}[{n}]") for n, item in enumerate(value)]
+            return [part for part, _ in items], {s for _, sources in items for s in sources}
+        leaf = self._leaf(value, said, place.rpartition(".")[2].partition("[")[0])
+        self._explain(call, place, value, leaf)
+        return leaf.value, {leaf.source} if leaf.source is not None else set()
+
+    def _whole(self, value: Any) -> Wire | None:
+        """A structure, or a long text, that is just what a call gave."""
+        if not isinstance(value, dict | list) or not value:
+            return None
+        for call, (name, result) in reversed(self._results.items()):
+            if identical(result, value):
+                return Wire(f"{{{{ {name} }}}}", "result", call)
+        return None
+
+    def _leaf(self, value: Scalar, said: str, name: str) -> Wire:
+        mission = self._from_mission(value, name)
+        if mission is not None:
+            return mission
+        if not is_informative(value):
+            if isinstance(value, str) and said_in(value, said) and value.strip():
+                return self._from_said(value, name)
+            return Wire(_literal(value), "constant")
+        if said_in(value, said):
+            return self._from_said(value, name)
+        found = self._from_results(value, said, name)
+        if found is not None:
+            return found
+        parts = self._from_parts(value, said)
+        return parts or Wire(_literal(value), "constant")
+
+    def _from_mission(self, value: Scalar, name: str) -> Wire | None:
+        by_name = self._mission_values.get(name)
+        if by_name is not None and not isinstance(by_name, dict | list) and _equal(by_name, value):
+            named: Path = (Segment(name, False, None),)
+            return Wire(self._use_mission(named, value, by_name), "mission")
+        if not is_informative(value):
+            return None
+        for path, stated in self._mission:
+            if path and _equal(stated, value):
+                return Wire(self._use_mission(path, value, stated), "mission")
+        return None
+
+    def _use_mission(self, path: Path, value: Scalar, stated: Scalar) -> str:
+        key = str(path[0].key)
+        self.inputs[self._mission_names[key]] = self._mission_values[key]
+        source = self._mission_names[key] + "".join(_plain_segment(part) for part in path[1:])
+        return _expression(source, value, stated)
+
+    def _from_said(self, value: Scalar, name: str) -> Wire:
+        text = str(value).strip().lower()
+        if text not in self._input_names:
+            free = self._names.free(identifier(name or "value"))
+            self._input_names[text] = free
+            self.inputs[free] = value
+        own = self._input_names[text]
+        return Wire(_expression(own, value, self.inputs[own]), "said")
+
+    def _from_results(self, value: Scalar, said: str, name: str) -> Wire | None:
+        candidates = [found for found in self._found if _equal(found.value, value)]
+        best: tuple[tuple[int, int, int, int], Wire] | None = None
+        for found in candidates:
+            wire = self._path_wire(found, value, said)
+            last = found.path[-1].key if found.path else ""
+            rank = (_ORDER.index(wire.how), int(last != name), len(found.path), -found.call)
+            if best is None or rank < best[0]:
+                best = (rank, wire)
+        return best[1] if best else None
+
+    def _path_wire(self, found: _Found, value: Scalar, said: str) -> Wire:
+        source, _ = self._results[found.call]
+        how: How = "key" if found.path else "result"
+        note = ""
+        for part in found.path:
+            if not part.in_collection:
+                source += _plain_segment(part)
+                continue
+            step, chosen, why = self._choose(source, part, said)
+            source = step
+            if _ORDER.index(chosen) > _ORDER.index(how):
+                how = chosen
+            note = note or why
+        return Wire(_expression(source, value, found.value), how, found.call, note)
+
+    def _choose(self, source: str, part: Segment, said: str) -> tuple[str, How, str]:
+        """How one item of a collection was chosen: the only one, by a field, or nobody knows."""
+        items = items_of(part.of)
+        number = int(part.key)
+        if len(items) == 1:
+            return f"only({source})", "only", ""
+        item = items[number]
+        if isinstance(item, dict):
+            for field, content in item.items():
+                if not str(field).isidentifier() or isinstance(content, dict | list):
+                    continue
+                matching = [i for i in items if isinstance(i, dict) and same(i.get(field), content)]
+                known = self._known_input(content, said)
+                if known is not None and len(matching) == 1:
+                    return f"pick({source}, {field}={known})", "match", ""
+        note = f"item {number} of {len(items)} was chosen; nothing in the trace says why"
+        return f"nth({source}, {number})", "index", note
+
+    def _known_input(self, content: Any, said: str) -> str | None:
+        """An input that has this value, or becomes one because a user said it."""
+        if not isinstance(content, str) or not is_informative(content):
+            return None
+        for name, value in self.inputs.items():
+            if same(value, content):
+                return name
+        if said_in(content, said):
+            self._from_said(content, "chosen")
+            return self._input_names[content.strip().lower()]
+        return None
+
+    def _from_parts(self, value: Scalar, said: str) -> Wire | None:
+        """A text that holds known values: those are filled in, the rest stays."""
+        if not isinstance(value, str) or len(value) > 2_000:
+            return None
+        pieces: list[tuple[str, bool]] = [(value, False)]
+        source = None
+        for token in set(_TOKEN.findall(value)):
+            if is_informative(token) and said_in(token, said):
+                self._from_said(token, "mentioned")
+        known: list[tuple[str, str, int | None]] = [
+            (str(content), name, None)
+            for name, content in self.inputs.items()
+            if isinstance(content, str | int | float) and is_informative(content)
+        ]
+        for found in self._found:
+            simple = not any(part.in_collection for part in found.path)
+            if simple and isinstance(found.value, str) and is_informative(found.value):
+                wire = self._path_wire(found, found.value, said)
+                known.append((found.value, wire.value.strip("{} "), found.call))
+        for content, expression, call in sorted(known, key=lambda item: -len(item[0])):
+            if content != value and len(content) >= 4:
+                pieces, hit = _cut(pieces, content, f"{{{{ {expression} }}}}")
+                source = call if hit and call is not None else source
+        if len(pieces) == 1:
+            return None
+        text = "".join(part if is_expression else _literal(part) for part, is_expression in pieces)
+        return Wire(text, "parts", source)
+
+    def _same_record(
+        self, recorded: Json, wired: Json, used: set[int], call: int, place: str
+    ) -> Json:
+        """Values that say little are wired where their neighbours come from the same record."""
+        constants = [
+            key
+            for key, item in recorded.items()
+            if not isinstance(item, dict | list) and not _is_wired(wired[key])
+        ]
+        others = self._results.keys() - used
+        for other in (*sorted(used, reverse=True), *sorted(others, reverse=True)):
+            name, result = self._results[other]
+            record = _record_with(result, recorded, constants, 2 if other in used else 3)
+            if record is None:
+                continue
+            path, holder = record
+            if any(part.in_collection for part in path):
+                continue
+            base = name + "".join(_plain_segment(part) for part in path)
+            for key in constants:
+                if key in holder and _equal(holder[key], recorded[key]):
+                    source = base + _plain_segment(Segment(key, False, None))
+                    wired[key] = _expression(source, recorded[key], holder[key])
+                    self._explain(
+                        call, f"{place}.{key}", recorded[key], Wire(wired[key], "key", other)
+                    )
+            used.add(other)
+            break
+        return wired
+
+    def _explain(self, call: int, place: str, recorded: Any, wire: Wire) -> None:
+        self.explained = [old for old in self.explained if (old.call, old.place) != (call, place)]
+        self.explained.append(Explained(call, place, recorded, wire.value, wire.how, wire.note))
+
+
+def _cut(
+    pieces: list[tuple[str, bool]], content: str, expression: str
+) -> tuple[list[tuple[str, bool]], bool]:
+    """Texts with an expression in the place of what it stands for; and whether it was there."""
+    cut: list[tuple[str, bool]] = []
+    for text, is_expression in pieces:
+        if is_expression or content not in text:
+            cut.append((text, is_expression))
+            continue
+        for number, part in enumerate(text.split(content)):
+            cut += [(expression, True)] if number else []
+            cut += [(part, False)] if part else []
+    return cut, len(cut) != len(pieces)
+
+
+def _record_with(
+    result: Any, recorded: Json, constants: Sequence[str], at_least: int
+) -> tuple[Path, Mapping[str, Any]] | None:
+    """The part of a result that has the same names and values as these arguments, most of them."""
+    best: tuple[int, Path, Mapping[str, Any]] | None = None
+    todo: list[tuple[Path, Any]] = [((), result)]
+    while todo:
+        path, value = todo.pop()
+        if not isinstance(value, dict):
+            continue
+        hits = sum(
+            key in value and _equal(value[key], item)
+            for key, item in recorded.items()
+            if not isinstance(item, dict | list)
+        )
+        if hits >= at_least and any(key in value for key in constants) and hits > (best or (0,))[0]:
+            best = (hits, path, value)
+        todo += [((*path, Segment(key, False, value)), item) for key, item in value.items()]
+    return None if best is None else (best[1], best[2])
+
+
+def _is_wired(value: Any) -> bool:
+    return isinstance(value, str) and "{{" in value
+
+
+def _equal(found: Any, value: Any) -> bool:
+    """The same value, or the same number written as a text."""
+    if isinstance(found, bool) or isinstance(value, bool) or found is None or value is None:
+        return found is value
+    if type(found) is type(value) or not isinstance(found, str | int | float):
+        return bool(found == value)
+    return str(found).strip() == str(value).strip()
+
+
+def _expression(source: str, value: Any, found: Any) -> str:
+    """A reference, converted where the trace wrote a number as text or the other way round."""
+    if isinstance(value, str) and not isinstance(found, str):
+        source = f"str({source})"
+    elif isinstance(found, str) and isinstance(value, int | float):
+        source = f"{'int' if isinstance(value, int) else 'float'}({source})"
+    return f"{{{{ {source} }}}}"
+
+
+def _plain_segment(part: Segment) -> str:
+    key = part.key
+    if isinstance(key, int):
+        return f"[{key}]"
+    return f".{key}" if key.isidentifier() else f"[{msgspec.json.encode(key).decode()}]"
+
+
+def _literal(value: Any) -> Any:
+    """A constant that no expression is read out of."""
+    if isinstance(value, str) and ("{{" in value or "{%" in value or "{#" in value):
+        return "{{ " + msgspec.json.encode(value).decode() + " }}"
+    return value

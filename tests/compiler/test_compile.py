@@ -1,0 +1,403 @@
+"""A trace becomes a routine that does the same: pruned, wired, named, and proved by replay."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from em.compiler.calls import infer_effect
+from em.compiler.compile_trace import compile_trace, compile_trace_file
+from em.compiler.draft import Draft
+from em.compiler.replay import NotReproduced, verify_draft
+from em.errors import InputError, RoutineError, UsageError
+from em.models.trace import Approval, Message, Mission, ToolCall, Trace, UdfCall, read_trace
+from em.runner.engine import run_routine
+
+
+def tool(name: str, result: Any = None, /, *, error: str | None = None, **args: Any) -> ToolCall:
+    return ToolCall(tool=name, args=args, result=result, error=error)
+
+
+def compiled(*events: Any, mission: dict[str, Any] | None = None, **rest: Any) -> Draft:
+    trace = Trace(mission=Mission(goal="do it", input_summary=mission or {}), events=events, **rest)
+    return compile_trace(trace)
+
+
+def verdicts(draft: Draft) -> list[tuple[bool, str]]:
+    return [(verdict.keep, verdict.reason) for verdict in draft.verdicts]
+
+
+def args_of(draft: Draft, step: int) -> Any:
+    return draft.routine.steps[step].args  # type: ignore[union-attr]
+
+
+def user(text: str) -> Message:
+    return Message(role="user", text=text)
+
+
+# --- pruning --------------------------------------------------------------------------------------
+
+
+def test_failures_retries_repeats_and_dead_ends_are_gone_and_effects_stay() -> None:
+    draft = compiled(
+        tool("find_user_by_email", error="Error: not found", email="a@x.example"),
+        tool("find_user_by_name", {"id": "user_77"}, name="Ana Lopez"),
+        tool("get_weather", {"sky": "blue skies"}, city="Porto"),
+        tool("get_orders", ["#W1001"], user="user_77"),
+        tool("get_orders", ["#W1001"], user="user_77"),
+        tool("cancel_order", error="Error: reason missing", order="#W1001"),
+        tool("cancel_order", {"status": "cancelled"}, order="#W1001", reason="mistake"),
+    )
+    assert verdicts(draft) == [
+        (False, "it failed; call 2 made it good"),
+        (True, "its result is used"),
+        (False, "nothing uses its result"),
+        (True, "its result is used"),
+        (False, "it repeats call 4"),
+        (False, "it failed; call 7 made it good"),
+        (True, "it has an effect"),
+    ]
+    assert [item.name for item in draft.recording] == [
+        "find_user_by_name",
+        "get_orders",
+        "cancel_order",
+    ]
+
+
+def test_a_read_after_an_effect_is_no_repeat() -> None:
+    draft = compiled(
+        tool("get_stock", {"left": 5001}, item="book"),
+        tool("add_stock", None, item="book", count=5001),
+        tool("get_stock", {"left": 10002}, item="book"),
+        final_output={"left": 10002},
+    )
+    assert [verdict.keep for verdict in draft.verdicts] == [True, True, True]
+
+
+def test_a_write_whose_effect_is_unknown_stays() -> None:
+    draft = compiled(
+        tool("send_mail", error="ConnectionError: timed out", to="ana@x.example"),
+        tool("get_time", "2025-04-07", zone="UTC"),
+    )
+    assert verdicts(draft)[0] == (True, "it failed so that its effect is unknown")
+    assert draft.routine.steps[0].on_error == "continue"
+
+
+@pytest.mark.parametrize(
+    ("name", "effect"),
+    [
+        ("get_order", "read"),
+        ("listFiles", "read"),
+        ("user_lookup", "read"),
+        ("calculate", "read"),
+        ("cancel_order", "write"),
+        ("orderCreate", "write"),
+        ("get_and_delete", "read"),
+        ("frobnicate", "write"),
+        ("", "write"),
+    ],
+)
+def test_the_effect_of_a_tool_is_guessed_from_its_name_and_in_doubt_a_write(
+    name: str, effect: str
+) -> None:
+    assert infer_effect(name) == effect
+
+
+def test_a_declared_effect_counts_more_than_a_name() -> None:
+    trace = Trace(events=[tool("sync", {"a": 1}), tool("get_x", 1)])
+    draft = compile_trace(trace, declared={"sync": "read", "get_x": "write"})
+    assert [verdict.keep for verdict in draft.verdicts] == [False, True]
+    assert not draft.routine.tools[0].effect_inferred
+
+
+def test_keep_all_copies_one_to_one() -> None:
+    trace = Trace(events=[tool("get_a", 1), tool("get_a", 1), tool("get_b", error="Error")])
+    draft = compile_trace(trace, keep_all=True)
+    assert [verdict.keep for verdict in draft.verdicts] == [True, True, False]
+
+
+# --- wiring ---------------------------------------------------------------------------------------
+
+ORDER = {
+    "order_id": "#W1001",
+    "items": [
+        {"name": "Desk Lamp", "item_id": "8384507844"},
+        {"name": "Keyboard", "item_id": "1151293680"},
+    ],
+    "address": {"street": "1 Main Road", "city": "Porto", "country": "PT", "unit": ""},
+    "payment": {"card_1": {"id": "card_1", "last": "4242"}},
+}
+
+
+def wired(*, said: str = "", mission: dict[str, Any] | None = None, **args: Any) -> Any:
+    draft = compiled(
+        user(said),
+        tool("get_order", ORDER, id="#W1001"),
+        tool("send", None, **args),
+        mission=mission,
+    )
+    return args_of(draft, len(draft.routine.steps) - 2)
+
+
+@pytest.mark.parametrize(
+    ("value", "said", "expression"),
+    [
+        ("1 Main Road", "", "{{ order.address.street }}"),
+        ("card_1", "", "{{ only(order.payment).id }}"),
+        ("1151293680", "", "{{ nth(order.items, 1).item_id }}"),
+        ("1151293680", "the keyboard please", "{{ pick(order.items, name=chosen).item_id }}"),
+        ("1151293680", "take 1151293680", "{{ x }}"),
+        (1151293680, "", "{{ int(nth(order.items, 1).item_id) }}"),
+        ("nowhere to be found", "", "nowhere to be found"),
+        ("street 1 Main Road, ok", "", "street {{ order.address.street }}, ok"),
+        ("PT", "", "PT"),
+        ("", "", ""),
+        (1, "I want 1", 1),
+        (True, "true", True),
+        (None, "", None),
+        ("{{ hostile }}", "", '{{ "{{ hostile }}" }}'),
+    ],
+)
+def test_a_value_is_wired_to_where_it_came_from(value: Any, said: str, expression: Any) -> None:
+    assert wired(said=said, x=value) == {"x": expression}
+
+
+def test_the_mission_comes_first_and_nested_parts_too() -> None:
+    assert wired(
+        mission={"limit": 3, "to": {"mail": "ana@x.example"}},
+        limit=3,
+        where={"deep": ["ana@x.example"]},
+    ) == {
+        "limit": "{{ limit }}",
+        "where": {"deep": ["{{ to.mail }}"]},
+    }
+
+
+def test_a_whole_result_is_passed_on_as_it_is() -> None:
+    assert wired(body=ORDER) == {"body": "{{ order }}"}
+
+
+def test_values_that_say_little_go_with_their_record() -> None:
+    assert wired(street="1 Main Road", city="Porto", country="PT", unit="") == {
+        "street": "{{ order.address.street }}",
+        "city": "{{ order.address.city }}",
+        "country": "{{ order.address.country }}",
+        "unit": "{{ order.address.unit }}",
+    }
+
+
+def test_a_choice_that_nothing_explains_is_said_in_a_comment(tmp_path: Path) -> None:
+    trace = Trace(
+        mission=Mission(goal="send it"),
+        events=[tool("get_order", ORDER, id="x"), tool("send", None, x="1151293680")],
+    )
+    (tmp_path / "trace.json").write_bytes(msgspec.json.encode(trace))
+    draft = compile_trace_file(tmp_path / "trace.json", tmp_path / "out")
+    note = "# args.x: item 1 of 2 was chosen; nothing in the trace says why"
+    assert note in (tmp_path / "out" / "routine.yaml").read_text()
+    assert [found.how for found in draft.explained if found.place == "args.x"] == ["index"]
+
+
+def test_inputs_are_what_was_stated_and_said_and_nothing_else() -> None:
+    draft = compiled(
+        user("I am Ana, order #W1001"),
+        tool("get_order", ORDER, id="#W1001"),
+        tool("send", None, to="Ana", text="constant words", id="8384507844"),
+        mission={"channel": "mail-97"},
+    )
+    assert draft.input == {"id": "#W1001", "to": "Ana"}
+    assert draft.routine.input_schema == {
+        "type": "object",
+        "properties": {"id": {"type": "string"}, "to": {"type": "string"}},
+        "required": ["id", "to"],
+    }
+
+
+def test_a_compiled_routine_runs_on_new_input(tmp_path: Path) -> None:
+    trace = Trace(
+        mission=Mission(goal="lamp"),
+        events=[
+            user("exchange the desk lamp of #W1001"),
+            tool("get_order", ORDER, id="#W1001"),
+            tool("exchange", {"done": "8384507844"}, item="8384507844"),
+        ],
+    )
+    (tmp_path / "t.json").write_bytes(msgspec.json.encode(trace))
+    compile_trace_file(tmp_path / "t.json", tmp_path / "r")
+    other = {"items": [{"name": "desk LAMP", "item_id": "55"}, {"name": "Cup", "item_id": "66"}]}
+    seen: list[Any] = []
+    result = run_routine(
+        tmp_path / "r",
+        {"id": "#W2", "chosen": "Desk Lamp"},
+        {"get_order": lambda id: seen.append(id) or other, "exchange": lambda item: {"done": item}},  # noqa: A006 - the tool's own name
+    )
+    assert (result.output, seen) == ({"done": "55"}, ["#W2"])
+
+
+# --- the package ----------------------------------------------------------------------------------
+
+
+def test_functions_approvals_and_the_output(tmp_path: Path) -> None:
+    trace = Trace(
+        mission=Mission(goal="report", input_summary={"url": "http://x.example/a.csv"}),
+        events=[
+            tool("fetch_csv", "a,b\n1,2", url="http://x.example/a.csv"),
+            UdfCall(function="parse", args={"text": "a,b\n1,2"}, result=[["a", "b"], ["1", "2"]]),
+            Approval(prompt="Proceed?", answer=True),
+        ],
+        final_output={"rows": [["a", "b"], ["1", "2"]], "title": "fixed"},
+    )
+    (tmp_path / "t.json").write_bytes(msgspec.json.encode(trace))
+    draft = compile_trace_file(tmp_path / "t.json", tmp_path / "r")
+    routine = yaml.safe_load((tmp_path / "r" / "routine.yaml").read_text())
+    assert [(step["id"], step["type"]) for step in routine["steps"]] == [
+        ("fetch_csv", "tool.call"),
+        ("parse", "udf.call"),
+        ("approval", "prompt.user"),
+        ("return", "return"),
+    ]
+    assert routine["steps"][-1]["value"] == {"rows": "{{ parse_result }}", "title": "fixed"}
+    assert draft.input == {"url": "http://x.example/a.csv"}
+    files = {path.name for path in (tmp_path / "r").iterdir()}
+    assert files == {
+        "routine.yaml", "udf.py", "test_udf.py", "input.json", "expected_output.json",
+        "recording.json",
+    }  # fmt: skip
+    stub = (tmp_path / "r" / "udf.py").read_text()
+    assert "def parse(text):" in stub
+    assert "NotImplementedError" in stub
+    assert json.loads((tmp_path / "r" / "input.json").read_text()) == draft.input
+    written = "def parse(text):\n    return [line.split(',') for line in text.splitlines()]\n"
+    (tmp_path / "r" / "udf.py").write_text(written)
+    compile_trace_file(tmp_path / "t.json", tmp_path / "r")
+    assert (tmp_path / "r" / "udf.py").read_text() == written, "a person's own code is kept"
+    result = run_routine(
+        tmp_path / "r",
+        draft.input,
+        {"fetch_csv": lambda url: "a,b\n1,2"},
+        answers={"approval": {"answer": True}},
+    )
+    assert result.output == trace.final_output
+
+
+def test_what_does_not_reproduce_its_trace_is_told_side_by_side() -> None:
+    draft = compiled(tool("get_a", {"id": "value-1"}, x="in"), tool("send", 1, x="value-1"))
+    broken = msgspec.structs.replace(
+        draft,
+        routine=msgspec.structs.replace(
+            draft.routine,
+            steps=[
+                draft.routine.steps[0],
+                msgspec.structs.replace(draft.routine.steps[1], args={"x": "other"}),
+                *draft.routine.steps[2:],
+            ],
+        ),
+    )
+    with pytest.raises(NotReproduced) as caught:
+        verify_draft(broken)
+    assert caught.value.place == "step send"
+    assert caught.value.data == {"recorded": {"x": "value-1"}, "replayed": {"x": "other"}}
+    with pytest.raises(NotReproduced, match="output is another"):
+        verify_draft(msgspec.structs.replace(draft, output=2))
+    fewer = msgspec.structs.replace(draft.routine, steps=draft.routine.steps[:1])
+    with pytest.raises(NotReproduced, match="never calls send"):
+        verify_draft(msgspec.structs.replace(draft, routine=fewer))
+
+
+def test_a_folder_of_something_else_is_left_alone_and_nothing_is_half_written(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "t.json").write_bytes(msgspec.json.encode(Trace(events=[tool("get_a", 1)])))
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.txt").write_text("years of work")
+    with pytest.raises(UsageError):
+        compile_trace_file(tmp_path / "t.json", tmp_path / "mine")
+    assert (tmp_path / "mine" / "thesis.txt").read_text() == "years of work"
+    (tmp_path / "empty.json").write_bytes(msgspec.json.encode(Trace()))
+    with pytest.raises(RoutineError, match="no call"):
+        compile_trace_file(tmp_path / "empty.json", tmp_path / "out")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["empty.json", "mine", "t.json"]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b'{"events": [{"type": "nope"}]}',
+        b'{"version": "9"}',
+        b"\xff",
+        b"[" * 9999,
+    ],
+)
+def test_what_is_no_trace_is_refused(tmp_path: Path, data: bytes) -> None:
+    (tmp_path / "t.json").write_bytes(data)
+    with pytest.raises(InputError):
+        compile_trace_file(tmp_path / "t.json", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_trajectory_is_a_trace() -> None:
+    text = {
+        "task": "find it",
+        "steps": [{"thought": "hm", "action": "get_a", "args": {"x": 1}, "observation": 2}],
+        "outcome": "success",
+    }
+    trace = read_trace(json.dumps(text).encode(), "t")
+    assert (trace.mission.goal, trace.outcome, len(trace.calls)) == ("find it", "success", 1)
+
+
+# --- any trace ------------------------------------------------------------------------------------
+
+scalars = st.one_of(
+    st.text(max_size=12),
+    st.integers(-5, 10**6),
+    st.booleans(),
+    st.none(),
+    st.floats(allow_nan=False, allow_infinity=False),
+    st.sampled_from(["#W1001", "ana@x.example", "{{ x }}", "{% if %}", "1151293680", "a.b", ""]),
+)
+keys = st.sampled_from(["id", "name", "items", "user id", "zip", "keys", "x", "class", "1"])
+values = st.recursive(
+    scalars, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(keys, inner, max_size=3)
+)
+arguments = st.dictionaries(
+    st.sampled_from(["id", "name", "zip", "x", "items"]), values, max_size=3
+)
+
+
+@st.composite
+def traces(draw: st.DrawFn) -> Trace:
+    pool: list[Any] = [draw(values) for _ in range(3)]
+    events: list[Any] = []
+    for _ in range(draw(st.integers(1, 6))):
+        kind = draw(st.sampled_from(["message", "tool", "tool", "tool", "fail"]))
+        if kind == "message":
+            events.append(user(str(draw(st.sampled_from(pool)))))
+            continue
+        name = draw(st.sampled_from(["get_user", "find_order_by_id", "cancel_order", "class"]))
+        args = {key: draw(st.sampled_from(pool)) for key in draw(arguments)}
+        result = draw(values)
+        pool.append(result)
+        if isinstance(result, dict):
+            pool += result.values()
+        error = "Error: no" if kind == "fail" else None
+        events.append(ToolCall(tool=name, args=args, result=result, error=error))
+    if not any(isinstance(event, ToolCall) for event in events):
+        events.append(tool("get_user", 1))
+    mission = draw(st.dictionaries(st.sampled_from(["id", "city", "only"]), values, max_size=2))
+    output = draw(st.sampled_from([msgspec.UNSET, *pool]))
+    return Trace(mission=Mission("goal", mission), events=events, final_output=output)
+
+
+@given(traces())
+@settings(max_examples=300, deadline=None)
+def test_any_trace_compiles_into_a_routine_that_reproduces_it(trace: Trace) -> None:
+    draft = compile_trace(trace)
+    assert len(draft.recording) <= len(trace.calls)
