@@ -10,8 +10,8 @@ PIP := PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.txt \
 help: ## this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
-demo: .venv/core ## set up, and show em at work on a small recorded run
-	@$(BIN)/python examples/first_log.py
+demo: .venv/core ## set up, and show em at work: record, compile, run
+	@$(BIN)/python examples/csv_report/demo.py
 
 test: .venv/dev ## set up, and run every check
 	$(BIN)/ruff format --check --quiet .

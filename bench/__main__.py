@@ -5,7 +5,7 @@ import sqlite3
 import sys
 from collections.abc import Callable, Iterator
 
-from bench import startup, store
+from bench import routines, startup, store
 from bench.figure import Figure
 
 BENCHES: dict[str, Callable[[], Iterator[Figure]]] = {
@@ -14,6 +14,8 @@ BENCHES: dict[str, Callable[[], Iterator[Figure]]] = {
     "open": store.opening,
     "postgres": store.postgres,
     "startup": startup.startup,
+    "compile": routines.compile_retail,
+    "run": routines.run_steps,
 }
 
 

@@ -107,14 +107,20 @@ def test_the_documented_commands_exist() -> None:
 
 def test_the_demo_runs() -> None:
     run = subprocess.run(
-        [sys.executable, str(ROOT / "examples" / "first_log.py")],
+        [sys.executable, str(ROOT / "examples" / "csv_report" / "demo.py")],
         capture_output=True,
         text=True,
         check=True,
     )
-    for words in ("7 events", "find_user", "[redacted:api_key]", "verified", "demo.db"):
+    for words in (
+        "solved a task in 7 calls: [('Lisbon', 940.0), ('Porto', 120.0)]",
+        "it failed; call 2 made it good",
+        "nothing uses its result",
+        "it repeats call 2",
+        "7 calls became 3 steps",
+        "without a model: [('Madrid', 310.0), ('Porto', 75.25)]",
+    ):
         assert words in run.stdout
-    assert "sk-demo" not in run.stdout
 
 
 def test_nothing_committed_names_an_index_host_or_this_machine() -> None:

@@ -7,10 +7,13 @@ from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from em.capture.log import Log
+from em.capture.traces import trace_events
 from em.errors import InputError, NotFound, UsageError
 from em.models.canonical import Json
 from em.models.event import Draft, Event, check_name
+from em.models.ids import new_id
 from em.models.times import Moment, moment
+from em.models.trace import Trace
 from em.settings import Settings
 from em.store import Erasure, open_store
 from em.store.protocol import Store
@@ -89,6 +92,12 @@ class Memory:
                 error.place = f"item {number}, {error.place}".rstrip(", ")
                 raise
         return [event.id for event in self.log.append_many(drafts)]
+
+    def add_trace(self, trace: Trace) -> str:
+        """Keep one attempt at a task; the id of the trace, whose stream is `trace/ID`."""
+        trace_id = new_id()
+        self.log.append_many(trace_events(trace, trace_id))
+        return trace_id
 
     def forget(
         self,
@@ -224,5 +233,6 @@ class AsyncMemory:
 
     observe = _threaded(Memory.observe)
     observe_many = _threaded(Memory.observe_many)
+    add_trace = _threaded(Memory.add_trace)
     forget = _threaded(Memory.forget)
     close = _threaded(Memory.close)

@@ -8,8 +8,8 @@ import msgspec
 from em.compiler.calls import TracedApproval, TracedCall, calls_of
 from em.compiler.naming import Names, identifier, result_name
 from em.compiler.prune import Verdict, judge, unused
-from em.compiler.schema import infer
-from em.compiler.wire import Explained, Wiring
+from em.compiler.schema import of_input, of_output
+from em.compiler.wire import OUTPUT, Explained, Wiring
 from em.models.canonical import Json
 from em.models.routine import (
     Prompt,
@@ -116,8 +116,8 @@ class _Builder:
             name=self._name,
             description=self._trace.mission.goal,
             tools=self._tools(),
-            input_schema=infer(self._wiring.inputs),
-            output_schema=infer(output) or None,
+            input_schema=of_input(self._wiring.inputs),
+            output_schema=of_output(self._returned, output) or None,
             steps=self._without_idle_names(),
         )
         return Draft(
@@ -169,8 +169,9 @@ class _Builder:
             last = (writes or kept)[-1:]
             output = last[0].result if last else None
         said = self._calls[-1].said if self._calls else ""
-        value, used = self._wiring.wire(output, said, len(self._calls), "output")
+        value, used = self._wiring.wire(output, said, len(self._calls), OUTPUT)
         self.used |= used
+        self._returned = value
         self._steps.append(ReturnStep(id=self._ids.free("return"), value=value))
         return output
 

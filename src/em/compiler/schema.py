@@ -4,27 +4,39 @@ from typing import Any
 
 from em.models.canonical import Json
 
-MAX_PROPERTIES = 40
+_TYPES = (
+    (bool, "boolean"),
+    (int, "integer"),
+    (float, "number"),
+    (str, "string"),
+    (list, "array"),
+    (dict, "object"),
+)
 
 
-_SCALARS = ((bool, "boolean"), (int, "integer"), (float, "number"), (str, "string"))
-
-
-def infer(value: Any) -> Json:
-    """What a value looks like: its type, and those of its parts; nothing can be said of null."""
-    for kind, name in _SCALARS:
+def kind_of(value: Any) -> Json:
+    """The type of a value, and no more: what is in it was this time's data."""
+    for kind, name in _TYPES:
         if isinstance(value, kind):
             return {"type": name}
-    if isinstance(value, list):
-        kinds = {str(infer(item).get("type")) for item in value}
-        known = len(kinds) == 1 and "None" not in kinds
-        return {"type": "array", "items": {"type": kinds.pop()}} if known else {"type": "array"}
-    if not isinstance(value, dict):
-        return {}
-    if len(value) > MAX_PROPERTIES:
-        return {"type": "object"}
+    return {}
+
+
+def of_input(inputs: Json) -> Json:
+    """Every input is needed, and of the type it had."""
     return {
         "type": "object",
-        "properties": {key: infer(item) for key, item in value.items()},
-        "required": list(value),
+        "properties": {name: kind_of(value) for name, value in inputs.items()},
+        "required": list(inputs),
+    }
+
+
+def of_output(wired: Any, recorded: Any) -> Json:
+    """What the routine itself puts together is always there; what it fills in has only a type."""
+    if not isinstance(wired, dict) or not isinstance(recorded, dict):
+        return kind_of(recorded)
+    return {
+        "type": "object",
+        "properties": {key: of_output(part, recorded[key]) for key, part in wired.items()},
+        "required": list(wired),
     }

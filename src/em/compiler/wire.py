@@ -43,6 +43,9 @@ class Explained(msgspec.Struct, frozen=True):
     note: str
 
 
+OUTPUT = "output"
+"""The place of what a routine returns."""
+
 _TOKEN = re.compile(r"[#\w@.+-]*\d[\w@+-]*")
 """Words of a text that are more than words: numbers, ids, addresses."""
 
@@ -88,7 +91,11 @@ class Wiring:
         if isinstance(value, list):
             items = [self.wire(item, said, call, f"{place}[{n}]") for n, item in enumerate(value)]
             return [part for part, _ in items], {s for _, sources in items for s in sources}
-        leaf = self._leaf(value, said, place.rpartition(".")[2].partition("[")[0])
+        name = place.rpartition(".")[2].partition("[")[0]
+        leaf = self._leaf(value, said, name)
+        if leaf.how == "constant" and place.startswith(OUTPUT):
+            # A constant in an output would be this run's answer to the next one's question.
+            leaf = self._by_key(value, name) or leaf
         self._explain(call, place, value, leaf)
         return leaf.value, {leaf.source} if leaf.source is not None else set()
 
@@ -116,6 +123,15 @@ class Wiring:
             return found
         parts = self._from_parts(value, said)
         return parts or Wire(_literal(value), "constant")
+
+    def _by_key(self, value: Scalar, name: str) -> Wire | None:
+        """The newest result that has this value under this very name."""
+        for found in reversed(self._found):
+            named = found.path and found.path[-1].key == name
+            plain = not any(part.in_collection for part in found.path)
+            if named and plain and _equal(found.value, value):
+                return self._path_wire(found, value, "")
+        return None
 
     def _from_mission(self, value: Scalar, name: str) -> Wire | None:
         by_name = self._mission_values.get(name)

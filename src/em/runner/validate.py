@@ -114,19 +114,23 @@ class _Checker:
                 names.add(step["save_as"])
 
     def _top(self) -> Iterator[Found]:
-        without_steps = {key: item for key, item in self._value.items() if key != "steps"}
-        known = {
-            key: item
-            for key, item in without_steps.items()
-            if key in Routine.__struct_encode_fields__
-        }
+        """The routine without its steps, which are checked one by one."""
+        known = _known(self._value, Routine)
+        steps = known.pop("steps", [])
+        if not isinstance(steps, list):
+            yield ("steps",), "steps are a list", ""
+        tools = known.get("tools")
+        if isinstance(tools, list):
+            for number, tool in enumerate(tools):
+                if isinstance(tool, dict):
+                    yield from _unknown(tool, ToolSpec.__struct_encode_fields__, ("tools", number))
+            known["tools"] = [
+                _known(tool, ToolSpec) if isinstance(tool, dict) else tool for tool in tools
+            ]
         try:
             msgspec.convert(known, Routine)
         except msgspec.ValidationError as error:
             yield from _told(error, ())
-        for number, tool in enumerate(self._value.get("tools") or ()):
-            if isinstance(tool, dict):
-                yield from _unknown(tool, ToolSpec.__struct_encode_fields__, ("tools", number))
 
     def _ids(self) -> Iterator[Found]:
         seen: set[str] = set()
@@ -214,6 +218,11 @@ def _unknown(value: Json, fields: Any, where: Where) -> Iterator[Found]:
     for key in value:
         if key not in fields:
             yield (*where, key), f"there is no field {key!r}", _closest(key, list(fields))
+
+
+def _known(value: Json, kind: type[msgspec.Struct]) -> Json:
+    """Without what the kind does not have, which is told by itself."""
+    return {key: item for key, item in value.items() if key in kind.__struct_encode_fields__}
 
 
 def _closest(name: Any, known: list[str]) -> str:

@@ -1,0 +1,134 @@
+"""`em compile`, `em run` and `em validate` from a user's chair."""
+
+import json
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from em_command import EM, em
+
+TRACE = {
+    "mission": {"goal": "greet", "input_summary": {"name": "Ana Lopez"}},
+    "events": [
+        {"type": "tool_call", "tool": "find_id", "args": {"name": "Ana"}, "error": "Error: which?"},
+        {"type": "tool_call", "tool": "find_id", "args": {"name": "Ana Lopez"}, "result": "u-771"},
+        {"type": "approval", "prompt": "Greet?", "answer": True},
+        {"type": "tool_call", "tool": "greet", "args": {"id": "u-771"}, "result": "hello u-771"},
+    ],
+    "final_output": "hello u-771",
+}
+TOOLS = """
+def find_id(name):
+    print("looking")
+    return "u-" + str(len(name))
+
+def greet(id):
+    if id == "u-3":
+        raise ValueError("not you")
+    return "hello " + id
+"""
+
+
+@pytest.fixture(autouse=True)
+def _files(tmp_path: Path) -> None:
+    (tmp_path / "trace.json").write_text(json.dumps(TRACE))
+    (tmp_path / "tools.py").write_text(TOOLS)
+    (tmp_path / "in.json").write_text('{"name": "Bo Andersson"}')
+
+
+def test_compile_explains_and_run_runs(tmp_path: Path) -> None:
+    ran = em("compile", "trace.json", "-o", "out", "--explain")
+    assert ran.code == 0
+    for words in (
+        "it failed; call 2 made it good",
+        "mission",
+        "{{ id }}",
+        "3 calls became 2 steps",
+    ):
+        assert words in ran.out
+    assert em("validate", "out").out == "valid\n"
+    done = em("run", "out", "--input", "in.json", "--tools", "tools.py", "--yes")
+    assert (done.code, done.out) == (0, '"hello u-12"\n')
+    assert "looking" in done.err, "what tools print does not get into the result"
+    report = em("run", "out", "--input", "in.json", "--tools", "tools.py", "--yes", "--json").json
+    assert (report["status"], report["output"]) == ("ok", "hello u-12")
+    assert [step["status"] for step in report["steps"]] == ["done"] * 4
+
+
+def test_a_run_waits_for_its_answers(tmp_path: Path) -> None:
+    em("compile", "trace.json", "-o", "out")
+    waiting = em("run", "out", "--input", "in.json", "--tools", "tools.py")
+    assert waiting.code == 1
+    assert "Greet?" in waiting.err
+    (tmp_path / "answers.json").write_text('{"approval": {"answer": "no"}}')
+    answered = em(
+        "run", "out", "--input", "in.json", "--tools", "tools.py", "--answers", "answers.json"
+    )
+    assert answered.code == 0
+    (tmp_path / "answers.json").write_text('{"approval": {"answer": "perhaps"}}')
+    wrong = em(
+        "run", "out", "--input", "in.json", "--tools", "tools.py", "--answers", "answers.json"
+    )
+    assert wrong.code == 1
+    assert "yes or no" in wrong.err
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "says"),
+    [
+        (["compile", "none.json", "-o", "x"], 2, "does not exist"),
+        (["compile", "trace.json"], 2, "--output"),
+        (["compile", "tools.py", "-o", "x"], 2, "this is no trace"),
+        (["compile", "trace.json", "-o", "full"], 2, "holds something else"),
+        (["compile", "trace.json", "-o", "x", "--tools", "no.module"], 2, "there is no module"),
+        (["run", "none"], 2, "does not exist"),
+        (["run", "full"], 1, "there is no routine.yaml"),
+        (["run", "out", "--tools", "none.py"], 2, "no such file"),
+        (["run", "out", "--input", "none.json"], 2, "can't be read"),
+        (["run", "out", "--input", "tools.py"], 2, "no JSON object"),
+        (["run", "out"], 1, "'name' is a required property"),
+        (["run", "out", "--input", "in.json"], 1, "there is no tool 'find_id'"),
+        (
+            ["run", "out", "--input", "bo.json", "--tools", "tools.py", "--yes"],
+            1,
+            "ValueError: not you",
+        ),
+        (["validate", "full"], 1, "there is no routine.yaml"),
+    ],
+)
+def test_mistakes_are_told(tmp_path: Path, args: list[str], code: int, says: str) -> None:
+    em("compile", "trace.json", "-o", "out")
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "mine.txt").write_text("mine")
+    (tmp_path / "bo.json").write_text('{"name": "Bob"}')
+    ran = em(*args)
+    assert ran.code == code, ran.err
+    assert says.replace("'name' is", '"name" is') in ran.out + ran.err
+
+
+def test_nothing_is_written_of_a_trace_that_cannot_be_compiled(tmp_path: Path) -> None:
+    (tmp_path / "empty.json").write_text("")
+    (tmp_path / "nothing.json").write_text('{"events": []}')
+    for name in ("empty.json", "nothing.json"):
+        assert em("compile", name, "-o", "out").code in (1, 2)
+    assert not (tmp_path / "out").exists()
+
+
+def test_ctrl_c_ends_a_run(tmp_path: Path) -> None:
+    em("compile", "trace.json", "-o", "out")
+    (tmp_path / "slow.py").write_text(
+        "import pathlib, time\n"
+        "def find_id(name):\n    pathlib.Path('began').touch()\n    time.sleep(60)\n"
+        "def greet(id):\n    pass\n"
+    )
+    process = subprocess.Popen(
+        [*EM, "run", "out", "--input", "in.json", "--tools", "slow.py"], stderr=subprocess.PIPE
+    )
+    while not (tmp_path / "began").exists() and process.poll() is None:
+        time.sleep(0.02)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=20)
+    assert process.returncode == 130
+    assert b"Traceback" not in err
