@@ -134,7 +134,53 @@ def run_steps() -> Iterator[Figure]:
             False,
         )
 
+        yield _journalled(folder, package, add)
         yield _loading((folder / "routine.yaml").read_bytes())
+
+
+def _journalled(folder: Path, package: Any, add: Any) -> Figure:
+    """One step with its result in the journal, beside one insert that is committed."""
+    from bench.store import EVENTS_TABLE, INSERT, plain_connection, plain_rows
+    from em import Memory
+    from em.runner.engine import run_routine
+
+    numbers = iter(range(1_000_000))
+
+    def ours() -> float:
+        with Memory(folder / f"{next(numbers)}.db") as memory:
+            return seconds(
+                lambda: [
+                    run_routine(package, {"x0": 0}, {"add": add}, store=memory.store)
+                    for _ in range(10)
+                ]
+            ) / (10 * STEPS)
+
+    def plain() -> float:
+        connection = plain_connection(folder / f"{next(numbers)}.plain")
+        connection.executescript(EVENTS_TABLE)
+        rows = plain_rows(0, 10 * STEPS)
+
+        def work() -> None:
+            for row in rows:
+                connection.execute("BEGIN IMMEDIATE")
+                connection.execute(INSERT, row)
+                connection.execute("COMMIT")
+
+        spent = seconds(work) / (10 * STEPS)
+        connection.close()
+        return spent
+
+    mine, other, ratio = in_turns(ours, plain, rounds=7)
+    return Figure(
+        "one such step, journal on",
+        mine * 1e6,
+        "one committed SQLite insert",
+        other * 1e6,
+        "µs",
+        ratio,
+        1.5,
+        False,
+    )
 
 
 def _loading(text: bytes) -> Figure:

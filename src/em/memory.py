@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mappin
 from functools import wraps
 from itertools import islice
 from pathlib import Path
-from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
 
 from em.capture.log import Log
 from em.capture.traces import trace_events
@@ -12,11 +12,15 @@ from em.errors import InputError, NotFound, UsageError
 from em.models.canonical import Json
 from em.models.event import Draft, Event, check_name
 from em.models.ids import new_id
+from em.models.run import RunResult
 from em.models.times import Moment, moment
 from em.models.trace import Trace
 from em.settings import Settings
 from em.store import Erasure, open_store
 from em.store.protocol import Store
+
+if TYPE_CHECKING:
+    from em.runner.engine import Tools
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -98,6 +102,27 @@ class Memory:
         trace_id = new_id()
         self.log.append_many(trace_events(trace, trace_id))
         return trace_id
+
+    def run(
+        self,
+        routine: str | Path,
+        input_data: Json | None = None,
+        tools: "Tools" = None,
+        *,
+        answers: Mapping[str, Json] | None = None,
+    ) -> RunResult:
+        """Run the routine in a folder; every step is journalled in this memory."""
+        from em.runner.engine import run_routine
+
+        return run_routine(routine, input_data, tools, answers=answers, store=self.store)
+
+    def resume(
+        self, run_id: str, tools: "Tools" = None, *, answers: Mapping[str, Json] | None = None
+    ) -> RunResult:
+        """Go on with a run that was interrupted or waits; no completed step runs again."""
+        from em.runner.engine import resume_run
+
+        return resume_run(self.store, run_id, tools, answers=answers)
 
     def forget(
         self,
@@ -234,5 +259,7 @@ class AsyncMemory:
     observe = _threaded(Memory.observe)
     observe_many = _threaded(Memory.observe_many)
     add_trace = _threaded(Memory.add_trace)
+    run = _threaded(Memory.run)
+    resume = _threaded(Memory.resume)
     forget = _threaded(Memory.forget)
     close = _threaded(Memory.close)

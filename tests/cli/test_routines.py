@@ -108,6 +108,41 @@ def test_mistakes_are_told(tmp_path: Path, args: list[str], code: int, says: str
     assert says.replace("'name' is", '"name" is') in ran.out + ran.err
 
 
+def test_runs_are_journalled_listed_shown_and_resumed(tmp_path: Path) -> None:
+    em("compile", "trace.json", "-o", "out")
+    waiting = em("run", "out", "--input", "in.json", "--tools", "tools.py", "--json").json
+    run_id = waiting["run_id"]
+    assert waiting["status"] == "needs_input"
+    listed = em("runs", "list").out
+    assert run_id in listed
+    assert "needs_input" in listed
+    assert f"em resume {run_id}" in em("runs", "show", run_id).err
+    (tmp_path / "answers.json").write_text('{"approval": {"answer": true}}')
+    done = em("resume", run_id, "--tools", "tools.py", "--answers", "answers.json")
+    assert (done.code, done.out) == (0, '"hello u-12"\n')
+    assert "looking" not in done.err, "the step that was done does not run again"
+    shown = em("runs", "show", run_id)
+    assert "find_id" in shown.out
+    assert "ok: 2 steps" in shown.out
+    assert em("runs", "show", run_id, "--json").json["end"]["output"] == "hello u-12"
+    over = em("resume", run_id, "--tools", "tools.py")
+    assert over.code == 1
+    assert "this run is over" in over.err
+    assert em("resume", "nothing").code == 1
+    assert em("log", "verify").code == 0
+
+
+def test_without_a_journal_nothing_is_kept_and_a_dry_run_calls_nothing(tmp_path: Path) -> None:
+    em("compile", "trace.json", "-o", "out")
+    plan = em("run", "out", "--dry-run")
+    assert plan.code == 0
+    assert "greet" in plan.out
+    assert "write" in plan.out
+    args = ("run", "out", "--input", "in.json", "--tools", "tools.py", "--yes", "--no-journal")
+    assert em(*args).code == 0
+    assert not (tmp_path / ".em").exists()
+
+
 def test_nothing_is_written_of_a_trace_that_cannot_be_compiled(tmp_path: Path) -> None:
     (tmp_path / "empty.json").write_text("")
     (tmp_path / "nothing.json").write_text('{"events": []}')

@@ -65,6 +65,6 @@ def find_event(log: Log, given: str) -> Event:
 
 def open_memory(ctx: click.Context, *, create: bool = False) -> Memory:
     """The memory that `--db`, the environment or em.yaml names, closed when the command ends."""
-    memory = Memory(ctx.obj["db"], create=create)
+    memory = ctx.obj["memory"] = Memory(ctx.obj["db"], create=create)
     ctx.call_on_close(memory.close)
     return memory

@@ -17,7 +17,9 @@ COMMANDS = {
     "doctor": ("em.cli.doctor", "Check the installation, the database, extras and keys."),
     "forget": ("em.cli.forget", "Erase events, and everything derived from them."),
     "log": ("em.cli.log", "Append to, look at, prove, save and load the log."),
+    "resume": ("em.cli.run:resume", "Go on with a run that was interrupted or waits."),
     "run": ("em.cli.run", "Run a routine."),
+    "runs": ("em.cli.runs", "Look at past runs of routines."),
     "validate": ("em.cli.validate", "List everything that is wrong with a routine."),
 }
 """Each command's module and help: a module is imported only when its command is used."""
@@ -33,7 +35,8 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         """Import a command's module."""
         if name in COMMANDS:
-            command: click.Command = import_module(COMMANDS[name][0]).command
+            module, _, attribute = COMMANDS[name][0].partition(":")
+            command: click.Command = getattr(import_module(module), attribute or "command")
             return command
         from difflib import get_close_matches
 

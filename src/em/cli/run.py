@@ -1,59 +1,138 @@
-"""`em run`: run a routine."""
+"""`em run` and `em resume`: run a routine, and go on with a run."""
 
 import sys
+from collections.abc import Callable
 from contextlib import redirect_stdout
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 import msgspec
 
 from em.cli.files import reading
-from em.cli.options import everywhere
-from em.cli.output import print_json
+from em.cli.options import everywhere, open_memory
+from em.cli.output import print_json, print_table
 from em.errors import InputError, UsageError
 from em.models.run import PendingPrompt, RunResult, StepReport
-from em.runner.engine import run_routine
+from em.runner.engine import resume_run, run_routine
 from em.runner.package import Package
 from em.runner.tools import ToolRegistry
+
+F = TypeVar("F", bound=Callable[..., Any])
+OnStep = Callable[[StepReport], None] | None
+Go = Callable[[dict[str, Any], OnStep], RunResult]
+
+
+def _shared(command: F) -> F:
+    """The options of running and of going on."""
+    for option in (
+        click.option("--yes", is_flag=True, help="Answer yes to every confirmation."),
+        click.option("--answers", metavar="FILE", help="Answers: {step: {field: value}}, as JSON."),
+        click.option("--tools", metavar="MODULE|FILE", help="Where the tools are."),
+    ):
+        command = option(command)
+    return command
 
 
 @click.command("run")
 @click.argument("routine", type=click.Path(exists=True, file_okay=False))
-@click.option(
-    "--input", "input_file", metavar="FILE", help="The input, as JSON; - for standard input."
-)
-@click.option("--tools", metavar="MODULE|FILE", help="Where the tools are.")
-@click.option("--answers", metavar="FILE", help="Answers to prompts: {step: {field: value}}.")
-@click.option("--yes", is_flag=True, help="Answer yes to every confirmation.")
+@click.option("--input", "input_file", metavar="FILE", help="The input, as JSON; - for stdin.")
+@click.option("--no-journal", is_flag=True, help="Keep nothing; such a run can't be resumed.")
+@click.option("--dry-run", is_flag=True, help="Only say which steps there are and what they call.")
+@_shared
 @everywhere
 @click.pass_context
 def command(
     ctx: click.Context,
     routine: str,
     input_file: str | None,
+    no_journal: bool,
+    dry_run: bool,
     tools: str | None,
     answers: str | None,
     yes: bool,
 ) -> int:
-    """Run ROUTINE, the folder of a routine, with no model call."""
+    """Run ROUTINE, the folder of a routine, with no model call.
+
+    Every step is journalled in the log: a run that is interrupted, or waits for an answer, goes on
+    with `em resume`.
+    """
     package = Package(routine)
+    if dry_run:
+        _show_plan(package, as_json=ctx.obj["json"])
+        return 0
     registry = ToolRegistry.load(tools) if tools else ToolRegistry()
     input_data = _read(input_file) if input_file else {}
-    given: dict[str, Any] = _read(answers) if answers else {}
+    store = None if no_journal else open_memory(ctx, create=True).store
+
+    def go(given: dict[str, Any], on_step: OnStep) -> RunResult:
+        return run_routine(
+            package, input_data, registry, answers=given, on_step=on_step, store=store
+        )
+
+    return _converse(ctx, go, _read(answers) if answers else {}, registry, yes=yes)
+
+
+@click.command("resume")
+@click.argument("run_id", metavar="RUN")
+@_shared
+@everywhere
+@click.pass_context
+def resume(
+    ctx: click.Context, run_id: str, tools: str | None, answers: str | None, yes: bool
+) -> int:
+    """Go on with RUN, which was interrupted or waits for an answer.
+
+    No completed step runs again. A step with an effect that was under way is asked about.
+    """
+    registry = ToolRegistry.load(tools) if tools else ToolRegistry()
+    store = open_memory(ctx).store
+
+    def go(given: dict[str, Any], on_step: OnStep) -> RunResult:
+        return resume_run(store, run_id, registry, answers=given, on_step=on_step)
+
+    return _converse(ctx, go, _read(answers) if answers else {}, registry, yes=yes)
+
+
+def _converse(
+    ctx: click.Context, go: Go, given: dict[str, Any], registry: ToolRegistry, *, yes: bool
+) -> int:
+    """Run, ask what there is to ask, and go on."""
     as_json = ctx.obj["json"]
     on_step = _show_step if sys.stderr.isatty() and not as_json else None
     while True:
         # What tools print must not get between the result and who reads it.
         with redirect_stdout(sys.stderr):
-            result = run_routine(package, input_data, registry, answers=given, on_step=on_step)
+            result = go(given, on_step)
         prompt = result.pending_prompt
         if prompt is None:
             break
         answer = _answer(prompt, yes=yes, ask=sys.stdin.isatty() and not as_json)
         if answer is None:
             break
-        given[prompt.step_id] = answer
-    return _print(result, as_json=as_json)
+        given = {**given, prompt.step_id: answer}
+        go = _going_on(ctx, result.run_id, registry) if ctx.obj.get("memory") else go
+    return _print(result, as_json=as_json, journalled="memory" in ctx.obj)
+
+
+def _going_on(ctx: click.Context, run_id: str, registry: ToolRegistry) -> Go:
+    def go(given: dict[str, Any], on_step: OnStep) -> RunResult:
+        store = ctx.obj["memory"].store
+        return resume_run(store, run_id, registry, answers=given, on_step=on_step)
+
+    return go
+
+
+def _show_plan(package: Package, *, as_json: bool) -> None:
+    kinds = [str(type(step).__struct_config__.tag) for step in package.routine.steps]
+    rows = [
+        (step.id, kind, step.target, "write" if step.is_write else "")
+        for step, kind in zip(package.program.steps, kinds, strict=True)
+    ]
+    columns = ("step", "type", "calls", "effect")
+    if as_json:
+        print_json({"steps": [dict(zip(columns, row, strict=True)) for row in rows]})
+    else:
+        print_table(columns, rows)
 
 
 def _read(file: str) -> dict[str, Any]:
@@ -97,7 +176,7 @@ def _ask(field: Any) -> Any:
     )
 
 
-def _print(result: RunResult, *, as_json: bool) -> int:
+def _print(result: RunResult, *, as_json: bool, journalled: bool) -> int:
     try:
         if as_json:
             print_json(result)
@@ -108,7 +187,8 @@ def _print(result: RunResult, *, as_json: bool) -> int:
             click.echo(f": {place}{failure.error_type}: {failure.message}", err=True)
         elif result.pending_prompt is not None:
             click.echo(f"waits for an answer: {result.pending_prompt.message}", err=True)
-            click.echo("  try: --answers FILE, or --yes", err=True)
+            again = f"em resume {result.run_id} --answers FILE" if journalled else "--answers FILE"
+            click.echo(f"  try: {again}, or --yes", err=True)
         else:
             print_json(result.output)
     except TypeError as error:

@@ -57,6 +57,56 @@ class Erased(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     reason: str = ""
 
 
+class RunStarted(msgspec.Struct, frozen=True):
+    """A routine begins to run."""
+
+    routine: str
+    folder: str
+    hash: str
+    input: Json
+
+
+class StepStarted(msgspec.Struct, frozen=True):
+    """A step with an effect is about to run."""
+
+    step: str
+    item: int | None = None
+    args: Any = None
+
+
+class StepDone(msgspec.Struct, frozen=True):
+    """A step is over: done, or gone on from with a default."""
+
+    step: str
+    item: int | None = None
+    result: Any = None
+    status: str = "done"
+    attempts: int = 1
+    duration_ms: float = 0.0
+    error: str = ""
+    fix: Json | None = None
+
+
+class RunPaused(msgspec.Struct, frozen=True):
+    """A run waits for a person."""
+
+    prompt: Json
+
+
+class RunAnswered(msgspec.Struct, frozen=True):
+    """A person answered."""
+
+    answers: dict[str, Json]
+
+
+class RunEnded(msgspec.Struct, frozen=True):
+    """A run is over."""
+
+    status: str
+    output: Any = None
+    failure: Json | None = None
+
+
 BODIES: Mapping[str, type[msgspec.Struct]] = {
     "observation": Observation,
     "message": Message,
@@ -66,6 +116,12 @@ BODIES: Mapping[str, type[msgspec.Struct]] = {
     "approval": Approval,
     "trace_ended": TraceEnded,
     "erased": Erased,
+    "run_started": RunStarted,
+    "step_started": StepStarted,
+    "step_done": StepDone,
+    "run_paused": RunPaused,
+    "run_answered": RunAnswered,
+    "run_ended": RunEnded,
 }
 
 _DECODERS = {kind: msgspec.json.Decoder(body).decode for kind, body in BODIES.items()}

@@ -79,7 +79,12 @@ def _wrong(expected: str, answer: Any, place: str) -> RoutineError:
     return RoutineError(f"{answer!r} is not {expected}", place=place)
 
 
+def _json(_field: Json, answer: Any, _place: str) -> Any:
+    return answer
+
+
 _CHECKS = {
+    "json": _json,
     "text": _text,
     "secret": _text,
     "number": _number,

@@ -2,31 +2,44 @@
 
 import asyncio
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeout
 from typing import Any
 
+from em.errors import Conflict as ConflictError
+from em.errors import StoreError
 from em.models.run import RunResult
-from em.runner.effects import AskForFix, CallMany, CallTool, Effect, Outcome, Wait
+from em.runner.effects import AskForFix, CallMany, CallTool, Effect, Outcome, Wait, Write
+from em.runner.journal import Note
 
 Running = Generator[Effect, Any, RunResult]
+WriteNotes = Callable[[list[Note]], None]
+
+
+def _no_journal(_notes: list[Note]) -> None:
+    """Nothing is kept."""
 
 
 class StepTimeout(Exception):
     """A call ran past its timeout. It may still be running: its effect is unknown."""
 
 
-def drive(machine: Running) -> RunResult:
-    """Run a machine to its end."""
+def drive(machine: Running, write: WriteNotes = _no_journal) -> RunResult:
+    """Run a machine to its end; `write` keeps what it notes."""
     try:
         effect = next(machine)
         while True:
             try:
                 if type(effect) is CallTool and effect.timeout is None and not effect.is_async:
                     outcome = effect.function(**effect.args)
+                elif type(effect) is Write:
+                    write(effect.notes)
+                    outcome = None
                 else:
                     outcome = _perform(effect)
+            except (ConflictError, StoreError):
+                raise
             except Exception as error:  # noqa: BLE001 - the machine decides what a failure means
                 effect = machine.throw(error)
             else:
@@ -45,6 +58,7 @@ def _perform(effect: Effect) -> Any:
     if isinstance(effect, Wait):
         time.sleep(effect.seconds)
         return None
+    assert isinstance(effect, AskForFix)
     return effect.ask(effect.context)
 
 
@@ -69,13 +83,19 @@ def _outcome(call: CallTool) -> Outcome:
         return Outcome(error=error)
 
 
-async def adrive(machine: Running) -> RunResult:
+async def adrive(machine: Running, write: WriteNotes = _no_journal) -> RunResult:
     """The same under asyncio: tools that are no coroutines run in threads."""
     try:
         effect = next(machine)
         while True:
             try:
-                outcome = await _aperform(effect)
+                if type(effect) is Write:
+                    await asyncio.to_thread(write, effect.notes)
+                    outcome = None
+                else:
+                    outcome = await _aperform(effect)
+            except (ConflictError, StoreError):
+                raise
             except Exception as error:  # noqa: BLE001 - the machine decides what a failure means
                 effect = machine.throw(error)
             else:

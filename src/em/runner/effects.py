@@ -53,4 +53,10 @@ class Fix(msgspec.Struct, frozen=True, kw_only=True):
     reason: str = ""
 
 
-Effect = CallTool | CallMany | Wait | AskForFix
+class Write(msgspec.Struct, gc=False):
+    """Keep these notes before going on."""
+
+    notes: list[tuple[str, Json]]
+
+
+Effect = CallTool | CallMany | Wait | AskForFix | Write

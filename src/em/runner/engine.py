@@ -4,14 +4,24 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from em.errors import UsageError
+from em.errors import RoutineError, UsageError
 from em.models.canonical import Json
-from em.models.ids import new_id
 from em.models.run import RunResult, StepReport
-from em.runner.drivers import adrive, drive
+from em.runner.drivers import Running, WriteNotes, adrive, drive
+from em.runner.journal import (
+    Journal,
+    Note,
+    PastRun,
+    answered_note,
+    keepable,
+    new_run_id,
+    read_run,
+    started_note,
+)
 from em.runner.machine import AutoFix, Machine
 from em.runner.package import Package
-from em.runner.tools import Function, Tool, ToolRegistry
+from em.runner.tools import Function, ToolRegistry
+from em.store.protocol import Store
 
 Tools = ToolRegistry | Mapping[str, Function] | None
 
@@ -25,14 +35,17 @@ def run_routine(
     udfs: Mapping[str, Function] | None = None,
     answers: Mapping[str, Json] | None = None,
     on_step: Callable[[StepReport], None] | None = None,
+    store: Store | None = None,
 ) -> RunResult:
     """Run a routine with no model call.
 
     It raises only for what can't be run at all (no such routine, no YAML); a failing step is told
-    in the result. `answers` maps the ids of prompts to what a person said.
+    in the result. `answers` maps the ids of prompts to what a person said. With a `store` every
+    step is journalled, and a run that was interrupted can be resumed.
     """
-    machine = _machine(routine_dir, tool_registry, auto_fix_fn, udfs, answers, on_step)
-    return drive(machine.run(_input(input_data)))
+    run = _Run(routine_dir, tool_registry, auto_fix_fn, udfs, answers, on_step)
+    machine, write = run.begin(_input(input_data), store)
+    return drive(machine, write)
 
 
 async def arun_routine(
@@ -44,31 +57,93 @@ async def arun_routine(
     udfs: Mapping[str, Function] | None = None,
     answers: Mapping[str, Json] | None = None,
     on_step: Callable[[StepReport], None] | None = None,
+    store: Store | None = None,
 ) -> RunResult:
     """`run_routine` for asyncio: coroutines are awaited, other tools run in threads."""
-    machine = _machine(routine_dir, tool_registry, auto_fix_fn, udfs, answers, on_step)
-    return await adrive(machine.run(_input(input_data)))
+    run = _Run(routine_dir, tool_registry, auto_fix_fn, udfs, answers, on_step)
+    machine, write = run.begin(_input(input_data), store)
+    return await adrive(machine, write)
 
 
-def _machine(
-    routine_dir: str | Path | Package,
-    tools: Tools,
-    auto_fix: AutoFix | None,
-    udfs: Mapping[str, Function] | None,
-    answers: Mapping[str, Json] | None,
-    on_step: Callable[[StepReport], None] | None,
-) -> Machine:
-    package = routine_dir if isinstance(routine_dir, Package) else Package(routine_dir)
-    registry: Mapping[str, Tool] = tools if isinstance(tools, ToolRegistry) else ToolRegistry(tools)
-    return Machine(
-        package.program,
-        run_id=new_id(),
-        tools=registry,
-        udfs={**package.udfs(), **(udfs or {})},
-        auto_fix=auto_fix,
-        answers=answers,
-        on_step=on_step,
-    )
+def resume_run(
+    store: Store,
+    run_id: str,
+    tool_registry: Tools = None,
+    auto_fix_fn: AutoFix | None = None,
+    *,
+    udfs: Mapping[str, Function] | None = None,
+    answers: Mapping[str, Json] | None = None,
+    on_step: Callable[[StepReport], None] | None = None,
+) -> RunResult:
+    """Go on with a run that was interrupted, or that waits for an answer.
+
+    No completed step runs again. A step that was in flight is made again only if it is a read or
+    declares an idempotency key; else the run asks (`needs_input`) what became of it.
+    """
+    past = read_run(store, run_id)
+    if past.status in ("ok", "failed"):
+        raise RoutineError(f"this run is over: {past.status}", place=f"run {run_id}")
+    run = _Run(past.folder, tool_registry, auto_fix_fn, udfs, answers, on_step)
+    if run.package.content_hash != past.routine_hash:
+        raise RoutineError(
+            "the routine was changed since this run began",
+            place=past.folder,
+            fix="put the old one back, or start a new run",
+        )
+    machine, write = run.go_on(past, store)
+    return drive(machine, write)
+
+
+class _Run:
+    """What a run needs, put together."""
+
+    def __init__(
+        self,
+        routine_dir: str | Path | Package,
+        tools: Tools,
+        auto_fix: AutoFix | None,
+        udfs: Mapping[str, Function] | None,
+        answers: Mapping[str, Json] | None,
+        on_step: Callable[[StepReport], None] | None,
+    ) -> None:
+        self.package = routine_dir if isinstance(routine_dir, Package) else Package(routine_dir)
+        self._answers = answers
+        self._options: dict[str, Any] = {
+            "tools": tools if isinstance(tools, ToolRegistry) else ToolRegistry(tools),
+            "udfs": {**self.package.udfs(), **(udfs or {})},
+            "auto_fix": auto_fix,
+            "answers": answers,
+            "on_step": on_step,
+        }
+
+    def begin(self, input_data: Json, store: Store | None) -> tuple[Running, WriteNotes]:
+        """A new run; its first note is written with its first step's."""
+        run_id = new_run_id()
+        notes: list[Note] | None = None
+        write: WriteNotes = _keep_nothing
+        if store is not None:
+            folder, name = str(self.package.folder.resolve()), self.package.routine.name
+            kept = keepable(input_data, "input")
+            notes = [started_note(folder, name, self.package.content_hash, kept)]
+            write = Journal(store, run_id).write
+        machine = Machine(self.package.program, run_id=run_id, notes=notes, **self._options)
+        return machine.run(input_data), write
+
+    def go_on(self, past: PastRun, store: Store) -> tuple[Running, WriteNotes]:
+        """A run that began before."""
+        notes = [answered_note(self._answers)] if self._answers else []
+        machine = Machine(
+            self.package.program,
+            run_id=past.run_id,
+            notes=notes,
+            restored=past.restored,
+            **self._options,
+        )
+        return machine.run(past.input), Journal(store, past.run_id, past.pos).write
+
+
+def _keep_nothing(_notes: list[Note]) -> None:
+    """There is no journal."""
 
 
 def _input(input_data: Any) -> Json:

@@ -12,8 +12,18 @@ from em.models.routine import Default, Retry
 from em.models.run import Failure, PendingPrompt, RunResult, StepReport, StepStatus
 from em.runner import schemas
 from em.runner.answers import check_answers
-from em.runner.effects import AskForFix, CallMany, CallTool, Effect, Fix, Outcome, Wait
+from em.runner.effects import (
+    AskForFix,
+    CallMany,
+    CallTool,
+    Effect,
+    Fix,
+    Outcome,
+    Wait,
+    Write,
+)
 from em.runner.functions import FUNCTIONS
+from em.runner.journal import ItemKey, Note, Restored, keepable
 from em.runner.program import CompiledStep, Program
 from em.runner.tools import Function, Tool, missing_tool
 
@@ -50,8 +60,13 @@ class Machine:
         auto_fix: AutoFix | None = None,
         answers: Mapping[str, Json] | None = None,
         on_step: Callable[[StepReport], None] | None = None,
+        notes: list[Note] | None = None,
+        restored: Restored | None = None,
     ) -> None:
         self._program = program
+        # The notes that are not written yet; None where there is no journal.
+        self._notes = notes
+        self._restored = restored or Restored()
         self._run_id = run_id
         self._tools = tools
         self._udfs = {name: Tool(name, function) for name, function in udfs.items()}
@@ -69,12 +84,17 @@ class Machine:
             output = yield from self._steps()
             self._check_schema(self._program.routine.output_schema, output, "output")
         except _Pause as pause:
-            return self._result("needs_input", pending_prompt=pause.prompt)
+            result = self._result("needs_input", pending_prompt=pause.prompt)
         except _Failed as failed:
-            return self._result("failed", failure=failed.failure)
+            result = self._result("failed", failure=failed.failure)
         except EmError as error:
-            return self._result("failed", failure=_failure("", error, {}))
-        return self._result("ok", output=output)
+            result = self._result("failed", failure=_failure("", error, {}))
+        else:
+            result = self._result("ok", output=output)
+        if self._notes is not None:
+            yield Write([*self._notes, _last_note(result)])
+            self._notes.clear()
+        return result
 
     def _prepare(self, input_data: Json) -> None:
         self._check_schema(self._program.routine.input_schema, input_data, "input")
@@ -100,7 +120,7 @@ class Machine:
     def _steps(self) -> Steps:
         for step in self._program.steps:
             start = time.perf_counter()
-            if step.is_plain:
+            if step.is_plain and self._notes is None:
                 try:
                     value = yield self._call(step, self._scope)
                 except Exception as error:  # noqa: BLE001 - a tool may raise anything; it is told
@@ -130,8 +150,71 @@ class Machine:
             self._report(step, "done", 0, start)
             return answer
         if step.for_each is None:
-            return (yield from self._tried(step, self._scope, start))
+            return (yield from self._once(step, self._scope, None, start))
         return (yield from self._for_each(step, start))
+
+    def _once(self, step: CompiledStep, scope: Json, item: int | None, start: float) -> Steps:
+        """A call that is not made again if the journal has its result."""
+        if self._notes is None:
+            return (yield from self._tried(step, scope, start))
+        key = (step.id, item)
+        known = self._known(step, key)
+        if known is not None:
+            self._report(step, "done", 0, start)
+            return known.value
+        yield from self._announce(step, [(scope, item)])
+        value = yield from self._tried(step, scope, start)
+        self._notes.append(self._done_note(step, item, value))
+        return value
+
+    def _known(self, step: CompiledStep, key: ItemKey) -> Outcome | None:
+        """What the journal has of a call, or a person knows of it; None if it is to be made."""
+        restored = self._restored
+        if key in restored.results and key not in restored.redacted:
+            return Outcome(value=restored.results[key])
+        uncertain = key in restored.redacted or (key in restored.in_flight and step.key is None)
+        return self._unknown(step, key) if uncertain and step.is_write else None
+
+    def _unknown(self, step: CompiledStep, key: ItemKey) -> Outcome | None:
+        name = step.id if key[1] is None else f"{step.id}, item {key[1]}"
+        answer = self._answer_to(step.id)
+        prompt = PendingPrompt(
+            step_id=step.id,
+            message=(
+                f"The run was interrupted while step {name} was under way."
+                " Nobody knows whether it happened. Did it, and with what result?"
+            ),
+            fields=(
+                {"name": "happened", "type": "confirm"},
+                {"name": "result", "type": "json", "required": False},
+            ),
+        )
+        if answer is None:
+            raise _Pause(prompt)
+        checked = check_answers(prompt, answer)
+        return Outcome(value=checked["result"]) if checked["happened"] else None
+
+    def _announce(self, step: CompiledStep, calls: list[tuple[Json, int | None]]) -> Steps:
+        """Write what is not written yet, with the intent of a step that has an effect."""
+        assert self._notes is not None
+        if step.is_write:
+            for scope, item in calls:
+                args = keepable(_quietly(step.args, scope), step.id)
+                body: Json = {"step": step.id, "item": item, "args": args}
+                self._notes.append(("step_started", body))
+        if self._notes:
+            yield Write(self._notes)
+            self._notes.clear()
+
+    def _done_note(self, step: CompiledStep, item: int | None, value: Any) -> Note:
+        report = self._reports[-1]
+        body: Json = {"step": step.id, "result": keepable(value, step.id), "status": report.status}
+        body |= {"attempts": report.attempts, "duration_ms": round(report.duration_ms, 3)}
+        if item is not None:
+            body["item"] = item
+        if report.error:
+            body["error"] = report.error
+        return "step_done", body
 
     def _call(self, step: CompiledStep, scope: Json) -> CallTool:
         tool = (self._tools if step.kind == "tool" else self._udfs)[step.target]
@@ -166,19 +249,32 @@ class Machine:
         scopes = [{**self._scope, step.as_name: item} for item in items]
         if step.parallel <= 1:
             values = []
-            for scope in scopes:
-                values.append((yield from self._tried(step, scope, start)))
+            for item, scope in enumerate(scopes):
+                values.append((yield from self._once(step, scope, item, start)))
             return values
-        calls = [self._call(step, scope) for scope in scopes]
+        return (yield from self._side_by_side(step, scopes, start))
+
+    def _side_by_side(self, step: CompiledStep, scopes: list[Json], start: float) -> Steps:
+        values: dict[int, Any] = {}
+        if self._notes is not None:
+            for item in range(len(scopes)):
+                known = self._known(step, (step.id, item))
+                if known is not None:
+                    values[item] = known.value
+        todo = [item for item in range(len(scopes)) if item not in values]
+        if self._notes is not None and todo:
+            yield from self._announce(step, [(scopes[item], item) for item in todo])
+        calls = [self._call(step, scopes[item]) for item in todo]
         outcomes: list[Outcome] = yield CallMany(calls, step.parallel)
-        values = []
-        for scope, outcome in zip(scopes, outcomes, strict=True):
-            if outcome.error is None:
-                values.append(outcome.value)
-            else:
-                values.append((yield from self._mended(step, scope, outcome.error, 1, start)))
         self._report(step, "done", 1, start)
-        return values
+        for item, outcome in zip(todo, outcomes, strict=True):
+            if outcome.error is None:
+                values[item] = outcome.value
+            else:
+                values[item] = yield from self._mended(step, scopes[item], outcome.error, 1, start)
+            if self._notes is not None:
+                self._notes.append(self._done_note(step, item, values[item]))
+        return [values[item] for item in range(len(scopes))]
 
     def _mended(
         self, step: CompiledStep, scope: Json, error: Exception, attempts: int, start: float
@@ -227,10 +323,13 @@ class Machine:
         pending = PendingPrompt(
             step_id=step.id, message=prompt["message"], fields=prompt.get("fields", ())
         )
-        answers = self._answers.get(step.id)
+        answers = self._answer_to(step.id)
         if answers is None:
             raise _Pause(pending)
         return check_answers(pending, answers)
+
+    def _answer_to(self, step_id: str) -> Json | None:
+        return self._answers.get(step_id, self._restored.answers.get(step_id))
 
     def _truth(self, step: CompiledStep) -> bool:
         assert step.when is not None
@@ -257,6 +356,15 @@ class Machine:
         return RunResult(
             run_id=self._run_id, status=status, context=self._saved, steps=self._reports, **rest
         )
+
+
+def _last_note(result: RunResult) -> Note:
+    if result.pending_prompt is not None:
+        return "run_paused", {"prompt": msgspec.to_builtins(result.pending_prompt)}
+    body: Json = {"status": result.status, "output": keepable(result.output, "return")}
+    if result.failure is not None:
+        body["failure"] = _plain(result.failure)
+    return "run_ended", body
 
 
 def _check(checks: list[tuple[str, Any]], scope: Json, step: CompiledStep, when: str) -> None:

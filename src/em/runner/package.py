@@ -44,6 +44,11 @@ class Package:
         self.program = load_program(self._text, str(path))
 
     @property
+    def content_hash(self) -> str:
+        """What this routine says, as a hash."""
+        return hashlib.sha256(self._text).hexdigest()
+
+    @property
     def routine(self) -> Routine:
         """What routine.yaml says."""
         return self.program.routine

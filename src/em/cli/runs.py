@@ -1,0 +1,80 @@
+"""`em runs`: past runs."""
+
+from typing import Any
+
+import click
+import msgspec
+
+from em.cli.options import everywhere, open_memory
+from em.cli.output import count, print_json, print_table
+from em.models.event import Event, EventQuery
+from em.runner.journal import read_run
+
+
+@click.group("runs", no_args_is_help=True)
+@everywhere
+def command() -> None:
+    """Look at past runs of routines."""
+
+
+@command.command("list")
+@click.option("-n", "--limit", type=click.IntRange(min=1), default=20, show_default=True)
+@everywhere
+@click.pass_context
+def list_(ctx: click.Context, limit: int) -> None:
+    """The newest runs, with what became of them."""
+    store = open_memory(ctx).store
+    query = EventQuery(kinds=["run_started"], limit=limit, newest=True)
+    runs = [_summary(store, event) for event in store.read(query)]
+    if ctx.obj["json"]:
+        print_json({"runs": runs})
+    elif runs:
+        columns = ("run", "began", "status", "steps", "routine")
+        print_table(columns, [tuple(str(run[name]) for name in columns) for run in runs])
+    else:
+        click.echo("no runs yet; `em run` makes one", err=True)
+
+
+def _summary(store: Any, event: Event) -> dict[str, Any]:
+    run_id = event.stream.removeprefix("run/")
+    past = read_run(store, run_id)
+    return {
+        "run": run_id,
+        "began": event.at.strftime("%Y-%m-%d %H:%M:%S"),
+        "status": past.status,
+        "steps": len(past.restored.results),
+        "routine": (event.body or {}).get("routine", ""),
+    }
+
+
+@command.command("show")
+@click.argument("run_id", metavar="RUN")
+@everywhere
+@click.pass_context
+def show(ctx: click.Context, run_id: str) -> None:
+    """One run: its steps with their times, and how it ended."""
+    past = read_run(open_memory(ctx).store, run_id)
+    steps = [body for kind, body in past.notes if kind == "step_done"]
+    last = past.notes[-1][1]
+    if ctx.obj["json"]:
+        print_json(
+            {"run": run_id, "status": past.status, "input": past.input, "steps": steps, "end": last}
+        )
+        return
+    rows = [
+        (
+            str(step["step"]) + ("" if step.get("item") is None else f"[{step['item']}]"),
+            str(step.get("status", "")),
+            f"{step.get('duration_ms', 0):.1f}",
+            str(step.get("attempts", "")),
+            str(step.get("error") or msgspec.json.encode(step.get("result")).decode())[:400],
+        )
+        for step in steps
+    ]
+    if rows:
+        print_table(("step", "status", "ms", "attempts", "result"), rows)
+    for step, item in sorted(past.restored.in_flight, key=str):
+        click.echo(f"under way when it stopped: {step}" + ("" if item is None else f"[{item}]"))
+    click.echo(f"{past.status}: {count(len(steps), 'step')} in {past.folder}")
+    if past.status in ("running", "needs_input"):
+        click.echo(f"  go on with: em resume {run_id}", err=True)

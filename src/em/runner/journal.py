@@ -1,0 +1,132 @@
+"""The journal of a run: what a step was about to do, and what became of it, in the log.
+
+The intent of a step with an effect is written before it runs, its result after; the result of one
+step and the intent of the next share a transaction. So a run that was killed anywhere can go on:
+no completed step runs again, and a step that was in flight is told apart from one that never began.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from em.errors import NotFound, RoutineError
+from em.models.canonical import Json
+from em.models.event import Draft, EventQuery
+from em.models.ids import new_id
+from em.store.protocol import Commit, Store
+from em.store.redact import MARKER
+
+Note = tuple[str, Json]
+"""The kind and the body of an event."""
+
+ItemKey = tuple[str, int | None]
+"""A step, and the number of its item where it runs for each of several."""
+
+
+class Restored(msgspec.Struct):
+    """What is known of a run that began before."""
+
+    results: dict[ItemKey, Any] = {}
+    in_flight: set[ItemKey] = set()
+    redacted: set[ItemKey] = set()
+    answers: dict[str, Json] = {}
+
+
+class Journal:
+    """Writes a run's notes; a second worker on the same run is fenced off."""
+
+    def __init__(self, store: Store, run_id: str, pos: int = 0) -> None:
+        self._store = store
+        self._stream = stream_of(run_id)
+        self._pos = pos
+
+    def write(self, notes: Iterable[Note]) -> None:
+        """Keep notes before the run goes on."""
+        drafts = [Draft(stream=self._stream, kind=kind, body=body) for kind, body in notes]
+        expected = {self._stream: self._pos}
+        self._store.commit(Commit(events=drafts, expected_pos=expected))
+        self._pos += len(drafts)
+
+
+class PastRun(msgspec.Struct, kw_only=True):
+    """A run as its journal tells it."""
+
+    run_id: str
+    folder: str
+    routine_hash: str
+    input: Json
+    status: str
+    pos: int
+    restored: Restored
+    notes: list[Note]
+
+
+def stream_of(run_id: str) -> str:
+    """The stream of a run."""
+    return f"run/{run_id}"
+
+
+def read_run(store: Store, run_id: str) -> PastRun:
+    """What the journal says of a run."""
+    notes: list[Note] = []
+    pos = 0
+    for event in store.read(EventQuery(stream=stream_of(run_id))):
+        pos = event.pos
+        if event.body is not None and event.kind != "erased":
+            notes.append((event.kind, event.body))
+    if not notes or notes[0][0] != "run_started":
+        raise NotFound(f"there is no run {run_id!r}", fix="`em runs list` shows those there are")
+    started = notes[0][1]
+    restored, status = Restored(), "running"
+    for kind, body in notes:
+        key = (str(body.get("step")), body.get("item"))
+        if kind == "step_started":
+            restored.in_flight.add(key)
+        elif kind == "step_done":
+            restored.in_flight.discard(key)
+            restored.results[key] = body.get("result")
+            if MARKER.search(msgspec.json.encode(body.get("result")).decode()):
+                restored.redacted.add(key)
+        elif kind == "run_answered":
+            restored.answers.update(body["answers"])
+        elif kind in ("run_paused", "run_ended"):
+            status = body.get("status", "needs_input")
+    return PastRun(
+        run_id=run_id,
+        folder=started["folder"],
+        routine_hash=started["hash"],
+        input=started["input"],
+        status=status,
+        pos=pos,
+        restored=restored,
+        notes=notes,
+    )
+
+
+def started_note(folder: str, routine: str, routine_hash: str, input_data: Json) -> Note:
+    """The first note of a run."""
+    body = {"routine": routine, "folder": folder, "hash": routine_hash, "input": input_data}
+    return "run_started", body
+
+
+def answered_note(answers: Mapping[str, Json]) -> Note:
+    """What a person answered, before the run goes on with it."""
+    return "run_answered", {"answers": dict(answers)}
+
+
+def keepable(value: Any, step_id: str) -> Any:
+    """A result as the journal can hold it."""
+    try:
+        return msgspec.to_builtins(value, str_keys=True)
+    except TypeError as error:
+        raise RoutineError(
+            f"its result can't be kept in the journal: {error}",
+            place=f"step {step_id}",
+            fix="let the tool return plain values (numbers, texts, lists, mappings, dataclasses)",
+        ) from None
+
+
+def new_run_id() -> str:
+    """An id for a run."""
+    return new_id()

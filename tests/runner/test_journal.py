@@ -1,0 +1,227 @@
+"""A run survives its process: what was done is not done again, what is unknown is asked."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from em import Memory
+from em.errors import NotFound, PositionConflict, RoutineError
+from em.models.event import EventQuery
+from em.runner.engine import arun_routine, resume_run, run_routine
+from em.runner.journal import Journal, read_run
+from em.store.sqlite import SqliteStore
+from em.store.verify import verify
+
+WORKER = Path(__file__).with_name("worker.py")
+STEPS = 10
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    tools = ("look", "act")
+    steps = "".join(
+        f"  - {{id: s{n}, type: tool.call, tool: {tools[n % 2]},"
+        f' args: {{step: {n}, x: "{{{{ x{n} }}}}"}}, save_as: x{n + 1}}}\n'
+        for n in range(STEPS)
+    )
+    (tmp_path / "routine.yaml").write_text(
+        "name: ten\ntools: [{name: look, effect: read}, {name: act, effect: write}]\n"
+        f'steps:\n{steps}  - {{id: end, type: return, value: "{{{{ x{STEPS} }}}}"}}\n'
+    )
+    return tmp_path
+
+
+def work(folder: Path, run_id: str = "new", answers: Any = None, deadly: str = "") -> Any:
+    run = subprocess.run(
+        [
+            *(sys.executable, str(WORKER), str(folder / "em.db"), str(folder), run_id),
+            *(json.dumps(answers or {}), deadly),
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if deadly:
+        assert run.returncode == -9, run.stderr
+        return None
+    assert run.returncode == 0, run.stderr
+    return json.loads(run.stdout)
+
+
+def the_run(folder: Path) -> str:
+    with SqliteStore(folder / "em.db") as store:
+        (started,) = store.read(EventQuery(kinds=["run_started"]))
+        return started.stream.removeprefix("run/")
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("step", range(STEPS))
+def test_a_run_killed_at_any_step_goes_on_and_no_effect_happens_twice(
+    folder: Path, step: int, when: str
+) -> None:
+    work(folder, deadly=f"{step}:{when}")
+    run_id = the_run(folder)
+    result = work(folder, run_id)
+    if step % 2:  # a write was under way: nobody knows, and that is asked
+        assert (result["status"], result["step"]) == ("needs_input", f"s{step}")
+        happened = {"happened": when == "after", "result": step + 1}
+        result = work(folder, run_id, {f"s{step}": happened})
+    assert (result["status"], result["output"]) == ("ok", STEPS)
+    done = (folder / "effects.txt").read_text().split("\n")[:-1]
+    writes = [line for line in done if line.startswith("write")]
+    assert writes == [f"write {n}" for n in range(1, STEPS, 2)]
+    reads = [line for line in done if line.startswith("read")]
+    again = [f"read {step}"] if when == "after" and step % 2 == 0 else []
+    assert sorted(reads) == sorted([f"read {n}" for n in range(0, STEPS, 2)] + again)
+    with SqliteStore(folder / "em.db") as store:
+        assert verify(store).ok
+        with pytest.raises(RoutineError, match="this run is over: ok"):
+            resume_run(store, run_id)
+
+
+def test_an_unharmed_run_is_journalled_whole(folder: Path) -> None:
+    result = work(folder)
+    with SqliteStore(folder / "em.db") as store:
+        kinds = [event.kind for event in store.read(EventQuery())]
+        past = read_run(store, result["run_id"])
+    assert kinds[0] == "run_started"
+    assert kinds[-1] == "run_ended"
+    assert kinds.count("step_started") == STEPS // 2, "only what has an effect is announced"
+    assert kinds.count("step_done") == STEPS
+    assert (past.status, past.restored.in_flight) == ("ok", set())
+
+
+def simple(tmp_path: Path, steps: str) -> Path:
+    (tmp_path / "routine.yaml").write_text(f"name: simple\nsteps:\n{steps}")
+    return tmp_path
+
+
+def test_a_prompt_waits_in_the_journal_until_it_is_answered(tmp_path: Path) -> None:
+    called: list[int] = []
+    folder = simple(
+        tmp_path,
+        "  - {id: a, type: tool.call, tool: act, save_as: x}\n"
+        "  - {id: ask, type: prompt.user, save_as: ok,"
+        " prompt: {message: Sure?, fields: [{name: sure, type: confirm}]}}\n"
+        '  - {id: b, type: return, value: "{{ [x, ok.sure] }}"}\n',
+    )
+    tools = {"act": lambda: called.append(1) or 7}
+    with Memory(tmp_path / "em.db") as memory:
+        waiting = run_routine(folder, {}, tools, store=memory.store)
+        assert waiting.status == "needs_input"
+        assert resume_run(memory.store, waiting.run_id, tools).status == "needs_input"
+        done = resume_run(memory.store, waiting.run_id, tools, answers={"ask": {"sure": True}})
+        assert (done.status, done.output) == ("ok", [7, True])
+    assert called == [1]
+
+
+@pytest.mark.parametrize("parallel", [1, 3])
+def test_each_item_of_a_loop_is_kept_by_itself(tmp_path: Path, parallel: int) -> None:
+    folder = simple(
+        tmp_path,
+        '  - {id: a, type: tool.call, tool: act, for_each: "{{ xs }}", as: x, save_as: out,'
+        f' parallel: {parallel}, args: {{x: "{{{{ x }}}}"}}, effect: read}}\n'
+        "  - {id: b, type: tool.call, tool: stop, effect: read}\n"
+        '  - {id: c, type: return, value: "{{ out }}"}\n',
+    )
+    called: list[int] = []
+
+    def act(x: int) -> int:
+        called.append(x)
+        return x * 10
+
+    def stop() -> None:
+        raise KeyboardInterrupt
+
+    with SqliteStore(tmp_path / "em.db") as store:
+        with pytest.raises(KeyboardInterrupt):
+            run_routine(folder, {"xs": [1, 2, 3]}, {"act": act, "stop": stop}, store=store)
+        (started,) = store.read(EventQuery(kinds=["run_started"]))
+        run_id = started.stream.removeprefix("run/")
+        result = resume_run(store, run_id, {"act": act, "stop": lambda: None})
+    assert result.output == [10, 20, 30]
+    assert sorted(called) == [1, 2, 3]
+
+
+def test_an_idempotency_key_makes_an_effect_repeatable(tmp_path: Path) -> None:
+    folder = simple(
+        tmp_path,
+        "  - {id: a, type: tool.call, tool: act, idempotency_key: order-1, save_as: x}\n"
+        '  - {id: b, type: return, value: "{{ x }}"}\n',
+    )
+
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    with SqliteStore(tmp_path / "em.db") as store:
+        with pytest.raises(KeyboardInterrupt):
+            run_routine(folder, {}, {"act": interrupted}, store=store)
+        (started,) = store.read(EventQuery(kinds=["run_started"]))
+        run_id = started.stream.removeprefix("run/")
+        assert resume_run(store, run_id, {"act": lambda: 5}).output == 5
+
+
+def test_a_redacted_result_of_a_read_is_read_again(tmp_path: Path) -> None:
+    folder = simple(
+        tmp_path,
+        "  - {id: a, type: tool.call, tool: secret, effect: read, save_as: key}\n"
+        "  - {id: b, type: tool.call, tool: stop, effect: read}\n"
+        '  - {id: c, type: return, value: "{{ len(key) }}"}\n',
+    )
+    key = "sk-ant-api03-" + "Ab1" * 10
+
+    def stop() -> None:
+        raise KeyboardInterrupt
+
+    with SqliteStore(tmp_path / "em.db") as store:
+        with pytest.raises(KeyboardInterrupt):
+            run_routine(folder, {}, {"secret": lambda: key, "stop": stop}, store=store)
+        assert key not in repr(list(store.read(EventQuery())))
+        (started,) = store.read(EventQuery(kinds=["run_started"]))
+        run_id = started.stream.removeprefix("run/")
+        result = resume_run(store, run_id, {"secret": lambda: key, "stop": lambda: None})
+    assert result.output == len(key)
+
+
+def test_a_changed_routine_an_unknown_run_and_a_second_worker_are_refused(tmp_path: Path) -> None:
+    folder = simple(tmp_path, "  - {id: a, type: prompt.user, prompt: {message: Hm?}}\n")
+    with SqliteStore(tmp_path / "em.db") as store:
+        with pytest.raises(NotFound):
+            resume_run(store, "none")
+        waiting = run_routine(folder, {}, store=store)
+        with pytest.raises(PositionConflict):
+            Journal(store, waiting.run_id, pos=0).write([("run_ended", {"status": "ok"})])
+        simple(tmp_path, "  - {id: other, type: return}\n")
+        with pytest.raises(RoutineError, match="changed since"):
+            resume_run(store, waiting.run_id)
+
+
+def test_a_result_that_cannot_be_kept_is_told(tmp_path: Path) -> None:
+    folder = simple(tmp_path, "  - {id: a, type: tool.call, tool: odd}\n")
+    with SqliteStore(tmp_path / "em.db") as store:
+        failure = run_routine(folder, {}, {"odd": object}, store=store).failure
+        assert failure is not None
+        assert "can't be kept in the journal" in failure.message
+        assert run_routine(folder, {}, {"odd": object}).status == "ok", "without a journal it may"
+
+
+def test_the_journal_works_under_asyncio_too(tmp_path: Path) -> None:
+    import asyncio
+
+    folder = simple(
+        tmp_path,
+        "  - {id: a, type: tool.call, tool: act, save_as: x}\n"
+        '  - {id: b, type: return, value: "{{ x }}"}\n',
+    )
+
+    async def act() -> int:
+        return 3
+
+    with SqliteStore(tmp_path / "em.db") as store:
+        result = asyncio.run(arun_routine(folder, {}, {"act": act}, store=store))
+        assert result.output == 3
+        assert read_run(store, result.run_id).status == "ok"
