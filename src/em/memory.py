@@ -1,13 +1,21 @@
 """Memory: one object that wires the parts together; the only place that does."""
 
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Callable,
+    Coroutine,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from functools import wraps
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
 
 from em.capture.log import Log
-from em.capture.traces import trace_events
+from em.capture.traces import content_id, trace_events
 from em.errors import InputError, NotFound, UsageError
 from em.models.canonical import Json
 from em.models.event import Draft, Event, check_name
@@ -16,7 +24,7 @@ from em.models.run import RunResult
 from em.models.times import Moment, moment
 from em.models.trace import Trace
 from em.settings import Settings
-from em.store import Erasure, open_store
+from em.store import Commit, Erasure, open_store
 from em.store.protocol import Store
 
 if TYPE_CHECKING:
@@ -102,6 +110,25 @@ class Memory:
         trace_id = new_id()
         self.log.append_many(trace_events(trace, trace_id))
         return trace_id
+
+    def import_traces(self, traces: Iterable[Trace]) -> tuple[int, int]:
+        """Keep traces that were read from elsewhere; how many were new, and how many known.
+
+        All come in or none. The same trace again changes nothing.
+        """
+        seen: list[int] = []
+
+        def commits() -> Iterator[Commit]:
+            for trace in traces:
+                events = trace_events(trace, content_id(trace), known_ids=True)
+                seen.append(len(events))
+                yield Commit(events=events, skip_known=True)
+
+        before = self.log.head_seq()
+        self.store.commit_all(commits())
+        started = self.log.read(kinds="trace_started", after=before)
+        new = sum(1 for _ in started)
+        return new, len(seen) - new
 
     def run(
         self,
@@ -225,6 +252,7 @@ class AsyncLog:
     append_many = _threaded(Log.append_many)
     get = _threaded(Log.get)
     head = _threaded(Log.head)
+    head_seq = _threaded(Log.head_seq)
     verify = _threaded(Log.verify)
 
     async def read(self, **query: Any) -> AsyncIterator[Event]:
@@ -259,6 +287,7 @@ class AsyncMemory:
     observe = _threaded(Memory.observe)
     observe_many = _threaded(Memory.observe_many)
     add_trace = _threaded(Memory.add_trace)
+    import_traces = _threaded(Memory.import_traces)
     run = _threaded(Memory.run)
     resume = _threaded(Memory.resume)
     forget = _threaded(Memory.forget)

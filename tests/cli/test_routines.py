@@ -167,3 +167,17 @@ def test_ctrl_c_ends_a_run(tmp_path: Path) -> None:
     _, err = process.communicate(timeout=20)
     assert process.returncode == 130
     assert b"Traceback" not in err
+
+
+def test_import_brings_traces_in_once(tmp_path: Path) -> None:
+    chat = {"messages": [{"role": "user", "content": "hi"}]}
+    (tmp_path / "chats.jsonl").write_text(json.dumps(chat) + "\n")
+    assert em("import", "chats.jsonl", "--format", "openai").out == "1 trace imported\n"
+    again = em("import", "chats.jsonl", "trace.json", "--format", "openai")
+    assert again.code == 2
+    assert "trace.json" in again.err
+    assert em("import", "chats.jsonl", "--format", "openai").out == (
+        "0 traces imported, 1 already there\n"
+    )
+    assert em("import", "trace.json", "--format", "native", "--json").json["imported"] == 1
+    assert em("import", "chats.jsonl", "--format", "nope").code == 2

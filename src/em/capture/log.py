@@ -113,6 +113,10 @@ class Log:
                 yield event
             time.sleep(every)
 
+    def head_seq(self) -> int:
+        """The seq of the newest event; 0 where there is none."""
+        return next((event.seq for event in self.read(limit=1, newest=True)), 0)
+
     def head(self, stream: str) -> Head:
         """The end of a stream; position 0 where it has no event."""
         return Head(*self._store.head(stream))

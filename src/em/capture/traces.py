@@ -1,5 +1,7 @@
 """Traces in the log: one stream each, from `trace_started` to `trace_ended`."""
 
+import hashlib
+
 import msgspec
 
 from em.models.canonical import Json
@@ -9,8 +11,13 @@ from em.models.trace import Trace
 _TYPE = "type"
 
 
-def trace_events(trace: Trace, trace_id: str) -> list[Draft]:
-    """The events of a trace, in their order."""
+def content_id(trace: Trace) -> str:
+    """An id that the same trace has every time it is read."""
+    return hashlib.sha256(msgspec.json.encode(trace)).hexdigest()[:28]
+
+
+def trace_events(trace: Trace, trace_id: str, *, known_ids: bool = False) -> list[Draft]:
+    """The events of a trace, in their order; `known_ids` gives them ids made of the trace's."""
     stream = f"trace/{trace_id}"
     started: Json = {"goal": trace.mission.goal, "input": trace.mission.input_summary}
     if trace.app:
@@ -19,8 +26,17 @@ def trace_events(trace: Trace, trace_id: str) -> list[Draft]:
     if trace.final_output is not msgspec.UNSET:
         ended["output"] = trace.final_output
     happened = [msgspec.to_builtins(event) for event in trace.events]
+    bodies = [
+        ("trace_started", started),
+        *((event.pop(_TYPE), event) for event in happened),
+        ("trace_ended", ended),
+    ]
     return [
-        Draft(stream=stream, kind="trace_started", body=started),
-        *(Draft(stream=stream, kind=event.pop(_TYPE), body=event) for event in happened),
-        Draft(stream=stream, kind="trace_ended", body=ended),
+        Draft(
+            stream=stream,
+            kind=kind,
+            body=body,
+            id=f"{trace_id}-{number}" if known_ids else None,
+        )
+        for number, (kind, body) in enumerate(bodies)
     ]

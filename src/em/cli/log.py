@@ -102,7 +102,7 @@ def show(
 def tail(ctx: click.Context, /, limit: int, follow: bool, **chosen: Any) -> None:
     """Show the newest events; with -f, go on as they come in. With --json, one event a line."""
     log = open_memory(ctx).log
-    newest = next(iter(log.read(limit=1, newest=True)), None)
+    last = log.head_seq()
     events = list(log.read(**chosen, limit=limit, newest=True))
     as_json = ctx.obj["json"]
     if as_json:
@@ -111,7 +111,7 @@ def tail(ctx: click.Context, /, limit: int, follow: bool, **chosen: Any) -> None
         _print_events(events)
     if follow:
         with suppress(KeyboardInterrupt):  # which is how it is meant to end
-            for event in log.follow(after=newest.seq if newest else 0, **chosen):
+            for event in log.follow(after=last, **chosen):
                 if as_json:
                     _print_lines([event])
                 else:

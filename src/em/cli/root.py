@@ -16,6 +16,7 @@ COMMANDS = {
     "compile": ("em.cli.compile", "Compile a trace into a routine that runs without a model."),
     "doctor": ("em.cli.doctor", "Check the installation, the database, extras and keys."),
     "forget": ("em.cli.forget", "Erase events, and everything derived from them."),
+    "import": ("em.cli.import_", "Keep the traces that agents left on disk."),
     "log": ("em.cli.log", "Append to, look at, prove, save and load the log."),
     "resume": ("em.cli.run:resume", "Go on with a run that was interrupted or waits."),
     "run": ("em.cli.run", "Run a routine."),
