@@ -14,6 +14,7 @@ BENCHES: dict[str, Callable[[], Iterator[Figure]]] = {
     "open": store.opening,
     "postgres": store.postgres,
     "startup": startup.startup,
+    "command": startup.run_command,
     "compile": routines.compile_retail,
     "run": routines.run_steps,
 }

@@ -1,10 +1,10 @@
-"""The thin drivers: they do what the machine wants done, one plainly, one for asyncio."""
+"""The thin drivers: they do what the machine wants done, one plainly, one for asyncio.
 
-import asyncio
+asyncio and threads are imported where they are used: most runs need neither, and start faster.
+"""
+
 import time
 from collections.abc import Callable, Generator
-from concurrent.futures import ThreadPoolExecutor
-from concurrent.futures import TimeoutError as FutureTimeout
 from typing import Any
 
 from em.errors import Conflict as ConflictError
@@ -53,6 +53,8 @@ def _perform(effect: Effect) -> Any:
     if isinstance(effect, CallTool):
         return _call(effect)
     if isinstance(effect, CallMany):
+        from concurrent.futures import ThreadPoolExecutor
+
         with ThreadPoolExecutor(max_workers=effect.limit) as pool:
             return list(pool.map(_outcome, effect.calls))
     if isinstance(effect, Wait):
@@ -64,9 +66,14 @@ def _perform(effect: Effect) -> Any:
 
 def _call(call: CallTool) -> Any:
     if call.is_async:
-        return asyncio.run(asyncio.wait_for(call.function(**call.args), call.timeout))
+        import asyncio
+
+        return asyncio.run(_acall(call))
     if call.timeout is None:
         return call.function(**call.args)
+    from concurrent.futures import ThreadPoolExecutor
+    from concurrent.futures import TimeoutError as FutureTimeout
+
     pool = ThreadPoolExecutor(max_workers=1)
     try:
         return pool.submit(call.function, **call.args).result(call.timeout)
@@ -85,6 +92,8 @@ def _outcome(call: CallTool) -> Outcome:
 
 async def adrive(machine: Running, write: WriteNotes = _no_journal) -> RunResult:
     """The same under asyncio: tools that are no coroutines run in threads."""
+    import asyncio
+
     try:
         effect = next(machine)
         while True:
@@ -106,6 +115,8 @@ async def adrive(machine: Running, write: WriteNotes = _no_journal) -> RunResult
 
 
 async def _aperform(effect: Effect) -> Any:
+    import asyncio
+
     if isinstance(effect, CallTool):
         return await _acall(effect)
     if isinstance(effect, CallMany):
@@ -127,6 +138,8 @@ async def _aperform(effect: Effect) -> Any:
 
 
 async def _acall(call: CallTool) -> Any:
+    import asyncio
+
     if call.is_async:
         running = call.function(**call.args)
     else:
