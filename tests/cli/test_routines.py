@@ -54,7 +54,7 @@ def test_compile_explains_and_run_runs(tmp_path: Path) -> None:
     assert "looking" in done.err, "what tools print does not get into the result"
     report = em("run", "out", "--input", "in.json", "--tools", "tools.py", "--yes", "--json").json
     assert (report["status"], report["output"]) == ("ok", "hello u-12")
-    assert [step["status"] for step in report["steps"]] == ["done"] * 4
+    assert [step["status"] for step in report["steps"]] == ["done"] * 5
 
 
 def test_a_run_waits_for_its_answers(tmp_path: Path) -> None:
@@ -62,7 +62,7 @@ def test_a_run_waits_for_its_answers(tmp_path: Path) -> None:
     waiting = em("run", "out", "--input", "in.json", "--tools", "tools.py")
     assert waiting.code == 1
     assert "Greet?" in waiting.err
-    (tmp_path / "answers.json").write_text('{"approval": {"answer": "no"}}')
+    (tmp_path / "answers.json").write_text('{"approval": {"answer": "yes"}}')
     answered = em(
         "run", "out", "--input", "in.json", "--tools", "tools.py", "--answers", "answers.json"
     )

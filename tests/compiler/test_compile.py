@@ -13,10 +13,13 @@ from hypothesis import strategies as st
 from em.compiler.calls import infer_effect
 from em.compiler.compile_trace import compile_trace, compile_trace_file
 from em.compiler.draft import Draft
+from em.compiler.package_files import render_routine
 from em.compiler.replay import NotReproduced, verify_draft
 from em.errors import InputError, RoutineError, UsageError
+from em.models.canonical import identical
 from em.models.trace import Approval, Message, Mission, ToolCall, Trace, UdfCall, read_trace
 from em.runner.engine import run_routine
+from em.runner.package import parse_yaml, read_routine
 
 
 def tool(name: str, result: Any = None, /, *, error: str | None = None, **args: Any) -> ToolCall:
@@ -79,6 +82,77 @@ def test_a_read_after_an_effect_is_no_repeat() -> None:
     assert [verdict.keep for verdict in draft.verdicts] == [True, True, True]
 
 
+def test_a_write_that_was_repeated_because_its_effect_was_unknown_is_done_once() -> None:
+    draft = compiled(
+        tool("pay", error="ReadTimeout", invoice="INV-77"), tool("pay", "ok", invoice="INV-77")
+    )
+    assert verdicts(draft)[0] == (False, "its effect is unknown; call 2 did the same")
+    assert len(draft.recording) == 1
+
+
+def test_a_person_who_says_no_stops_what_was_done_after_a_yes(tmp_path: Path) -> None:
+    trace = Trace(
+        mission=Mission(goal="cancel", input_summary={"order": "#W1207"}),
+        events=[
+            Approval(prompt="Cancel order #W1207?", answer=True),
+            tool("cancel_order", "done", order="#W1207"),
+        ],
+    )
+    (tmp_path / "t.json").write_bytes(msgspec.json.encode(trace))
+    compile_trace_file(tmp_path / "t.json", tmp_path / "r")
+    cancelled: list[str] = []
+
+    def run(**answers: Any) -> Any:
+        tools = {"cancel_order": lambda order: cancelled.append(order) or "done"}
+        return run_routine(tmp_path / "r", {"order": "#W9001"}, tools, answers=answers)
+
+    waiting = run()
+    assert waiting.pending_prompt.message == "Cancel order #W9001?"
+    assert run(approval={"answer": False}).status == "failed"
+    assert cancelled == []
+    assert run(approval={"answer": True}).status == "ok"
+    assert cancelled == ["#W9001"]
+
+
+@pytest.mark.parametrize("answer", [3, 2.5, "text", None, ["a"], {"b": 1}])
+def test_any_answer_compiles(answer: Any) -> None:
+    draft = compiled(Approval(prompt="{{ how }} many?", answer=answer), tool("send", 1))
+    assert draft.answers == {"approval": {"answer": answer}}
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["line1\u2028line2", "x\x85y\nz", "\n", " lead\n trail \n", "a\r\nb", "\t", "# no: [", "é\x00"],
+)
+def test_what_is_written_is_what_was_verified(tmp_path: Path, text: str) -> None:
+    trace = Trace(mission=Mission(goal="g"), events=[tool("send", text, x=text)])
+    (tmp_path / "t.json").write_bytes(msgspec.json.encode(trace))
+    compile_trace_file(tmp_path / "t.json", tmp_path / "r")
+    seen: list[str] = []
+    run_routine(tmp_path / "r", {}, {"send": lambda x: seen.append(x) or text})
+    assert seen == [text]
+
+
+def test_a_comment_cannot_become_a_step(tmp_path: Path) -> None:
+    key = "k\n  - {id: evil, type: tool.call, tool: rm}\n  #"
+    trace = Trace(
+        mission=Mission(goal="g"),
+        events=[tool("get_x", {"items": ["abcd1", "abcd2"]}), tool("send", 1, **{key: "abcd2"})],
+    )
+    (tmp_path / "t.json").write_bytes(msgspec.json.encode(trace))
+    compile_trace_file(tmp_path / "t.json", tmp_path / "r")
+    routine = yaml.safe_load((tmp_path / "r" / "routine.yaml").read_text())
+    assert [step["id"] for step in routine["steps"]] == ["get_x", "send", "return"]
+
+
+def test_a_persons_files_beside_a_routine_are_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "t.json").write_bytes(msgspec.json.encode(Trace(events=[tool("get_a", 1)])))
+    for _ in range(2):
+        compile_trace_file(tmp_path / "t.json", tmp_path / "r")
+        (tmp_path / "r" / "helpers.py").write_text("mine")
+    assert (tmp_path / "r" / "helpers.py").read_text() == "mine"
+
+
 def test_a_write_whose_effect_is_unknown_stays() -> None:
     draft = compiled(
         tool("send_mail", error="ConnectionError: timed out", to="ana@x.example"),
@@ -97,7 +171,11 @@ def test_a_write_whose_effect_is_unknown_stays() -> None:
         ("calculate", "read"),
         ("cancel_order", "write"),
         ("orderCreate", "write"),
-        ("get_and_delete", "read"),
+        ("get_and_delete", "write"),
+        ("find_or_create_user", "write"),
+        ("open_account", "write"),
+        ("resolve_ticket", "write"),
+        ("check_in_guest", "write"),
         ("frobnicate", "write"),
         ("", "write"),
     ],
@@ -259,6 +337,7 @@ def test_functions_approvals_and_the_output(tmp_path: Path) -> None:
         ("fetch_csv", "tool.call"),
         ("parse", "udf.call"),
         ("approval", "prompt.user"),
+        ("as_approved", "assert"),
         ("return", "return"),
     ]
     assert routine["steps"][-1]["value"] == {"rows": "{{ parse_result }}", "title": "fixed"}
@@ -305,7 +384,7 @@ def test_what_does_not_reproduce_its_trace_is_told_side_by_side() -> None:
     with pytest.raises(NotReproduced, match="output is another"):
         verify_draft(msgspec.structs.replace(draft, output=2))
     fewer = msgspec.structs.replace(draft.routine, steps=draft.routine.steps[:1])
-    with pytest.raises(NotReproduced, match="never calls send"):
+    with pytest.raises(NotReproduced, match="replaying it failed"):
         verify_draft(msgspec.structs.replace(draft, routine=fewer))
 
 
@@ -401,3 +480,6 @@ def traces(draw: st.DrawFn) -> Trace:
 def test_any_trace_compiles_into_a_routine_that_reproduces_it(trace: Trace) -> None:
     draft = compile_trace(trace)
     assert len(draft.recording) <= len(trace.calls)
+    text = render_routine(draft.routine, draft.comments)
+    written = read_routine(parse_yaml(text.encode(), "routine.yaml"), "routine.yaml")
+    assert identical(msgspec.to_builtins(written), msgspec.to_builtins(draft.routine))

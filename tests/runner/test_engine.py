@@ -354,3 +354,36 @@ def test_progress_is_told_step_by_step(run: Run) -> None:
     steps = "  - {id: a, type: tool.call, tool: t}\n  - {id: b, type: return}"
     run(steps, tool_registry={"t": lambda: 1}, on_step=lambda step: seen.append(step.id))
     assert seen == ["a", "b"]
+
+
+def test_a_write_is_not_repeated_because_its_check_could_not_be_evaluated(run: Run) -> None:
+    called: list[int] = []
+    steps = (
+        "  - {id: a, type: tool.call, tool: t, retry: {attempts: 3, backoff: 0.001},"
+        " checks: {post: [result.nope > 1]}}"
+    )
+    assert run(steps, tool_registry={"t": lambda: called.append(1)}).status == "failed"
+    assert called == [1]
+
+
+def test_checks_and_retries_hold_for_items_side_by_side(run: Run) -> None:
+    calls: list[int] = []
+
+    def flaky(x: int) -> int:
+        calls.append(x)
+        if calls.count(x) == 1 and x == 2:
+            raise ConnectionError
+        return x
+
+    each = '  - {id: a, type: tool.call, tool: t, for_each: "{{ xs }}", as: x, parallel: 3,'
+    args = ' args: {x: "{{ x }}"}'
+    for more, status in (
+        (", retry: {attempts: 3, backoff: 0.001}", "ok"),
+        (', checks: {pre: ["x > 1"]}', "failed"),
+        (', checks: {post: ["result > 1"]}', "failed"),
+    ):
+        calls.clear()
+        result = run(
+            each + args + more + "}", input_data={"xs": [1, 2, 3]}, tool_registry={"t": flaky}
+        )
+        assert result.status == status, more

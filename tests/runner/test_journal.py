@@ -67,9 +67,9 @@ def test_a_run_killed_at_any_step_goes_on_and_no_effect_happens_twice(
     run_id = the_run(folder)
     result = work(folder, run_id)
     if step % 2:  # a write was under way: nobody knows, and that is asked
-        assert (result["status"], result["step"]) == ("needs_input", f"s{step}")
+        assert (result["status"], result["step"]) == ("needs_input", f"s{step}?")
         happened = {"happened": when == "after", "result": step + 1}
-        result = work(folder, run_id, {f"s{step}": happened})
+        result = work(folder, run_id, {f"s{step}?": happened})
     assert (result["status"], result["output"]) == ("ok", STEPS)
     done = (folder / "effects.txt").read_text().split("\n")[:-1]
     writes = [line for line in done if line.startswith("write")]
@@ -225,3 +225,85 @@ def test_the_journal_works_under_asyncio_too(tmp_path: Path) -> None:
         result = asyncio.run(arun_routine(folder, {}, {"act": act}, store=store))
         assert result.output == 3
         assert read_run(store, result.run_id).status == "ok"
+
+
+def interrupted_once(tmp_path: Path, steps: str, tools: dict[str, Any], **given: Any) -> str:
+    """Begin a run that is interrupted; its id."""
+    folder = simple(tmp_path, steps)
+    with SqliteStore(tmp_path / "em.db") as store:
+        with pytest.raises(KeyboardInterrupt):
+            run_routine(folder, given.pop("input_data", {}), tools, store=store, **given)
+        (started,) = store.read(EventQuery(kinds=["run_started"]))
+    return started.stream.removeprefix("run/")
+
+
+def test_an_answer_about_one_attempt_says_nothing_of_the_next(tmp_path: Path) -> None:
+    def stop() -> None:
+        raise KeyboardInterrupt
+
+    run_id = interrupted_once(tmp_path, "  - {id: a, type: tool.call, tool: pay}\n", {"pay": stop})
+    with SqliteStore(tmp_path / "em.db") as store:
+        assert resume_run(store, run_id, {"pay": stop}).status == "needs_input"
+        with pytest.raises(KeyboardInterrupt):
+            resume_run(store, run_id, {"pay": stop}, answers={"a?": {"happened": False}})
+        assert resume_run(store, run_id, {"pay": stop}).status == "needs_input", "asked again"
+
+
+def test_a_tool_that_says_it_writes_is_believed(tmp_path: Path) -> None:
+    from em.runner.tools import ToolRegistry
+
+    registry = ToolRegistry()
+
+    @registry.tool(effect="write")
+    def pay() -> None:
+        raise KeyboardInterrupt
+
+    steps = "  - {id: a, type: tool.call, tool: pay, effect: read}\n"
+    run_id = interrupted_once(tmp_path, steps, registry)  # type: ignore[arg-type]
+    with SqliteStore(tmp_path / "em.db") as store:
+        assert resume_run(store, run_id, registry).status == "needs_input"
+
+
+def test_a_secret_input_must_be_given_again(tmp_path: Path) -> None:
+    token = "ghp_" + "a1B2" * 9
+    seen: list[str] = []
+
+    def stop(key: str) -> None:
+        seen.append(key)
+        if len(seen) == 1:
+            raise KeyboardInterrupt
+
+    steps = '  - {id: a, type: tool.call, tool: t, effect: read, args: {key: "{{ key }}"}}\n'
+    given = {"key": token}
+    run_id = interrupted_once(tmp_path, steps, {"t": stop}, input_data=given)
+    with SqliteStore(tmp_path / "em.db") as store:
+        with pytest.raises(RoutineError, match="holds a secret"):
+            resume_run(store, run_id, {"t": stop})
+        assert resume_run(store, run_id, {"t": stop}, input_data=given).status == "ok"
+    assert seen == [token, token]
+
+
+def test_an_idempotency_key_reaches_the_tool_and_the_journal(tmp_path: Path) -> None:
+    folder = simple(
+        tmp_path,
+        '  - {id: a, type: tool.call, tool: pay, idempotency_key: "order-{{ n }}", save_as: x}\n'
+        '  - {id: b, type: return, value: "{{ x }}"}\n',
+    )
+    with SqliteStore(tmp_path / "em.db") as store:
+        tools = {"pay": lambda idempotency_key: idempotency_key}
+        assert run_routine(folder, {"n": 7}, tools, store=store).output == "order-7"
+        (intent,) = store.read(EventQuery(kinds=["step_started"]))
+        assert intent.body is not None
+        assert intent.body["key"] == "order-7"
+
+
+def test_a_straight_run_and_a_resumed_one_see_the_same_values(tmp_path: Path) -> None:
+    from decimal import Decimal
+
+    folder = simple(
+        tmp_path,
+        "  - {id: a, type: tool.call, tool: t, save_as: x}\n"
+        '  - {id: b, type: return, value: "{{ x }}"}\n',
+    )
+    with SqliteStore(tmp_path / "em.db") as store:
+        assert run_routine(folder, {}, {"t": lambda: Decimal(10)}, store=store).output == "10"

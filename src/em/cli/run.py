@@ -74,11 +74,17 @@ def command(
 
 @click.command("resume")
 @click.argument("run_id", metavar="RUN")
+@click.option("--input", "input_file", metavar="FILE", help="The input again, if it held secrets.")
 @_shared
 @everywhere
 @click.pass_context
 def resume(
-    ctx: click.Context, run_id: str, tools: str | None, answers: str | None, yes: bool
+    ctx: click.Context,
+    run_id: str,
+    input_file: str | None,
+    tools: str | None,
+    answers: str | None,
+    yes: bool,
 ) -> int:
     """Go on with RUN, which was interrupted or waits for an answer.
 
@@ -86,9 +92,10 @@ def resume(
     """
     registry = ToolRegistry.load(tools) if tools else ToolRegistry()
     store = open_memory(ctx).store
+    again = _read(input_file) if input_file else None
 
     def go(given: dict[str, Any], on_step: OnStep) -> RunResult:
-        return resume_run(store, run_id, registry, answers=given, on_step=on_step)
+        return resume_run(store, run_id, registry, answers=given, on_step=on_step, input_data=again)
 
     return _converse(ctx, go, _read(answers) if answers else {}, registry, yes=yes)
 

@@ -9,16 +9,20 @@ import msgspec
 from em.models.canonical import Json
 from em.models.trace import Approval, Effect, Message, ToolCall, Trace, UdfCall
 
+# Words that may mean either (open, resolve, check in, load, run) are in neither list: in doubt a
+# call is a write.
 _READS = frozenset(
-    "get list find search fetch read query lookup look check count show describe calculate compute"
-    " parse think view load select head exists is has resolve validate inspect browse scan peek"
-    " summarize extract convert format compare download stat ls cat grep glob open".split()
+    "get list find search fetch read query lookup look count show describe calculate compute"
+    " parse think view select head exists is has inspect browse scan peek summarize extract"
+    " compare download stat ls cat grep glob".split()
 )
 _WRITES = frozenset(
     "create update delete cancel modify send post put patch write set add remove insert exchange"
-    " return transfer pay book submit approve upload move rename execute run edit".split()
+    " return transfer pay book submit approve upload move rename execute edit save store".split()
 )
-_UNKNOWN_EFFECT = re.compile(r"time[d]?[ -]?out|connection|reset by peer|broken pipe|50[234]", re.I)
+_UNKNOWN_EFFECT = re.compile(
+    r"time[d]?[ -]?out|connection|reset by peer|broken pipe|\b5\d\d\b", re.IGNORECASE
+)
 
 
 class TracedCall(msgspec.Struct):
@@ -95,8 +99,6 @@ def _call(
 def infer_effect(name: str) -> Effect:
     """What a tool's name says of its effect; when in doubt it is a write."""
     words = [word.lower() for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+", name)]
-    if words and words[0] in _READS:
-        return "read"
-    if any(word in _WRITES for word in words):
+    if not _WRITES.isdisjoint(words):
         return "write"
-    return "read" if any(word in _READS for word in words) else "write"
+    return "write" if _READS.isdisjoint(words) else "read"

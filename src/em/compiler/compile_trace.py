@@ -1,7 +1,6 @@
 """Compiling a trace into a routine package, without a model."""
 
 import os
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,8 +12,9 @@ from em.compiler.naming import identifier
 from em.compiler.package_files import render_routine, render_udf_tests, render_udfs
 from em.compiler.replay import verify_draft
 from em.errors import InputError, RoutineError, UsageError
+from em.models.canonical import identical
 from em.models.trace import Effect, ToolCall, Trace, read_trace
-from em.runner.package import ROUTINE, UDF
+from em.runner.package import ROUTINE, UDF, parse_yaml, read_routine
 
 MAX_NAME_WORDS = 6
 
@@ -60,23 +60,30 @@ def compile_trace_file(
 
 
 def write_package(draft: Draft, folder: Path) -> None:
-    """Write a package whole, or not at all."""
+    """Write em's own files of a package, each whole; what else lies there is left alone."""
+    folder = folder.resolve()
     if folder.exists() and not (folder / ROUTINE).exists() and any(folder.iterdir()):
         raise UsageError("this folder holds something else", place=str(folder), fix="name another")
-    beside = folder.with_name(f".{folder.name}.{os.getpid()}")
-    beside.mkdir(parents=True)
-    try:
-        for name, text in _files(draft).items():
-            (beside / name).write_text(text, encoding="utf-8")
-        udf = folder / UDF
-        if udf.exists():
-            # A person may have written the bodies: they are kept, and so are their tests.
-            shutil.copy2(udf, beside / UDF)
-        if folder.exists():
-            shutil.rmtree(folder)
-        beside.rename(folder)
-    finally:
-        shutil.rmtree(beside, ignore_errors=True)
+    files = _files(draft)
+    _check_text(draft, files[ROUTINE])
+    folder.mkdir(parents=True, exist_ok=True)
+    # The routine comes last: without it the folder is no package.
+    for name, text in sorted(files.items(), key=lambda item: item[0] == ROUTINE):
+        if name in (UDF, "test_udf.py") and (folder / name).exists():
+            continue  # a person may have written the bodies
+        beside = folder / f".{name}.{os.getpid()}"
+        try:
+            beside.write_text(text, encoding="utf-8", newline="\n")
+            os.replace(beside, folder / name)
+        finally:
+            beside.unlink(missing_ok=True)
+
+
+def _check_text(draft: Draft, text: str) -> None:
+    """What is written must say what was verified."""
+    written = read_routine(parse_yaml(text.encode(), ROUTINE), ROUTINE)
+    if not identical(msgspec.to_builtins(written), msgspec.to_builtins(draft.routine)):
+        raise RoutineError("its YAML does not read back as what was verified", place=ROUTINE)
 
 
 def _files(draft: Draft) -> dict[str, str]:

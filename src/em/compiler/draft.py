@@ -12,6 +12,8 @@ from em.compiler.schema import of_input, of_output
 from em.compiler.wire import OUTPUT, Explained, Wiring
 from em.models.canonical import Json
 from em.models.routine import (
+    AssertStep,
+    FieldType,
     Prompt,
     PromptField,
     PromptStep,
@@ -84,6 +86,12 @@ def draft_routine(
     return draft
 
 
+def _field_type(answer: Any) -> FieldType:
+    if isinstance(answer, bool):
+        return "confirm"
+    return "text" if answer is None or isinstance(answer, str) else "json"
+
+
 class _Builder:
     def __init__(
         self,
@@ -153,13 +161,28 @@ class _Builder:
         while self._approvals and self._approvals[0].index <= index:
             approval = self._approvals.pop(0)
             step_id = self._ids.free("approval")
-            kind: Any = "confirm" if isinstance(approval.answer, bool) else "text"
-            field = PromptField(name="answer", type=kind, required=approval.answer is not None)
-            prompt = Prompt(message=approval.prompt, fields=[field])
-            self._steps.append(
-                PromptStep(id=step_id, prompt=prompt, save_as=self._names.free("approval"))
+            saved = self._names.free("approval")
+            said = self._calls[min(index, len(self._calls) - 1)].said if self._calls else ""
+            message, used = self._wiring.wire(approval.prompt, said, index, "approval")
+            self.used |= used
+            field = PromptField(
+                name="answer",
+                type=_field_type(approval.answer),
+                required=approval.answer is not None,
             )
+            prompt = Prompt(message=message, fields=[field])
+            self._steps.append(PromptStep(id=step_id, prompt=prompt, save_as=saved))
             self._answers[step_id] = {"answer": approval.answer}
+            if isinstance(approval.answer, bool):
+                # What follows was done after this answer, and only after it.
+                check = f"{saved}.answer" if approval.answer else f"not {saved}.answer"
+                self._steps.append(
+                    AssertStep(
+                        id=self._ids.free("as_approved"),
+                        check=check,
+                        message="the answer is not the one that this routine follows",
+                    )
+                )
 
     def _add_return(self) -> Any:
         output = self._trace.final_output

@@ -1,5 +1,6 @@
 """The files of a routine package, as text: YAML with comments, stubs with their examples."""
 
+import keyword
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -7,6 +8,7 @@ import msgspec
 import yaml
 
 from em.compiler.draft import Draft, Recorded
+from em.errors import RoutineError
 from em.models.routine import Routine
 
 WIDTH = 100
@@ -20,7 +22,10 @@ class _Dumper(yaml.SafeDumper):
 
 
 def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
-    style = "|" if "\n" in text else None
+    odd = any(not char.isprintable() and char != "\n" for char in text)
+    # A block keeps plain lines readable; what it can't hold exactly is quoted.
+    block = "\n" in text and not odd and text == text.strip() and "\n " not in text
+    style = "|" if block else '"' if odd or "\n" in text else None
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
 
@@ -51,12 +56,16 @@ def render_routine(routine: Routine, comments: Mapping[str, Sequence[str]]) -> s
             head[schema] = _Flow(head[schema])
     parts = [_dump(head), "steps:\n"]
     for step in value.get("steps", ()):
-        parts += [f"  # {note}\n" for note in comments.get(step["id"], ())]
+        parts += [f"  # {_one_line(note)}\n" for note in comments.get(step["id"], ())]
         ordered = {key: step[key] for key in (*_FIRST, *step) if key in step and key not in _LAST}
         ordered |= {key: step[key] for key in _LAST if key in step}
         item = _dump([ordered])
-        parts.append("".join(f"  {line}\n" for line in item.splitlines()))
+        parts.append("".join(f"  {line}\n" for line in item.rstrip("\n").split("\n")))
     return "".join(parts)
+
+
+def _one_line(text: str) -> str:
+    return "".join(char if char.isprintable() else " " for char in text)
 
 
 def _dump(value: Any) -> str:
@@ -74,7 +83,10 @@ def render_udfs(draft: Draft) -> str:
     """`udf.py`: a stub for each function, with what was recorded of it."""
     parts = ['"""Functions of this routine. Write their bodies; the examples were recorded."""\n']
     for name, examples in _by_function(draft).items():
-        arguments = ", ".join(examples[0].args)
+        names = list(examples[0].args)
+        if not all(_is_name(word) for word in (name, *names)):
+            raise RoutineError(f"{name!r} can't be written as a Python function", place="udf.py")
+        arguments = ", ".join(names)
         shown = "\n".join(
             f"        {name}({_arguments(example)})\n        -> {example.result!r}"
             for example in examples[:MAX_EXAMPLES]
@@ -98,6 +110,10 @@ def render_udf_tests(draft: Draft) -> str:
                 f"    assert udf.{name}(**{example.args!r}) == {example.result!r}\n"
             )
     return "\n\n".join(parts)
+
+
+def _is_name(word: str) -> bool:
+    return word.isidentifier() and not keyword.iskeyword(word)
 
 
 def _by_function(draft: Draft) -> dict[str, list[Recorded]]:

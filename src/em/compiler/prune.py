@@ -23,19 +23,27 @@ def judge(calls: Sequence[TracedCall]) -> list[Verdict]:
 
 
 def _judge(call: TracedCall, calls: Sequence[TracedCall]) -> Verdict:
-    if call.effect_unknown:
-        return Verdict(True, "it failed so that its effect is unknown")
     if call.failed:
-        mended = made_good_by(call, calls)
-        if mended is not None:
-            return Verdict(False, f"it failed; call {mended + 1} made it good")
-        return Verdict(False, "it failed, and nothing came of it")
+        return _judge_failed(call, calls)
     if call.effect == "write":
         return Verdict(True, "it has an effect")
     first = _same_read_before(call, calls)
     if first is not None:
         return Verdict(False, f"it repeats call {first + 1}")
     return Verdict(True, "its result is used")
+
+
+def _judge_failed(call: TracedCall, calls: Sequence[TracedCall]) -> Verdict:
+    if call.effect_unknown:
+        again = next((c.index for c in calls[call.index + 1 :] if _did_the_same(c, call)), None)
+        if again is None:
+            return Verdict(True, "it failed so that its effect is unknown")
+        # Both would do it twice on every healthy run.
+        return Verdict(False, f"its effect is unknown; call {again + 1} did the same")
+    mended = made_good_by(call, calls)
+    if mended is not None:
+        return Verdict(False, f"it failed; call {mended + 1} made it good")
+    return Verdict(False, "it failed, and nothing came of it")
 
 
 def unused(verdict: Verdict) -> Verdict:
@@ -55,6 +63,10 @@ def made_good_by(call: TracedCall, calls: Sequence[TracedCall]) -> int | None:
         if later.name == call.name or _kind(later.name) == _kind(call.name):
             return later.index
     return None
+
+
+def _did_the_same(later: TracedCall, call: TracedCall) -> bool:
+    return not later.failed and _key(later) == _key(call)
 
 
 def _kind(tool: str) -> str:

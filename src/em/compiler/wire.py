@@ -211,6 +211,9 @@ class Wiring:
         for name, value in self.inputs.items():
             if same(value, content):
                 return name
+        for path, stated in self._mission:
+            if path and same(stated, content):
+                return _inside(self._use_mission(path, stated, stated))
         if said_in(content, said):
             self._from_said(content, "chosen")
             return self._input_names[content.strip().lower()]
@@ -222,19 +225,7 @@ class Wiring:
             return None
         pieces: list[tuple[str, bool]] = [(value, False)]
         source = None
-        for token in set(_TOKEN.findall(value)):
-            if is_informative(token) and said_in(token, said):
-                self._from_said(token, "mentioned")
-        known: list[tuple[str, str, int | None]] = [
-            (str(content), name, None)
-            for name, content in self.inputs.items()
-            if isinstance(content, str | int | float) and is_informative(content)
-        ]
-        for found in self._found:
-            simple = not any(part.in_collection for part in found.path)
-            if simple and isinstance(found.value, str) and is_informative(found.value):
-                wire = self._path_wire(found, found.value, said)
-                known.append((found.value, wire.value.strip("{} "), found.call))
+        known = self._known_in(value, said)
         for content, expression, call in sorted(known, key=lambda item: -len(item[0])):
             if content != value and len(content) >= 4:
                 pieces, hit = _cut(pieces, content, f"{{{{ {expression} }}}}")
@@ -243,6 +234,27 @@ class Wiring:
             return None
         text = "".join(part if is_expression else _literal(part) for part, is_expression in pieces)
         return Wire(text, "parts", source)
+
+    def _known_in(self, text: str, said: str) -> list[tuple[str, str, int | None]]:
+        """What is known and may stand in a text: its content, its expression, and its call."""
+        for token in set(_TOKEN.findall(text)):
+            if is_informative(token) and said_in(token, said):
+                self._from_said(token, "mentioned")
+        known: list[tuple[str, str, int | None]] = [
+            (str(content), name, None)
+            for name, content in self.inputs.items()
+            if isinstance(content, str | int | float) and is_informative(content)
+        ]
+        for path, stated in self._mission:
+            if path and is_informative(stated) and str(stated) in text:
+                expression = _inside(self._use_mission(path, stated, stated))
+                known.append((str(stated), expression, None))
+        for found in self._found:
+            simple = not any(part.in_collection for part in found.path)
+            if simple and isinstance(found.value, str) and is_informative(found.value):
+                wire = self._path_wire(found, found.value, said)
+                known.append((found.value, _inside(wire.value), found.call))
+        return known
 
     def _same_record(
         self, recorded: Json, wired: Json, used: set[int], call: int, place: str
@@ -335,6 +347,10 @@ def _expression(source: str, value: Any, found: Any) -> str:
     elif isinstance(found, str) and isinstance(value, int | float):
         source = f"{'int' if isinstance(value, int) else 'float'}({source})"
     return f"{{{{ {source} }}}}"
+
+
+def _inside(expression: str) -> str:
+    return expression.removeprefix("{{ ").removesuffix(" }}")
 
 
 def _plain_segment(part: Segment) -> str:

@@ -72,6 +72,7 @@ class StepStarted(msgspec.Struct, frozen=True):
     step: str
     item: int | None = None
     args: Any = None
+    key: Any = None
 
 
 class StepDone(msgspec.Struct, frozen=True):

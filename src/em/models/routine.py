@@ -9,7 +9,9 @@ from em.models.canonical import Json
 from em.models.trace import Effect
 
 OnError = Literal["fail", "continue"]
-FieldType = Literal["text", "number", "integer", "confirm", "select", "multiselect", "secret"]
+FieldType = Literal[
+    "text", "number", "integer", "confirm", "select", "multiselect", "secret", "json"
+]
 
 
 class Retry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):

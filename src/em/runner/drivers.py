@@ -3,9 +3,13 @@
 asyncio and threads are imported where they are used: most runs need neither, and start faster.
 """
 
+import queue
+import threading
 import time
 from collections.abc import Callable, Generator
 from typing import Any
+
+import msgspec
 
 from em.errors import Conflict as ConflictError
 from em.errors import StoreError
@@ -71,16 +75,19 @@ def _call(call: CallTool) -> Any:
         return asyncio.run(_acall(call))
     if call.timeout is None:
         return call.function(**call.args)
-    from concurrent.futures import ThreadPoolExecutor
-    from concurrent.futures import TimeoutError as FutureTimeout
-
-    pool = ThreadPoolExecutor(max_workers=1)
+    done: queue.SimpleQueue[Outcome] = queue.SimpleQueue()
+    # A daemon: what runs on is left behind, and does not keep the process from ending.
+    thread = threading.Thread(
+        target=lambda: done.put(_outcome(msgspec.structs.replace(call, timeout=None))), daemon=True
+    )
+    thread.start()
     try:
-        return pool.submit(call.function, **call.args).result(call.timeout)
-    except FutureTimeout:
+        outcome = done.get(timeout=call.timeout)
+    except queue.Empty:
         raise StepTimeout(f"no answer within {call.timeout:g} s") from None
-    finally:
-        pool.shutdown(wait=False)  # what runs on is left behind in its thread
+    if outcome.error is not None:
+        raise outcome.error
+    return outcome.value
 
 
 def _outcome(call: CallTool) -> Outcome:

@@ -4,6 +4,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from em.errors import RoutineError, UsageError
 from em.models.canonical import Json
 from em.models.run import RunResult, StepReport
@@ -22,6 +24,7 @@ from em.runner.machine import AutoFix, Machine
 from em.runner.package import Package
 from em.runner.tools import Function, ToolRegistry
 from em.store.protocol import Store
+from em.store.redact import MARKER
 
 Tools = ToolRegistry | Mapping[str, Function] | None
 
@@ -74,6 +77,7 @@ def resume_run(
     udfs: Mapping[str, Function] | None = None,
     answers: Mapping[str, Json] | None = None,
     on_step: Callable[[StepReport], None] | None = None,
+    input_data: Json | None = None,
 ) -> RunResult:
     """Go on with a run that was interrupted, or that waits for an answer.
 
@@ -81,6 +85,14 @@ def resume_run(
     declares an idempotency key; else the run asks (`needs_input`) what became of it.
     """
     past = read_run(store, run_id)
+    if input_data is not None:
+        past.input = _input(input_data)
+    if MARKER.search(msgspec.json.encode([past.input, past.restored.answers]).decode()):
+        raise RoutineError(
+            "what this run was given holds a secret, which the journal did not keep",
+            place=f"run {run_id}",
+            fix="give the input again (input_data, or --input), and the answers",
+        )
     if past.status in ("ok", "failed"):
         raise RoutineError(f"this run is over: {past.status}", place=f"run {run_id}")
     run = _Run(past.folder, tool_registry, auto_fix_fn, udfs, answers, on_step)
@@ -125,6 +137,8 @@ class _Run:
             folder, name = str(self.package.folder.resolve()), self.package.routine.name
             kept = keepable(input_data, "input")
             notes = [started_note(folder, name, self.package.content_hash, kept)]
+            if self._answers:
+                notes.append(answered_note(self._answers))
             write = Journal(store, run_id).write
         machine = Machine(self.package.program, run_id=run_id, notes=notes, **self._options)
         return machine.run(input_data), write

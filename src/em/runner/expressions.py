@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from em.errors import ExpressionError
 from em.runner.functions import FUNCTIONS
 from em.runner.names import Evaluate, Scope, no_such_part, undefined
 
@@ -96,18 +97,24 @@ def _compile_reference(name: str, path: tuple[str | int, ...], place: str) -> Ev
                 value = value[part]
             except (KeyError, IndexError, TypeError):
                 value = _attribute(value, part, place)
-        return value
+        return _no_function(value, name, place)
 
     if path:
         return direct
 
     def plain(scope: Scope) -> Any:
         try:
-            return scope[name]
+            return _no_function(scope[name], name, place)
         except KeyError:
             raise undefined(name, scope, place) from None
 
     return plain
+
+
+def _no_function(value: Any, name: str, place: str) -> Any:
+    if callable(value):
+        raise ExpressionError(f"{name!r} gives a function; call it, or name a key", place=place)
+    return value
 
 
 def _attribute(value: Any, part: str | int, place: str) -> Any:

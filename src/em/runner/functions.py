@@ -50,10 +50,23 @@ def same(one: Any, other: Any) -> bool:
     return bool(one == other) and isinstance(one, bool) == isinstance(other, bool)
 
 
+def _as_str(value: Any) -> str:
+    return str(value)
+
+
+def _as_int(value: Any) -> int:
+    return int(value)
+
+
+def _as_float(value: Any) -> float:
+    return float(value)
+
+
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     function.__name__: function
     for function in (
-        len, sum, min, max, sorted, round, any, all, abs, int, float, str, zip, enumerate,
-        only, pick, nth,
+        len, sum, min, max, sorted, round, any, all, abs, zip, enumerate, only, pick, nth
     )
 }  # fmt: skip
+# Functions, not the types: a type has methods (`str.format`) that no sandbox looks at.
+FUNCTIONS |= {"str": _as_str, "int": _as_int, "float": _as_float}

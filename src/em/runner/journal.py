@@ -62,6 +62,12 @@ class PastRun(msgspec.Struct, kw_only=True):
     notes: list[Note]
 
 
+def question_of(key: ItemKey) -> str:
+    """The name under which is asked what became of a call: no step can have it."""
+    step, item = key
+    return f"{step}?" if item is None else f"{step}[{item}]?"
+
+
 def stream_of(run_id: str) -> str:
     """The stream of a run."""
     return f"run/{run_id}"
@@ -83,6 +89,8 @@ def read_run(store: Store, run_id: str) -> PastRun:
         key = (str(body.get("step")), body.get("item"))
         if kind == "step_started":
             restored.in_flight.add(key)
+            # What was said of an earlier attempt says nothing of this one.
+            restored.answers.pop(question_of(key), None)
         elif kind == "step_done":
             restored.in_flight.discard(key)
             restored.results[key] = body.get("result")

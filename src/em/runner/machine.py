@@ -23,7 +23,7 @@ from em.runner.effects import (
     Write,
 )
 from em.runner.functions import FUNCTIONS
-from em.runner.journal import ItemKey, Note, Restored, keepable
+from em.runner.journal import ItemKey, Note, Restored, keepable, question_of
 from em.runner.program import CompiledStep, Program
 from em.runner.tools import Function, Tool, missing_tool
 
@@ -163,9 +163,7 @@ class Machine:
             self._report(step, "done", 0, start)
             return known.value
         yield from self._announce(step, [(scope, item)])
-        value = yield from self._tried(step, scope, start)
-        self._notes.append(self._done_note(step, item, value))
-        return value
+        return self._kept(step, item, (yield from self._tried(step, scope, start)))
 
     def _known(self, step: CompiledStep, key: ItemKey) -> Outcome | None:
         """What the journal has of a call, or a person knows of it; None if it is to be made."""
@@ -173,15 +171,15 @@ class Machine:
         if key in restored.results and key not in restored.redacted:
             return Outcome(value=restored.results[key])
         uncertain = key in restored.redacted or (key in restored.in_flight and step.key is None)
-        return self._unknown(step, key) if uncertain and step.is_write else None
+        return self._unknown(step, key) if uncertain and self._writes(step) else None
 
     def _unknown(self, step: CompiledStep, key: ItemKey) -> Outcome | None:
-        name = step.id if key[1] is None else f"{step.id}, item {key[1]}"
-        answer = self._answer_to(step.id)
+        """Ask what became of a call that was under way; the answer counts for that call alone."""
+        question = question_of(key)
         prompt = PendingPrompt(
-            step_id=step.id,
+            step_id=question,
             message=(
-                f"The run was interrupted while step {name} was under way."
+                f"The run was interrupted while {question.rstrip('?')} was under way."
                 " Nobody knows whether it happened. Did it, and with what result?"
             ),
             fields=(
@@ -189,6 +187,7 @@ class Machine:
                 {"name": "result", "type": "json", "required": False},
             ),
         )
+        answer = self._answer_to(question)
         if answer is None:
             raise _Pause(prompt)
         checked = check_answers(prompt, answer)
@@ -197,10 +196,12 @@ class Machine:
     def _announce(self, step: CompiledStep, calls: list[tuple[Json, int | None]]) -> Steps:
         """Write what is not written yet, with the intent of a step that has an effect."""
         assert self._notes is not None
-        if step.is_write:
+        if self._writes(step):
             for scope, item in calls:
                 args = keepable(_quietly(step.args, scope), step.id)
                 body: Json = {"step": step.id, "item": item, "args": args}
+                if step.key is not None:
+                    body["key"] = step.key(scope)
                 self._notes.append(("step_started", body))
         if self._notes:
             yield Write(self._notes)
@@ -218,7 +219,15 @@ class Machine:
 
     def _call(self, step: CompiledStep, scope: Json) -> CallTool:
         tool = (self._tools if step.kind == "tool" else self._udfs)[step.target]
-        return CallTool(tool.function, step.args(scope), tool.is_async, step.timeout)
+        args = step.args(scope)
+        if step.key is not None and tool.takes_key:
+            args["idempotency_key"] = step.key(scope)
+        return CallTool(tool.function, args, tool.is_async, step.timeout)
+
+    def _writes(self, step: CompiledStep) -> bool:
+        """A step has an effect if either the routine or its tool says so."""
+        tool = self._tools.get(step.target) if step.kind == "tool" else None
+        return step.is_write or (tool is not None and tool.effect == "write")
 
     def _tried(self, step: CompiledStep, scope: Json, start: float) -> Steps:
         """One call, with its checks, again as its retry policy says."""
@@ -226,12 +235,14 @@ class Machine:
         attempt = 0
         while True:
             attempt += 1
+            returned = False
             try:
                 _check(step.pre, scope, step, "pre")
                 value = yield self._call(step, scope)
+                returned = True
                 _check(step.post, {**scope, "result": value}, step, "post")
             except Exception as error:  # noqa: BLE001 - a tool may raise anything; it is told
-                if attempt < retry.attempts and _retriable(retry, error):
+                if not returned and attempt < retry.attempts and _retriable(retry, error):
                     yield Wait(retry.backoff * 2 ** (attempt - 1))
                     continue
                 return (yield from self._mended(step, scope, error, attempt, start))
@@ -264,17 +275,42 @@ class Machine:
         todo = [item for item in range(len(scopes)) if item not in values]
         if self._notes is not None and todo:
             yield from self._announce(step, [(scopes[item], item) for item in todo])
-        calls = [self._call(step, scopes[item]) for item in todo]
-        outcomes: list[Outcome] = yield CallMany(calls, step.parallel)
+        outcomes = yield CallMany(self._calls(step, [scopes[n] for n in todo]), step.parallel)
         self._report(step, "done", 1, start)
+        failed: list[tuple[int, Exception]] = []
         for item, outcome in zip(todo, outcomes, strict=True):
-            if outcome.error is None:
-                values[item] = outcome.value
+            problem = outcome.error or _violated(step, scopes[item], outcome.value)
+            if problem is None:
+                values[item] = self._kept(step, item, outcome.value)
             else:
-                values[item] = yield from self._mended(step, scopes[item], outcome.error, 1, start)
-            if self._notes is not None:
-                self._notes.append(self._done_note(step, item, values[item]))
+                failed.append((item, problem))
+        # What was done is noted before what failed can end the run.
+        for item, problem in failed:
+            value = yield from self._again(step, scopes[item], problem, start)
+            values[item] = self._kept(step, item, value)
         return [values[item] for item in range(len(scopes))]
+
+    def _calls(self, step: CompiledStep, scopes: list[Json]) -> list[CallTool]:
+        try:
+            for scope in scopes:
+                _check(step.pre, scope, step, "pre")
+            return [self._call(step, scope) for scope in scopes]
+        except EmError as error:
+            raise _Failed(_failure(step.id, error, {})) from error
+
+    def _kept(self, step: CompiledStep, item: int | None, value: Any) -> Any:
+        """A result as the run goes on with it: as the journal keeps it, if there is one."""
+        if self._notes is None:
+            return value
+        plain = keepable(value, step.id)
+        self._notes.append(self._done_note(step, item, plain))
+        return plain
+
+    def _again(self, step: CompiledStep, scope: Json, error: Exception, start: float) -> Steps:
+        """An item that failed beside others: tried again by itself if its policy says so."""
+        if step.retry is not None and step.retry.attempts > 1 and _retriable(step.retry, error):
+            return (yield from self._tried(step, scope, start))
+        return (yield from self._mended(step, scope, error, 1, start))
 
     def _mended(
         self, step: CompiledStep, scope: Json, error: Exception, attempts: int, start: float
@@ -373,9 +409,17 @@ def _check(checks: list[tuple[str, Any]], scope: Json, step: CompiledStep, when:
             raise CheckFailed(f"the {when}-check {source!r} does not hold", place=f"step {step.id}")
 
 
+def _violated(step: CompiledStep, scope: Json, value: Any) -> Exception | None:
+    try:
+        _check(step.post, {**scope, "result": value}, step, "post")
+    except EmError as error:
+        return error
+    return None
+
+
 def _retriable(retry: Retry, error: Exception) -> bool:
-    if isinstance(error, CheckFailed):
-        return False
+    if isinstance(error, EmError):
+        return False  # a check or an expression of the routine itself
     names = (type(error).__name__, str(error))
     return not retry.errors or any(word in name for word in retry.errors for name in names)
 

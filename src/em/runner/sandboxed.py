@@ -16,6 +16,17 @@ MAX_REPEAT = 1_000_000
 """Length of what an expression may make by repeating, and size of a power."""
 
 
+_UNBOUNDED = frozenset("format format_map ljust rjust center zfill expandtabs replace join".split())
+"""Methods of texts that make much of little, or reach into objects; the filters are bounded."""
+
+
+def _replace(text: Any, old: str, new: str, count: int | None = None) -> str:
+    whole = str(text)
+    if whole.count(old) * len(new) > MAX_REPEAT:
+        raise SecurityError("that replaces too much")
+    return whole.replace(old, new, -1 if count is None else count)
+
+
 class _MethodIfCalled(jinja2.StrictUndefined):
     """`order.items()` is the method; `order.items` without such a key is undefined."""
 
@@ -38,6 +49,8 @@ class _Environment(ImmutableSandboxedEnvironment):
             methods = ("get", "items", "keys", "values")
             kind = _MethodIfCalled if attribute in methods else self.undefined
             return kind(obj=obj, name=attribute)
+        if attribute in _UNBOUNDED:
+            return self.unsafe_undefined(obj, attribute)
         return super().getattr(obj, attribute)
 
     def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
@@ -67,6 +80,7 @@ class Sandboxed:
             keep_trailing_newline=True,
         )
         self._environment.globals = dict(functions)
+        self._environment.filters["replace"] = _replace
         # Filters that pad or repeat without bound.
         for name in ("center", "indent", "wordwrap", "random", "pprint", "format"):
             del self._environment.filters[name]

@@ -3,7 +3,7 @@
 import importlib
 import importlib.util
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from difflib import get_close_matches
 from pathlib import Path
 from types import ModuleType
@@ -28,7 +28,7 @@ def declare(function: F, effect: Effect | None) -> F:
 class Tool:
     """A function that routines may call."""
 
-    __slots__ = ("description", "effect", "function", "is_async", "name")
+    __slots__ = ("description", "effect", "function", "is_async", "name", "takes_key")
 
     def __init__(self, name: str, function: Function, effect: Effect | None = None) -> None:
         if not callable(function):
@@ -37,7 +37,15 @@ class Tool:
         self.function = function
         self.effect: Effect | None = effect or getattr(function, _EFFECT, None)
         self.is_async = inspect.iscoroutinefunction(function)
+        self.takes_key = "idempotency_key" in _parameters(function)
         self.description = (inspect.getdoc(function) or "").partition("\n")[0]
+
+
+def _parameters(function: Function) -> Collection[str]:
+    try:
+        return inspect.signature(function).parameters
+    except (TypeError, ValueError):
+        return ()  # some built-in functions don't tell
 
 
 class ToolRegistry(Mapping[str, Tool]):
