@@ -236,6 +236,9 @@ def wired(*, said: str = "", mission: dict[str, Any] | None = None, **args: Any)
         ("PT", "", "PT"),
         ("", "", ""),
         (1, "I want 1", 1),
+        ("in", "put it in the box", "in"),
+        ("us", "help us", "us"),
+        ("TX", "I live in TX", "{{ x }}"),
         (True, "true", True),
         (None, "", None),
         ("{{ hostile }}", "", '{{ "{{ hostile }}" }}'),
@@ -279,6 +282,15 @@ def test_a_choice_that_nothing_explains_is_said_in_a_comment(tmp_path: Path) -> 
     note = "# args.x: item 1 of 2 was chosen; nothing in the trace says why"
     assert note in (tmp_path / "out" / "routine.yaml").read_text()
     assert [found.how for found in draft.explained if found.place == "args.x"] == ["index"]
+
+
+def test_a_value_said_in_another_case_is_no_obstacle() -> None:
+    draft = compiled(
+        user("my order w1234abc"),
+        tool("get_a", 1, id="w1234abc"),
+        tool("send", 1, id="W1234ABC", other="w1234abc"),
+    )
+    assert draft.input == {"id": "W1234ABC", "other": "w1234abc"}
 
 
 def test_inputs_are_what_was_stated_and_said_and_nothing_else() -> None:

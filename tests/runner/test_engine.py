@@ -387,3 +387,13 @@ def test_checks_and_retries_hold_for_items_side_by_side(run: Run) -> None:
             each + args + more + "}", input_data={"xs": [1, 2, 3]}, tool_registry={"t": flaky}
         )
         assert result.status == status, more
+
+
+def test_a_tool_that_raises_stop_iteration_is_a_failure_like_any_other(run: Run) -> None:
+    def odd() -> None:
+        raise StopIteration("odd")
+
+    result = run("  - {id: a, type: tool.call, tool: odd}", tool_registry={"odd": odd})
+    assert result.status == "failed"
+    assert result.failure is not None
+    assert "odd" in result.failure.message

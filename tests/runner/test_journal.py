@@ -203,9 +203,10 @@ def test_a_changed_routine_an_unknown_run_and_a_second_worker_are_refused(tmp_pa
 def test_a_result_that_cannot_be_kept_is_told(tmp_path: Path) -> None:
     folder = simple(tmp_path, "  - {id: a, type: tool.call, tool: odd}\n")
     with SqliteStore(tmp_path / "em.db") as store:
-        failure = run_routine(folder, {}, {"odd": object}, store=store).failure
-        assert failure is not None
-        assert "can't be kept in the journal" in failure.message
+        for odd in (object, lambda: float("nan"), lambda: "\ud800", lambda: b"bytes"):
+            failure = run_routine(folder, {}, {"odd": odd}, store=store).failure
+            assert failure is not None
+            assert "can't be kept in the journal" in failure.message
         assert run_routine(folder, {}, {"odd": object}).status == "ok", "without a journal it may"
 
 

@@ -60,10 +60,10 @@ def is_informative(value: Any) -> bool:
     return len(text) >= 4 or (len(text) >= 3 and bool(re.search(r"\d", text)))
 
 
-def said_in(value: Any, text: str) -> bool:
-    """Whether somebody said this value: as a word of its own, in any case."""
+def said_in(value: Any, text: str, *, exactly: bool = False) -> bool:
+    """Whether somebody said this value: as a word of its own, in any case unless `exactly`."""
     wanted = str(value).strip()
     if len(wanted) < 2 or isinstance(value, bool):
         return False
     pattern = rf"(?<![A-Za-z0-9]){re.escape(wanted)}(?![A-Za-z0-9])"
-    return re.search(pattern, text, re.IGNORECASE) is not None
+    return re.search(pattern, text, 0 if exactly else re.IGNORECASE) is not None

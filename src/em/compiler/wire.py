@@ -113,7 +113,9 @@ class Wiring:
         if mission is not None:
             return mission
         if not is_informative(value):
-            if isinstance(value, str) and said_in(value, said) and value.strip():
+            # A short word counts as said if it is written like a name or a code: Ana, TX, not "in".
+            named = isinstance(value, str) and value[:1].isupper()
+            if named and said_in(value, said, exactly=True):
                 return self._from_said(value, name)
             return Wire(_literal(value), "constant")
         if said_in(value, said):
@@ -152,7 +154,7 @@ class Wiring:
         return _expression(source, value, stated)
 
     def _from_said(self, value: Scalar, name: str) -> Wire:
-        text = str(value).strip().lower()
+        text = str(value)
         if text not in self._input_names:
             free = self._names.free(identifier(name or "value"))
             self._input_names[text] = free
@@ -216,7 +218,7 @@ class Wiring:
                 return _inside(self._use_mission(path, stated, stated))
         if said_in(content, said):
             self._from_said(content, "chosen")
-            return self._input_names[content.strip().lower()]
+            return self._input_names[content]
         return None
 
     def _from_parts(self, value: Scalar, said: str) -> Wire | None:

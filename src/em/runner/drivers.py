@@ -144,13 +144,21 @@ async def _aperform(effect: Effect) -> Any:
     return await asyncio.to_thread(effect.ask, effect.context)
 
 
+def _without_stop_iteration(call: CallTool) -> Any:
+    try:
+        return call.function(**call.args)
+    except StopIteration as error:
+        # A future can't hold it: whoever waits for that one waits for ever.
+        raise RuntimeError(f"the tool raised StopIteration({error})") from error
+
+
 async def _acall(call: CallTool) -> Any:
     import asyncio
 
     if call.is_async:
         running = call.function(**call.args)
     else:
-        running = asyncio.to_thread(call.function, **call.args)
+        running = asyncio.to_thread(_without_stop_iteration, call)
     try:
         return await asyncio.wait_for(running, call.timeout)
     except TimeoutError:

@@ -10,8 +10,8 @@ from typing import Any
 
 import msgspec
 
-from em.errors import NotFound, RoutineError
-from em.models.canonical import Json
+from em.errors import BadBody, NotFound, RoutineError
+from em.models.canonical import Json, canonical
 from em.models.event import Draft, EventQuery
 from em.models.ids import new_id
 from em.store.protocol import Commit, Store
@@ -126,10 +126,10 @@ def answered_note(answers: Mapping[str, Json]) -> Note:
 def keepable(value: Any, step_id: str) -> Any:
     """A result as the journal can hold it."""
     try:
-        return msgspec.to_builtins(value, str_keys=True)
-    except TypeError as error:
+        return canonical(value, "result")[1]
+    except BadBody as error:
         raise RoutineError(
-            f"its result can't be kept in the journal: {error}",
+            f"its result can't be kept in the journal: {error.message}",
             place=f"step {step_id}",
             fix="let the tool return plain values (numbers, texts, lists, mappings, dataclasses)",
         ) from None
