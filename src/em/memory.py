@@ -18,7 +18,7 @@ from em.capture.log import Log
 from em.capture.traces import content_id, trace_events
 from em.errors import InputError, NotFound, UsageError
 from em.models.canonical import Json
-from em.models.event import Draft, Event, check_name
+from em.models.event import Draft, Event, EventQuery, check_name
 from em.models.ids import new_id
 from em.models.run import RunResult
 from em.models.times import Moment, moment
@@ -116,19 +116,21 @@ class Memory:
 
         All come in or none. The same trace again changes nothing.
         """
-        seen: list[int] = []
+        ids: list[str] = []
 
         def commits() -> Iterator[Commit]:
             for trace in traces:
                 events = trace_events(trace, content_id(trace), known_ids=True)
-                seen.append(len(events))
+                ids.append(str(events[0].id))
                 yield Commit(events=events, skip_known=True)
 
         before = self.log.head_seq()
         self.store.commit_all(commits())
-        started = self.log.read(kinds="trace_started", after=before)
-        new = sum(1 for _ in started)
-        return new, len(seen) - new
+        new = 0
+        for start in range(0, len(ids), 500):
+            query = EventQuery(ids=ids[start : start + 500], after=before)
+            new += sum(1 for _ in self.store.read(query))
+        return new, len(ids) - new
 
     def run(
         self,

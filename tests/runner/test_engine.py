@@ -300,6 +300,7 @@ def test_arguments_are_made_anew_for_each_run(tmp_path: Path) -> None:
         ("name: x\nsteps: [{id: a, type: nope}]", InvalidRoutine, "steps[0]"),
         ("name: x\nsteps: [{id: a, type: return, valeu: 1}]", InvalidRoutine, "valeu"),
         ("name: x\nversion: '2'", InvalidRoutine, "version"),
+        ("name: x\ntools: [{name: t, command: {run: [ls]}}]", InvalidRoutine, "command"),
         ("[]", InvalidRoutine, "object"),
         ('name: x\nsteps: [{id: a, type: return, value: "{{ n. }}"}]', RoutineError, "step a"),
     ],

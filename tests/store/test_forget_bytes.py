@@ -65,6 +65,24 @@ def test_while_another_reader_keeps_old_pages_alive_it_says_so_and_can_be_finish
         assert verify(store).ok
 
 
+def test_an_import_that_erases_succeeds_though_the_scrub_has_to_wait(tmp_path: Path) -> None:
+    with SqliteStore(":memory:") as original:
+        first = append(original, note(TEXT))
+        original.erase([first[0].id])
+        exported = list(original.read(EventQuery()))
+    path = tmp_path / "em.db"
+    with SqliteStore(path, busy_timeout=0.3) as store:
+        store.commit(Commit(events=first))
+        reader = sqlite3.connect(path)
+        reader.execute("BEGIN")
+        reader.execute("SELECT count(*) FROM events").fetchone()
+        assert store.commit_all([Commit(events=exported, skip_known=True)]) == 1
+        assert store.health().scrub_pending, "which doctor and the command tell"
+        reader.close()
+        store.scrub()
+        assert held(bytes_of(tmp_path)) == []
+
+
 def test_postgres_waits_for_older_readers_and_says_so(postgres_store: PostgresStore) -> None:
     postgres_store._busy_timeout = 0.3
     (event,) = append(postgres_store, note(TEXT))

@@ -197,6 +197,8 @@ def import_(ctx: click.Context, file: str, rechain: bool) -> None:
         memory = open_memory(ctx, create=True)
         with progress("importing", 2 * size, unit_bytes=True) as advance:
             done = memory.log.import_file(source, name, rechain=rechain, progress=advance)
+    if memory.store.health().scrub_pending:
+        click.echo("erased bodies are not scrubbed yet: run `em forget --finish`", err=True)
     if ctx.obj["json"]:
         print_json(
             {

@@ -114,24 +114,6 @@ class ReturnStep(_Common, frozen=True, kw_only=True, tag="return"):
 Step = ToolStep | UdfStep | AssertStep | PromptStep | ReturnStep
 
 
-class CommandTool(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A tool that is a program: its arguments are rendered, never passed through a shell."""
-
-    run: Sequence[str]
-    stdin: Any = None
-    parse: Literal["text", "json"] = "text"
-
-
-class HttpTool(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A tool that is an HTTP call."""
-
-    url: str
-    method: Literal["GET", "POST", "PUT", "PATCH", "DELETE"] = "GET"
-    headers: dict[str, str] = {}
-    body: Any = None
-    parse: Literal["text", "json"] = "json"
-
-
 class ToolSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """A tool that the routine calls."""
 
@@ -141,8 +123,6 @@ class ToolSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     result_schema: Json | None = None
     effect: Effect | None = None
     effect_inferred: bool = False
-    command: CommandTool | None = None
-    http: HttpTool | None = None
 
 
 class Routine(

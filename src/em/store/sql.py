@@ -19,7 +19,7 @@ from em.models.request import Claim
 from em.models.times import from_micros, moment, now_micros, to_micros
 from em.store import claims, erasing
 from em.store.holders import ARTEFACT_COLUMNS, DocumentExtras, to_artefact
-from em.store.prepare import prepare, refuse_secret_name
+from em.store.prepare import Prepared, prepare, refuse_secret_name
 from em.store.protocol import Commit, Committed, Erasure, Row
 from em.store.reading import FetchPage, check_query, stream_rows, to_event, to_row
 from em.store.redact import Redactor
@@ -96,23 +96,40 @@ class SqlStore(ABC):
         """Write all of it in one transaction."""
         prepared = prepare(commit, self._redactor)
         with self._writing() as session:
-            return self._writer.write(session, prepared)
+            committed, erased = self._write(session, prepared)
+        if erased:
+            self._try_to_scrub()
+        return committed
 
     def commit_all(self, commits: Iterable[Commit]) -> int:
         """Write many commits in one transaction, one in memory at a time; how many events."""
         count, erased = 0, False
         with self._writing() as session:
             for commit in commits:
-                prepared = prepare(commit, self._redactor)
-                events = self._writer.write(session, prepared).events
-                count += len(events)
-                if any(event.kind == "erased" for event in events):
-                    erased |= erasing.erase_as_imported(session, self._writer, events)
-            if erased:
-                self._ask_for_scrub(session)
+                committed, also = self._write(session, prepare(commit, self._redactor))
+                count += len(committed.events)
+                erased |= also
         if erased:
-            self.scrub()
+            self._try_to_scrub()
         return count
+
+    def _write(self, session: Session, prepared: Prepared) -> tuple[Committed, bool]:
+        """Write a commit, and erase what an imported event says was erased elsewhere."""
+        committed = self._writer.write(session, prepared)
+        erased = any(event.kind == "erased" for event in committed.events) and (
+            erasing.erase_as_imported(session, self._writer, committed.events)
+        )
+        if erased:
+            self._ask_for_scrub(session)
+        return committed, erased
+
+    def _try_to_scrub(self) -> str:
+        """Scrub what was erased; else why not: then its mark stays, and `health` tells of it."""
+        try:
+            self.scrub()
+        except StoreError as error:
+            return str(error)
+        return ""
 
     def check(self, commit: Commit) -> None:
         """Raise what `commit` would say of the content, without writing."""
@@ -223,12 +240,9 @@ class SqlStore(ABC):
         with self._writing() as session:
             erasure = erasing.erase(session, self._writer, event_ids, subjects, reason)
             self._ask_for_scrub(session)
-        try:
-            self.scrub()
-        except StoreError as error:
-            # The erasure stands; only its traces on the disk are still there, and that is said.
-            return msgspec.structs.replace(erasure, scrubbed=False, scrub_problem=str(error))
-        return erasure
+        # The erasure stands in any case; if its traces on the disk are still there, that is said.
+        problem = self._try_to_scrub()
+        return msgspec.structs.replace(erasure, scrubbed=not problem, scrub_problem=problem)
 
     def _ask_for_scrub(self, session: Session) -> None:
         session.execute(

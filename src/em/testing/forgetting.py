@@ -164,6 +164,10 @@ class ForgettingConformance:
             assert next(copy.read(EventQuery())).erased
             report = verify(copy)
             assert (report.ok, report.erased) == (True, 1)
+        with SqliteStore(":memory:") as copy:
+            copy.commit(Commit(events=first))
+            copy.commit(Commit(events=exported[1:]))
+            assert next(copy.read(EventQuery())).erased
 
     def test_forgetting_a_subject_selects_within_its_transaction(self, store: Store) -> None:
         """Nobody has to list the events first, and those erased before are followed again."""
