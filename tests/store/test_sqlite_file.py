@@ -298,13 +298,13 @@ def test_many_threads_may_read_while_one_writes(sqlite_store: SqliteStore) -> No
 def test_an_interrupt_in_the_middle_of_a_commit_leaves_nothing_behind(
     sqlite_store: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    insert = sqlite_store._writer._insert_events
+    insert = sqlite_store._chain._insert_events
 
     def interrupted(session: object, rows: object) -> None:
         insert(session, rows)  # type: ignore[arg-type]
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(sqlite_store._writer, "_insert_events", interrupted)
+    monkeypatch.setattr(sqlite_store._chain, "_insert_events", interrupted)
     with pytest.raises(KeyboardInterrupt):
         append(sqlite_store, note("1"))
     monkeypatch.undo()

@@ -13,12 +13,12 @@ from em.models.canonical import canonical
 from em.models.event import Event
 from em.models.ids import new_id
 from em.models.times import now_micros
+from em.store.chaining import Chain
 from em.store.derivations import delete, holders_of, select
 from em.store.holders import erase_artefacts, erase_records, erase_responses, remove_documents
 from em.store.prepare import PreparedEvent
 from em.store.protocol import Erasure
 from em.store.session import Session, chunks
-from em.store.writing import Writer
 
 IDS_PER_TOMBSTONE = 1_000
 
@@ -31,7 +31,7 @@ class _Located(NamedTuple):
 
 def erase(
     session: Session,
-    writer: Writer,
+    chain: Chain,
     event_ids: Sequence[str],
     subjects: Sequence[str],
     reason: str,
@@ -58,11 +58,11 @@ def erase(
         for stream, ids in by_stream.items()
         for start in range(0, len(ids), IDS_PER_TOMBSTONE)
     ]
-    writer.append(session, tombstones, now_micros())
+    chain.append(session, tombstones, now_micros(), {})
     return erasure
 
 
-def erase_as_imported(session: Session, writer: Writer, events: Iterable[Event]) -> bool:
+def erase_as_imported(session: Session, chain: Chain, events: Iterable[Event]) -> bool:
     """What an imported event says was erased elsewhere is erased here too; whether anything was."""
     named: defaultdict[str, list[str]] = defaultdict(list)
     for event in events:
@@ -81,7 +81,7 @@ def erase_as_imported(session: Session, writer: Writer, events: Iterable[Event])
         for event_id, at in elsewhere.items()
         if at.erasable
     ]
-    writer.append(session, tombstones, now_micros())
+    chain.append(session, tombstones, now_micros(), {})
     return bool(erasure.events)
 
 

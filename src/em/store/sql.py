@@ -18,13 +18,14 @@ from em.models.record import Record
 from em.models.request import Claim
 from em.models.times import from_micros, moment, now_micros, to_micros
 from em.store import claims, erasing
+from em.store.chaining import Chain, Tip, read_head
 from em.store.holders import ARTEFACT_COLUMNS, DocumentExtras, to_artefact
 from em.store.prepare import Prepared, prepare, refuse_secret_name
 from em.store.protocol import Commit, Committed, Erasure, Row
 from em.store.reading import FetchPage, check_query, stream_rows, to_event, to_row
 from em.store.redact import Redactor
 from em.store.session import Session
-from em.store.writing import Writer, read_head
+from em.store.writing import Writer
 
 MAX_QUERY_WORDS = 64
 MAX_WORD = 64
@@ -36,10 +37,12 @@ class SqlStore(ABC):
     """A store on SQL. A back end brings its connections and the few statements that differ."""
 
     _driver_error: type[Exception]
+    _number_taken: type[Exception] | tuple[()] = ()
 
     def __init__(self, redactor: Redactor | None = None) -> None:
         self._redactor = redactor or Redactor()
-        self._writer = Writer(self._insert_events, self._document_extras())
+        self._chain = Chain(self._insert_events, self._number_taken)
+        self._writer = Writer(self._chain, self._document_extras())
 
     @property
     @abstractmethod
@@ -96,7 +99,8 @@ class SqlStore(ABC):
         """Write all of it in one transaction."""
         prepared = prepare(commit, self._redactor)
         with self._writing() as session:
-            committed, erased = self._write(session, prepared)
+            committed, tip, erased = self._write(session, prepared)
+        self._chain.remember(tip)
         if erased:
             self._try_to_scrub()
         return committed
@@ -106,22 +110,22 @@ class SqlStore(ABC):
         count, erased = 0, False
         with self._writing() as session:
             for commit in commits:
-                committed, also = self._write(session, prepare(commit, self._redactor))
+                committed, _, also = self._write(session, prepare(commit, self._redactor))
                 count += len(committed.events)
                 erased |= also
         if erased:
             self._try_to_scrub()
         return count
 
-    def _write(self, session: Session, prepared: Prepared) -> tuple[Committed, bool]:
+    def _write(self, session: Session, prepared: Prepared) -> tuple[Committed, Tip | None, bool]:
         """Write a commit, and erase what an imported event says was erased elsewhere."""
-        committed = self._writer.write(session, prepared)
-        erased = any(event.kind == "erased" for event in committed.events) and (
-            erasing.erase_as_imported(session, self._writer, committed.events)
-        )
+        committed, tip = self._writer.write(session, prepared)
+        if not any(event.kind == "erased" for event in committed.events):
+            return committed, tip, False
+        erased = erasing.erase_as_imported(session, self._chain, committed.events)
         if erased:
             self._ask_for_scrub(session)
-        return committed, erased
+        return committed, None, erased
 
     def _try_to_scrub(self) -> str:
         """Scrub what was erased; else why not: then its mark stays, and `health` tells of it."""
@@ -238,7 +242,7 @@ class SqlStore(ABC):
         """Erase bodies and all that was derived from them, then scrub."""
         reason = self._redactor.text(reason)
         with self._writing() as session:
-            erasure = erasing.erase(session, self._writer, event_ids, subjects, reason)
+            erasure = erasing.erase(session, self._chain, event_ids, subjects, reason)
             self._ask_for_scrub(session)
         # The erasure stands in any case; if its traces on the disk are still there, that is said.
         problem = self._try_to_scrub()

@@ -94,6 +94,7 @@ class SqliteStore(SqlStore):
     """
 
     _driver_error = sqlite3.Error
+    _number_taken = sqlite3.IntegrityError
 
     def __init__(
         self,

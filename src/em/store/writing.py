@@ -1,24 +1,15 @@
 """Writing a prepared commit inside a transaction that holds the write lock."""
 
-import os
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
-import msgspec
-
-from em.errors import ChainConflict, DuplicateEvent, PositionConflict
-from em.models.chain import SALT_BYTES, START, hash_body, hash_event
+from em.errors import DuplicateEvent
 from em.models.document import Document
-from em.models.event import Event
 from em.models.kinds import SEARCHED, searched_text
-from em.models.times import from_micros, now_micros, to_micros
-from em.store.derivations import (
-    Derivation,
-    derivations_of,
-    put_derivations,
-    refuse_erased_sources,
-)
+from em.models.times import from_micros, now_micros
+from em.store.chaining import Chain, Tip
+from em.store.derivations import refuse_erased_sources
 from em.store.holders import (
     DocumentExtras,
     complete_request,
@@ -33,28 +24,26 @@ from em.store.session import Session, chunks
 CHUNK = 100_000
 """Characters of one document; a longer text is searched in several."""
 
-InsertEvents = Callable[[Session, Sequence[tuple[Any, ...]]], None]
-
 
 class Writer:
-    """The SQL of a commit. A back end says how it inserts events, and what a document adds."""
+    """The SQL of a commit. A back end says what a document adds."""
 
-    def __init__(self, insert_events: InsertEvents, extras: DocumentExtras) -> None:
-        self._insert_events = insert_events
+    def __init__(self, chain: Chain, extras: DocumentExtras) -> None:
+        self._chain = chain
         self._extras = extras
 
-    def write(self, session: Session, prepared: Prepared) -> Committed:
-        """Write all of it; the caller commits or rolls back."""
+    def write(self, session: Session, prepared: Prepared) -> tuple[Committed, Tip | None]:
+        """Write all of it; the caller commits or rolls back. Also where the log then ends."""
         recorded_at = now_micros()
-        for stream, pos in prepared.expected_pos.items():
-            _check_position(session, stream, pos)
         if prepared.skip_known:
             prepared = _without_known(session, prepared)
         if prepared.given_ids:
             _refuse_duplicates(session, prepared.given_ids)
         if prepared.sources:
             refuse_erased_sources(session, prepared.sources)
-        events = self.append(session, prepared.events, recorded_at)
+        events, tip = self._chain.append(
+            session, prepared.events, recorded_at, prepared.expected_pos
+        )
         artefacts = [put_artefact(session, item, recorded_at) for item in prepared.artefacts]
         if prepared.records:
             put_records(session, prepared.records)
@@ -63,123 +52,7 @@ class Writer:
             put_documents(session, documents, self._extras)
         if prepared.request is not None:
             complete_request(session, prepared.request)
-        return Committed(events, artefacts)
-
-    def append(
-        self, session: Session, prepared: Sequence[PreparedEvent], recorded_at: int
-    ) -> list[Event]:
-        """Chain the events to their streams and insert them."""
-        if not prepared:
-            return []
-        # Both in one statement: every append waits for this.
-        newest, *head = session.execute(_NEWEST_AND_HEAD, (prepared[0].stream,)).fetchone()
-        newest = newest or 0
-        heads = {prepared[0].stream: (head[0] or 0, head[1] or START)}
-        salts = os.urandom(SALT_BYTES * len(prepared))
-        rows: list[tuple[Any, ...]] = []
-        events: list[Event] = []
-        derivations: list[Derivation] = []
-        for n, item in enumerate(prepared):
-            head = heads.get(item.stream) or read_head(session, item.stream)
-            seal = _import if item.imported is not None else _seal
-            salt = salts[n * SALT_BYTES : (n + 1) * SALT_BYTES]
-            row, event = seal(item, newest + 1 + n, head, salt, recorded_at)
-            heads[item.stream] = (event.pos, row[-1])
-            rows.append(row)
-            events.append(event)
-            if item.sources:
-                derivations += derivations_of(item.sources, "events", item.id)
-        self._insert_events(session, rows)
-        put_derivations(session, derivations)
-        return events
-
-
-_NEWEST_AND_HEAD = (
-    "SELECT (SELECT MAX(seq) FROM events), head.pos, head.hash FROM (SELECT 1) AS one"
-    " LEFT JOIN (SELECT pos, hash FROM events WHERE stream = ? ORDER BY pos DESC LIMIT 1) AS head"
-    " ON 1 = 1"
-)
-
-
-def read_head(session: Session, stream: str) -> tuple[int, bytes]:
-    """Position and hash of a stream's last event."""
-    row = session.execute(
-        "SELECT pos, hash FROM events WHERE stream = ? ORDER BY pos DESC LIMIT 1", (stream,)
-    ).fetchone()
-    return (row[0], row[1]) if row else (0, START)
-
-
-def _seal(
-    item: PreparedEvent, seq: int, head: tuple[int, bytes], salt: bytes, recorded_at: int
-) -> tuple[tuple[Any, ...], Event]:
-    """Give a new event its position, times and hashes."""
-    assert item.text is not None
-    pos = head[0] + 1
-    at = recorded_at if item.at is None else item.at
-    body_hash = hash_body(salt, item.text)
-    own = hash_event(
-        head[1],
-        item.id,
-        item.stream,
-        pos,
-        item.subject,
-        item.kind,
-        item.v,
-        at,
-        recorded_at,
-        body_hash,
-    )
-    start = (seq, item.id, item.stream, pos, item.subject, item.kind, item.v)
-    row = (*start, at, recorded_at, item.text.decode(), salt, body_hash, own)
-    event = Event(
-        *start,
-        from_micros(at),
-        from_micros(recorded_at),
-        item.body,
-        salt.hex(),
-        body_hash.hex(),
-        own.hex(),
-    )
-    return row, event
-
-
-def _import(
-    item: PreparedEvent, seq: int, head: tuple[int, bytes], _salt: bytes, _recorded_at: int
-) -> tuple[tuple[Any, ...], Event]:
-    """Keep an imported event as it is, if it continues its stream and its hashes fit."""
-    event = item.imported
-    assert event is not None
-    if event.pos != head[0] + 1:
-        raise _misfit(item, f"it is at position {event.pos}, the stream ends at {head[0]}")
-    salt = None if event.body is None else bytes.fromhex(event.salt or "")
-    body_hash, own = bytes.fromhex(event.body_hash), bytes.fromhex(event.hash)
-    at, recorded_at = to_micros(event.at), to_micros(event.recorded_at)
-    start = (event.id, event.stream, event.pos, event.subject, event.kind, event.v)
-    if own != hash_event(head[1], *start, at, recorded_at, body_hash):
-        raise _misfit(item, "its hash does not fit its fields and the event before it")
-    text = None if item.text is None else item.text.decode()
-    row = (seq, *start, at, recorded_at, text, salt, body_hash, own)
-    return row, msgspec.structs.replace(event, seq=seq)
-
-
-def _misfit(item: PreparedEvent, why: str) -> ChainConflict:
-    return ChainConflict(
-        why,
-        place=f"event {item.id} of stream {item.stream!r}",
-        fix="import into an empty log, or with --rechain to append it as new",
-    )
-
-
-def _check_position(session: Session, stream: str, expected: int) -> None:
-    actual = read_head(session, stream)[0]
-    if actual != expected:
-        raise PositionConflict(
-            f"expected the stream at position {expected}, it is at {actual}",
-            place=f"stream {stream!r}",
-            fix="read what is new, then decide again",
-            expected=expected,
-            actual=actual,
-        )
+        return Committed(events, artefacts), tip
 
 
 class _Known(NamedTuple):
