@@ -9,6 +9,7 @@ import msgspec
 from em.errors import RoutineError, UsageError
 from em.models.canonical import Json
 from em.models.run import RunResult, StepReport
+from em.runner.calls import AutoFix
 from em.runner.drivers import Running, WriteNotes, adrive, drive
 from em.runner.journal import (
     Journal,
@@ -20,7 +21,7 @@ from em.runner.journal import (
     read_run,
     started_note,
 )
-from em.runner.machine import AutoFix, Machine
+from em.runner.machine import Machine
 from em.runner.package import Package
 from em.runner.tools import Function, ToolRegistry
 from em.store.protocol import Store

@@ -1,0 +1,111 @@
+"""What a run notes of its calls for the journal, and what it knows from before."""
+
+from collections.abc import Generator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from em.models.canonical import Json
+from em.models.run import PendingPrompt, RunResult, StepReport
+from em.runner.answers import check_answers
+from em.runner.effects import Outcome, Write
+from em.runner.failures import Pause, plain, quietly
+from em.runner.journal import ItemKey, Note, Restored, keepable, question_of
+from em.runner.program import CompiledStep
+
+
+class Notebook:
+    """The notes of a run that are not written yet, and what its journal and people told it."""
+
+    def __init__(
+        self,
+        notes: list[Note] | None,
+        restored: Restored | None,
+        answers: Mapping[str, Json] | None,
+    ) -> None:
+        # None where there is no journal.
+        self._notes = notes
+        self._restored = restored or Restored()
+        self._answers = answers or {}
+        self.is_kept = notes is not None
+
+    def answer_to(self, step_id: str) -> Json | None:
+        """What a person said to a prompt, now or before."""
+        return self._answers.get(step_id, self._restored.answers.get(step_id))
+
+    def known(self, step: CompiledStep, key: ItemKey, *, writes: bool) -> Outcome | None:
+        """What the journal has of a call, or a person knows of it; None if it is to be made."""
+        restored = self._restored
+        if key in restored.results and key not in restored.redacted:
+            return Outcome(value=restored.results[key])
+        uncertain = key in restored.redacted or (key in restored.in_flight and step.key is None)
+        return self._unknown(key) if uncertain and writes else None
+
+    def _unknown(self, key: ItemKey) -> Outcome | None:
+        """Ask what became of a call that was under way; the answer counts for that call alone."""
+        question = question_of(key)
+        prompt = PendingPrompt(
+            step_id=question,
+            message=(
+                f"The run was interrupted while {question.rstrip('?')} was under way."
+                " Nobody knows whether it happened. Did it, and with what result?"
+            ),
+            fields=(
+                {"name": "happened", "type": "confirm"},
+                {"name": "result", "type": "json", "required": False},
+            ),
+        )
+        answer = self.answer_to(question)
+        if answer is None:
+            raise Pause(prompt)
+        checked = check_answers(prompt, answer)
+        return Outcome(value=checked["result"]) if checked["happened"] else None
+
+    def announce(
+        self, step: CompiledStep, calls: Sequence[tuple[Json, int | None]], *, writes: bool
+    ) -> Generator[Write, Any, None]:
+        """Write what is not written yet, with the intent of a step that has an effect."""
+        assert self._notes is not None
+        if writes:
+            for scope, item in calls:
+                args = keepable(quietly(step.args, scope), step.id)
+                body: Json = {"step": step.id, "item": item, "args": args}
+                if step.key is not None:
+                    body["key"] = step.key(scope)
+                self._notes.append(("step_started", body))
+        if self._notes:
+            yield Write(self._notes)
+            self._notes.clear()
+
+    def kept(self, step: CompiledStep, item: int | None, value: Any, report: StepReport) -> Any:
+        """A result as the run goes on with it: as the journal keeps it, if there is one."""
+        if self._notes is None:
+            return value
+        result = keepable(value, step.id)
+        self._notes.append(_done_note(step, item, result, report))
+        return result
+
+    def end(self, result: RunResult) -> Generator[Write, Any, None]:
+        """Write what is left, and what became of the run."""
+        if self._notes is not None:
+            yield Write([*self._notes, _last_note(result)])
+            self._notes.clear()
+
+
+def _done_note(step: CompiledStep, item: int | None, result: Any, report: StepReport) -> Note:
+    body: Json = {"step": step.id, "result": result, "status": report.status}
+    body |= {"attempts": report.attempts, "duration_ms": round(report.duration_ms, 3)}
+    if item is not None:
+        body["item"] = item
+    if report.error:
+        body["error"] = report.error
+    return "step_done", body
+
+
+def _last_note(result: RunResult) -> Note:
+    if result.pending_prompt is not None:
+        return "run_paused", {"prompt": msgspec.to_builtins(result.pending_prompt)}
+    body: Json = {"status": result.status, "output": keepable(result.output, "return")}
+    if result.failure is not None:
+        body["failure"] = plain(result.failure)
+    return "run_ended", body
