@@ -7,17 +7,17 @@ from typing import Any
 import msgspec
 
 from em.errors import EmError, RoutineError
+from em.models import schemas
 from em.models.canonical import Json
+from em.models.fix import Fix
 from em.models.routine import Default, Retry
 from em.models.run import Failure, PendingPrompt, RunResult, StepReport, StepStatus
-from em.runner import schemas
 from em.runner.answers import check_answers
 from em.runner.effects import (
     AskForFix,
     CallMany,
     CallTool,
     Effect,
-    Fix,
     Outcome,
     Wait,
     Write,
