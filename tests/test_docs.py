@@ -55,7 +55,7 @@ def run_bash(block: Block, page: Path) -> None:
 def run_yaml(block: Block, page: Path) -> None:
     """A YAML block of these pages is an em.yaml."""
     from em import Settings
-    from em.store.redact import Redactor
+    from em.redaction.redactor import Redactor
 
     assert isinstance(yaml.safe_load(block.code), dict), page
     Path("em.yaml").write_text(block.code)

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from em.errors import InvalidRoutine, RoutineError, UsageError
+from em.models.fix import Fix
 from em.models.run import RunResult
-from em.runner.effects import Fix
 from em.runner.engine import arun_routine, run_routine
 from em.runner.tools import ToolRegistry
 

@@ -5,8 +5,9 @@ from typing import Any
 
 from em.errors import EmError, RoutineError
 from em.models.canonical import Json
+from em.models.fix import Fix
 from em.models.routine import Default, Retry
-from em.runner.effects import AskForFix, CallMany, CallTool, Effect, Fix, Wait
+from em.runner.effects import AskForFix, CallMany, CallTool, Effect, Wait
 from em.runner.failures import CheckFailed, Failed, failure_of, plain, quietly
 from em.runner.notebook import Notebook
 from em.runner.program import CompiledStep

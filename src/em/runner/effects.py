@@ -1,7 +1,7 @@
 """What a run wants done: the machine yields these, a driver does them."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
@@ -42,15 +42,6 @@ class AskForFix(msgspec.Struct, gc=False):
 
     ask: Callable[[Json], Any]
     context: Json
-
-
-class Fix(msgspec.Struct, frozen=True, kw_only=True):
-    """How to go on after a step failed."""
-
-    strategy: Literal["modify_args", "skip", "fail"]
-    args: Json = {}
-    default: Any = None
-    reason: str = ""
 
 
 class Write(msgspec.Struct, gc=False):

@@ -9,6 +9,7 @@ import msgspec
 from em.errors import RoutineError, UsageError
 from em.models.canonical import Json
 from em.models.run import RunResult, StepReport
+from em.redaction.redactor import MARKER
 from em.runner.calls import AutoFix
 from em.runner.drivers import Running, WriteNotes, adrive, drive
 from em.runner.journal import (
@@ -25,7 +26,6 @@ from em.runner.machine import Machine
 from em.runner.package import Package
 from em.runner.tools import Function, ToolRegistry
 from em.store.protocol import Store
-from em.store.redact import MARKER
 
 Tools = ToolRegistry | Mapping[str, Function] | None
 

@@ -14,8 +14,8 @@ from em.errors import BadBody, NotFound, RoutineError
 from em.models.canonical import Json, canonical
 from em.models.event import Draft, EventQuery
 from em.models.ids import new_id
+from em.redaction.redactor import MARKER
 from em.store.protocol import Commit, Store
-from em.store.redact import MARKER
 
 Note = tuple[str, Json]
 """The kind and the body of an event."""

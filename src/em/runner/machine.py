@@ -5,9 +5,9 @@ from collections.abc import Callable, Generator, Mapping
 from typing import Any
 
 from em.errors import EmError, RoutineError
+from em.models import schemas
 from em.models.canonical import Json
 from em.models.run import PendingPrompt, RunResult, StepReport
-from em.runner import schemas
 from em.runner.answers import check_answers
 from em.runner.calls import AutoFix, Calls, Steps
 from em.runner.effects import Effect

@@ -10,9 +10,9 @@ import msgspec
 import yaml
 
 from em.errors import ExpressionError, RoutineError
+from em.models import schemas
 from em.models.canonical import Json
 from em.models.routine import Routine, Step, ToolSpec
-from em.runner import schemas
 from em.runner.expressions import expressions_in, names_in
 from em.runner.functions import FUNCTIONS
 from em.runner.package import ROUTINE, UDF, parse_yaml

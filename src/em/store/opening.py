@@ -4,9 +4,9 @@ import os
 from pathlib import Path
 
 from em.errors import UsageError
+from em.redaction.redactor import Redactor
 from em.settings import Settings
 from em.store.protocol import Store
-from em.store.redact import Redactor
 
 
 def open_store(

@@ -22,8 +22,8 @@ from em.models.kinds import check_body, check_kind
 from em.models.record import Record
 from em.models.request import RequestOutcome
 from em.models.times import moment, to_micros
+from em.redaction.redactor import Redactor
 from em.store.protocol import Commit
-from em.store.redact import Redactor
 
 
 class PreparedEvent(NamedTuple):

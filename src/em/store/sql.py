@@ -17,13 +17,13 @@ from em.models.ids import new_id
 from em.models.record import Record
 from em.models.request import Claim
 from em.models.times import from_micros, moment, now_micros, to_micros
+from em.redaction.redactor import Redactor
 from em.store import claims, erasing
 from em.store.chaining import Chain, Tip, read_head
 from em.store.holders import ARTEFACT_COLUMNS, DocumentExtras, to_artefact
 from em.store.prepare import Prepared, prepare, refuse_secret_name
 from em.store.protocol import Commit, Committed, Erasure, Row
 from em.store.reading import FetchPage, check_query, stream_rows, to_event, to_row
-from em.store.redact import Redactor
 from em.store.session import Session
 from em.store.writing import Writer
 

@@ -24,12 +24,12 @@ from em.errors import (
     UsageError,
 )
 from em.models.document import Document, DocumentQuery, Hit
+from em.redaction.redactor import Redactor
 from em.store.holders import DocumentExtras
 from em.store.migrations import pending
 from em.store.pool import Pool
 from em.store.protocol import Health
 from em.store.reading import FetchPage, Page, bounded
-from em.store.redact import Redactor
 from em.store.session import Session
 from em.store.sql import (
     SqlStore,

@@ -1,6 +1,6 @@
 """Redaction: secrets are taken out before anything is written, and visibly so.
 
-It sits in the store, not above it, so that no writer can forget it: every body, text and response
+The store calls it, not who writes, so that no writer can forget it: every body, text and response
 of a commit passes here. A secret becomes `[redacted:NAME]`.
 
 Most texts hold no secret. A text without any anchor (see `shapes`) is clean, and one search for all
@@ -13,7 +13,14 @@ from functools import lru_cache
 from typing import Any
 
 from em.errors import UsageError
-from em.store.shapes import FIELD_ANCHORS, REFERENCE, SHAPES, Shape, is_plausible, is_secret_name
+from em.redaction.shapes import (
+    FIELD_ANCHORS,
+    REFERENCE,
+    SHAPES,
+    Shape,
+    is_plausible,
+    is_secret_name,
+)
 
 NAMES_KEPT = 4096
 MARKER = re.compile(r"\[redacted:[^\[\]]{1,64}\]")

@@ -15,10 +15,10 @@ from em.models.document import Document, DocumentQuery
 from em.models.event import Draft
 from em.models.record import Record
 from em.models.request import RequestOutcome
+from em.redaction.redactor import Redactor
+from em.redaction.shapes import FIELD_ANCHORS, SHAPES
 from em.settings import RedactSettings
 from em.store import Commit
-from em.store.redact import Redactor
-from em.store.shapes import FIELD_ANCHORS, SHAPES
 from em.store.sqlite import SqliteStore
 from em.testing import T0
 
