@@ -99,7 +99,7 @@ def test_a_commit_that_failed_is_not_remembered(
 
     monkeypatch.setattr(sqlite_store._chain, "_insert_events", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        append(sqlite_store, note("2"))
+        append(sqlite_store, note("2"), note("2"))
     monkeypatch.undo()
     append(sqlite_store, note("3"))
     assert [event.seq for event in sqlite_store.read(EventQuery())] == [1, 2]

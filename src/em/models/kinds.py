@@ -70,13 +70,14 @@ class StepStarted(msgspec.Struct, frozen=True):
     """A step with an effect is about to run."""
 
     step: str
+    tool: str = ""
     item: int | None = None
     args: Any = None
     key: Any = None
 
 
 class StepDone(msgspec.Struct, frozen=True):
-    """A step is over: done, or gone on from with a default."""
+    """A step is over: done, or gone on from with a default; `next` is about to run."""
 
     step: str
     item: int | None = None
@@ -86,6 +87,7 @@ class StepDone(msgspec.Struct, frozen=True):
     duration_ms: float = 0.0
     error: str = ""
     fix: Json | None = None
+    next: StepStarted | None = None
 
 
 class RunPaused(msgspec.Struct, frozen=True):

@@ -80,10 +80,34 @@ def read_run(store: Store, run_id: str) -> PastRun:
     for event in store.read(EventQuery(stream=stream_of(run_id))):
         pos = event.pos
         if event.body is not None and event.kind != "erased":
-            notes.append((event.kind, event.body))
+            notes += _notes_of(event.kind, event.body)
     if not notes or notes[0][0] != "run_started":
         raise NotFound(f"there is no run {run_id!r}", fix="`em runs list` shows those there are")
     started = notes[0][1]
+    restored, status = _restore(notes)
+    return PastRun(
+        run_id=run_id,
+        folder=started["folder"],
+        routine_hash=started["hash"],
+        input=started["input"],
+        status=status,
+        pos=pos,
+        restored=restored,
+        notes=notes,
+    )
+
+
+def _notes_of(kind: str, body: Json) -> list[Note]:
+    """What an event says: a step that is done may carry the intent of the next."""
+    if kind != "step_done":
+        return [(kind, body)]
+    intent = body.pop("next", None)
+    done: Note = (kind, {"status": "done", "attempts": 1, **body})
+    return [done] if intent is None else [done, ("step_started", intent)]
+
+
+def _restore(notes: Iterable[Note]) -> tuple[Restored, str]:
+    """What is known of a run's steps, and its status."""
     restored, status = Restored(), "running"
     for kind, body in notes:
         key = (str(body.get("step")), body.get("item"))
@@ -100,16 +124,7 @@ def read_run(store: Store, run_id: str) -> PastRun:
             restored.answers.update(body["answers"])
         elif kind in ("run_paused", "run_ended"):
             status = body.get("status", "needs_input")
-    return PastRun(
-        run_id=run_id,
-        folder=started["folder"],
-        routine_hash=started["hash"],
-        input=started["input"],
-        status=status,
-        pos=pos,
-        restored=restored,
-        notes=notes,
-    )
+    return restored, status
 
 
 def started_note(folder: str, routine: str, routine_hash: str, input_data: Json) -> Note:

@@ -67,12 +67,12 @@ class Notebook:
         """Write what is not written yet, with the intent of a step that has an effect."""
         assert self._notes is not None
         if writes:
-            for scope, item in calls:
-                args = keepable(quietly(step.args, scope), step.id)
-                body: Json = {"step": step.id, "item": item, "args": args}
-                if step.key is not None:
-                    body["key"] = step.key(scope)
-                self._notes.append(("step_started", body))
+            intents = [_intent(step, scope, item) for scope, item in calls]
+            if len(intents) == 1 and self._notes and self._notes[-1][0] == "step_done":
+                # One event says both: half the work of writing two.
+                self._notes[-1][1]["next"] = intents[0]
+            else:
+                self._notes += [("step_started", intent) for intent in intents]
         if self._notes:
             yield Write(self._notes)
             self._notes.clear()
@@ -92,9 +92,23 @@ class Notebook:
             self._notes.clear()
 
 
+def _intent(step: CompiledStep, scope: Json, item: int | None) -> Json:
+    args = keepable(quietly(step.args, scope), step.id)
+    body: Json = {"step": step.id, "tool": step.target, "args": args}
+    if item is not None:
+        body["item"] = item
+    if step.key is not None:
+        body["key"] = step.key(scope)
+    return body
+
+
 def _done_note(step: CompiledStep, item: int | None, result: Any, report: StepReport) -> Note:
-    body: Json = {"step": step.id, "result": result, "status": report.status}
-    body |= {"attempts": report.attempts, "duration_ms": round(report.duration_ms, 3)}
+    # What goes without saying is left out: every step waits until this is written.
+    body: Json = {"step": step.id, "result": result, "duration_ms": round(report.duration_ms, 3)}
+    if report.status != "done":
+        body["status"] = report.status
+    if report.attempts != 1:
+        body["attempts"] = report.attempts
     if item is not None:
         body["item"] = item
     if report.error:

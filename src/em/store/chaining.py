@@ -14,7 +14,7 @@ import msgspec
 from em.errors import ChainConflict, PositionConflict
 from em.models.chain import SALT_BYTES, START, hash_body, hash_event
 from em.models.event import Event
-from em.models.times import from_micros, to_micros
+from em.models.times import from_micros, now_micros, to_micros
 from em.store.derivations import Derivation, derivations_of, put_derivations
 from em.store.prepare import PreparedEvent
 from em.store.session import Session
@@ -76,6 +76,23 @@ class Chain:
                 pass  # it may be out of date: what is really there decides
         tip = _read_tip(session, prepared[0].stream)
         return self._append(session, prepared, recorded_at, expected, tip)
+
+    def insert_at_once(
+        self, session: Session, event: PreparedEvent, expected: Mapping[str, int]
+    ) -> list[Event] | None:
+        """One new event outside of a transaction: a statement is one of its own.
+
+        None if the end of the log is not known, or is not where it was: then nothing was written.
+        """
+        remembered, self._remembered = self._remembered, None
+        if remembered is None:
+            return None
+        try:
+            events, tip = self._append(session, [event], now_micros(), expected, remembered)
+        except (self._taken, PositionConflict):  # type: ignore[misc]  # as above
+            return None
+        self._remembered = tip
+        return events
 
     def _append(
         self,

@@ -17,8 +17,8 @@ from em.models.canonical import Json, canonical
 from em.models.chain import HASH_BYTES, SALT_BYTES, hash_body
 from em.models.document import Document
 from em.models.event import Draft, Event, check_name
-from em.models.ids import new_ids
-from em.models.kinds import check_body, check_kind
+from em.models.ids import new_id, new_ids
+from em.models.kinds import SEARCHED, check_body, check_kind
 from em.models.record import Record
 from em.models.request import RequestOutcome
 from em.models.times import moment, to_micros
@@ -61,12 +61,16 @@ class Prepared(NamedTuple):
     expected_pos: Mapping[str, int]
     skip_known: bool
     sources: set[str]
+    is_one_row: bool = False
+    """Nothing but one new event, which nothing else is to be written for."""
 
 
 def prepare(commit: Commit, redactor: Redactor) -> Prepared:
     """Check, redact and encode a commit."""
     given_ids = [event.id for event in commit.events if event.id is not None]
     events = _events(commit.events, given_ids, redactor)
+    if commit.is_only_events:
+        return _prepared_events(commit, events, given_ids)
     sources = {event_id for event in events for event_id in event.sources}
     for holders in (commit.artefacts, commit.records, commit.documents):
         for holder in holders:
@@ -86,11 +90,27 @@ def prepare(commit: Commit, redactor: Redactor) -> Prepared:
     )
 
 
+def _prepared_events(commit: Commit, events: list[PreparedEvent], given_ids: list[str]) -> Prepared:
+    """The common case, on every append's way."""
+    sources = {event_id for event in events for event_id in event.sources}
+    is_one_row = (
+        len(events) == 1
+        and not given_ids
+        and not sources
+        and not commit.skip_known
+        and events[0].kind not in SEARCHED
+    )
+    return Prepared(
+        events, [], [], [], None, given_ids, commit.expected_pos, commit.skip_known, sources,
+        is_one_row,
+    )  # fmt: skip
+
+
 def _events(
     drafts: Sequence[Draft | Event], given_ids: Sequence[str], redactor: Redactor
 ) -> list[PreparedEvent]:
-    ids = new_ids(len(drafts))
     several = len(drafts) > 1
+    ids = new_ids(len(drafts)) if several else [new_id()]
     prepared: list[PreparedEvent] = []
     for n, draft in enumerate(drafts):
         try:

@@ -30,6 +30,11 @@ class Commit(msgspec.Struct, frozen=True, kw_only=True):
     expected_pos: Mapping[str, int] = {}
     skip_known: bool = False
 
+    @property
+    def is_only_events(self) -> bool:
+        """Whether nothing but events is to be written."""
+        return not (self.artefacts or self.records or self.documents or self.request)
+
 
 class Committed(msgspec.Struct, frozen=True):
     """What a commit became."""

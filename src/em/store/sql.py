@@ -77,6 +77,10 @@ class SqlStore(ABC):
     def _insert_events(self, session: Session, rows: Sequence[tuple[Any, ...]]) -> None:
         """Insert rows of events."""
 
+    def _insert_at_once(self, prepared: Prepared) -> list[Event] | None:
+        """Commit one row with one statement; None where that can't be done."""
+        return None
+
     @abstractmethod
     def _document_extras(self) -> DocumentExtras:
         """What a document's row has here beyond the common columns."""
@@ -98,6 +102,8 @@ class SqlStore(ABC):
     def commit(self, commit: Commit) -> Committed:
         """Write all of it in one transaction."""
         prepared = prepare(commit, self._redactor)
+        if prepared.is_one_row and (events := self._insert_at_once(prepared)) is not None:
+            return Committed(events, ())
         with self._writing() as session:
             committed, tip, erased = self._write(session, prepared)
         self._chain.remember(tip)

@@ -24,10 +24,12 @@ from em.errors import (
     UsageError,
 )
 from em.models.document import Document, DocumentQuery, Hit
+from em.models.event import Event
 from em.redaction.redactor import Redactor
 from em.store.holders import DocumentExtras
 from em.store.migrations import pending
 from em.store.pool import Pool
+from em.store.prepare import Prepared
 from em.store.protocol import Health
 from em.store.reading import FetchPage, Page, bounded
 from em.store.session import Session
@@ -274,6 +276,10 @@ class SqliteStore(SqlStore):
     def _insert_events(self, session: Session, rows: Sequence[tuple[Any, ...]]) -> None:
         session.executemany("INSERT INTO events VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?)", rows)
 
+    def _insert_at_once(self, prepared: Prepared) -> list[Event] | None:
+        with _Transaction(self, of_one_statement=True) as session:
+            return self._chain.insert_at_once(session, prepared.events[0], prepared.expected_pos)
+
     def _document_extras(self) -> DocumentExtras:
         def values(document: Document) -> tuple[bytes | None]:
             vector = document.vector
@@ -356,8 +362,9 @@ class SqliteStore(SqlStore):
 class _Transaction:
     """One write, committed at the end or rolled back. On every append's way: written for speed."""
 
-    def __init__(self, store: SqliteStore) -> None:
+    def __init__(self, store: SqliteStore, *, of_one_statement: bool = False) -> None:
         self._store = store
+        self._of_one_statement = of_one_statement
         self._pool = store._pool
         self._connection: sqlite3.Connection | None = None
         # One writer of this process at a time: threads then queue fairly instead of polling.
@@ -367,7 +374,8 @@ class _Transaction:
         try:
             self._store._wait_for(self._lock)
             connection = self._connection = self._pool.take()
-            connection.execute("BEGIN IMMEDIATE")
+            if not self._of_one_statement:
+                connection.execute("BEGIN IMMEDIATE")
         except BaseException as error:
             self._leave()
             if isinstance(error, sqlite3.Error):
@@ -377,7 +385,7 @@ class _Transaction:
 
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
         try:
-            if error is None and self._connection is not None:
+            if error is None and self._connection is not None and not self._of_one_statement:
                 self._connection.execute("COMMIT")
         except sqlite3.Error as failed:
             error = failed
