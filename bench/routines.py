@@ -134,29 +134,34 @@ def run_steps() -> Iterator[Figure]:
             False,
         )
 
-        yield _journalled(folder, package, add)
+        for synchronous in ("normal", "full"):
+            yield _journalled(folder, package, add, synchronous)
         yield _loading((folder / "routine.yaml").read_bytes())
 
 
-def _journalled(folder: Path, package: Any, add: Any) -> Figure:
-    """One step with its result in the journal, beside one insert that is committed."""
+def _journalled(folder: Path, package: Any, add: Any, synchronous: str) -> Figure:
+    """One step with its result in the journal, beside one insert that is committed.
+
+    Both with the same durability: `normal` survives a killed process, `full` a power cut.
+    """
     from bench.store import EVENTS_TABLE, INSERT, plain_connection, plain_rows
-    from em import Memory
     from em.runner.engine import run_routine
+    from em.store.sqlite import SqliteStore
 
     numbers = iter(range(1_000_000))
 
     def ours() -> float:
-        with Memory(folder / f"{next(numbers)}.db") as memory:
+        path = folder / f"{synchronous}{next(numbers)}.db"
+        with SqliteStore(path, synchronous=synchronous) as store:
             return seconds(
                 lambda: [
-                    run_routine(package, {"x0": 0}, {"add": add}, store=memory.store)
-                    for _ in range(10)
+                    run_routine(package, {"x0": 0}, {"add": add}, store=store) for _ in range(10)
                 ]
             ) / (10 * STEPS)
 
     def plain() -> float:
-        connection = plain_connection(folder / f"{next(numbers)}.plain")
+        connection = plain_connection(folder / f"{synchronous}{next(numbers)}.plain")
+        connection.execute(f"PRAGMA synchronous={synchronous}")
         connection.executescript(EVENTS_TABLE)
         rows = plain_rows(0, 10 * STEPS)
 
@@ -172,7 +177,7 @@ def _journalled(folder: Path, package: Any, add: Any) -> Figure:
 
     mine, other, ratio = in_turns(ours, plain, rounds=7)
     return Figure(
-        "one such step, journal on",
+        f"one such step, journal on (synchronous={synchronous})",
         mine * 1e6,
         "one committed SQLite insert",
         other * 1e6,

@@ -15,14 +15,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
 
 from em.capture.log import Log
-from em.capture.traces import content_id, trace_events
+from em.capture.traces import content_id, find_traces, trace_events
 from em.errors import InputError, NotFound, UsageError
 from em.models.canonical import Json
 from em.models.event import Draft, Event, EventQuery, check_name
 from em.models.ids import new_id
 from em.models.run import RunResult
 from em.models.times import Moment, moment
-from em.models.trace import Trace
+from em.models.trace import KeptTrace, Outcome, Trace
 from em.settings import Settings
 from em.store import Commit, Erasure, open_store
 from em.store.protocol import Store
@@ -131,6 +131,10 @@ class Memory:
             query = EventQuery(ids=ids[start : start + 500], after=before)
             new += sum(1 for _ in self.store.read(query))
         return new, len(ids) - new
+
+    def traces(self, task: str | None = None, outcome: Outcome | None = None) -> list[KeptTrace]:
+        """The traces in this memory, oldest first; `task` is some words of their goal."""
+        return list(find_traces(self.store, task=task, outcome=outcome))
 
     def run(
         self,
@@ -290,6 +294,7 @@ class AsyncMemory:
     observe_many = _threaded(Memory.observe_many)
     add_trace = _threaded(Memory.add_trace)
     import_traces = _threaded(Memory.import_traces)
+    traces = _threaded(Memory.traces)
     run = _threaded(Memory.run)
     resume = _threaded(Memory.resume)
     forget = _threaded(Memory.forget)

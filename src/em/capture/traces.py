@@ -1,14 +1,19 @@
 """Traces in the log: one stream each, from `trace_started` to `trace_ended`."""
 
 import hashlib
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
+from em.errors import InputError, NotFound
 from em.models.canonical import Json
-from em.models.event import Draft
-from em.models.trace import Trace
+from em.models.event import Draft, Event, EventQuery
+from em.models.trace import KeptTrace, Mission, Outcome, Trace, TraceEvent, Usage
+from em.store.protocol import Store
 
 _TYPE = "type"
+_PREFIX = "trace/"
+_HAPPENED = frozenset({"tool_call", "udf_call", "approval", "message"})
 
 
 def content_id(trace: Trace) -> str:
@@ -18,13 +23,17 @@ def content_id(trace: Trace) -> str:
 
 def trace_events(trace: Trace, trace_id: str, *, known_ids: bool = False) -> list[Draft]:
     """The events of a trace, in their order; `known_ids` gives them ids made of the trace's."""
-    stream = f"trace/{trace_id}"
+    stream = _PREFIX + trace_id
     started: Json = {"goal": trace.mission.goal, "input": trace.mission.input_summary}
     if trace.app:
         started["app"] = trace.app
+    if trace.tags:
+        started["tags"] = trace.tags
     ended: Json = {"outcome": trace.outcome, "usage": msgspec.to_builtins(trace.usage)}
     if trace.final_output is not msgspec.UNSET:
         ended["output"] = trace.final_output
+    if trace.thoughts is not None:
+        ended["thoughts"] = trace.thoughts
     happened = [msgspec.to_builtins(event) for event in trace.events]
     bodies = [
         ("trace_started", started),
@@ -40,3 +49,67 @@ def trace_events(trace: Trace, trace_id: str, *, known_ids: bool = False) -> lis
         )
         for number, (kind, body) in enumerate(bodies)
     ]
+
+
+def find_traces(
+    store: Store, *, task: str | None = None, outcome: Outcome | None = None
+) -> Iterator[KeptTrace]:
+    """The traces in the log, oldest first: those whose goal holds `task`, in any case."""
+    wanted = None if task is None else task.casefold()
+    for started in store.read(EventQuery(kinds=["trace_started"])):
+        goal = str((started.body or {}).get("goal", ""))
+        if started.body is None or (wanted is not None and wanted not in goal.casefold()):
+            continue
+        kept = _kept(list(store.read(EventQuery(stream=started.stream))))
+        if outcome is None or kept.trace.outcome == outcome:
+            yield kept
+
+
+def get_traces(store: Store, trace_ids: Sequence[str]) -> list[KeptTrace]:
+    """The traces of these ids, in this order."""
+    return [_get(store, trace_id) for trace_id in trace_ids]
+
+
+def _get(store: Store, trace_id: str) -> KeptTrace:
+    events = list(store.read(EventQuery(stream=_PREFIX + trace_id)))
+    if not events or events[0].kind != "trace_started":
+        raise NotFound(
+            f"there is no trace {trace_id!r}",
+            fix="`em log show --kind trace_started` shows those there are",
+        )
+    if events[0].body is None:
+        raise NotFound("this trace was erased", place=f"trace {trace_id}")
+    return _kept(events)
+
+
+def _kept(events: Sequence[Event]) -> KeptTrace:
+    """A trace from its stream. What was erased of it is not there any more."""
+    first = events[0]
+    started: Json = first.body or {}
+    ended: Json = {}
+    happened = []
+    for event in events:
+        if event.kind in _HAPPENED and event.body is not None:
+            happened.append({**event.body, _TYPE: event.kind})
+        elif event.kind == "trace_ended":
+            ended = event.body or {}
+    trace_id = first.stream.removeprefix(_PREFIX)
+    try:
+        trace = Trace(
+            app=started.get("app", {}),
+            mission=Mission(started["goal"], started.get("input") or {}),
+            events=msgspec.convert(happened, list[TraceEvent]),
+            final_output=ended.get("output", msgspec.UNSET),
+            outcome=ended.get("outcome", "unknown"),
+            thoughts=ended.get("thoughts"),
+            tags=started.get("tags", ()),
+            usage=msgspec.convert(ended.get("usage", {}), Usage),
+        )
+    except (msgspec.ValidationError, KeyError) as error:
+        raise InputError(f"this is no trace: {error}", place=f"trace {trace_id}") from None
+    return KeptTrace(
+        id=trace_id,
+        at=first.at,
+        trace=trace,
+        event_ids=[event.id for event in events if event.kind != "erased"],
+    )

@@ -4,6 +4,7 @@ The native format is read as it is; a trajectory (`task`, `steps`) is read as th
 """
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any, Literal
 
 import msgspec
@@ -105,6 +106,15 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     def calls(self) -> list[Call]:
         """The calls, in their order."""
         return [event for event in self.events if isinstance(event, ToolCall | UdfCall)]
+
+
+class KeptTrace(msgspec.Struct, frozen=True, kw_only=True):
+    """A trace in the log: its id, when it began, and the ids of its events."""
+
+    id: str
+    at: datetime
+    trace: Trace
+    event_ids: Sequence[str]
 
 
 class _Step(msgspec.Struct, frozen=True):
