@@ -2,7 +2,8 @@
 
     EmError
     ├── UsageError            the call is wrong: an argument, a setting, a name (exit code 2)
-    │   └── MissingExtra      a part that was not installed
+    │   ├── MissingExtra      a part that was not installed
+    │   └── MissingKey        no key for the model's provider
     ├── InputError            what was given can't be used; `place` says where (exit code 2)
     │   ├── BadBody           not JSON, too deep, too large, or not what its kind asks for
     │   ├── BadLine           a line of a file that is no event
@@ -10,6 +11,11 @@
     ├── RoutineError          a routine is wrong, or can't be run here
     │   ├── InvalidRoutine    everything that is wrong with it, in `problems`
     │   └── ExpressionError   an expression does not parse, or a name in it is not there
+    ├── LlmError              a model could not be asked, or its answer not be used
+    │   ├── LlmUnavailable    no answer, after every retry
+    │   ├── LlmRejected       the provider does not take the request: key, model, parameter
+    │   ├── LlmRefused        the model declines to answer
+    │   └── BadAnswer         the answer is cut off, empty or no fit for its schema; see `problems`
     ├── StoreError            the store could not do it; what it held before is still there
     │   ├── NotADatabase      the file is something else
     │   ├── NewerDatabase     written by a newer em
@@ -74,6 +80,12 @@ class MissingExtra(UsageError):
         )
 
 
+class MissingKey(UsageError):
+    """No key for the model's provider."""
+
+    code = "missing_key"
+
+
 class InputError(EmError):
     """What was given can't be used."""
 
@@ -117,6 +129,36 @@ class ExpressionError(RoutineError):
     """An expression does not parse, or a name in it is not there."""
 
     code = "bad_expression"
+
+
+class LlmError(EmError):
+    """A model could not be asked, or its answer not be used. `place` is provider and model."""
+
+    code = "llm"
+
+
+class LlmUnavailable(LlmError):
+    """No answer, after every retry."""
+
+    code = "llm_unavailable"
+
+
+class LlmRejected(LlmError):
+    """The provider does not take the request: its key, its model, a parameter."""
+
+    code = "llm_rejected"
+
+
+class LlmRefused(LlmError):
+    """The model declines to answer."""
+
+    code = "llm_refused"
+
+
+class BadAnswer(LlmError):
+    """The answer is cut off, empty, or does not fit its schema; see `problems`."""
+
+    code = "bad_answer"
 
 
 class StoreError(EmError):

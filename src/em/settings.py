@@ -1,7 +1,7 @@
 """Settings: one object, read from the environment, then `em.yaml`, then the defaults."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -21,6 +21,34 @@ class RedactSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     tool_args: dict[str, list[str]] = {}
 
 
+class Price(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a model costs, in USD per million tokens. `cached`: input read from a cache."""
+
+    input: Annotated[float, msgspec.Meta(ge=0)]
+    output: Annotated[float, msgspec.Meta(ge=0)]
+    cached: Annotated[float, msgspec.Meta(ge=0)] | None = None
+
+
+class ProviderSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Where a model is reached. `timeout` counts for one request, in seconds."""
+
+    protocol: Literal["anthropic", "openai", "scripted"] | None = None
+    base_url: str | None = None
+    model: str | None = None
+    key_env: str | None = None
+    timeout: Annotated[float, msgspec.Meta(gt=0, le=86_400)] = 120.0
+    max_retries: Annotated[int, msgspec.Meta(ge=0, le=20)] = 4
+    price: Price | None = None
+
+
+class LlmSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Which provider is asked; `model` and `base_url` win over what the provider says."""
+
+    provider: str | None = None
+    model: str | None = None
+    base_url: str | None = None
+
+
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Everything that can be set; the environment (`EM_DB`, …) wins over the file."""
 
@@ -28,17 +56,16 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     busy_timeout: Annotated[float, msgspec.Meta(gt=0, le=86_400)] = 30.0
     synchronous: Literal["normal", "full"] = "normal"
     redact: RedactSettings = RedactSettings()
+    llm: LlmSettings = LlmSettings()
+    providers: dict[str, ProviderSettings] = {}
 
     @classmethod
     def load(cls, folder: str | Path = ".", environ: Mapping[str, str] | None = None) -> "Settings":
         """Read the settings that hold in a folder."""
         path = Path(folder) / FILE
         environ = os.environ if environ is None else environ
-        given = {
-            name: environ[f"EM_{name.upper()}"]
-            for name in ("db", "busy_timeout", "synchronous")
-            if environ.get(f"EM_{name.upper()}")
-        }
+        given = _given(environ, "EM_", ("db", "busy_timeout", "synchronous"))
+        llm = _given(environ, "EM_LLM_", LlmSettings.__struct_fields__)
         # A name without a value says nothing.
         from_file = {name: value for name, value in _read_file(path).items() if value is not None}
         for place, values in (("environment", given), (str(path), from_file)):
@@ -46,7 +73,15 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 msgspec.convert(values, cls, strict=False)
             except msgspec.ValidationError as error:
                 raise _explain(error, values, place) from None
-        return msgspec.convert({**from_file, **given}, cls, strict=False)
+        settings = msgspec.convert({**from_file, **given}, cls, strict=False)
+        merged = msgspec.structs.replace(settings.llm, **llm)
+        return msgspec.structs.replace(settings, llm=merged)
+
+
+def _given(environ: Mapping[str, str], prefix: str, names: Iterable[str]) -> dict[str, Any]:
+    """What the environment sets; an empty variable says nothing."""
+    found = {name: environ.get(prefix + name.upper()) for name in names}
+    return {name: value for name, value in found.items() if value}
 
 
 def _read_file(path: Path) -> dict[str, Any]:

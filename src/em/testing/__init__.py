@@ -1,4 +1,4 @@
-"""The conformance suite, for people who write a store.
+"""The conformance suites, for people who write a store or a provider.
 
     class TestMyStore(StoreConformance):
         @pytest.fixture
@@ -6,15 +6,27 @@
             with MyStore(…) as store:
                 yield store
 
-Every back end of em passes it; one that does can take the place of any other.
+Every back end of em passes it; one that does can take the place of any other. So do providers with
+`ProviderConformance`, against a `LoopbackModel`.
 """
 
 from em.testing.events import SECRET, T0, append, note, texts
 from em.testing.forgetting import ForgettingConformance
 from em.testing.holders import HolderConformance
 from em.testing.log import LogConformance
+from em.testing.model_server import LoopbackModel
+from em.testing.providers import ProviderConformance
 
-__all__ = ["SECRET", "T0", "StoreConformance", "append", "note", "texts"]
+__all__ = [
+    "SECRET",
+    "T0",
+    "LoopbackModel",
+    "ProviderConformance",
+    "StoreConformance",
+    "append",
+    "note",
+    "texts",
+]
 
 
 class StoreConformance(LogConformance, HolderConformance, ForgettingConformance):
