@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from em.errors import UsageError
+from em.models.strict_yaml import load_yaml
 
 FILE = "em.yaml"
 
@@ -97,33 +98,12 @@ def _read_file(path: Path) -> dict[str, Any]:
         if not os.access(path.parent, os.X_OK):
             return {}  # a folder that can't be looked into has no settings for us
         raise UsageError(f"it can't be read: {error.strerror}", place=str(path)) from error
-    import yaml
-
-    try:
-        values = yaml.load(text, Loader=_loader())  # noqa: S506 - a SafeLoader, made stricter
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        mark = getattr(error, "problem_mark", None)
-        line = f":{mark.line + 1}" if mark else ""
-        problem = getattr(error, "problem", None) or error
-        raise UsageError(f"this is no YAML: {problem}", place=f"{path}{line}") from None
+    values = load_yaml(text, str(path), UsageError)
     if values is None:
         return {}
     if not isinstance(values, dict):
         raise UsageError("settings are names with values", place=str(path), fix="write `db: …`")
     return values
-
-
-def _loader() -> Any:
-    """YAML's safe loader without aliases: a few of them can unfold to gigabytes."""
-    import yaml
-
-    class Loader(yaml.SafeLoader):
-        def compose_node(self, parent: Any, index: Any) -> Any:
-            if self.check_event(yaml.AliasEvent):
-                raise yaml.YAMLError("aliases are not taken here")
-            return super().compose_node(parent, index)
-
-    return Loader
 
 
 def _explain(error: msgspec.ValidationError, values: Mapping[str, Any], place: str) -> UsageError:

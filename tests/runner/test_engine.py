@@ -398,3 +398,120 @@ def test_a_tool_that_raises_stop_iteration_is_a_failure_like_any_other(run: Run)
     assert result.status == "failed"
     assert result.failure is not None
     assert "odd" in result.failure.message
+
+
+@pytest.mark.parametrize(("on_error", "expected"), [("continue", None), ("{default: few}", "few")])
+def test_on_error_holds_for_an_assertion_too(run: Run, on_error: str, expected: Any) -> None:
+    steps = (
+        f"  - {{id: a, type: assert, check: n > 5, message: too few, on_error: {on_error},"
+        " save_as: x}\n"
+        '  - {id: b, type: return, value: "{{ x }}"}'
+    )
+    result = run(steps, input_data={"n": 1})
+    assert (result.status, result.output) == ("ok", expected)
+    assert (result.steps[0].status, result.steps[0].error) == ("defaulted", "step a: too few")
+
+
+def test_an_assertion_holds_for_each_item(run: Run) -> None:
+    steps = (
+        '  - {id: a, type: assert, for_each: "{{ xs }}", as: x, check: x > 0,'
+        ' message: "{{ x }} is none"}'
+    )
+    assert run(steps, input_data={"xs": [1, 2]}).status == "ok"
+    failure = run(steps, input_data={"xs": [1, -2]}).failure
+    assert failure is not None
+    assert failure.message == "step a: -2 is none"
+
+
+def test_on_error_holds_for_an_item_whose_call_cannot_be_made(run: Run) -> None:
+    steps = (
+        '  - {id: a, type: tool.call, tool: t, for_each: "{{ xs }}", parallel: 2, as: x,'
+        ' checks: {pre: [x > 0]}, args: {x: "{{ x }}"}, on_error: {default: none}, save_as: y}\n'
+        '  - {id: b, type: return, value: "{{ y }}"}'
+    )
+    result = run(steps, input_data={"xs": [1, -1, 2]}, tool_registry={"t": lambda x: x * 10})
+    assert result.output == [10, "none", 20]
+
+
+@pytest.mark.parametrize(
+    ("step", "says"),
+    [
+        ('{id: a, type: prompt.user, for_each: "{{ xs }}", prompt: {message: m}}', "for_each"),
+        ("{id: a, type: return, retry: {attempts: 2}}", "retry"),
+        ("{id: a, type: assert, check: x, timeout: 3}", "timeout"),
+        ("{id: a, type: tool.call, tool: t, retry: {attempts: 0}}", "attempts"),
+        ("{id: a, type: tool.call, tool: t, retry: {backoff: -1}}", "backoff"),
+        ("{id: a, type: tool.call, tool: t, timeout: 0}", "timeout"),
+        ("{id: a, type: tool.call, tool: t, timeout: .nan}", "timeout"),
+        ("{id: a, type: tool.call, tool: t, parallel: -3}", "parallel"),
+        ("{id: a, type: tool.call, tool: t, parallel: 1000000}", "parallel"),
+        (
+            "{id: a, type: prompt.user, prompt: {message: m, fields: [{name: x, type: select}]}}",
+            "a select field needs options",
+        ),
+        ('{id: a, type: prompt.user, prompt: {message: m, fields: [{name: "{{ x }}"}]}}', "name"),
+        ("{id: a, type: return, value: {x: 1, x: 2}}", "routine.yaml:2: 'x' is given twice"),
+        ("{id: a, type: return, value: [&x 1, *x]}", "routine.yaml:2: aliases are not taken"),
+        ("{id: a, type: return, value: &x [*x]}", "aliases are not taken"),
+        ("{id: a, type: return, value: " + "[" * 900 + "]" * 900 + "}", "nested too deeply"),
+        ("{id: a, type: return, value: " + "[" * 90000, "nested too deeply"),
+    ],
+)
+def test_what_would_be_ignored_or_do_harm_is_refused(tmp_path: Path, step: str, says: str) -> None:
+    (tmp_path / "routine.yaml").write_text(f"name: x\nsteps: [{step}]\n")
+    with pytest.raises(RoutineError) as caught:
+        run_routine(tmp_path)
+    assert says in str(caught.value)
+
+
+def test_a_coroutine_whose_time_is_up_is_cancelled_and_its_own_timeouts_stay_its_own(
+    run: Run,
+) -> None:
+    ended: list[str] = []
+
+    async def slow() -> None:
+        try:
+            await asyncio.sleep(10)
+        finally:
+            ended.append("cancelled")
+
+    async def own() -> None:
+        raise TimeoutError("the server gave up")
+
+    steps = "  - {id: a, type: tool.call, tool: t, timeout: 0.1}"
+    late = run(steps, tool_registry={"t": slow}).failure
+    assert late is not None
+    assert (late.error_type, late.message) == ("StepTimeout", "no answer within 0.1 s")
+    assert ended == ["cancelled"]
+    theirs = run(steps, tool_registry={"t": own}).failure
+    assert theirs is not None
+    assert (theirs.error_type, theirs.message) == ("TimeoutError", "the server gave up")
+
+
+def test_a_coroutine_that_never_yields_is_left_behind(tmp_path: Path) -> None:
+    gate = threading.Event()
+
+    async def blocking() -> None:
+        gate.wait(10)
+
+    (tmp_path / "routine.yaml").write_text(
+        "name: x\nsteps: [{id: a, type: tool.call, tool: t, timeout: 0.05}]"
+    )
+    failure = run_routine(tmp_path, {}, {"t": blocking}).failure
+    gate.set()
+    assert failure is not None
+    assert failure.message == "no answer within 0.05 s"
+
+
+def test_coroutines_can_be_tools_of_a_plain_run_inside_a_loop(tmp_path: Path) -> None:
+    async def fetch() -> int:
+        return 5
+
+    (tmp_path / "routine.yaml").write_text(
+        "name: x\nsteps: [{id: a, type: tool.call, tool: fetch, save_as: x}]"
+    )
+
+    async def as_a_notebook_does() -> RunResult:
+        return run_routine(tmp_path, {}, {"fetch": fetch})
+
+    assert asyncio.run(as_a_notebook_does()).context == {"x": 5}

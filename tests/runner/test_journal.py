@@ -308,3 +308,56 @@ def test_a_straight_run_and_a_resumed_one_see_the_same_values(tmp_path: Path) ->
     )
     with SqliteStore(tmp_path / "em.db") as store:
         assert run_routine(folder, {}, {"t": lambda: Decimal(10)}, store=store).output == "10"
+
+
+SECRET_PROMPT = """
+  - {id: ask, type: prompt.user, save_as: login, prompt: {message: Log in, fields: [
+      {name: user}, {name: word, type: secret}]}}
+  - {id: look, type: tool.call, tool: look, effect: read, args: {word: "{{ login.word }}"},
+     save_as: x}
+  - {id: act, type: tool.call, tool: act, effect: write, args: {word: "{{ login.word }}"}}
+  - {id: more, type: prompt.user, save_as: ok, prompt: {message: "Go on?", fields: [{name: ok}]}}
+  - {id: end, type: return, value: "{{ x }}"}
+"""
+
+
+def test_the_answer_to_a_secret_field_is_never_written_and_asked_again(tmp_path: Path) -> None:
+    word = "correct horse battery"
+    seen: list[str] = []
+    tools = {
+        "look": lambda word: seen.append("look") or f"<{word}>",
+        "act": lambda word: seen.append("act") or "done",
+    }
+    folder = simple(tmp_path, SECRET_PROMPT)
+    with SqliteStore(tmp_path / "em.db") as store:
+        answer = {"ask": {"user": "ana", "word": word}}
+        waiting = run_routine(folder, {}, tools, answers=answer, store=store)
+        assert waiting.pending_prompt is not None
+        assert waiting.pending_prompt.step_id == "more"
+        asked = resume_run(store, waiting.run_id, tools, answers={"more": {"ok": "y"}})
+        assert asked.pending_prompt is not None
+        assert asked.pending_prompt.step_id == "ask"
+        again = {"ask": {"word": word}}
+        done = resume_run(store, waiting.run_id, tools, answers=again)
+        assert (done.status, done.output) == ("ok", f"<{word}>")
+        assert verify(store).ok
+    assert seen == ["look", "act", "look"], "only the read whose result held it is made again"
+    for file in tmp_path.glob("em.db*"):
+        assert word.encode() not in file.read_bytes()
+
+
+def test_answers_that_held_a_known_secret_can_be_given_again(tmp_path: Path) -> None:
+    token = "ghp_" + "a1B2" * 9
+    steps = (
+        "  - {id: ask, type: prompt.user, save_as: a, prompt: {message: m, fields: [{name: x}]}}\n"
+        "  - {id: more, type: prompt.user, prompt: {message: m, fields: [{name: x}]}}\n"
+        '  - {id: end, type: return, value: "{{ a.x }}"}\n'
+    )
+    folder = simple(tmp_path, steps)
+    with SqliteStore(tmp_path / "em.db") as store:
+        run_id = run_routine(folder, answers={"ask": {"x": token}}, store=store).run_id
+        more = {"more": {"x": "y"}}
+        with pytest.raises(RoutineError, match="holds a secret"):
+            resume_run(store, run_id, answers=more)
+        given = {"ask": {"x": token}, **more}
+        assert resume_run(store, run_id, answers=given).output == token

@@ -1,7 +1,7 @@
 """Routine: a trace compiled into steps with references; runs without a model."""
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import msgspec
 
@@ -17,8 +17,8 @@ FieldType = Literal[
 class Retry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """Try again when a step fails; `errors` limits it to those whose type or text matches."""
 
-    attempts: int = 3
-    backoff: float = 0.1
+    attempts: Annotated[int, msgspec.Meta(ge=1, le=100)] = 3
+    backoff: Annotated[float, msgspec.Meta(ge=0, le=3600)] = 0.1
     errors: Sequence[str] = ()
 
 
@@ -45,6 +45,13 @@ class PromptField(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_
     required: bool = True
     default: Any = None
 
+    def __post_init__(self) -> None:
+        """A choice needs something to choose from, and an answer a name that does not change."""
+        if "{{" in self.name or "{%" in self.name:
+            raise ValueError("the name of a field is no expression")
+        if self.type in ("select", "multiselect") and not self.options:
+            raise ValueError(f"a {self.type} field needs options")
+
 
 class Prompt(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """What to ask a person."""
@@ -61,7 +68,9 @@ class _Common(
     omit_defaults=True,
     tag_field="type",
 ):
-    """What every step may have."""
+    """What every step may have; `NO_USE` names what a type of step has no use for."""
+
+    NO_USE: ClassVar[tuple[str, ...]] = ()
 
     id: str
     description: str = ""
@@ -69,13 +78,24 @@ class _Common(
     save_as: str | None = None
     for_each: Any = None
     as_: str = msgspec.field(default="item", name="as")
-    parallel: int = 1
+    parallel: Annotated[int, msgspec.Meta(ge=1, le=256)] = 1
     retry: Retry | None = None
-    timeout: float | None = None
+    timeout: Annotated[float, msgspec.Meta(gt=0, le=86_400)] | None = None
     on_error: OnError | Default = "fail"
     checks: Checks | None = None
     effect: Effect | None = None
     idempotency_key: str | None = None
+
+    def __post_init__(self) -> None:
+        """A field that would be ignored is refused: whoever wrote it expects something of it."""
+        for name in self.NO_USE:
+            if getattr(self, name) != _DEFAULTS[name]:
+                kind = self.__struct_config__.tag
+                raise ValueError(f"`{kind}` has no use for `{name}`")
+
+
+_CALLS_ONLY = ("parallel", "retry", "timeout", "checks", "effect", "idempotency_key")
+_DEFAULTS = {field.name: field.default for field in msgspec.structs.fields(_Common)}
 
 
 class ToolStep(_Common, frozen=True, kw_only=True, tag="tool.call"):
@@ -95,6 +115,8 @@ class UdfStep(_Common, frozen=True, kw_only=True, tag="udf.call"):
 class AssertStep(_Common, frozen=True, kw_only=True, tag="assert"):
     """Stop unless an expression holds."""
 
+    NO_USE = _CALLS_ONLY
+
     check: str
     message: str = ""
 
@@ -102,11 +124,15 @@ class AssertStep(_Common, frozen=True, kw_only=True, tag="assert"):
 class PromptStep(_Common, frozen=True, kw_only=True, tag="prompt.user"):
     """Ask a person."""
 
+    NO_USE = (*_CALLS_ONLY, "for_each", "on_error")
+
     prompt: Prompt
 
 
 class ReturnStep(_Common, frozen=True, kw_only=True, tag="return"):
     """End with a value."""
+
+    NO_USE = (*_CALLS_ONLY, "for_each", "on_error")
 
     value: Any = None
 

@@ -7,12 +7,16 @@ from em.errors import EmError, RoutineError
 from em.models.canonical import Json
 from em.models.fix import Fix
 from em.models.routine import Default, Retry
+from em.models.run import Failure
 from em.runner.effects import AskForFix, CallMany, CallTool, Effect, Wait
 from em.runner.failures import CheckFailed, Failed, failure_of, plain, quietly
 from em.runner.notebook import Notebook
 from em.runner.program import CompiledStep
 from em.runner.reports import Reports
 from em.runner.tools import Tool
+
+MAX_WAIT = 300.0
+"""Seconds between two attempts: the backoff doubles up to here."""
 
 AutoFix = Callable[[Json], Any]
 Steps = Generator[Effect, Any, Any]
@@ -58,12 +62,7 @@ class Calls:
 
     def for_each(self, step: CompiledStep, items: Any, scope: Json, start: float) -> Steps:
         """A call for each of several items; their results in their order."""
-        if not isinstance(items, list | tuple):
-            error = RoutineError(
-                f"for_each needs a list, not a {type(items).__name__}", place=f"step {step.id}"
-            )
-            raise Failed(failure_of(step.id, error, {}))
-        scopes = [{**scope, step.as_name: item} for item in items]
+        scopes = scopes_of(step, items, scope)
         if step.parallel <= 1:
             values = []
             for number, own in enumerate(scopes):
@@ -99,6 +98,10 @@ class Calls:
                 else:
                     self._reports.add(step.id, "done", attempts + 1, start)
                     return value
+        return self.given_up(step, failure, attempts, start)
+
+    def given_up(self, step: CompiledStep, failure: Failure, attempts: int, start: float) -> Any:
+        """What the run goes on with after a step that failed for good, if its `on_error` says."""
         if step.on_error == "fail":
             self._reports.add(step.id, "failed", attempts, start, failure.message)
             raise Failed(failure)
@@ -127,7 +130,7 @@ class Calls:
                 _check(step.post, {**scope, "result": value}, step, "post")
             except Exception as error:  # noqa: BLE001 - a tool may raise anything; it is told
                 if not returned and attempt < retry.attempts and _retriable(retry, error):
-                    yield Wait(retry.backoff * 2 ** (attempt - 1))
+                    yield Wait(min(retry.backoff * 2 ** (attempt - 1), MAX_WAIT))
                     continue
                 return (yield from self.mended(step, scope, error, attempt, start))
             self._reports.add(step.id, "done", attempt, start)
@@ -143,12 +146,12 @@ class Calls:
                     values[item] = known.value
         todo = [item for item in range(len(scopes)) if item not in values]
         if self._notebook.is_kept and todo:
-            calls = [(scopes[item], item) for item in todo]
-            yield from self._notebook.announce(step, calls, writes=writes)
-        outcomes = yield CallMany(self._many(step, [scopes[n] for n in todo]), step.parallel)
+            intents = [(scopes[item], item) for item in todo]
+            yield from self._notebook.announce(step, intents, writes=writes)
+        calls, failed = self._many(step, scopes, todo)
+        outcomes = yield CallMany(list(calls.values()), step.parallel)
         self._reports.add(step.id, "done", 1, start)
-        failed: list[tuple[int, Exception]] = []
-        for item, outcome in zip(todo, outcomes, strict=True):
+        for item, outcome in zip(calls, outcomes, strict=True):
             problem = outcome.error or _violated(step, scopes[item], outcome.value)
             if problem is None:
                 values[item] = self._kept(step, item, outcome.value)
@@ -160,19 +163,35 @@ class Calls:
             values[item] = self._kept(step, item, value)
         return [values[item] for item in range(len(scopes))]
 
-    def _many(self, step: CompiledStep, scopes: list[Json]) -> list[CallTool]:
-        try:
-            for scope in scopes:
-                _check(step.pre, scope, step, "pre")
-            return [self.call(step, scope) for scope in scopes]
-        except EmError as error:
-            raise Failed(failure_of(step.id, error, {})) from error
+    def _many(
+        self, step: CompiledStep, scopes: list[Json], todo: list[int]
+    ) -> tuple[dict[int, CallTool], list[tuple[int, Exception]]]:
+        """The calls of items, and the items whose calls can't be made."""
+        calls: dict[int, CallTool] = {}
+        failed: list[tuple[int, Exception]] = []
+        for item in todo:
+            try:
+                _check(step.pre, scopes[item], step, "pre")
+                calls[item] = self.call(step, scopes[item])
+            except EmError as error:
+                failed.append((item, error))
+        return calls, failed
 
     def _again(self, step: CompiledStep, scope: Json, error: Exception, start: float) -> Steps:
         """An item that failed beside others: tried again by itself if its policy says so."""
         if step.retry is not None and step.retry.attempts > 1 and _retriable(step.retry, error):
             return (yield from self._tried(step, scope, start))
         return (yield from self.mended(step, scope, error, 1, start))
+
+
+def scopes_of(step: CompiledStep, items: Any, scope: Json) -> list[Json]:
+    """The scope of each item of a `for_each`."""
+    if not isinstance(items, list | tuple):
+        error = RoutineError(
+            f"for_each needs a list, not a {type(items).__name__}", place=f"step {step.id}"
+        )
+        raise Failed(failure_of(step.id, error, {}))
+    return [{**scope, step.as_name: item} for item in items]
 
 
 def _check(checks: list[tuple[str, Any]], scope: Json, step: CompiledStep, when: str) -> None:

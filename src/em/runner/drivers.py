@@ -9,8 +9,6 @@ import time
 from collections.abc import Callable, Generator
 from typing import Any
 
-import msgspec
-
 from em.errors import Conflict as ConflictError
 from em.errors import StoreError
 from em.models.run import RunResult
@@ -23,6 +21,10 @@ WriteNotes = Callable[[list[Note]], None]
 
 def _no_journal(_notes: list[Note]) -> None:
     """Nothing is kept."""
+
+
+CANCEL_SECONDS = 0.5
+"""How long a coroutine whose time is up has to end."""
 
 
 class StepTimeout(Exception):
@@ -69,25 +71,50 @@ def _perform(effect: Effect) -> Any:
 
 
 def _call(call: CallTool) -> Any:
-    if call.is_async:
-        import asyncio
-
-        return asyncio.run(_acall(call))
-    if call.timeout is None:
+    if call.timeout is None and not call.is_async:
         return call.function(**call.args)
+    if call.timeout is None and not _in_a_loop():
+        return _run_coroutine(call)
     done: queue.SimpleQueue[Outcome] = queue.SimpleQueue()
     # A daemon: what runs on is left behind, and does not keep the process from ending.
-    thread = threading.Thread(
-        target=lambda: done.put(_outcome(msgspec.structs.replace(call, timeout=None))), daemon=True
-    )
-    thread.start()
+    threading.Thread(target=lambda: done.put(_outcome_here(call)), daemon=True).start()
+    # A coroutine is cancelled when its time is up; one that does not yield is left behind too.
+    grace = CANCEL_SECONDS if call.is_async else 0
     try:
-        outcome = done.get(timeout=call.timeout)
+        outcome = done.get(timeout=None if call.timeout is None else call.timeout + grace)
     except queue.Empty:
-        raise StepTimeout(f"no answer within {call.timeout:g} s") from None
+        raise _too_late(call) from None
     if outcome.error is not None:
         raise outcome.error
     return outcome.value
+
+
+def _outcome_here(call: CallTool) -> Outcome:
+    """What becomes of a call in this thread."""
+    try:
+        return Outcome(value=_run_coroutine(call) if call.is_async else call.function(**call.args))
+    except Exception as error:  # noqa: BLE001 - who waits for it raises it
+        return Outcome(error=error)
+
+
+def _in_a_loop() -> bool:
+    import asyncio
+
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+def _run_coroutine(call: CallTool) -> Any:
+    import asyncio
+
+    return asyncio.run(_acall(call))
+
+
+def _too_late(call: CallTool) -> StepTimeout:
+    return StepTimeout(f"no answer within {call.timeout:g} s")
 
 
 def _outcome(call: CallTool) -> Outcome:
@@ -159,9 +186,11 @@ async def _acall(call: CallTool) -> Any:
         running = call.function(**call.args)
     else:
         running = asyncio.to_thread(_without_stop_iteration, call)
+    clock = asyncio.timeout(call.timeout)
     try:
-        return await asyncio.wait_for(running, call.timeout)
+        async with clock:
+            return await running
     except TimeoutError:
-        if call.timeout is None:
-            raise  # the tool's own
-        raise StepTimeout(f"no answer within {call.timeout:g} s") from None
+        if clock.expired():
+            raise _too_late(call) from None
+        raise  # the tool's own

@@ -24,6 +24,7 @@ from em.runner.journal import (
 )
 from em.runner.machine import Machine
 from em.runner.package import Package
+from em.runner.secrets import without_secrets
 from em.runner.tools import Function, ToolRegistry
 from em.store.protocol import Store
 
@@ -88,7 +89,10 @@ def resume_run(
     past = read_run(store, run_id)
     if input_data is not None:
         past.input = _input(input_data)
-    if MARKER.search(msgspec.json.encode([past.input, past.restored.answers]).decode()):
+    kept = {
+        step: said for step, said in past.restored.answers.items() if step not in (answers or {})
+    }
+    if MARKER.search(msgspec.json.encode([past.input, kept]).decode()):
         raise RoutineError(
             "what this run was given holds a secret, which the journal did not keep",
             place=f"run {run_id}",
@@ -138,23 +142,26 @@ class _Run:
             folder, name = str(self.package.folder.resolve()), self.package.routine.name
             kept = keepable(input_data, "input")
             notes = [started_note(folder, name, self.package.content_hash, kept)]
-            if self._answers:
-                notes.append(answered_note(self._answers))
+            notes += self._answered()
             write = Journal(store, run_id).write
         machine = Machine(self.package.program, run_id=run_id, notes=notes, **self._options)
         return machine.run(input_data), write
 
     def go_on(self, past: PastRun, store: Store) -> tuple[Running, WriteNotes]:
         """A run that began before."""
-        notes = [answered_note(self._answers)] if self._answers else []
         machine = Machine(
             self.package.program,
             run_id=past.run_id,
-            notes=notes,
+            notes=self._answered(),
             restored=past.restored,
             **self._options,
         )
         return machine.run(past.input), Journal(store, past.run_id, past.pos).write
+
+    def _answered(self) -> list[Note]:
+        if not self._answers:
+            return []
+        return [answered_note(without_secrets(self.package.routine, self._answers))]
 
 
 def _keep_nothing(_notes: list[Note]) -> None:

@@ -9,7 +9,7 @@ from em.models import schemas
 from em.models.canonical import Json
 from em.models.run import PendingPrompt, RunResult, StepReport
 from em.runner.answers import check_answers
-from em.runner.calls import AutoFix, Calls, Steps
+from em.runner.calls import AutoFix, Calls, Steps, scopes_of
 from em.runner.effects import Effect
 from em.runner.failures import CheckFailed, Failed, Pause, failure_of
 from em.runner.functions import FUNCTIONS
@@ -17,6 +17,7 @@ from em.runner.journal import Note, Restored
 from em.runner.notebook import Notebook
 from em.runner.program import CompiledStep, Program
 from em.runner.reports import Reports
+from em.runner.secrets import Secrets
 from em.runner.tools import Function, Tool, missing_tool
 
 
@@ -35,12 +36,14 @@ class Machine:
         on_step: Callable[[StepReport], None] | None = None,
         notes: list[Note] | None = None,
         restored: Restored | None = None,
+        secrets: Secrets | None = None,
     ) -> None:
         self._program = program
         self._run_id = run_id
         self._tools = tools
         self._udfs = udfs
-        self._notebook = Notebook(notes, restored, answers)
+        self._secrets = secrets or Secrets()
+        self._notebook = Notebook(notes, restored, answers, self._secrets)
         self._reports = Reports(on_step)
         own = {name: Tool(name, function) for name, function in udfs.items()}
         self._calls = Calls(tools, own, auto_fix, self._notebook, self._reports)
@@ -100,9 +103,7 @@ class Machine:
 
     def _do(self, step: CompiledStep, start: float) -> Steps:
         if step.kind == "assert":
-            self._assert(step)
-            self._reports.add(step.id, "done", 0, start)
-            return None
+            return self._assert(step, start)
         if step.kind == "prompt":
             answer = self._ask(step)
             self._reports.add(step.id, "done", 0, start)
@@ -112,12 +113,20 @@ class Machine:
         items = self._evaluated(step, step.for_each)
         return (yield from self._calls.for_each(step, items, self._scope, start))
 
-    def _assert(self, step: CompiledStep) -> None:
+    def _assert(self, step: CompiledStep, start: float) -> Any:
         assert step.check is not None
-        if not self._evaluated(step, step.check):
-            message = self._evaluated(step, step.message) or "the assertion does not hold"
-            error = CheckFailed(str(message), place=f"step {step.id}")
-            raise Failed(failure_of(step.id, error, {}))
+        scopes = [self._scope]
+        if step.for_each is not None:
+            scopes = scopes_of(step, self._evaluated(step, step.for_each), self._scope)
+        try:
+            for scope in scopes:
+                if not step.check(scope):
+                    message = step.message(scope) or "the assertion does not hold"
+                    raise CheckFailed(str(message), place=f"step {step.id}")
+        except EmError as error:
+            return self._calls.given_up(step, failure_of(step.id, error, {}), 0, start)
+        self._reports.add(step.id, "done", 0, start)
+        return None
 
     def _ask(self, step: CompiledStep) -> Json:
         assert step.prompt is not None
@@ -125,10 +134,14 @@ class Machine:
         pending = PendingPrompt(
             step_id=step.id, message=prompt["message"], fields=prompt.get("fields", ())
         )
-        answers = self._notebook.answer_to(step.id)
+        secret = [field["name"] for field in pending.fields if field.get("type") == "secret"]
+        answers = self._notebook.answer_to(step.id, secret)
         if answers is None:
             raise Pause(pending)
-        return check_answers(pending, answers)
+        checked = check_answers(pending, answers)
+        for name in secret:
+            self._secrets.add(name, checked[name])
+        return checked
 
     def _evaluated(self, step: CompiledStep, evaluate: Callable[[Json], Any]) -> Any:
         try:

@@ -1,6 +1,6 @@
 """What a run notes of its calls for the journal, and what it knows from before."""
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Collection, Generator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -12,6 +12,10 @@ from em.runner.effects import Outcome, Write
 from em.runner.failures import Pause, plain, quietly
 from em.runner.journal import ItemKey, Note, Restored, keepable, question_of
 from em.runner.program import CompiledStep
+from em.runner.secrets import Secrets
+
+_CONTENT = frozenset({"args", "key", "result", "error", "output", "failure", "prompt"})
+"""What of a note holds values of the run."""
 
 
 class Notebook:
@@ -22,16 +26,26 @@ class Notebook:
         notes: list[Note] | None,
         restored: Restored | None,
         answers: Mapping[str, Json] | None,
+        secrets: Secrets,
     ) -> None:
         # None where there is no journal.
         self._notes = notes
         self._restored = restored or Restored()
         self._answers = answers or {}
+        self._secrets = secrets
         self.is_kept = notes is not None
 
-    def answer_to(self, step_id: str) -> Json | None:
-        """What a person said to a prompt, now or before."""
-        return self._answers.get(step_id, self._restored.answers.get(step_id))
+    def answer_to(self, step_id: str, secret: Collection[str] = ()) -> Json | None:
+        """What a person said to a prompt, now or before; None if it is to be asked.
+
+        What was answered to secret fields before was not written, so it is asked again.
+        """
+        now, before = self._answers.get(step_id), self._restored.answers.get(step_id)
+        if before is None:
+            return now
+        if any(name not in (now or {}) for name in secret):
+            return None
+        return {**before, **(now or {})}
 
     def known(self, step: CompiledStep, key: ItemKey, *, writes: bool) -> Outcome | None:
         """What the journal has of a call, or a person knows of it; None if it is to be made."""
@@ -74,7 +88,7 @@ class Notebook:
             else:
                 self._notes += [("step_started", intent) for intent in intents]
         if self._notes:
-            yield Write(self._notes)
+            yield Write(self._masked(self._notes))
             self._notes.clear()
 
     def kept(self, step: CompiledStep, item: int | None, value: Any, report: StepReport) -> Any:
@@ -88,8 +102,21 @@ class Notebook:
     def end(self, result: RunResult) -> Generator[Write, Any, None]:
         """Write what is left, and what became of the run."""
         if self._notes is not None:
-            yield Write([*self._notes, _last_note(result)])
+            yield Write(self._masked([*self._notes, _last_note(result)]))
             self._notes.clear()
+
+    def _masked(self, notes: list[Note]) -> list[Note]:
+        if not self._secrets:
+            return notes
+        return [(kind, self._hidden(body)) for kind, body in notes]
+
+    def _hidden(self, body: Json) -> Json:
+        """A body whose content is masked, and its names not."""
+        hide = self._secrets.masked
+        hidden = body | {name: hide(body[name]) for name in _CONTENT & body.keys()}
+        if "next" in body:
+            hidden["next"] = self._hidden(body["next"])
+        return hidden
 
 
 def _intent(step: CompiledStep, scope: Json, item: int | None) -> Json:

@@ -6,25 +6,15 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import yaml
 
 from em.errors import InvalidRoutine, RoutineError
 from em.models.routine import Routine
+from em.models.strict_yaml import load_yaml
 from em.runner.program import Program
 from em.runner.tools import Function, functions_of, load_file
 
 ROUTINE = "routine.yaml"
 UDF = "udf.py"
-
-
-class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]  # C where it was built
-    """YAML without surprises: no timestamps out of texts, no aliases that unfold without end."""
-
-
-_Loader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
-    for first, resolvers in _Loader.yaml_implicit_resolvers.items()
-}
 
 
 class Package:
@@ -70,20 +60,15 @@ def load_program(text: bytes, place: str) -> Program:
 
 @lru_cache(maxsize=128)
 def _load(text: bytes, place: str) -> Program:
-    return Program(read_routine(parse_yaml(text, place), place))
+    try:
+        return Program(read_routine(parse_yaml(text, place), place))
+    except RecursionError:
+        raise RoutineError("it is nested too deeply", place=place) from None
 
 
 def parse_yaml(text: bytes, place: str) -> Any:
     """The value of a YAML text; what is no YAML is told with its line."""
-    try:
-        return yaml.load(text, Loader=_Loader)  # noqa: S506 - a safe loader
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        line = f":{mark.line + 1}" if mark else ""
-        problem = getattr(error, "problem", None) or str(error)
-        raise RoutineError(f"this is no YAML: {problem}", place=f"{place}{line}") from None
-    except (ValueError, RecursionError) as error:
-        raise RoutineError(f"this is no YAML: {error}", place=place) from None
+    return load_yaml(text, place, RoutineError)
 
 
 def read_routine(value: Any, place: str) -> Routine:
