@@ -16,6 +16,13 @@
     │   ├── LlmRejected       the provider does not take the request: key, model, parameter
     │   ├── LlmRefused        the model declines to answer
     │   └── BadAnswer         the answer is cut off, empty or no fit for its schema; see `problems`
+    ├── SandboxError          code that a model wrote did not run to its end
+    │   ├── SandboxRefused    there is no sandbox here that can run it
+    │   ├── SandboxFault      the code raised, or gave what JSON can't say
+    │   ├── SandboxTimeout    it ran longer than it may
+    │   ├── SandboxMemory     it asked for more memory than it may have
+    │   ├── SandboxOutput     its result is larger than it may be
+    │   └── SandboxBroken     its process ended, or answered with nonsense
     ├── StoreError            the store could not do it; what it held before is still there
     │   ├── NotADatabase      the file is something else
     │   ├── NewerDatabase     written by a newer em
@@ -159,6 +166,48 @@ class BadAnswer(LlmError):
     """The answer is cut off, empty, or does not fit its schema; see `problems`."""
 
     code = "bad_answer"
+
+
+class SandboxError(EmError):
+    """Code that a model wrote did not run to its end."""
+
+    code = "sandbox"
+
+
+class SandboxRefused(SandboxError):
+    """There is no sandbox here that can run this code; `findings` says what stood in the way."""
+
+    code = "sandbox_refused"
+
+
+class SandboxFault(SandboxError):
+    """The code raised, or gave what JSON can't say; `type`, `reason` and `line` are in its data."""
+
+    code = "sandbox_fault"
+
+
+class SandboxTimeout(SandboxError):
+    """It ran longer than it may."""
+
+    code = "sandbox_timeout"
+
+
+class SandboxMemory(SandboxError):
+    """It asked for more memory than it may have."""
+
+    code = "sandbox_memory"
+
+
+class SandboxOutput(SandboxError):
+    """Its result is larger than it may be."""
+
+    code = "sandbox_output"
+
+
+class SandboxBroken(SandboxError):
+    """Its process ended, or answered with nonsense."""
+
+    code = "sandbox_broken"
 
 
 class StoreError(EmError):
