@@ -181,3 +181,22 @@ def test_import_brings_traces_in_once(tmp_path: Path) -> None:
     )
     assert em("import", "trace.json", "--format", "native", "--json").json["imported"] == 1
     assert em("import", "chats.jsonl", "--format", "nope").code == 2
+
+
+def test_validate_tells_errors_from_warnings(tmp_path: Path) -> None:
+    em("compile", "trace.json", "-o", "out")
+    assert em("validate", "out", "--tools", "tools.py").out == "valid\n"
+    (tmp_path / "none.py").write_text("def find_it(name): pass\n")
+    wrong = em("validate", "out", "--tools", "none.py")
+    assert wrong.code == 1
+    assert "there is no tool 'find_id' (did you mean 'find_it'?)" in wrong.out
+    (tmp_path / "open").mkdir()
+    (tmp_path / "open" / "routine.yaml").write_text(
+        'name: x\nsteps: [{id: a, type: return, value: "{{ x }}"}]\n'
+    )
+    warned = em("validate", "open")
+    assert (warned.code, warned.out) == (0, "valid\n")
+    assert "warning: step a, field value: nothing here gives 'x'" in warned.err
+    report = em("validate", "open", "--json").json
+    assert report["ok"]
+    assert [problem["severity"] for problem in report["problems"]] == ["warning"]

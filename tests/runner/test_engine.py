@@ -14,6 +14,7 @@ from em.models.fix import Fix
 from em.models.run import RunResult
 from em.runner.engine import arun_routine, run_routine
 from em.runner.tools import ToolRegistry
+from em.runner.validate import validate
 
 Run = Callable[..., RunResult]
 
@@ -462,6 +463,7 @@ def test_what_would_be_ignored_or_do_harm_is_refused(tmp_path: Path, step: str, 
     with pytest.raises(RoutineError) as caught:
         run_routine(tmp_path)
     assert says in str(caught.value)
+    assert any(says.removeprefix("routine.yaml:2: ") in str(found) for found in validate(tmp_path))
 
 
 def test_a_coroutine_whose_time_is_up_is_cancelled_and_its_own_timeouts_stay_its_own(

@@ -4,23 +4,29 @@ import click
 
 from em.cli.options import everywhere
 from em.cli.output import count, print_json, printable
+from em.runner.tools import ToolRegistry
 from em.runner.validate import validate
 
 
 @click.command("validate")
 @click.argument("routine", type=click.Path(exists=True, file_okay=False))
+@click.option("--tools", metavar="MODULE|FILE", help="Look at the tools that are called too.")
 @everywhere
 @click.pass_context
-def command(ctx: click.Context, routine: str) -> int:
-    """Check ROUTINE, the folder of a routine, and list everything that is wrong with it."""
-    problems = validate(routine)
+def command(ctx: click.Context, routine: str, tools: str | None) -> int:
+    """Check ROUTINE, the folder of a routine, and list everything that is wrong with it.
+
+    Each with its file and line. Warnings are what may be meant; they alone leave a routine valid.
+    """
+    problems = validate(routine, tools=ToolRegistry.load(tools) if tools else None)
+    errors = sum(problem.severity == "error" for problem in problems)
     if ctx.obj["json"]:
-        print_json({"ok": not problems, "problems": problems})
+        print_json({"ok": not errors, "problems": problems})
     else:
         for problem in problems:
-            click.echo(printable(str(problem)))
-        if problems:
-            click.secho(f"{count(len(problems), 'problem')}", fg="red", err=True)
+            click.echo(printable(str(problem)), err=not errors)
+        if errors:
+            click.secho(f"{count(errors, 'problem')}", fg="red", err=True)
         else:
             click.secho("valid", fg="green")
-    return 1 if problems else 0
+    return 1 if errors else 0

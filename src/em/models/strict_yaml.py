@@ -44,7 +44,7 @@ def load_yaml_with_nodes(
     import yaml
 
     lenient = _loader(strict=False)
-    value = _loaded(text, place, error, lenient)
+    value = _loaded(text, place, error, lenient, always_checked=True)
     return value, yaml.compose(text, Loader=lenient)
 
 
@@ -75,11 +75,13 @@ class _RepeatedError(Exception):
         self.line = found.line if found else node.start_mark.line + 1
 
 
-def _loaded(text: bytes, place: str, error: type[EmError], loader: Any) -> Any:
+def _loaded(
+    text: bytes, place: str, error: type[EmError], loader: Any, *, always_checked: bool = False
+) -> Any:
     import yaml
 
     try:
-        if _is_suspect(text):
+        if always_checked or _is_suspect(text):
             _check_events(text, place, error, loader)
         return yaml.load(text, Loader=loader)  # noqa: S506 - a SafeLoader, made stricter
     except _RepeatedError as problem:

@@ -6,7 +6,7 @@ that came out of an expression is never looked at for expressions again.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -57,18 +57,6 @@ def parse_reference(source: str) -> tuple[str, tuple[str | int, ...]] | None:
     for attribute, index, single, double in _PART.findall(match["path"]):
         parts.append(int(index) if index else attribute or single or double)
     return match["name"], tuple(parts)
-
-
-def expressions_in(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
-    """Every string of a value that holds expressions, with its path."""
-    if isinstance(value, str) and ("{{" in value or "{%" in value):
-        yield path, value
-    elif isinstance(value, dict):
-        for key, item in value.items():
-            yield from expressions_in(item, f"{path}.{key}")
-    elif isinstance(value, list):
-        for n, item in enumerate(value):
-            yield from expressions_in(item, f"{path}[{n}]")
 
 
 def names_in(source: str, place: str, *, bare: bool = False) -> set[str]:

@@ -48,9 +48,8 @@ class Package:
         path = self.folder / UDF
         if not path.exists():
             return {}
-        return functions_of(
-            load_file(path, f"em_udf_{hashlib.sha256(self._text).hexdigest()[:12]}")
-        )
+        module = load_file(path, f"em_udf_{hashlib.sha256(self._text).hexdigest()[:12]}")
+        return functions_of(module, imported=True)
 
 
 def load_program(text: bytes, place: str) -> Program:

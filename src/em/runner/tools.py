@@ -95,14 +95,26 @@ class ToolRegistry(Mapping[str, Tool]):
         return cls(functions_of(module))
 
 
-def functions_of(module: ModuleType) -> dict[str, Function]:
-    """The public functions that a module defines itself."""
+def argument_problem(tool: Tool, args: Collection[str]) -> str:
+    """Why a tool can't be called with arguments of these names; nothing if it can."""
+    try:
+        inspect.signature(tool.function).bind(**dict.fromkeys(args))
+    except TypeError as error:
+        return f"{tool.name} can't be called with these: {error}"
+    except ValueError:
+        return ""  # some built-in functions don't tell
+    return ""
+
+
+def functions_of(module: ModuleType, *, imported: bool = False) -> dict[str, Function]:
+    """The public functions that a module defines itself, and with `imported` those it imports."""
     return {
         name: value
         for name, value in vars(module).items()
-        if inspect.isfunction(value)
+        if callable(value)
+        and not isinstance(value, type)
         and not name.startswith("_")
-        and value.__module__ == module.__name__
+        and (imported or getattr(value, "__module__", "") == module.__name__)
     }
 
 

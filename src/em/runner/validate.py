@@ -1,256 +1,259 @@
-"""Everything that is wrong with a routine at once, each with its line."""
+"""Everything that is wrong with a routine package at once, each with its file and line."""
 
-import ast
-from collections.abc import Iterator
-from difflib import get_close_matches
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, Literal
 
 import msgspec
-import yaml
 
-from em.errors import ExpressionError, RoutineError
+from em.errors import RoutineError
 from em.models import schemas
 from em.models.canonical import Json
-from em.models.routine import Routine, Step, ToolSpec
-from em.runner.expressions import expressions_in, names_in
-from em.runner.functions import FUNCTIONS
-from em.runner.package import ROUTINE, UDF, parse_yaml
+from em.models.routine import Routine
+from em.models.strict_yaml import load_yaml_with_nodes, repeated_names
+from em.runner.lines import Lines
+from em.runner.package import ROUTINE, UDF
+from em.runner.references import Inputs, References
+from em.runner.shapes import Found, Where, closest, shape_problems
+from em.runner.tools import Tool, argument_problem
+from em.runner.udf_names import udf_names
 
-_STEPS = {kind.__struct_config__.tag: kind for kind in get_args(Step)}
-_BARE = ("when", "check")
+INPUT = "input.json"
+OUTPUT = "expected_output.json"
+RECORDING = "recording.json"
+
+Severity = Literal["error", "warning"]
 
 
 class Problem(msgspec.Struct, frozen=True):
-    """One thing that is wrong."""
+    """One thing that is wrong; a warning is one that may be meant."""
 
     file: str
     line: int
     place: str
     message: str
     fix: str = ""
+    severity: Severity = "error"
 
     def __str__(self) -> str:
-        text = f"{self.file}:{self.line}: {self.place}: {self.message}"
+        sign = "" if self.severity == "error" else "warning: "
+        text = f"{self.file}:{self.line}: {sign}{self.place}: {self.message}"
         return f"{text} ({self.fix})" if self.fix else text
 
 
-def validate(folder: str | Path) -> list[Problem]:
-    """What is wrong with the routine in a folder; nothing, if it can be run."""
-    path = Path(folder) / ROUTINE
-    try:
-        text = path.read_bytes()
-        value = parse_yaml(text, str(path))
-    except FileNotFoundError:
-        return [Problem(str(path), 0, "package", f"there is no {ROUTINE} here")]
-    except RoutineError as error:
-        file, _, line = error.place.rpartition(":")
-        number = int(line) if line.isdecimal() else 0
-        return [Problem(file if number else str(path), number, "YAML", error.message)]
-    if not isinstance(value, dict):
-        return [Problem(str(path), 1, "routine", "a routine is names with values")]
-    lines = _Lines(yaml.compose(text, Loader=yaml.SafeLoader))
-    checker = _Checker(value, _functions(Path(folder) / UDF))
-    found = [
-        Problem(str(path), lines.of(where), _place(value, where), message, fix)
-        for where, message, fix in checker.problems()
-    ]
-    return sorted(found, key=lambda problem: problem.line)
+def validate(
+    folder: str | Path,
+    *,
+    tools: Mapping[str, Tool] | None = None,
+    udfs: Mapping[str, Any] | None = None,
+) -> list[Problem]:
+    """What is wrong with the routine in a folder; no errors, if it can be run.
+
+    With `tools`, each tool that a step calls must be among them or be declared with a command or
+    an address; `udfs` are functions that are given beside those of udf.py.
+    """
+    found = list(_Package(Path(folder), tools, udfs or {}).problems())
+    return sorted(found, key=lambda problem: (problem.file != _routine(folder), problem.line))
 
 
-Where = tuple[str | int, ...]
-Found = tuple[Where, str, str]
+def _routine(folder: str | Path) -> str:
+    return str(Path(folder) / ROUTINE)
 
 
-class _Lines:
-    """From a path in the value to the line it stands on."""
+class _Package:
+    def __init__(
+        self, folder: Path, tools: Mapping[str, Tool] | None, udfs: Mapping[str, Any]
+    ) -> None:
+        self._folder = folder
+        self._tools = tools
+        self._udfs = udfs
 
-    def __init__(self, root: yaml.Node | None) -> None:
-        self._root = root
+    def problems(self) -> Iterator[Problem]:
+        path = self._folder / ROUTINE
+        try:
+            text = path.read_bytes()
+            value, root = load_yaml_with_nodes(text, str(path), RoutineError)
+        except (FileNotFoundError, NotADirectoryError):
+            yield Problem(str(path), 0, "package", f"there is no {ROUTINE} here")
+            return
+        except RoutineError as error:
+            yield _at(error, path, "YAML")
+            yield from self._functions()[1]
+            return
+        lines = Lines(root)
+        for name in repeated_names(root):
+            yield Problem(str(path), name.line, "YAML", str(name), "keep one of them")
+        if not isinstance(value, dict):
+            yield Problem(str(path), 1, "routine", "a routine is names with values")
+            return
 
-    def of(self, where: Where) -> int:
-        node, line = self._root, 1
-        for part in where:
-            child = None
-            if isinstance(node, yaml.MappingNode):
-                for key, item in node.value:
-                    if key.value == str(part):
-                        child, line = item, key.start_mark.line + 1
-            elif isinstance(node, yaml.SequenceNode) and isinstance(part, int):
-                child = node.value[part]
-                line = child.start_mark.line + 1
-            if child is None:
-                break
-            node = child
-        return line
+        def told(found: Found, severity: Severity = "error") -> Problem:
+            where, message, fix = found
+            place = _place(value, where)
+            return Problem(str(path), lines.of(where), place, message, fix, severity)
 
+        yield from map(told, self._routine(value))
+        yield from self._referring(value, told)
+        yield from self._recorded(value)
 
-class _Checker:
-    def __init__(self, value: Json, functions: set[str] | None) -> None:
-        self._value = value
-        self._functions = functions
-        steps = value.get("steps")
-        self._steps: list[Any] = steps if isinstance(steps, list) else []
+    def _routine(self, value: Json) -> Iterator[Found]:
+        """The routine by itself: its shape, its schemas, its steps' ids and order."""
+        yield from shape_problems(value, Routine)
+        for where, schema in _schemas(value):
+            for inside, problem in schemas.schema_problems(schema):
+                yield (*where, *inside), f"this is no JSON Schema: {problem}", ""
+        steps = _steps(value)
+        yield from _ids(steps)
+        yield from _flow(steps)
+        yield from self._called(value, steps)
 
-    def problems(self) -> Iterator[Found]:
-        yield from _unknown(self._value, Routine.__struct_encode_fields__, ())
-        for field in ("input_schema", "output_schema"):
-            schema = self._value.get(field)
-            if schema is not None and (problem := schemas.schema_problem(schema)):
-                yield (field,), f"this is no JSON Schema: {problem}", ""
-        yield from self._top()
-        yield from self._ids()
-        yield from self._flow()
-        names = self._inputs()
-        for number, step in enumerate(self._steps):
-            where: Where = ("steps", number)
-            if not isinstance(step, dict):
-                yield where, "a step is names with values", ""
+    def _called(self, value: Json, steps: list[Any]) -> Iterator[Found]:
+        declared = {
+            str(tool.get("name")) for tool in _list(value.get("tools")) if isinstance(tool, dict)
+        }
+        for number, step in enumerate(steps):
+            if not isinstance(step, dict) or step.get("type") != "tool.call":
                 continue
-            yield from self._shape(step, where)
-            yield from self._targets(step, where)
-            yield from self._expressions(step, where, names)
-            if isinstance(step.get("save_as"), str):
-                names.add(step["save_as"])
+            name, where = step.get("tool"), ("steps", number)
+            if not isinstance(name, str):
+                continue
+            if declared and name not in declared:
+                fix = closest(name, declared)
+                yield (*where, "tool"), f"the tool {name!r} is not declared", fix
+            elif self._tools is not None and name not in self._tools:
+                fix = closest(name, list(self._tools)) or "give a module that has it"
+                yield (*where, "tool"), f"there is no tool {name!r}", fix
+            if self._tools is not None and name in self._tools:
+                args = step.get("args") or {}
+                problem = argument_problem(self._tools[name], args)
+                if isinstance(args, dict) and problem:
+                    yield (*where, "args"), problem, ""
 
-    def _top(self) -> Iterator[Found]:
-        """The routine without its steps, which are checked one by one."""
-        known = _known(self._value, Routine)
-        steps = known.pop("steps", [])
-        if not isinstance(steps, list):
-            yield ("steps",), "steps are a list", ""
-        tools = known.get("tools")
-        if isinstance(tools, list):
-            for number, tool in enumerate(tools):
-                if isinstance(tool, dict):
-                    yield from _unknown(tool, ToolSpec.__struct_encode_fields__, ("tools", number))
-            known["tools"] = [
-                _known(tool, ToolSpec) if isinstance(tool, dict) else tool for tool in tools
-            ]
+    def _functions(self) -> tuple[frozenset[str] | None, list[Problem]]:
+        """The functions there are, None where nobody can tell; and what is wrong with udf.py."""
+        path = self._folder / UDF
+        if not path.exists():
+            return frozenset(self._udfs), []
         try:
-            msgspec.convert(known, Routine)
-        except msgspec.ValidationError as error:
-            yield from _told(error, ())
+            names = udf_names(path)
+        except RoutineError as error:
+            return None, [_at(error, path, "Python")]
+        return None if names is None else names | self._udfs.keys(), []
 
-    def _ids(self) -> Iterator[Found]:
-        seen: set[str] = set()
-        for number, step in enumerate(self._steps):
-            step_id = step.get("id") if isinstance(step, dict) else None
-            if isinstance(step_id, str):
-                if step_id in seen:
-                    yield ("steps", number, "id"), f"two steps are called {step_id!r}", ""
-                seen.add(step_id)
+    def _referring(self, value: Json, told: Callable[..., Problem]) -> Iterator[Problem]:
+        steps = _steps(value)
+        functions, broken = self._functions()
+        yield from broken
+        if functions is not None:
+            yield from map(told, self._own_calls(steps, functions))
+        inputs = Inputs(value.get("input_schema"), self._json(INPUT)[0])
+        references = References(steps, inputs, functions or frozenset())
+        yield from map(told, references.problems())
+        for found in references.shadows():
+            yield told(found, "warning")
+        for name, (where, fix) in references.assumed.items():
+            if functions is not None:
+                message = f"nothing here gives {name!r}: it must come with the input"
+                yield told((where, message, fix or "name it in input_schema"), "warning")
 
-    def _flow(self) -> Iterator[Found]:
-        for number, step in enumerate(self._steps[:-1]):
-            if isinstance(step, dict) and step.get("type") == "return" and "when" not in step:
-                yield ("steps", number + 1), "no step behind a return is ever reached", "remove it"
-                return
+    def _own_calls(self, steps: list[Any], functions: frozenset[str]) -> Iterator[Found]:
+        there_is_a_file = (self._folder / UDF).exists()
+        for number, step in enumerate(steps):
+            name = step.get("function") if isinstance(step, dict) else None
+            if isinstance(name, str) and name not in functions and step["type"] == "udf.call":
+                fix = closest(name, functions) or f"write it in {UDF}"
+                missing = "" if there_is_a_file else f": there is no {UDF}"
+                yield ("steps", number, "function"), f"there is no function {name!r}{missing}", fix
 
-    def _inputs(self) -> set[str]:
-        schema = self._value.get("input_schema")
-        properties = schema.get("properties") if isinstance(schema, dict) else None
-        names = set(properties) if isinstance(properties, dict) else set()
-        self._any_input = not isinstance(properties, dict)
-        return names | set(FUNCTIONS) | (self._functions or set())
+    def _recorded(self, value: Json) -> Iterator[Problem]:
+        """What was recorded must fit the routine."""
+        for name, field in ((INPUT, "input_schema"), (OUTPUT, "output_schema"), (RECORDING, "")):
+            recorded, problems = self._json(name)
+            yield from problems
+            schema = value.get(field)
+            if not problems and (self._folder / name).exists() and schema is not None:
+                yield from self._fits(name, recorded, schema, field)
+        if (self._folder / RECORDING).exists():
+            for name in (INPUT, OUTPUT):
+                if not (self._folder / name).exists():
+                    message = f"there is a {RECORDING}, but no {name}"
+                    yield Problem(
+                        str(self._folder / name), 0, "package", message, "compile it anew"
+                    )
 
-    def _shape(self, step: Json, where: Where) -> Iterator[Found]:
-        kind = _STEPS.get(step.get("type"))
-        if kind is None:
-            close = get_close_matches(str(step.get("type")), [str(tag) for tag in _STEPS], 1)
-            known = ", ".join(sorted(str(tag) for tag in _STEPS))
-            fix = f"did you mean {close[0]!r}?" if close else f"there are: {known}"
-            yield (*where, "type"), f"there is no step type {step.get('type')!r}", fix
-            return
-        fields = (*kind.__struct_encode_fields__, "type")
-        yield from _unknown(step, fields, where)
+    def _fits(self, name: str, recorded: Any, schema: Any, field: str) -> Iterator[Problem]:
+        if any(schemas.schema_problems(schema)):
+            return  # told already
+        lines = Lines.of_json((self._folder / name).read_bytes())
+        for where, problem in schemas.value_problems(schema, recorded):
+            place = _dotted(where) or "value"
+            message = f"it does not fit {field}: {problem}"
+            yield Problem(str(self._folder / name), lines.of(where), place, message)
+
+    def _json(self, name: str) -> tuple[Any, list[Problem]]:
+        path = self._folder / name
         try:
-            msgspec.convert({key: item for key, item in step.items() if key in fields}, kind)
-        except msgspec.ValidationError as error:
-            yield from _told(error, where)
+            text = path.read_bytes()
+            value = msgspec.json.decode(text)
+        except FileNotFoundError:
+            return None, []
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            return None, [Problem(str(path), Lines.in_json(text, error), "JSON", f"{error}")]
+        if name == INPUT and not isinstance(value, dict):
+            return None, [Problem(str(path), 1, "JSON", "the input is names with values")]
+        return value, []
 
-    def _targets(self, step: Json, where: Where) -> Iterator[Found]:
-        declared = [
-            str(tool.get("name"))
-            for tool in self._value.get("tools") or ()
-            if isinstance(tool, dict)
-        ]
-        tool, function = step.get("tool"), step.get("function")
-        if step.get("type") == "tool.call" and declared and tool not in declared:
-            yield (*where, "tool"), f"the tool {tool!r} is not declared", _closest(tool, declared)
-        known = self._functions
-        if step.get("type") == "udf.call" and known is not None and function not in known:
-            fix = _closest(function, sorted(known)) or f"write it in {UDF}"
-            yield (*where, "function"), f"there is no function {function!r}", fix
 
-    def _expressions(self, step: Json, where: Where, names: set[str]) -> Iterator[Found]:
-        own = {str(step.get("as", "item"))} if step.get("for_each") is not None else set()
-        for field, item in step.items():
-            path = (*where, field)
-            if field in _BARE and isinstance(item, str):
-                yield from self._names(item, path, names | own, bare=True)
-            elif field == "checks" and isinstance(item, dict):
-                for when, sources in item.items():
-                    for source in sources if isinstance(sources, list) else ():
-                        result = {"result"} if when == "post" else set()
-                        yield from self._names(str(source), path, names | own | result, bare=True)
-            elif field not in ("id", "type", "description", "save_as", "as"):
-                for _, text in expressions_in(item):
-                    yield from self._names(text, path, names | own)
+def _at(error: RoutineError, path: Path, place: str) -> Problem:
+    """An error whose place ends in a line, as a problem."""
+    _, _, line = error.place.rpartition(":")
+    return Problem(str(path), int(line) if line.isdecimal() else 0, place, error.message, error.fix)
 
-    def _names(
-        self, source: str, where: Where, known: set[str], *, bare: bool = False
-    ) -> Iterator[Found]:
-        try:
-            used = names_in(source, "", bare=bare)
-        except ExpressionError as error:
-            yield where, error.message, ""
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _steps(value: Json) -> list[Any]:
+    return _list(value.get("steps"))
+
+
+def _schemas(value: Json) -> Iterator[tuple[Where, Any]]:
+    for field in ("input_schema", "output_schema"):
+        if value.get(field) is not None:
+            yield (field,), value[field]
+    for number, tool in enumerate(_list(value.get("tools"))):
+        for field in ("args_schema", "result_schema"):
+            if isinstance(tool, dict) and tool.get(field) is not None:
+                yield ("tools", number, field), tool[field]
+
+
+def _ids(steps: list[Any]) -> Iterator[Found]:
+    seen: set[str] = set()
+    for number, step in enumerate(steps):
+        step_id = step.get("id") if isinstance(step, dict) else None
+        if isinstance(step_id, str):
+            if step_id in seen:
+                yield ("steps", number, "id"), f"two steps are called {step_id!r}", ""
+            seen.add(step_id)
+
+
+def _flow(steps: list[Any]) -> Iterator[Found]:
+    for number, step in enumerate(steps[:-1]):
+        if isinstance(step, dict) and step.get("type") == "return" and step.get("when") is None:
+            yield ("steps", number + 1), "no step behind a return is ever reached", "remove it"
             return
-        if self._any_input:
-            return
-        for name in sorted(used - known):
-            later = any(isinstance(s, dict) and s.get("save_as") == name for s in self._steps)
-            why = "is used before it exists" if later else "is not defined"
-            yield where, f"{name!r} {why}", _closest(name, sorted(known - set(FUNCTIONS)))
-
-
-def _unknown(value: Json, fields: Any, where: Where) -> Iterator[Found]:
-    for key in value:
-        if key not in fields:
-            yield (*where, key), f"there is no field {key!r}", _closest(key, list(fields))
-
-
-def _known(value: Json, kind: type[msgspec.Struct]) -> Json:
-    """Without what the kind does not have, which is told by itself."""
-    return {key: item for key, item in value.items() if key in kind.__struct_encode_fields__}
-
-
-def _closest(name: Any, known: list[str]) -> str:
-    close = get_close_matches(str(name), known, 1)
-    return f"did you mean {close[0]!r}?" if close else ""
-
-
-def _told(error: msgspec.ValidationError, where: Where) -> Iterator[Found]:
-    message, _, path = str(error).partition(" - at `$")
-    field = path.rstrip("`").lstrip(".").partition(".")[0].partition("[")[0]
-    yield ((*where, field) if field else where), message, ""
 
 
 def _place(value: Json, where: Where) -> str:
-    if len(where) >= 2 and where[0] == "steps":
+    if len(where) >= 2 and where[0] == "steps" and isinstance(where[1], int):
         step = value["steps"][where[1]]
         step_id = step.get("id", where[1]) if isinstance(step, dict) else where[1]
-        field = f", field {where[2]}" if len(where) > 2 else ""
+        field = f", field {_dotted(where[2:])}" if len(where) > 2 else ""
         return f"step {step_id}{field}"
-    return ".".join(str(part) for part in where) or "routine"
+    return _dotted(where) or "routine"
 
 
-def _functions(path: Path) -> set[str] | None:
-    """The functions that udf.py defines, without running it; None where there is no such file."""
-    try:
-        tree = ast.parse(path.read_bytes())
-    except (FileNotFoundError, SyntaxError, ValueError):
-        return None if not path.exists() else set()
-    return {
-        node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-    }
+def _dotted(where: Where) -> str:
+    parts = (f"[{part}]" if type(part) is int else f".{part}" for part in where)
+    return "".join(parts).lstrip(".")

@@ -1,0 +1,84 @@
+"""Everything that is wrong with the shape of a value; a decoder stops at its first mistake."""
+
+from collections.abc import Collection, Iterator, Sequence
+from difflib import get_close_matches
+from types import UnionType
+from typing import Any, Union, get_args, get_origin, get_type_hints
+
+import msgspec
+
+Where = tuple[str | int, ...]
+"""A path in a value."""
+
+Found = tuple[Where, str, str]
+"""Where, what is wrong, and what to do."""
+
+
+def shape_problems(value: Any, kind: Any, where: Where = ()) -> Iterator[Found]:
+    """What a value has that its type does not allow, all the way down."""
+    members = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
+    structs = [member for member in members if _is_struct(member)]
+    item_kinds = [get_args(member)[0] for member in members if get_origin(member) is Sequence]
+    if isinstance(value, dict) and structs:
+        yield from _one_of(value, structs, where)
+    elif isinstance(value, list) and item_kinds:
+        for number, item in enumerate(value):
+            yield from shape_problems(item, item_kinds[0], (*where, number))
+    else:
+        yield from _refused(value, kind, where)
+
+
+def closest(name: Any, known: Collection[str]) -> str:
+    """A fix that names the known name which a mistaken one is close to."""
+    close = get_close_matches(str(name), known, 1)
+    return f"did you mean {close[0]!r}?" if close else ""
+
+
+def _is_struct(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, msgspec.Struct)
+
+
+def _one_of(value: dict[str, Any], structs: Sequence[Any], where: Where) -> Iterator[Found]:
+    tags = {struct.__struct_config__.tag: struct for struct in structs}
+    if None in tags:
+        yield from _struct(value, structs[0], where)
+        return
+    tag_field = structs[0].__struct_config__.tag_field
+    tag = value.get(tag_field)
+    if isinstance(tag, str) and tag in tags:
+        yield from _struct(value, tags[tag], where)
+    elif tag is None:
+        yield where, f"there is no {tag_field!r}", f"there are: {', '.join(sorted(tags))}"
+    else:
+        fix = closest(tag, tags) or f"there are: {', '.join(sorted(tags))}"
+        yield (*where, tag_field), f"there is no {tag_field} {tag!r}", fix
+
+
+def _struct(value: dict[str, Any], kind: Any, where: Where) -> Iterator[Found]:
+    fields = {field.encode_name: field for field in msgspec.structs.fields(kind)}
+    hints = get_type_hints(kind, include_extras=True)
+    tag_field = kind.__struct_config__.tag_field
+    found: list[Found] = []
+    for key, item in value.items():
+        if key in fields:
+            found += shape_problems(item, hints[fields[key].name], (*where, key))
+        elif key != tag_field:
+            found.append(((*where, key), f"there is no field {key!r}", closest(key, fields)))
+    found += [
+        (where, f"the field {name!r} is missing", "")
+        for name, field in fields.items()
+        if field.required and name not in value
+    ]
+    # What concerns several fields is looked at where each by itself is right.
+    yield from found or _refused(value, kind, where)
+
+
+def _refused(value: Any, kind: Any, where: Where) -> Iterator[Found]:
+    try:
+        msgspec.convert(value, kind)
+    except msgspec.ValidationError as error:
+        message, _, inside = str(error).partition(" - at `$")
+        field = inside.rstrip("`").lstrip(".").partition(".")[0].partition("[")[0]
+        yield ((*where, field) if field else where), message, ""
+    except RecursionError:
+        yield where, "it is nested too deeply", ""
