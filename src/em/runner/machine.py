@@ -217,9 +217,9 @@ class Machine:
             body["error"] = report.error
         return "step_done", body
 
-    def _call(self, step: CompiledStep, scope: Json) -> CallTool:
+    def _call(self, step: CompiledStep, scope: Json, mended: Json | None = None) -> CallTool:
         tool = (self._tools if step.kind == "tool" else self._udfs)[step.target]
-        args = step.args(scope)
+        args = step.args(scope) if mended is None else dict(mended)
         if step.key is not None and tool.takes_key:
             args["idempotency_key"] = step.key(scope)
         return CallTool(tool.function, args, tool.is_async, step.timeout)
@@ -327,14 +327,14 @@ class Machine:
                 "message": failure.message,
             }
             fix: Fix = yield AskForFix(self._auto_fix, context)
+            if fix.strategy == "fail" and fix.reason:
+                failure = _failure(step.id, error, {"args": args, "fix": fix.reason})
             if fix.strategy == "skip":
                 self._report(step, "defaulted", attempts, start, failure.message)
                 return fix.default
             if fix.strategy == "modify_args":
-                call = self._call(step, scope)
-                call.args = fix.args
                 try:
-                    value = yield call
+                    value = yield self._call(step, scope, fix.args)
                 except Exception as again:  # noqa: BLE001 - as above
                     failure = _failure(step.id, again, {"args": fix.args, "fix": fix.reason})
                 else:
