@@ -85,7 +85,9 @@ def test_an_address_alone_tells_its_protocol() -> None:
     assert chosen(environ)[:1] == ("openai",)
 
 
-@pytest.mark.parametrize("address", ["localhost:80", "ftp://h/v1", "https://"])
+@pytest.mark.parametrize(
+    "address", ["localhost:80", "ftp://h/v1", "https://", "http://h:x/", "http://[::1"]
+)
 def test_what_is_no_address_is_named(address: str) -> None:
     with pytest.raises(UsageError, match="no address"):
         get_llm_client(environ={**ALL_KEYS, "EM_LLM_BASE_URL": address})
@@ -196,3 +198,10 @@ def test_the_environment_is_laid_over_the_file_field_by_field(tmp_path: Path) ->
 def test_settings_never_hold_a_key() -> None:
     settings = Settings.load(environ={**ALL_KEYS, "EM_LLM_API_KEY": "very-secret"})
     assert "very-secret" not in repr(settings)
+
+
+@pytest.mark.parametrize("key", ["sk-ant-\N{HORIZONTAL ELLIPSIS}", "sk\nant", "sk ant"])
+def test_a_key_that_can_be_none_is_told_and_not_shown(key: str) -> None:
+    with pytest.raises(UsageError, match="characters that no key has") as caught:
+        get_llm_client(environ={"ANTHROPIC_API_KEY": key})
+    assert "sk" not in str(caught.value)

@@ -227,3 +227,11 @@ def test_a_private_text_is_hidden_wherever_it_stands(card: str, left: str, right
     shown = msgspec.json.decode(asked(client).partition("\n")[2])
     for text in (shown["message"], shown["args"]["note"]):
         assert f"\x00{card}\x00" not in text
+
+
+def test_other_parts_of_a_context_are_hidden_too() -> None:
+    client = ScriptedClient([{"strategy": "fail", "reason": "no"}])
+    more = {"input": {"card": CARD, "password": "hunter2-and-more"}}
+    make_auto_fix_fn(client, private=["card"])(context({}, f"{CARD} and hunter2-and-more", **more))
+    assert CARD not in asked(client)
+    assert "hunter2" not in asked(client)

@@ -41,10 +41,11 @@ class Hidden:
         # As JSON: names that are numbers, for one, become texts.
         plain = msgspec.json.decode(msgspec.json.encode({"args": {}, **context}, enc_hook=repr))
         found: dict[str, str] = {}
-        args = _without_private(plain["args"], names, found)
+        for part, value in plain.items():
+            plain[part] = _without_private(value, names, found)
         # Redacted with its tool, by which a user may have named secret arguments.
-        shown: Json = redactor.value({**plain, "args": args})
-        for before, after in _leaves_beside(args, shown["args"]):
+        shown: Json = redactor.value(plain)
+        for before, after in _leaves_beside(plain, shown):
             found.update(_secrets_in(before, after))
         self.shown: Json = _Elsewhere(found).hide(shown)
 
