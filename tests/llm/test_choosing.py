@@ -58,14 +58,13 @@ def test_the_general_key_wins_over_the_providers_own() -> None:
 
 
 @pytest.mark.parametrize(
-    "given", ["", "/", "/v1", "/v1/", "/v1/messages", "/v1/messages/", "/v1/chat/completions"]
+    ("provider", "given"),
+    [
+        *[("anthropic", end) for end in ("", "/", "/v1", "/v1/", "/v1/messages", "/v1/messages/")],
+        *[("openai", end) for end in ("", "/", "/v1", "/v1/", "/v1/chat/completions")],
+    ],
 )
-@pytest.mark.parametrize("provider", ["anthropic", "openai"])
-def test_any_form_of_an_address_reaches_the_server(given: str, provider: str) -> None:
-    if given.strip("/").endswith("messages") and provider == "openai":
-        pytest.skip("the other protocol's address")
-    if given.endswith("completions") and provider == "anthropic":
-        pytest.skip("the other protocol's address")
+def test_any_form_of_an_address_reaches_the_server(provider: str, given: str) -> None:
     with LoopbackModel() as server:
         server.say("hi")
         environ = {
@@ -86,7 +85,9 @@ def test_an_address_alone_tells_its_protocol() -> None:
     assert chosen(environ)[:1] == ("openai",)
 
 
-@pytest.mark.parametrize("address", ["localhost:80", "ftp://h/v1", "https://"])
+@pytest.mark.parametrize(
+    "address", ["localhost:80", "ftp://h/v1", "https://", "http://h:x/", "http://[::1"]
+)
 def test_what_is_no_address_is_named(address: str) -> None:
     with pytest.raises(UsageError, match="no address"):
         get_llm_client(environ={**ALL_KEYS, "EM_LLM_BASE_URL": address})
@@ -159,7 +160,7 @@ def test_a_missing_sdk_names_its_extra(sdk: str, monkeypatch: pytest.MonkeyPatch
 
 def test_no_sdk_is_imported_before_a_client_is_made() -> None:
     code = (
-        "import sys, em.llm\n"
+        "import sys, em.llm, em.llm._recovery\n"
         "heavy = ['anthropic', 'openai', 'httpx2', 'pydantic', 'asyncio', 'jsonschema_rs']\n"
         "print([name for name in heavy if name in sys.modules])"
     )
@@ -197,3 +198,10 @@ def test_the_environment_is_laid_over_the_file_field_by_field(tmp_path: Path) ->
 def test_settings_never_hold_a_key() -> None:
     settings = Settings.load(environ={**ALL_KEYS, "EM_LLM_API_KEY": "very-secret"})
     assert "very-secret" not in repr(settings)
+
+
+@pytest.mark.parametrize("key", ["sk-ant-\N{HORIZONTAL ELLIPSIS}", "sk\nant", "sk ant"])
+def test_a_key_that_can_be_none_is_told_and_not_shown(key: str) -> None:
+    with pytest.raises(UsageError, match="characters that no key has") as caught:
+        get_llm_client(environ={"ANTHROPIC_API_KEY": key})
+    assert "sk" not in str(caught.value)

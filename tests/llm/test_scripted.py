@@ -87,6 +87,8 @@ def test_a_schema_that_is_none_and_a_prompt_that_is_empty_are_misuse() -> None:
         'Sure!\n```json\n{"city": "Faro"}\n```\nAnything else?',
         '```\n{"city": "Faro"}\n```',
         'The answer is {"city": "Faro"}, I think.',
+        '<think>{"city": "Porto"}? [no]</think>{"city": "Faro"}',
+        'As {you} asked: {"city": "Faro"}',
     ],
 )
 def test_json_is_found_where_models_put_it(text: str) -> None:

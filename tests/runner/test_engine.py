@@ -244,6 +244,44 @@ def test_input_and_output_are_checked_by_their_schemas(run: Run) -> None:
     assert "output does not fit" in out.message
 
 
+def test_a_fix_keeps_the_idempotency_key_and_mends_arguments_that_did_not_resolve(
+    run: Run,
+) -> None:
+    paid: list[Any] = []
+
+    def pay(amount: int, idempotency_key: str) -> int:
+        paid.append((amount, idempotency_key))
+        if not isinstance(amount, int):
+            raise TypeError("a number, please")
+        return amount
+
+    def go(amount: str) -> RunResult:
+        steps = (
+            f"  - {{id: a, type: tool.call, tool: pay, args: {{amount: {amount}}},"
+            " idempotency_key: order-1, save_as: y}\n"
+            '  - {id: b, type: return, value: "{{ y }}"}'
+        )
+        return run(
+            steps,
+            tool_registry={"pay": pay},
+            auto_fix_fn=lambda _context: Fix(strategy="modify_args", args={"amount": 5}),
+        )
+
+    assert go("five").output == 5
+    assert paid == [("five", "order-1"), (5, "order-1")]
+    assert go("'{{ {}.amount }}'").output == 5
+
+
+def test_why_there_is_no_fix_is_told(run: Run) -> None:
+    failure = run(
+        "  - {id: a, type: tool.call, tool: tool}",
+        tool_registry={"tool": lambda: 1 / 0},
+        auto_fix_fn=lambda _context: Fix(strategy="fail", reason="the model could not be asked"),
+    ).failure
+    assert failure is not None
+    assert failure.context["fix"] == "the model could not be asked"
+
+
 def test_a_fix_changes_the_arguments_once_skips_or_gives_up(run: Run) -> None:
     seen: list[Any] = []
 

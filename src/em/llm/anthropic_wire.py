@@ -63,7 +63,7 @@ def _reply(message: Any) -> Reply:
     return Reply(
         text=text,
         stop=STOPS.get(stop, stop),
-        usage=_usage(message.usage),
+        usage=_usage(getattr(message, "usage", None)),
         model=str(message.model or ""),
         refusal=text if stop == "refusal" else None,
     )

@@ -81,7 +81,7 @@ def _reply(completion: Any) -> Reply:
     return Reply(
         text=choice.message.content or "",
         stop=STOPS.get(stop, stop),
-        usage=_usage(completion.usage),
+        usage=_usage(getattr(completion, "usage", None)),
         model=str(completion.model or ""),
         refusal=refusal,
     )

@@ -130,7 +130,7 @@ def _by_address(base_url: str | None) -> Literal["anthropic", "openai"] | None:
 def _key(name: str, found: ProviderSettings, environ: Mapping[str, str]) -> str:
     key = environ.get(KEY) or environ.get(found.key_env or "")
     if key:
-        return key.strip()
+        return _checked_key(key.strip(), name)
     if found.key_env is None:
         return NO_KEY
     others = [
@@ -142,6 +142,17 @@ def _key(name: str, found: ProviderSettings, environ: Mapping[str, str]) -> str:
     if others:
         fix += f", or EM_LLM_PROVIDER={others[0]}, whose key is set"
     raise MissingKey(f"there is no key for the provider {name!r}", place=name, fix=fix)
+
+
+def _checked_key(key: str, name: str) -> str:
+    """A key that can stand in a header; the error does not show it."""
+    if not (key.isascii() and key.isprintable()) or " " in key:
+        raise UsageError(
+            f"the key for the provider {name!r} has characters that no key has",
+            place=name,
+            fix="copy it again; a shortened one has an ellipsis in it",
+        )
+    return key
 
 
 def _wire(name: str, found: ProviderSettings, key: str) -> Wire:
@@ -195,8 +206,12 @@ def openai_address(base_url: str) -> str:
 
 
 def _checked(base_url: str) -> str:
-    parts = urlsplit(base_url)
-    if parts.scheme not in ("http", "https") or not parts.netloc:
+    try:
+        parts = urlsplit(base_url)
+        is_address = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        is_address = False
+    if not is_address:
         raise UsageError(
             f"{base_url!r} is no address of a server",
             place="base_url",

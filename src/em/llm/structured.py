@@ -2,6 +2,7 @@
 
 import json
 import re
+from itertools import islice
 from typing import Any
 
 import msgspec
@@ -10,6 +11,8 @@ from em.models import schemas
 from em.models.canonical import Json
 
 PROBLEMS_TOLD = 20
+PLACES_TRIED = 20
+_THOUGHTS = re.compile(r"<think(?:ing)?>.*?</think(?:ing)?>", re.DOTALL)
 _FENCE = re.compile(r"```[a-zA-Z]*\s*\n(.*?)```", re.DOTALL)
 
 
@@ -33,31 +36,29 @@ def read(text: str, schema: Json) -> tuple[Any, list[str]]:
         value = _decode(text)
     except (ValueError, RecursionError) as error:
         return None, [f"it is no JSON: {error}"]
-    problems = [f"{path or 'the value'}: {problem}" for path, problem in _misfits(schema, value)]
+    found = schemas.problems(schema, value)
+    problems = [f"{path or 'the value'}: {problem}" for path, problem in found]
     return value, problems[:PROBLEMS_TOLD]
-
-
-def _misfits(schema: Json, value: Any) -> list[tuple[str, str]]:
-    return list(schemas.problems(schema, value))
 
 
 def _decode(text: str) -> Any:
     """JSON as it is; else in a code fence; else the first object or list in the text."""
-    try:
-        return msgspec.json.decode(text)
-    except msgspec.DecodeError:
-        pass
-    for fenced in _FENCE.findall(text):
+    for candidate in (text, *_FENCE.findall(text)):
         try:
-            return msgspec.json.decode(fenced)
+            return msgspec.json.decode(candidate)
         except msgspec.DecodeError:
             continue
-    start = re.search(r"[{\[]", text)
-    if start is None:
-        raise ValueError("there is none in the text")
-    _, end = json.JSONDecoder().raw_decode(text[start.start() :])
-    # Read by the same decoder as above: the standard library's takes NaN for JSON.
-    return msgspec.json.decode(text[start.start() : start.start() + end])
+    problem = "there is none in the text"
+    text = _THOUGHTS.sub("", text)
+    for start in islice(re.finditer(r"[{\[]", text), PLACES_TRIED):
+        found = text[start.start() :]
+        try:
+            _, end = json.JSONDecoder().raw_decode(found)
+            # Read by the same decoder as above: the standard library's takes NaN for JSON.
+            return msgspec.json.decode(found[:end])
+        except (ValueError, RecursionError) as error:
+            problem = str(error)
+    raise ValueError(problem)
 
 
 def is_closed(schema: Any) -> bool:

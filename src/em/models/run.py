@@ -29,13 +29,14 @@ class PendingPrompt(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StepReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of one step."""
+    """What became of one step. `error` and `fix` of a step that is done: what mended it."""
 
     id: str
     status: StepStatus
     attempts: int = 0
     duration_ms: float = 0.0
     error: str = ""
+    fix: Json | None = None
 
 
 class RunResult(msgspec.Struct, frozen=True, kw_only=True):

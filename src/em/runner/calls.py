@@ -3,6 +3,8 @@
 from collections.abc import Callable, Generator, Mapping
 from typing import Any
 
+import msgspec
+
 from em.errors import EmError, RoutineError
 from em.models.canonical import Json
 from em.models.fix import Fix
@@ -39,10 +41,10 @@ class Calls:
         self._notebook = notebook
         self._reports = reports
 
-    def call(self, step: CompiledStep, scope: Json) -> CallTool:
-        """One call, to be made."""
+    def call(self, step: CompiledStep, scope: Json, mended: Json | None = None) -> CallTool:
+        """One call, to be made; with `mended` arguments where a fix gave them."""
         tool = (self._tools if step.kind == "tool" else self._udfs)[step.target]
-        args = step.args(scope)
+        args = step.args(scope) if mended is None else dict(mended)
         if step.key is not None and tool.takes_key:
             args["idempotency_key"] = step.key(scope)
         return CallTool(tool.function, args, tool.is_async, step.timeout)
@@ -76,29 +78,34 @@ class Calls:
         """A value for a step that failed: from a fix, or from its `on_error`; else the run ends."""
         args = plain(quietly(step.args, scope))
         failure = failure_of(step.id, error, {"args": args})
-        if self._auto_fix is not None:
-            context = {
-                "step_id": step.id,
-                "tool": step.target,
-                "args": args,
-                "error_type": failure.error_type,
-                "message": failure.message,
-            }
-            fix: Fix = yield AskForFix(self._auto_fix, context)
-            if fix.strategy == "skip":
-                self._reports.add(step.id, "defaulted", attempts, start, failure.message)
-                return fix.default
-            if fix.strategy == "modify_args":
-                call = self.call(step, scope)
-                call.args = fix.args
-                try:
-                    value = yield call
-                except Exception as again:  # noqa: BLE001 - a tool may raise anything; it is told
-                    failure = failure_of(step.id, again, {"args": fix.args, "fix": fix.reason})
-                else:
-                    self._reports.add(step.id, "done", attempts + 1, start)
-                    return value
-        return self.given_up(step, failure, attempts, start)
+        if self._auto_fix is None:
+            return self.given_up(step, failure, attempts, start)
+        context: Json = {
+            "step_id": step.id,
+            "tool": step.target,
+            "args": args,
+            "error_type": failure.error_type,
+            "message": failure.message,
+        }
+        if self._notebook.private:
+            context["private"] = self._notebook.private
+        fix: Fix = yield AskForFix(self._auto_fix, context)
+        told = msgspec.to_builtins(fix)
+        if fix.strategy == "skip":
+            self._reports.add(step.id, "defaulted", attempts, start, failure.message, told)
+            return fix.default
+        if fix.strategy == "fail":
+            if fix.reason:
+                failure = failure_of(step.id, error, {"args": args, "fix": fix.reason})
+            return self.given_up(step, failure, attempts, start)
+        try:
+            value = yield self.call(step, scope, fix.args)
+            _check(step.post, {**scope, "result": value}, step, "post")
+        except Exception as again:  # noqa: BLE001 - a tool may raise anything; it is told
+            failure = failure_of(step.id, again, {"args": fix.args, "fix": fix.reason})
+            return self.given_up(step, failure, attempts + 1, start)
+        self._reports.add(step.id, "done", attempts + 1, start, failure.message, told)
+        return value
 
     def given_up(self, step: CompiledStep, failure: Failure, attempts: int, start: float) -> Any:
         """What the run goes on with after a step that failed for good, if its `on_error` says."""

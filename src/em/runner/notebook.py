@@ -14,7 +14,7 @@ from em.runner.journal import ItemKey, Note, Restored, keepable, question_of
 from em.runner.program import CompiledStep
 from em.runner.secrets import Secrets
 
-_CONTENT = frozenset({"args", "key", "result", "error", "output", "failure", "prompt"})
+_CONTENT = frozenset({"args", "key", "result", "error", "fix", "output", "failure", "prompt"})
 """What of a note holds values of the run."""
 
 
@@ -34,6 +34,11 @@ class Notebook:
         self._answers = answers or {}
         self._secrets = secrets
         self.is_kept = notes is not None
+
+    @property
+    def private(self) -> Mapping[str, str]:
+        """The texts that nobody else may see, with their names."""
+        return self._secrets.names
 
     def answer_to(self, step_id: str, secret: Collection[str] = ()) -> Json | None:
         """What a person said to a prompt, now or before; None if it is to be asked.
@@ -140,6 +145,8 @@ def _done_note(step: CompiledStep, item: int | None, result: Any, report: StepRe
         body["item"] = item
     if report.error:
         body["error"] = report.error
+    if report.fix is not None:
+        body["fix"] = report.fix
     return "step_done", body
 
 

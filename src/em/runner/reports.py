@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable
 
+from em.models.canonical import Json
 from em.models.run import StepReport, StepStatus
 
 
@@ -16,12 +17,23 @@ class Reports:
         self.made: list[StepReport] = []
 
     def add(
-        self, step_id: str, status: StepStatus, attempts: int, start: float, error: str = ""
+        self,
+        step_id: str,
+        status: StepStatus,
+        attempts: int,
+        start: float,
+        error: str = "",
+        fix: Json | None = None,
     ) -> None:
         """Tell what became of a step that began at `start`."""
         duration = (time.perf_counter() - start) * 1e3
         report = StepReport(
-            id=step_id, status=status, attempts=attempts, duration_ms=duration, error=error
+            id=step_id,
+            status=status,
+            attempts=attempts,
+            duration_ms=duration,
+            error=error,
+            fix=fix,
         )
         self.made.append(report)
         if self._on_step is not None:

@@ -15,6 +15,7 @@ class Secrets:
 
     def __init__(self) -> None:
         self._marks: dict[str, str] = {}
+        self._names: dict[str, str] = {}
 
     def __bool__(self) -> bool:
         return bool(self._marks)
@@ -23,7 +24,13 @@ class Secrets:
         """From now on this text is taken out of whatever is written."""
         if isinstance(value, str) and value:
             plain = "".join(char for char in name if char not in "[]")
+            self._names[value] = name
             self._marks[value] = f"[redacted:{plain[:64] or 'secret'}]"
+
+    @property
+    def names(self) -> Mapping[str, str]:
+        """What each secret is called."""
+        return dict(self._names)
 
     def masked(self, value: Any) -> Any:
         """A value with a mark in the place of every secret."""

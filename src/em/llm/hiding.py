@@ -1,0 +1,210 @@
+"""Hiding values from a model, and putting them back into what it returns.
+
+A hidden value goes back only to where it came from, with nothing around it changed: a model that
+was talked into it must not be able to move a card number into a URL.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import quote, quote_plus
+
+import msgspec
+
+from em.models.canonical import Json
+from em.redaction.redactor import MARKER, Redactor
+
+_encode = msgspec.json.Encoder(order="sorted").encode
+ANY_MARKER = re.compile(rf"<private:[^<>]*>|{MARKER.pattern}")
+SHORT = 4
+"""Shorter values are hidden in texts only where they stand alone, as a word."""
+
+
+class CannotHide(Exception):
+    """The arguments can't be read, so nothing private in them can be known."""
+
+
+class MarkerMoved(Exception):
+    """What a model returned has a marker where there was none."""
+
+
+class Hidden:
+    """The context of a failing step, without what a model may not see.
+
+    What the run itself knows to be private stands in the context under `private`.
+    names: lower-case names of private arguments.
+    """
+
+    def __init__(self, context: Json, names: frozenset[str], redactor: Redactor) -> None:
+        self._real = context.get("args", {})
+        if names and not isinstance(self._real, dict):
+            raise CannotHide
+        # As JSON: names that are numbers, for one, become texts.
+        plain = msgspec.json.decode(msgspec.json.encode({"args": {}, **context}, enc_hook=repr))
+        private = plain.pop("private", {})
+        found = {text: _marker(name) for text, name in private.items()}
+        for part, value in plain.items():
+            plain[part] = _without_private(value, names, found)
+        # Redacted with its tool, by which a user may have named secret arguments.
+        shown: Json = redactor.value(plain)
+        for before, after in _leaves_beside(plain, shown):
+            found.update(_secrets_in(before, after))
+        self.shown: Json = _Elsewhere(found).hide(shown)
+
+    def put_back(self, answer: Any) -> Any:
+        """The arguments that a model returned, with the real values. Raises MarkerMoved."""
+        return refuse_markers(_put_back(answer, self.shown.get("args"), self._real))
+
+
+def refuse_markers(value: Any) -> Any:
+    """A value in which nothing stands for something hidden. Raises MarkerMoved."""
+    for text in _texts(value):
+        if marker := ANY_MARKER.search(text):
+            raise MarkerMoved(f"{marker.group()} stands where its value may not go")
+    return value
+
+
+def _without_private(value: Any, names: frozenset[str], found: dict[str, str]) -> Any:
+    """The value with a marker under every private name; what it stood for is noted in `found`."""
+    if isinstance(value, list):
+        return [_without_private(item, names, found) for item in value]
+    if not isinstance(value, dict):
+        return value
+    clean: Json = {}
+    for name, item in value.items():
+        if str(name).lower() not in names:
+            clean[name] = _without_private(item, names, found)
+            continue
+        marker = clean[name] = _marker(name)
+        for text in _scalars(item):
+            found[text] = marker
+    return clean
+
+
+def _marker(name: Any) -> str:
+    return f"<private:{re.sub(r'[<>]', '', str(name))}>"
+
+
+def _scalars(value: Any) -> Iterator[str]:
+    """Every value in it that can be told as a text; true, false and null tell nothing."""
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, list | tuple):
+        for item in value:
+            yield from _scalars(item)
+    elif value is not None and not isinstance(value, bool) and str(value).strip():
+        yield str(value)
+
+
+def _leaves_beside(before: Any, after: Any) -> Iterator[tuple[Any, Any]]:
+    """The leaves of a value, each beside what redaction made of it."""
+    if isinstance(before, dict) and isinstance(after, dict):
+        before, after = list(before.values()), list(after.values())
+    if isinstance(before, list) and isinstance(after, list):
+        for one, other in zip(before, after, strict=False):
+            yield from _leaves_beside(one, other)
+    elif before != after:
+        yield before, after
+
+
+def _secrets_in(before: Any, after: Any) -> dict[str, str]:
+    """What redaction took out of a leaf, and the markers it left."""
+    text = str(after)
+    markers = MARKER.findall(text)
+    between = [re.escape(part) for part in MARKER.split(text)]
+    match = re.fullmatch("(.+?)".join(between), str(before), re.DOTALL)
+    if match is None:
+        return dict.fromkeys(_scalars(before), markers[0]) if markers else {}
+    return dict(zip(match.groups(), markers, strict=True))
+
+
+class _Elsewhere:
+    """Hides known values wherever else they stand: in the error's message, in other arguments."""
+
+    def __init__(self, found: dict[str, str]) -> None:
+        self._markers = {
+            form.lower(): marker
+            for value, marker in found.items()
+            for form in _forms(value)
+            if not ANY_MARKER.fullmatch(value)
+        }
+        # Longest first: else a part of a value would be hidden, and its rest shown.
+        forms = sorted(self._markers, key=len, reverse=True)
+        # Markers are matched first, and left alone.
+        patterns = [ANY_MARKER.pattern, *map(_pattern, forms)]
+        self._find = re.compile("|".join(patterns), re.IGNORECASE)
+
+    def hide(self, value: Any) -> Any:
+        if isinstance(value, dict):
+            return self._object(value)
+        if isinstance(value, list | tuple):
+            return [self.hide(item) for item in value]
+        if isinstance(value, str):
+            return self._text(value)
+        if value is None or isinstance(value, bool):
+            return value
+        return self._markers.get(str(value).lower(), value)
+
+    def _object(self, value: Json) -> Json:
+        clean: Json = {}
+        for name, item in value.items():
+            hidden = self._text(name)
+            while hidden in clean:  # two names with hidden parts must not become one
+                hidden += "#"
+            clean[hidden] = self.hide(item)
+        return clean
+
+    def _text(self, text: str) -> str:
+        return self._find.sub(self._marker, text)
+
+    def _marker(self, match: re.Match[str]) -> str:
+        text = match.group()
+        if ANY_MARKER.fullmatch(text):
+            return text
+        # Letters that match without regard to case need not be equal in lower case.
+        return self._markers.get(text.lower(), "<private:value>")
+
+
+def _forms(value: str) -> set[str]:
+    """A value as it is, and as JSON, Python and addresses write it."""
+    return {
+        value,
+        msgspec.json.encode(value).decode()[1:-1],
+        repr(value)[1:-1],
+        quote(value, safe=""),
+        quote_plus(value),
+    }
+
+
+def _pattern(form: str) -> str:
+    plain = re.escape(form)
+    return plain if len(form) >= SHORT else rf"(?<![A-Za-z0-9]){plain}(?![A-Za-z0-9])"
+
+
+def _put_back(answer: Any, shown: Any, real: Any) -> Any:
+    """The answer, with the real value where it has what was shown; other markers stay in it."""
+    if not any(map(ANY_MARKER.search, _texts(shown))):
+        return answer
+    if _encode(answer) == _encode(shown):  # as JSON: Python finds 1 and True equal
+        return real
+    if isinstance(answer, dict) and isinstance(shown, dict) and isinstance(real, dict):
+        known = dict(zip(shown, real.items(), strict=True))
+        clean: Json = {}
+        for name, item in answer.items():
+            real_name, real_item = known.get(name, (name, None))
+            clean[real_name] = _put_back(item, shown.get(name), real_item)
+        return clean
+    return answer
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """Every text in a value, names included."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for name, item in value.items():
+            yield name
+            yield from _texts(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _texts(item)

@@ -1,0 +1,64 @@
+"""`em smoke-llm`: who answers, what it took, or what to do about it."""
+
+from pathlib import Path
+
+import pytest
+from em_command import em
+
+from em.testing import LoopbackModel
+from em.testing.model_server import failing
+
+
+@pytest.fixture
+def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("EM_LLM_PROVIDER", "scripted")
+    monkeypatch.setenv("EM_LLM_BASE_URL", "replies.json")
+    path = tmp_path / "replies.json"
+    path.write_text('[{"answer": "yes"}]')
+    return path
+
+
+@pytest.mark.usefixtures("script")
+def test_it_says_who_answered_and_what_it_took() -> None:
+    ran = em("smoke-llm", "--model", "m-7")
+    assert ran.code == 0
+    lines = dict(line.split(maxsplit=1) for line in ran.out.splitlines())
+    assert lines["provider"] == "scripted"
+    assert lines["model"] == "m-7"
+    assert lines["answer"] == "yes"
+    assert lines["cost"] == "unknown"
+    found = em("smoke-llm", "--json").json
+    assert (found["answer"], found["attempts"], found["cost_usd"]) == ("yes", 1, None)
+
+
+@pytest.mark.parametrize("protocol", ["anthropic", "openai"])
+def test_a_real_sdk_from_the_command(protocol: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with LoopbackModel(key="k-1") as server:
+        monkeypatch.setenv("EM_LLM_PROVIDER", protocol)
+        monkeypatch.setenv("EM_LLM_BASE_URL", f"{server.base_url}/v1")
+        monkeypatch.setenv("EM_LLM_API_KEY", "k-1")
+        server.say({"answer": "yes"}, failing(404, "no model gpt-0"))
+        assert "11 read, 7 written" in em("smoke-llm").out
+        unknown = em("smoke-llm", "--json")
+        assert unknown.code == 1
+        assert "no model gpt-0" in unknown.err
+        monkeypatch.setenv("EM_LLM_API_KEY", "k-wrong")
+        wrong = em("smoke-llm")
+    assert wrong.code == 1
+    assert "the key is not taken (HTTP 401)" in wrong.err
+    assert "EM_LLM_API_KEY" in wrong.err
+    assert "k-wrong" not in wrong.err
+
+
+def test_what_is_missing_is_named() -> None:
+    ran = em("smoke-llm")
+    assert ran.code == 2
+    assert "set ANTHROPIC_API_KEY" in ran.err
+    unknown = em("smoke-llm", "--provider", "opnai")
+    assert unknown.code == 2
+    assert "did you mean 'openai'" in unknown.err
+
+
+def test_an_answer_that_steers_terminals_is_shown_harmless(script: Path) -> None:
+    script.write_text('[{"answer": "\\u001b[2Jyes"}]')
+    assert "\x1b" not in em("smoke-llm").out
