@@ -95,3 +95,16 @@ def test_names_without_a_value_say_nothing(tmp_path: Path) -> None:
 def test_an_empty_file_is_no_mistake(tmp_path: Path) -> None:
     (tmp_path / "em.yaml").write_text("")
     assert Settings.load(tmp_path, {}) == Settings()
+
+
+def test_the_environment_is_laid_over_the_file_field_by_field(tmp_path: Path) -> None:
+    (tmp_path / "em.yaml").write_text("llm: {provider: openai, model: gpt-x}")
+    llm = Settings.load(tmp_path, {"EM_LLM_MODEL": "gpt-y", "EM_LLM_BASE_URL": ""}).llm
+    assert (llm.provider, llm.model, llm.base_url) == ("openai", "gpt-y", None)
+
+
+def test_settings_never_hold_a_key() -> None:
+    settings = Settings.load(
+        environ={"EM_LLM_API_KEY": "very-secret", "OPENAI_API_KEY": "very-secret"}
+    )
+    assert "very-secret" not in repr(settings)

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from em import Settings
 from em.errors import InputError, MissingExtra, MissingKey, UsageError
 from em.llm import get_llm_client
 from em.llm.client import Client
@@ -187,17 +186,6 @@ def test_a_broken_script_is_named(tmp_path: Path, text: str) -> None:
         get_llm_client(environ=environ)
     with pytest.raises(InputError, match=r"gone\.json"):
         get_llm_client(environ={**environ, "EM_LLM_BASE_URL": "gone.json"})
-
-
-def test_the_environment_is_laid_over_the_file_field_by_field(tmp_path: Path) -> None:
-    (tmp_path / "em.yaml").write_text("llm: {provider: openai, model: gpt-x}")
-    llm = Settings.load(tmp_path, {"EM_LLM_MODEL": "gpt-y", "EM_LLM_BASE_URL": ""}).llm
-    assert (llm.provider, llm.model, llm.base_url) == ("openai", "gpt-y", None)
-
-
-def test_settings_never_hold_a_key() -> None:
-    settings = Settings.load(environ={**ALL_KEYS, "EM_LLM_API_KEY": "very-secret"})
-    assert "very-secret" not in repr(settings)
 
 
 @pytest.mark.parametrize("key", ["sk-ant-\N{HORIZONTAL ELLIPSIS}", "sk\nant", "sk ant"])

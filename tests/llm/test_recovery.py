@@ -235,3 +235,38 @@ def test_other_parts_of_a_context_are_hidden_too() -> None:
     make_auto_fix_fn(client, private=["card"])(context({}, f"{CARD} and hunter2-and-more", **more))
     assert CARD not in asked(client)
     assert "hunter2" not in asked(client)
+
+
+def test_each_of_many_secrets_in_one_text_is_hidden_by_itself_elsewhere() -> None:
+    client = ScriptedClient([{"strategy": "fail", "reason": "no"}])
+    text = " and ".join(f"password='hunter{number}-x'" for number in range(200))
+    make_auto_fix_fn(client)(context({"log": text}, "hunter7-x, hunter199-x: not known"))
+    assert "hunter" not in asked(client)
+    assert "not known" in asked(client)
+
+
+def test_a_text_made_to_confuse_is_read_in_good_time() -> None:
+    client = ScriptedClient(lambda _request: {"strategy": "fail", "reason": "no"})
+    fix = make_auto_fix_fn(client)
+    for piece in (
+        "password='a' ",
+        "password='[redacted:x]' ",
+        "[redacted:x]",
+        "<private:",
+        "secret=",
+    ):
+        fix(context({"a": piece * 5_000}, piece * 5_000))
+    assert len(client.requests) == 5
+
+
+def test_a_context_that_is_no_json_is_told() -> None:
+    client = ScriptedClient(lambda _request: {"strategy": "fail", "reason": "no"})
+    fix = make_auto_fix_fn(client)
+    assert "not asked" in fix(context({"file": "caf\udce9"})).reason
+    assert fix(context({1: 2, "at": object()})).reason == "no"
+
+
+def test_a_private_value_that_is_a_word_of_the_context_itself() -> None:
+    client = ScriptedClient([modify({"word": "<private:word>", "n": 2})])
+    fix = make_auto_fix_fn(client, private=["word"])(context({"word": "args", "n": 1}))
+    assert fix.args == {"word": "args", "n": 2}

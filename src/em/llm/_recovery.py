@@ -83,7 +83,7 @@ def make_auto_fix_fn(
                 max_tokens=MAX_TOKENS,
             )
         except CannotHide:
-            return _fail("the model was not asked: what is private in the arguments can't be found")
+            return _fail("the model was not asked: what is private in the context can't be found")
         except EmError as error:
             return _fail(f"the model could not be asked: {error}")
         return _fix(answer.value, hidden)

@@ -21,7 +21,7 @@ SHORT = 4
 
 
 class CannotHide(Exception):
-    """The arguments can't be read, so nothing private in them can be known."""
+    """The context can't be read, so what is private in it can't be known."""
 
 
 class MarkerMoved(Exception):
@@ -39,8 +39,7 @@ class Hidden:
         self._real = context.get("args", {})
         if names and not isinstance(self._real, dict):
             raise CannotHide
-        # As JSON: names that are numbers, for one, become texts.
-        plain = msgspec.json.decode(msgspec.json.encode({"args": {}, **context}, enc_hook=repr))
+        plain = _as_json({"args": {}, **context})
         private = plain.pop("private", {})
         found = {text: _marker(name) for text, name in private.items()}
         for part, value in plain.items():
@@ -49,7 +48,8 @@ class Hidden:
         shown: Json = redactor.value(plain)
         for before, after in _leaves_beside(plain, shown):
             found.update(_secrets_in(before, after))
-        self.shown: Json = _Elsewhere(found).hide(shown)
+        elsewhere = _Elsewhere(found)
+        self.shown: Json = {part: elsewhere.hide(value) for part, value in shown.items()}
 
     def put_back(self, answer: Any) -> Any:
         """The arguments that a model returned, with the real values. Raises MarkerMoved."""
@@ -62,6 +62,15 @@ def refuse_markers(value: Any) -> Any:
         if marker := ANY_MARKER.search(text):
             raise MarkerMoved(f"{marker.group()} stands where its value may not go")
     return value
+
+
+def _as_json(context: Json) -> Json:
+    """A copy as JSON has it: names that are numbers, for one, become texts."""
+    try:
+        plain: Json = msgspec.json.decode(msgspec.json.encode(context, enc_hook=repr))
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise CannotHide from error
+    return plain
 
 
 def _without_private(value: Any, names: frozenset[str], found: dict[str, str]) -> Any:
@@ -108,14 +117,23 @@ def _leaves_beside(before: Any, after: Any) -> Iterator[tuple[Any, Any]]:
 
 
 def _secrets_in(before: Any, after: Any) -> dict[str, str]:
-    """What redaction took out of a leaf, and the markers it left."""
-    text = str(after)
-    markers = MARKER.findall(text)
-    between = [re.escape(part) for part in MARKER.split(text)]
-    match = re.fullmatch("(.+?)".join(between), str(before), re.DOTALL)
-    if match is None:
-        return dict.fromkeys(_scalars(before), markers[0]) if markers else {}
-    return dict(zip(match.groups(), markers, strict=True))
+    """What redaction took out of a leaf, and the markers it left.
+
+    Found by what stands between the markers, from left to right and never back: the text of an
+    error may be anyone's, and must not be able to keep us busy.
+    """
+    whole, left = str(before), str(after)
+    markers, between = MARKER.findall(left), MARKER.split(left)
+    found: dict[str, str] = {}
+    at = len(between[0])
+    for number, (marker, part) in enumerate(zip(markers, between[1:], strict=True), 1):
+        is_last = number == len(markers)
+        end = len(whole) - len(part) if is_last else whole.find(part, at + 1) if part else -1
+        end = end if end >= 0 else len(whole)
+        if whole[at:end].strip():
+            found[whole[at:end]] = marker
+        at = end + len(part)
+    return found
 
 
 class _Elsewhere:
