@@ -9,7 +9,8 @@
     │   └── NotFound          no such event, artefact or log
     ├── RoutineError          a routine is wrong, or can't be run here
     │   ├── InvalidRoutine    everything that is wrong with it, in `problems`
-    │   └── ExpressionError   an expression does not parse, or a name in it is not there
+    │   ├── ExpressionError   an expression does not parse, or a name in it is not there
+    │   └── NotAllowed        a declared tool uses what the user did not allow
     ├── StoreError            the store could not do it; what it held before is still there
     │   ├── NotADatabase      the file is something else
     │   ├── NewerDatabase     written by a newer em
@@ -117,6 +118,12 @@ class ExpressionError(RoutineError):
     """An expression does not parse, or a name in it is not there."""
 
     code = "bad_expression"
+
+
+class NotAllowed(RoutineError):
+    """A tool that is declared in a routine uses what the user did not allow."""
+
+    code = "not_allowed"
 
 
 class StoreError(EmError):

@@ -22,6 +22,21 @@ class RedactSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     tool_args: dict[str, list[str]] = {}
 
 
+class AllowSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What tools that are declared in a routine may use: nothing, unless it is named here."""
+
+    commands: list[str] = []
+    hosts: list[str] = []
+    env: list[str] = []
+
+    def __add__(self, other: "AllowSettings") -> "AllowSettings":
+        return AllowSettings(
+            commands=[*self.commands, *other.commands],
+            hosts=[*self.hosts, *other.hosts],
+            env=[*self.env, *other.env],
+        )
+
+
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Everything that can be set; the environment (`EM_DB`, …) wins over the file."""
 
@@ -29,6 +44,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     busy_timeout: Annotated[float, msgspec.Meta(gt=0, le=86_400)] = 30.0
     synchronous: Literal["normal", "full"] = "normal"
     redact: RedactSettings = RedactSettings()
+    allow: AllowSettings = AllowSettings()
 
     @classmethod
     def load(cls, folder: str | Path = ".", environ: Mapping[str, str] | None = None) -> "Settings":
