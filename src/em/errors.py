@@ -10,7 +10,8 @@
     │   └── NotFound          no such event, artefact or log
     ├── RoutineError          a routine is wrong, or can't be run here
     │   ├── InvalidRoutine    everything that is wrong with it, in `problems`
-    │   └── ExpressionError   an expression does not parse, or a name in it is not there
+    │   ├── ExpressionError   an expression does not parse, or a name in it is not there
+    │   └── NotAllowed        a declared tool uses what the user did not allow
     ├── LlmError              a model could not be asked, or its answer not be used
     │   ├── LlmUnavailable    no answer, after every retry
     │   ├── LlmRejected       the provider does not take the request: key, model, parameter
@@ -208,6 +209,12 @@ class SandboxBroken(SandboxError):
     """Its process ended, or answered with nonsense."""
 
     code = "sandbox_broken"
+
+
+class NotAllowed(RoutineError):
+    """A tool that is declared in a routine uses what the user did not allow."""
+
+    code = "not_allowed"
 
 
 class StoreError(EmError):

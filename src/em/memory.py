@@ -23,7 +23,7 @@ from em.models.ids import new_id
 from em.models.run import RunResult
 from em.models.times import Moment, moment
 from em.models.trace import KeptTrace, Outcome, Trace
-from em.settings import Settings
+from em.settings import AllowSettings, Settings
 from em.store import Commit, Erasure, open_store
 from em.store.protocol import Store
 
@@ -51,6 +51,8 @@ class Memory:
     ) -> None:
         self.store: Store = open_store(db, settings, create=create)
         self.log = Log(self.store)
+        # None: what em.yaml says when a run asks for it.
+        self._allow = None if settings is None else settings.allow
 
     def __repr__(self) -> str:
         return f"<Memory {self.store.location}>"
@@ -143,19 +145,32 @@ class Memory:
         tools: "Tools" = None,
         *,
         answers: Mapping[str, Json] | None = None,
+        allow: AllowSettings | None = None,
     ) -> RunResult:
-        """Run the routine in a folder; every step is journalled in this memory."""
+        """Run the routine in a folder; every step is journalled in this memory.
+
+        Tools that the routine declares may use what `allow` names, else what the settings allow.
+        """
         from em.runner.engine import run_routine
 
-        return run_routine(routine, input_data, tools, answers=answers, store=self.store)
+        allowed = allow or self._allow
+        return run_routine(
+            routine, input_data, tools, answers=answers, store=self.store, allow=allowed
+        )
 
     def resume(
-        self, run_id: str, tools: "Tools" = None, *, answers: Mapping[str, Json] | None = None
+        self,
+        run_id: str,
+        tools: "Tools" = None,
+        *,
+        answers: Mapping[str, Json] | None = None,
+        allow: AllowSettings | None = None,
     ) -> RunResult:
         """Go on with a run that was interrupted or waits; no completed step runs again."""
         from em.runner.engine import resume_run
 
-        return resume_run(self.store, run_id, tools, answers=answers)
+        allowed = allow or self._allow
+        return resume_run(self.store, run_id, tools, answers=answers, allow=allowed)
 
     def forget(
         self,

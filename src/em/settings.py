@@ -50,6 +50,21 @@ class LlmSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     base_url: str | None = None
 
 
+class AllowSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What tools that are declared in a routine may use: nothing, unless it is named here."""
+
+    commands: list[str] = []
+    hosts: list[str] = []
+    env: list[str] = []
+
+    def __add__(self, other: "AllowSettings") -> "AllowSettings":
+        return AllowSettings(
+            commands=[*self.commands, *other.commands],
+            hosts=[*self.hosts, *other.hosts],
+            env=[*self.env, *other.env],
+        )
+
+
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Everything that can be set; the environment (`EM_DB`, …) wins over the file."""
 
@@ -59,6 +74,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     redact: RedactSettings = RedactSettings()
     llm: LlmSettings = LlmSettings()
     providers: dict[str, ProviderSettings] = {}
+    allow: AllowSettings = AllowSettings()
 
     @classmethod
     def load(cls, folder: str | Path = ".", environ: Mapping[str, str] | None = None) -> "Settings":

@@ -183,6 +183,31 @@ def test_import_brings_traces_in_once(tmp_path: Path) -> None:
     assert em("import", "chats.jsonl", "--format", "nope").code == 2
 
 
+def test_declared_tools_run_as_far_as_they_are_allowed(tmp_path: Path) -> None:
+    (tmp_path / "say").mkdir()
+    (tmp_path / "say" / "routine.yaml").write_text(
+        'name: say\ntools: [{name: say, command: [printf, "%s", "{{ word }}"]}]\nsteps:\n'
+        "  - {id: ok, type: prompt.user, prompt: {message: Say it?, fields: [{name: ok,"
+        " type: confirm}]}}\n"
+        '  - {id: a, type: tool.call, tool: say, args: {word: "{{ name }}"}, save_as: x}\n'
+        '  - {id: b, type: return, value: "{{ x }}"}\n'
+    )
+    assert em("validate", "say").code == 0
+    plan = em("run", "say", "--dry-run").out
+    assert "printf %s {{ word }}" in plan
+    refused = em("run", "say", "--input", "in.json", "--yes")
+    assert refused.code == 1
+    assert "--allow-command printf" in refused.err
+    args = ("run", "say", "--input", "in.json", "--allow-command", "printf")
+    assert em(*args, "--yes").out == '"Bo Andersson"\n'
+    run_id = em(*args, "--json").json["run_id"]
+    assert em("resume", run_id, "--yes", "--allow-command", "printf").out == '"Bo Andersson"\n'
+    (tmp_path / "em.yaml").write_text("allow: {commands: [printf]}")
+    assert em("run", "say", "--input", "in.json", "--yes").out == '"Bo Andersson"\n'
+    (tmp_path / "em.yaml").write_text("allow: {comands: [printf]}")
+    assert em("run", "say", "--input", "in.json", "--yes").code == 2
+
+
 def test_validate_tells_errors_from_warnings(tmp_path: Path) -> None:
     em("compile", "trace.json", "-o", "out")
     assert em("validate", "out", "--tools", "tools.py").out == "valid\n"

@@ -1,8 +1,10 @@
 """`em run` and `em resume`: run a routine, and go on with a run."""
 
+import shlex
 import sys
 from collections.abc import Callable
 from contextlib import redirect_stdout
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
@@ -12,14 +14,21 @@ from em.cli.files import reading
 from em.cli.options import everywhere, open_memory
 from em.cli.output import print_json, print_table
 from em.errors import InputError, UsageError
+from em.models.routine import ToolSpec
 from em.models.run import PendingPrompt, RunResult, StepReport
+from em.runner.allowing import settings_for
 from em.runner.engine import resume_run, run_routine
+from em.runner.journal import read_run
 from em.runner.package import Package
 from em.runner.tools import ToolRegistry
+from em.settings import AllowSettings
 
 F = TypeVar("F", bound=Callable[..., Any])
 OnStep = Callable[[StepReport], None] | None
 Go = Callable[[dict[str, Any], OnStep], RunResult]
+
+
+_ALLOW = "Let declared tools {} this, beside what em.yaml allows; may be repeated."
 
 
 def _shared(command: F) -> F:
@@ -27,6 +36,9 @@ def _shared(command: F) -> F:
     for option in (
         click.option("--yes", is_flag=True, help="Answer yes to every confirmation."),
         click.option("--answers", metavar="FILE", help="Answers: {step: {field: value}}, as JSON."),
+        click.option("--allow-env", multiple=True, metavar="NAME", help=_ALLOW.format("read")),
+        click.option("--allow-host", multiple=True, metavar="HOST", help=_ALLOW.format("ask")),
+        click.option("--allow-command", multiple=True, metavar="NAME", help=_ALLOW.format("run")),
         click.option("--tools", metavar="MODULE|FILE", help="Where the tools are."),
     ):
         command = option(command)
@@ -43,6 +55,7 @@ def _shared(command: F) -> F:
 @click.pass_context
 def command(
     ctx: click.Context,
+    /,
     routine: str,
     input_file: str | None,
     no_journal: bool,
@@ -50,6 +63,7 @@ def command(
     tools: str | None,
     answers: str | None,
     yes: bool,
+    **allowed: tuple[str, ...],
 ) -> int:
     """Run ROUTINE, the folder of a routine, with no model call.
 
@@ -61,15 +75,17 @@ def command(
         _show_plan(package, as_json=ctx.obj["json"])
         return 0
     registry = ToolRegistry.load(tools) if tools else ToolRegistry()
+    allow = _allow(package.folder, allowed)
     input_data = _read(input_file) if input_file else {}
     store = None if no_journal else open_memory(ctx, create=True).store
 
     def go(given: dict[str, Any], on_step: OnStep) -> RunResult:
         return run_routine(
-            package, input_data, registry, answers=given, on_step=on_step, store=store
+            package, input_data, registry, answers=given, on_step=on_step, store=store, allow=allow
         )
 
-    return _converse(ctx, go, _read(answers) if answers else {}, registry, yes=yes)
+    again = {"tool_registry": registry, "allow": allow}
+    return _converse(ctx, go, _read(answers) if answers else {}, again, yes=yes)
 
 
 @click.command("resume")
@@ -80,11 +96,13 @@ def command(
 @click.pass_context
 def resume(
     ctx: click.Context,
+    /,
     run_id: str,
     input_file: str | None,
     tools: str | None,
     answers: str | None,
     yes: bool,
+    **allowed: tuple[str, ...],
 ) -> int:
     """Go on with RUN, which was interrupted or waits for an answer.
 
@@ -92,16 +110,30 @@ def resume(
     """
     registry = ToolRegistry.load(tools) if tools else ToolRegistry()
     store = open_memory(ctx).store
-    again = _read(input_file) if input_file else None
+    allow = _allow(Path(read_run(store, run_id).folder), allowed)
+    again: dict[str, Any] = {"tool_registry": registry, "allow": allow}
+    if input_file:
+        again["input_data"] = _read(input_file)
 
     def go(given: dict[str, Any], on_step: OnStep) -> RunResult:
-        return resume_run(store, run_id, registry, answers=given, on_step=on_step, input_data=again)
+        return resume_run(store, run_id, answers=given, on_step=on_step, **again)
 
-    return _converse(ctx, go, _read(answers) if answers else {}, registry, yes=yes)
+    return _converse(ctx, go, _read(answers) if answers else {}, again, yes=yes)
+
+
+def _allow(folder: Path, options: dict[str, tuple[str, ...]]) -> AllowSettings | None:
+    """What the options allow, beside em.yaml; None if they say nothing."""
+    if not any(options.values()):
+        return None
+    return settings_for(folder, None) + AllowSettings(
+        commands=list(options["allow_command"]),
+        hosts=list(options["allow_host"]),
+        env=list(options["allow_env"]),
+    )
 
 
 def _converse(
-    ctx: click.Context, go: Go, given: dict[str, Any], registry: ToolRegistry, *, yes: bool
+    ctx: click.Context, go: Go, given: dict[str, Any], again: dict[str, Any], *, yes: bool
 ) -> int:
     """Run, ask what there is to ask, and go on."""
     as_json = ctx.obj["json"]
@@ -117,29 +149,45 @@ def _converse(
         if answer is None:
             break
         given = {**given, prompt.step_id: answer}
-        go = _going_on(ctx, result.run_id, registry) if ctx.obj.get("memory") else go
+        go = _going_on(ctx, result.run_id, again) if ctx.obj.get("memory") else go
     return _print(result, as_json=as_json, journalled="memory" in ctx.obj)
 
 
-def _going_on(ctx: click.Context, run_id: str, registry: ToolRegistry) -> Go:
+def _going_on(ctx: click.Context, run_id: str, again: dict[str, Any]) -> Go:
     def go(given: dict[str, Any], on_step: OnStep) -> RunResult:
         store = ctx.obj["memory"].store
-        return resume_run(store, run_id, registry, answers=given, on_step=on_step)
+        return resume_run(store, run_id, answers=given, on_step=on_step, **again)
 
     return go
 
 
 def _show_plan(package: Package, *, as_json: bool) -> None:
     kinds = [str(type(step).__struct_config__.tag) for step in package.routine.steps]
+    how = {tool.name: _how(tool) for tool in package.routine.tools}
     rows = [
-        (step.id, kind, step.target, "write" if step.is_write else "")
+        (
+            step.id,
+            kind,
+            step.target,
+            "write" if step.is_write else "",
+            how.get(step.target, "") if step.kind == "tool" else "",
+        )
         for step, kind in zip(package.program.steps, kinds, strict=True)
     ]
-    columns = ("step", "type", "calls", "effect")
+    columns = ("step", "type", "calls", "effect", "how")
     if as_json:
         print_json({"steps": [dict(zip(columns, row, strict=True)) for row in rows]})
     else:
         print_table(columns, rows)
+
+
+def _how(tool: ToolSpec) -> str:
+    """What a declared tool would do: as it is written, so that no secret is filled in."""
+    if tool.command is not None:
+        return shlex.join(tool.command).replace("'{{", "{{").replace("}}'", "}}")
+    if tool.http is not None:
+        return f"{tool.http.method} {tool.http.url.partition('?')[0]}"
+    return ""
 
 
 def _read(file: str) -> dict[str, Any]:

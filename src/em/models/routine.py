@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from typing import Annotated, Any, ClassVar, Literal
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -140,8 +141,35 @@ class ReturnStep(_Common, frozen=True, kw_only=True, tag="return"):
 Step = ToolStep | UdfStep | AssertStep | PromptStep | ReturnStep
 
 
+class HttpCall(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
+):
+    """An HTTP request as a tool: expressions stand in the path, the query, headers and content."""
+
+    url: str
+    method: Literal["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"] = "GET"
+    query: Json = {}
+    headers: dict[str, str] = {}
+    json: Any = None
+    body: str | None = None
+
+    def __post_init__(self) -> None:
+        """Where a request goes is written down, not computed."""
+        address = urlsplit(self.url.partition("{{")[0].partition("{%")[0])
+        if address.scheme not in ("http", "https") or not address.netloc:
+            raise ValueError("`url` begins with http:// or https:// and a host")
+        rest_is_path = "/" in self.url.partition("://")[2].partition("{")[0]
+        address.port  # noqa: B018 - raises for one that is no number
+        if "@" in address.netloc or ("{" in self.url and not rest_is_path):
+            raise ValueError("the host of `url` is no expression and holds no password")
+        if "{%" in self.url:
+            raise ValueError("`url` takes {{ }} only")
+        if self.json is not None and self.body is not None:
+            raise ValueError("`json` and `body` exclude each other")
+
+
 class ToolSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A tool that the routine calls."""
+    """A tool that the routine calls; with `command` or `http` it says how, and needs no code."""
 
     name: str
     description: str = ""
@@ -149,6 +177,35 @@ class ToolSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     result_schema: Json | None = None
     effect: Effect | None = None
     effect_inferred: bool = False
+    command: Sequence[str] | None = None
+    env: Sequence[str] = ()
+    http: HttpCall | None = None
+    output: Literal["text", "json", "lines"] | None = None
+    timeout: Annotated[float, msgspec.Meta(gt=0, le=86_400)] | None = None
+
+    def __post_init__(self) -> None:
+        """Either a command or an address, and a program that is written down."""
+        if self.command is not None and self.http is not None:
+            raise ValueError("`command` and `http` exclude each other")
+        if self.command is not None:
+            if not self.command or not self.command[0]:
+                raise ValueError("`command` begins with a program")
+            if "{{" in self.command[0] or "{%" in self.command[0]:
+                raise ValueError("the program of `command` is no expression")
+        elif self.env or (self.http is None and (self.output or self.timeout)):
+            raise ValueError("`env` needs a `command`, `output` and `timeout` that or `http`")
+
+    @property
+    def says_how(self) -> bool:
+        """Whether it can be called without code."""
+        return self.command is not None or self.http is not None
+
+    @property
+    def known_effect(self) -> Effect | None:
+        """The effect as declared; asking a server for something is a read."""
+        if self.effect is None and self.http is not None and self.http.method in ("GET", "HEAD"):
+            return "read"
+        return self.effect
 
 
 class Routine(

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from em.errors import RoutineError
 from em.models.canonical import Json
 
 _META = "https://json-schema.org/draft/2020-12/schema"
@@ -32,15 +33,13 @@ def schema_problem(schema: Any) -> str | None:
 
 def schema_problems(schema: Any) -> Iterator[tuple[tuple[str | int, ...], str]]:
     """Everything for which something is no JSON Schema: where in it, and why."""
-    import jsonschema_rs
-
     meta = schema.get("$schema", _META) if isinstance(schema, dict) else _META
     try:
         found = list(_validator(_encode({"$ref": meta})).iter_errors(schema))
         if not found:
             _validator(_encode(schema))
-    except (jsonschema_rs.ValidationError, ValueError, TypeError) as error:
-        yield (), str(error).partition("\n")[0]
+    except RoutineError as error:
+        yield (), error.message.removeprefix("this is no JSON Schema: ")
         return
     for problem in found:
         yield tuple(problem.instance_path), str(problem.message)
@@ -50,7 +49,11 @@ def schema_problems(schema: Any) -> Iterator[tuple[tuple[str | int, ...], str]]:
 def _validator(schema: bytes) -> Any:
     import jsonschema_rs
 
-    return jsonschema_rs.validator_for(msgspec.json.decode(schema), retriever=_never_fetched)
+    try:
+        return jsonschema_rs.validator_for(msgspec.json.decode(schema), retriever=_never_fetched)
+    except (jsonschema_rs.ValidationError, ValueError, TypeError) as error:
+        message = str(error).partition("\n")[0]
+        raise RoutineError(f"this is no JSON Schema: {message}") from None
 
 
 def _never_fetched(uri: str) -> Any:

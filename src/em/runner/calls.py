@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 
 from em.errors import EmError, RoutineError
+from em.models import schemas
 from em.models.canonical import Json
 from em.models.fix import Fix
 from em.models.routine import Default, Retry
@@ -47,7 +48,10 @@ class Calls:
         args = step.args(scope) if mended is None else dict(mended)
         if step.key is not None and tool.takes_key:
             args["idempotency_key"] = step.key(scope)
-        return CallTool(tool.function, args, tool.is_async, step.timeout)
+        if step.args_schema is not None:
+            check_schema(step.args_schema, args, "arguments", step.id)
+        function = tool.function if tool.within is None else tool.within(step.timeout)
+        return CallTool(function, args, tool.is_async, step.timeout)
 
     def once(self, step: CompiledStep, scope: Json, item: int | None, start: float) -> Steps:
         """A call that is not made again if the journal has its result."""
@@ -134,7 +138,7 @@ class Calls:
                 _check(step.pre, scope, step, "pre")
                 value = yield self.call(step, scope)
                 returned = True
-                _check(step.post, {**scope, "result": value}, step, "post")
+                _check_result(step, scope, value)
             except Exception as error:  # noqa: BLE001 - a tool may raise anything; it is told
                 if not returned and attempt < retry.attempts and _retriable(retry, error):
                     yield Wait(min(retry.backoff * 2 ** (attempt - 1), MAX_WAIT))
@@ -207,9 +211,28 @@ def _check(checks: list[tuple[str, Any]], scope: Json, step: CompiledStep, when:
             raise CheckFailed(f"the {when}-check {source!r} does not hold", place=f"step {step.id}")
 
 
+def _check_result(step: CompiledStep, scope: Json, value: Any) -> None:
+    if step.result_schema is not None:
+        check_schema(step.result_schema, plain(value), "result", step.id)
+    _check(step.post, {**scope, "result": value}, step, "post")
+
+
+def check_schema(schema: Json, value: Any, what: str, step_id: str = "") -> None:
+    """Raise if a value does not fit its schema; the first problem is told, all are in the data."""
+    found = [f"{path or what}: {problem}" for path, problem in schemas.problems(schema, value)]
+    if found:
+        more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
+        fit = "do not fit their" if what.endswith("s") else "does not fit its"
+        raise RoutineError(
+            f"the {what} {fit} schema: {found[0]}{more}",
+            place=f"step {step_id}" if step_id else what,
+            problems=found,
+        )
+
+
 def _violated(step: CompiledStep, scope: Json, value: Any) -> Exception | None:
     try:
-        _check(step.post, {**scope, "result": value}, step, "post")
+        _check_result(step, scope, value)
     except EmError as error:
         return error
     return None

@@ -24,8 +24,9 @@ from em.runner.journal import (
 )
 from em.runner.machine import Machine
 from em.runner.package import Package
-from em.runner.secrets import without_secrets
-from em.runner.tools import Function, ToolRegistry
+from em.runner.secrets import Secrets, without_secrets
+from em.runner.tools import Function, Tool, ToolRegistry
+from em.settings import AllowSettings
 from em.store.protocol import Store
 
 Tools = ToolRegistry | Mapping[str, Function] | None
@@ -41,14 +42,16 @@ def run_routine(
     answers: Mapping[str, Json] | None = None,
     on_step: Callable[[StepReport], None] | None = None,
     store: Store | None = None,
+    allow: AllowSettings | None = None,
 ) -> RunResult:
     """Run a routine with no model call.
 
     It raises only for what can't be run at all (no such routine, no YAML); a failing step is told
     in the result. `answers` maps the ids of prompts to what a person said. With a `store` every
-    step is journalled, and a run that was interrupted can be resumed.
+    step is journalled, and a run that was interrupted can be resumed. Tools that the routine
+    declares may use what `allow` names; where it is not given, what em.yaml allows.
     """
-    run = _Run(routine_dir, tool_registry, auto_fix_fn, udfs, answers, on_step)
+    run = _Run(routine_dir, tool_registry, auto_fix_fn, udfs, answers, on_step, allow)
     machine, write = run.begin(_input(input_data), store)
     return drive(machine, write)
 
@@ -63,9 +66,10 @@ async def arun_routine(
     answers: Mapping[str, Json] | None = None,
     on_step: Callable[[StepReport], None] | None = None,
     store: Store | None = None,
+    allow: AllowSettings | None = None,
 ) -> RunResult:
     """`run_routine` for asyncio: coroutines are awaited, other tools run in threads."""
-    run = _Run(routine_dir, tool_registry, auto_fix_fn, udfs, answers, on_step)
+    run = _Run(routine_dir, tool_registry, auto_fix_fn, udfs, answers, on_step, allow)
     machine, write = run.begin(_input(input_data), store)
     return await adrive(machine, write)
 
@@ -80,6 +84,7 @@ def resume_run(
     answers: Mapping[str, Json] | None = None,
     on_step: Callable[[StepReport], None] | None = None,
     input_data: Json | None = None,
+    allow: AllowSettings | None = None,
 ) -> RunResult:
     """Go on with a run that was interrupted, or that waits for an answer.
 
@@ -100,7 +105,7 @@ def resume_run(
         )
     if past.status in ("ok", "failed"):
         raise RoutineError(f"this run is over: {past.status}", place=f"run {run_id}")
-    run = _Run(past.folder, tool_registry, auto_fix_fn, udfs, answers, on_step)
+    run = _Run(past.folder, tool_registry, auto_fix_fn, udfs, answers, on_step, allow)
     if run.package.content_hash != past.routine_hash:
         raise RoutineError(
             "the routine was changed since this run began",
@@ -122,11 +127,17 @@ class _Run:
         udfs: Mapping[str, Function] | None,
         answers: Mapping[str, Json] | None,
         on_step: Callable[[StepReport], None] | None,
+        allow: AllowSettings | None,
     ) -> None:
         self.package = routine_dir if isinstance(routine_dir, Package) else Package(routine_dir)
         self._answers = answers
+        secrets = Secrets()
+        registry = tools if isinstance(tools, ToolRegistry) else ToolRegistry(tools)
+        known, refusal = _with_declared(self.package, registry, allow, secrets)
         self._options: dict[str, Any] = {
-            "tools": tools if isinstance(tools, ToolRegistry) else ToolRegistry(tools),
+            "tools": known,
+            "secrets": secrets,
+            "refusal": refusal,
             "udfs": {**self.package.udfs(), **(udfs or {})},
             "auto_fix": auto_fix,
             "answers": answers,
@@ -162,6 +173,24 @@ class _Run:
         if not self._answers:
             return []
         return [answered_note(without_secrets(self.package.routine, self._answers))]
+
+
+def _with_declared(
+    package: Package, registry: ToolRegistry, allow: AllowSettings | None, secrets: Secrets
+) -> tuple[Mapping[str, Tool], RoutineError | None]:
+    """The tools that are given, then those that the routine declares; and why one is refused."""
+    missing = package.program.declared_names - registry.keys()
+    if not missing:
+        return registry, None
+    from em.runner.allowing import settings_for
+    from em.runner.declared import declared_tools
+
+    try:
+        allowed = settings_for(package.folder, allow)
+        declared = declared_tools(package.routine, missing, allowed, secrets)
+    except RoutineError as error:
+        return registry, error
+    return {**declared, **registry}, None
 
 
 def _keep_nothing(_notes: list[Note]) -> None:

@@ -5,11 +5,10 @@ from collections.abc import Callable, Generator, Mapping
 from typing import Any
 
 from em.errors import EmError, RoutineError
-from em.models import schemas
 from em.models.canonical import Json
 from em.models.run import PendingPrompt, RunResult, StepReport
 from em.runner.answers import check_answers
-from em.runner.calls import AutoFix, Calls, Steps, scopes_of
+from em.runner.calls import AutoFix, Calls, Steps, check_schema, scopes_of
 from em.runner.effects import Effect
 from em.runner.failures import CheckFailed, Failed, Pause, failure_of
 from em.runner.functions import FUNCTIONS
@@ -37,8 +36,11 @@ class Machine:
         notes: list[Note] | None = None,
         restored: Restored | None = None,
         secrets: Secrets | None = None,
+        refusal: RoutineError | None = None,
     ) -> None:
         self._program = program
+        # Why it can't be run at all here: told as its result.
+        self._refusal = refusal
         self._run_id = run_id
         self._tools = tools
         self._udfs = udfs
@@ -55,7 +57,8 @@ class Machine:
         try:
             self._prepare(input_data)
             output = yield from self._steps()
-            _check_schema(self._program.routine.output_schema, output, "output")
+            if self._program.routine.output_schema is not None:
+                check_schema(self._program.routine.output_schema, output, "output")
         except Pause as pause:
             result = self._result("needs_input", pending_prompt=pause.prompt)
         except Failed as failed:
@@ -68,7 +71,10 @@ class Machine:
         return result
 
     def _prepare(self, input_data: Json) -> None:
-        _check_schema(self._program.routine.input_schema, input_data, "input")
+        if self._refusal is not None:
+            raise self._refusal
+        if self._program.routine.input_schema is not None:
+            check_schema(self._program.routine.input_schema, input_data, "input")
         for name in sorted(self._program.tool_names - self._tools.keys()):
             raise missing_tool(name, self._tools)
         for name in sorted(self._program.udf_names - self._udfs.keys()):
@@ -156,15 +162,4 @@ class Machine:
             context=self._saved,
             steps=self._reports.made,
             **rest,
-        )
-
-
-def _check_schema(schema: Json | None, value: Any, what: str) -> None:
-    if schema is None:
-        return
-    found = [f"{path or what}: {problem}" for path, problem in schemas.problems(schema, value)]
-    if found:
-        more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
-        raise RoutineError(
-            f"the {what} does not fit its schema: {found[0]}{more}", place=what, problems=found
         )

@@ -3,12 +3,14 @@
 from collections.abc import Sequence
 from typing import Any
 
+from em.errors import InvalidRoutine
 from em.models.routine import (
     AssertStep,
     PromptStep,
     ReturnStep,
     Routine,
     Step,
+    ToolSpec,
     ToolStep,
     UdfStep,
 )
@@ -20,12 +22,12 @@ class CompiledStep:
     """A step with its expressions compiled. `kind` is tool, udf, assert, prompt or return."""
 
     __slots__ = (
-        "args", "as_name", "check", "for_each", "id", "is_plain", "is_write", "key", "kind",
-        "message", "on_error", "parallel", "post", "pre", "prompt", "retry", "save_as", "target",
-        "timeout", "value", "when",
+        "args", "args_schema", "as_name", "check", "for_each", "id", "is_plain", "is_write", "key",
+        "kind", "message", "on_error", "parallel", "post", "pre", "prompt", "result_schema",
+        "retry", "save_as", "target", "timeout", "value", "when",
     )  # fmt: skip
 
-    def __init__(self, step: Step, *, is_write: bool) -> None:
+    def __init__(self, step: Step, spec: ToolSpec | None) -> None:
         place = f"step {step.id}"
         self.id = step.id
         self.save_as = step.save_as
@@ -40,7 +42,9 @@ class CompiledStep:
         self.pre = _expressions(checks.pre if checks else (), f"{place}, field checks.pre")
         self.post = _expressions(checks.post if checks else (), f"{place}, field checks.post")
         self.key = _value(step.idempotency_key, f"{place}, field idempotency_key")
-        self.is_write = is_write
+        self.is_write = _is_write(step, spec)
+        self.args_schema = spec.args_schema if spec else None
+        self.result_schema = spec.result_schema if spec else None
         self.kind = "return"
         self.target = ""
         self.args: Evaluate = _nothing
@@ -53,6 +57,8 @@ class CompiledStep:
         self.is_plain = self.kind in ("tool", "udf") and not (
             self.when or self.for_each or self.retry or self.pre or self.post or self.timeout
         )
+        if self.args_schema is not None or self.result_schema is not None:
+            self.is_plain = False
 
     def _take_details(self, step: Step, place: str) -> None:
         if isinstance(step, ToolStep | UdfStep):
@@ -76,23 +82,38 @@ class CompiledStep:
 class Program:
     """A routine, ready to run."""
 
-    __slots__ = ("routine", "steps", "tool_names", "udf_names")
+    __slots__ = ("declared_names", "routine", "steps", "tool_names", "udf_names")
 
     def __init__(self, routine: Routine) -> None:
         self.routine = routine
-        effects = {tool.name: tool.effect for tool in routine.tools}
+        specs = {tool.name: tool for tool in routine.tools}
         self.steps = [
-            CompiledStep(step, is_write=_is_write(step, effects)) for step in routine.steps
+            CompiledStep(step, specs.get(step.tool) if isinstance(step, ToolStep) else None)
+            for step in routine.steps
         ]
+        _check_ids(self.steps)
         self.tool_names = {step.target for step in self.steps if step.kind == "tool"}
+        # Those that are called and say by themselves how.
+        self.declared_names = {
+            name for name in self.tool_names if name in specs and specs[name].says_how
+        }
         self.udf_names = {step.target for step in self.steps if step.kind == "udf"}
 
 
-def _is_write(step: Step, effects: dict[str, Any]) -> bool:
+def _check_ids(steps: list[CompiledStep]) -> None:
+    """The journal knows steps by their ids."""
+    seen: set[str] = set()
+    for step in steps:
+        if step.id in seen:
+            raise InvalidRoutine(f"two steps are called {step.id!r}", place=f"step {step.id}")
+        seen.add(step.id)
+
+
+def _is_write(step: Step, spec: ToolSpec | None) -> bool:
     """When in doubt it is a write; a function of the routine's own is none."""
     if step.effect is not None:
         return step.effect == "write"
-    return isinstance(step, ToolStep) and effects.get(step.tool) != "read"
+    return isinstance(step, ToolStep) and (spec is None or spec.known_effect != "read")
 
 
 def _nothing(_scope: Any) -> Any:

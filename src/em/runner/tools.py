@@ -28,7 +28,7 @@ def declare(function: F, effect: Effect | None) -> F:
 class Tool:
     """A function that routines may call."""
 
-    __slots__ = ("description", "effect", "function", "is_async", "name", "takes_key")
+    __slots__ = ("description", "effect", "function", "is_async", "name", "takes_key", "within")
 
     def __init__(self, name: str, function: Function, effect: Effect | None = None) -> None:
         if not callable(function):
@@ -38,6 +38,8 @@ class Tool:
         self.effect: Effect | None = effect or getattr(function, _EFFECT, None)
         self.is_async = inspect.iscoroutinefunction(function)
         self.takes_key = "idempotency_key" in _parameters(function)
+        # For a tool that can end in time by itself: its function for so many seconds.
+        self.within: Callable[[float | None], Function] | None = None
         self.description = (inspect.getdoc(function) or "").partition("\n")[0]
 
 

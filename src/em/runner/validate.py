@@ -6,14 +6,16 @@ from typing import Any, Literal
 
 import msgspec
 
-from em.errors import RoutineError
+from em.errors import ExpressionError, RoutineError
 from em.models import schemas
 from em.models.canonical import Json
-from em.models.routine import Routine
+from em.models.routine import Routine, ToolSpec
 from em.models.strict_yaml import load_yaml_with_nodes, repeated_names
+from em.runner.declared import argument_names
+from em.runner.expressions import compile_value
 from em.runner.lines import Lines
 from em.runner.package import ROUTINE, UDF
-from em.runner.references import Inputs, References
+from em.runner.references import Inputs, References, texts_in
 from em.runner.shapes import Found, Where, closest, shape_problems
 from em.runner.tools import Tool, argument_problem
 from em.runner.udf_names import udf_names
@@ -102,6 +104,7 @@ class _Package:
         for where, schema in _schemas(value):
             for inside, problem in schemas.schema_problems(schema):
                 yield (*where, *inside), f"this is no JSON Schema: {problem}", ""
+        yield from _templates(value)
         steps = _steps(value)
         yield from _ids(steps)
         yield from _flow(steps)
@@ -109,8 +112,11 @@ class _Package:
 
     def _called(self, value: Json, steps: list[Any]) -> Iterator[Found]:
         declared = {
-            str(tool.get("name")) for tool in _list(value.get("tools")) if isinstance(tool, dict)
+            str(tool.get("name")): tool
+            for tool in _list(value.get("tools"))
+            if isinstance(tool, dict)
         }
+        own = _declared_arguments(declared)
         for number, step in enumerate(steps):
             if not isinstance(step, dict) or step.get("type") != "tool.call":
                 continue
@@ -120,6 +126,8 @@ class _Package:
             if declared and name not in declared:
                 fix = closest(name, declared)
                 yield (*where, "tool"), f"the tool {name!r} is not declared", fix
+            elif name in own and name not in (self._tools or {}):
+                yield from _arguments(step.get("args") or {}, own[name], (*where, "args"))
             elif self._tools is not None and name not in self._tools:
                 fix = closest(name, list(self._tools)) or "give a module that has it"
                 yield (*where, "tool"), f"there is no tool {name!r}", fix
@@ -226,6 +234,44 @@ def _schemas(value: Json) -> Iterator[tuple[Where, Any]]:
         for field in ("args_schema", "result_schema"):
             if isinstance(tool, dict) and tool.get(field) is not None:
                 yield ("tools", number, field), tool[field]
+
+
+def _declared_arguments(declared: Mapping[str, Json]) -> dict[str, tuple[set[str], set[str]]]:
+    """Of each tool that says how it is called, the arguments it needs and those it may get."""
+    found = {}
+    for name, value in declared.items():
+        try:
+            spec = msgspec.convert(value, ToolSpec)
+            needed = argument_names(spec) if spec.says_how else None
+        except (msgspec.ValidationError, ExpressionError):
+            continue  # told by itself
+        if needed is not None:
+            properties = (spec.args_schema or {}).get("properties")
+            may = set(properties) if isinstance(properties, dict) else set()
+            found[name] = needed, needed | may
+    return found
+
+
+def _arguments(args: Any, known: tuple[set[str], set[str]], where: Where) -> Iterator[Found]:
+    if not isinstance(args, dict):
+        return
+    needed, may = known
+    for name in sorted(needed - args.keys() - {"idempotency_key"}):
+        yield where, f"the argument {name!r} is missing", ""
+    for name in sorted(args.keys() - may, key=str):
+        yield (*where, name), f"the tool takes no argument {name!r}", closest(name, may)
+
+
+def _templates(value: Json) -> Iterator[Found]:
+    """Expressions of declared tools that don't parse."""
+    for number, tool in enumerate(_list(value.get("tools"))):
+        for field in ("command", "http"):
+            part = tool.get(field) if isinstance(tool, dict) else None
+            for where, text in texts_in(part, ("tools", number, field)):
+                try:
+                    compile_value(text, "")
+                except ExpressionError as error:
+                    yield where, error.message, error.fix
 
 
 def _ids(steps: list[Any]) -> Iterator[Found]:
