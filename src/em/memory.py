@@ -139,19 +139,27 @@ class Memory:
         tools: "Tools" = None,
         *,
         answers: Mapping[str, Json] | None = None,
+        trust: bool = False,
     ) -> RunResult:
         """Run the routine in a folder; every step is journalled in this memory."""
         from em.runner.engine import run_routine
 
-        return run_routine(routine, input_data, tools, answers=answers, store=self.store)
+        return run_routine(
+            routine, input_data, tools, answers=answers, store=self.store, trust=trust
+        )
 
     def resume(
-        self, run_id: str, tools: "Tools" = None, *, answers: Mapping[str, Json] | None = None
+        self,
+        run_id: str,
+        tools: "Tools" = None,
+        *,
+        answers: Mapping[str, Json] | None = None,
+        trust: bool = False,
     ) -> RunResult:
         """Go on with a run that was interrupted or waits; no completed step runs again."""
         from em.runner.engine import resume_run
 
-        return resume_run(self.store, run_id, tools, answers=answers)
+        return resume_run(self.store, run_id, tools, answers=answers, trust=trust)
 
     def forget(
         self,

@@ -21,6 +21,7 @@ COMMANDS = {
     "resume": ("em.cli.run:resume", "Go on with a run that was interrupted or waits."),
     "run": ("em.cli.run", "Run a routine."),
     "runs": ("em.cli.runs", "Look at past runs of routines."),
+    "trust": ("em.cli.trust", "Say that you have read the code that a model wrote."),
     "validate": ("em.cli.validate", "List everything that is wrong with a routine."),
 }
 """Each command's module and help: a module is imported only when its command is used."""

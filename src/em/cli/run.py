@@ -27,6 +27,7 @@ def _shared(command: F) -> F:
     for option in (
         click.option("--yes", is_flag=True, help="Answer yes to every confirmation."),
         click.option("--answers", metavar="FILE", help="Answers: {step: {field: value}}, as JSON."),
+        click.option("--trust", is_flag=True, help="Code that a model wrote runs in this process."),
         click.option("--tools", metavar="MODULE|FILE", help="Where the tools are."),
     ):
         command = option(command)
@@ -48,6 +49,7 @@ def command(
     no_journal: bool,
     dry_run: bool,
     tools: str | None,
+    trust: bool,
     answers: str | None,
     yes: bool,
 ) -> int:
@@ -66,10 +68,16 @@ def command(
 
     def go(given: dict[str, Any], on_step: OnStep) -> RunResult:
         return run_routine(
-            package, input_data, registry, answers=given, on_step=on_step, store=store
+            package,
+            input_data,
+            registry,
+            answers=given,
+            on_step=on_step,
+            store=store,
+            trust=trust,
         )
 
-    return _converse(ctx, go, _read(answers) if answers else {}, registry, yes=yes)
+    return _converse(ctx, go, _read(answers) if answers else {}, registry, yes=yes, trust=trust)
 
 
 @click.command("resume")
@@ -83,6 +91,7 @@ def resume(
     run_id: str,
     input_file: str | None,
     tools: str | None,
+    trust: bool,
     answers: str | None,
     yes: bool,
 ) -> int:
@@ -95,13 +104,27 @@ def resume(
     again = _read(input_file) if input_file else None
 
     def go(given: dict[str, Any], on_step: OnStep) -> RunResult:
-        return resume_run(store, run_id, registry, answers=given, on_step=on_step, input_data=again)
+        return resume_run(
+            store,
+            run_id,
+            registry,
+            answers=given,
+            on_step=on_step,
+            input_data=again,
+            trust=trust,
+        )
 
-    return _converse(ctx, go, _read(answers) if answers else {}, registry, yes=yes)
+    return _converse(ctx, go, _read(answers) if answers else {}, registry, yes=yes, trust=trust)
 
 
 def _converse(
-    ctx: click.Context, go: Go, given: dict[str, Any], registry: ToolRegistry, *, yes: bool
+    ctx: click.Context,
+    go: Go,
+    given: dict[str, Any],
+    registry: ToolRegistry,
+    *,
+    yes: bool,
+    trust: bool,
 ) -> int:
     """Run, ask what there is to ask, and go on."""
     as_json = ctx.obj["json"]
@@ -117,14 +140,15 @@ def _converse(
         if answer is None:
             break
         given = {**given, prompt.step_id: answer}
-        go = _going_on(ctx, result.run_id, registry) if ctx.obj.get("memory") else go
+        if ctx.obj.get("memory"):
+            go = _going_on(ctx, result.run_id, registry, trust=trust)
     return _print(result, as_json=as_json, journalled="memory" in ctx.obj)
 
 
-def _going_on(ctx: click.Context, run_id: str, registry: ToolRegistry) -> Go:
+def _going_on(ctx: click.Context, run_id: str, registry: ToolRegistry, *, trust: bool) -> Go:
     def go(given: dict[str, Any], on_step: OnStep) -> RunResult:
         store = ctx.obj["memory"].store
-        return resume_run(store, run_id, registry, answers=given, on_step=on_step)
+        return resume_run(store, run_id, registry, answers=given, on_step=on_step, trust=trust)
 
     return go
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import msgspec
 
@@ -39,16 +39,19 @@ def run_routine(
     answers: Mapping[str, Json] | None = None,
     on_step: Callable[[StepReport], None] | None = None,
     store: Store | None = None,
+    trust: bool = False,
 ) -> RunResult:
     """Run a routine with no model call.
 
     It raises only for what can't be run at all (no such routine, no YAML); a failing step is told
     in the result. `answers` maps the ids of prompts to what a person said. With a `store` every
-    step is journalled, and a run that was interrupted can be resumed.
+    step is journalled, and a run that was interrupted can be resumed. Functions that a model wrote
+    run in the sandbox; `trust` says that a person has read them.
     """
-    run = _Run(routine_dir, tool_registry, auto_fix_fn, udfs, answers, on_step)
-    machine, write = run.begin(_input(input_data), store)
-    return drive(machine, write)
+    given = _input(input_data)
+    with _Run(routine_dir, tool_registry, auto_fix_fn, udfs, answers, on_step, trust) as run:
+        machine, write = run.begin(given, store)
+        return drive(machine, write)
 
 
 async def arun_routine(
@@ -61,11 +64,13 @@ async def arun_routine(
     answers: Mapping[str, Json] | None = None,
     on_step: Callable[[StepReport], None] | None = None,
     store: Store | None = None,
+    trust: bool = False,
 ) -> RunResult:
     """`run_routine` for asyncio: coroutines are awaited, other tools run in threads."""
-    run = _Run(routine_dir, tool_registry, auto_fix_fn, udfs, answers, on_step)
-    machine, write = run.begin(_input(input_data), store)
-    return await adrive(machine, write)
+    given = _input(input_data)
+    with _Run(routine_dir, tool_registry, auto_fix_fn, udfs, answers, on_step, trust) as run:
+        machine, write = run.begin(given, store)
+        return await adrive(machine, write)
 
 
 def resume_run(
@@ -78,6 +83,7 @@ def resume_run(
     answers: Mapping[str, Json] | None = None,
     on_step: Callable[[StepReport], None] | None = None,
     input_data: Json | None = None,
+    trust: bool = False,
 ) -> RunResult:
     """Go on with a run that was interrupted, or that waits for an answer.
 
@@ -95,15 +101,15 @@ def resume_run(
         )
     if past.status in ("ok", "failed"):
         raise RoutineError(f"this run is over: {past.status}", place=f"run {run_id}")
-    run = _Run(past.folder, tool_registry, auto_fix_fn, udfs, answers, on_step)
-    if run.package.content_hash != past.routine_hash:
-        raise RoutineError(
-            "the routine was changed since this run began",
-            place=past.folder,
-            fix="put the old one back, or start a new run",
-        )
-    machine, write = run.go_on(past, store)
-    return drive(machine, write)
+    with _Run(past.folder, tool_registry, auto_fix_fn, udfs, answers, on_step, trust) as run:
+        if run.package.content_hash != past.routine_hash:
+            raise RoutineError(
+                "the routine was changed since this run began",
+                place=past.folder,
+                fix="put the old one back, or start a new run",
+            )
+        machine, write = run.go_on(past, store)
+        return drive(machine, write)
 
 
 class _Run:
@@ -117,16 +123,24 @@ class _Run:
         udfs: Mapping[str, Function] | None,
         answers: Mapping[str, Json] | None,
         on_step: Callable[[StepReport], None] | None,
+        trust: bool,
     ) -> None:
         self.package = routine_dir if isinstance(routine_dir, Package) else Package(routine_dir)
         self._answers = answers
+        self._udfs = self.package.udfs(trust=trust)
         self._options: dict[str, Any] = {
             "tools": tools if isinstance(tools, ToolRegistry) else ToolRegistry(tools),
-            "udfs": {**self.package.udfs(), **(udfs or {})},
+            "udfs": {**self._udfs, **(udfs or {})},
             "auto_fix": auto_fix,
             "answers": answers,
             "on_step": on_step,
         }
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._udfs.__exit__(*exc)
 
     def begin(self, input_data: Json, store: Store | None) -> tuple[Running, WriteNotes]:
         """A new run; its first note is written with its first step's."""

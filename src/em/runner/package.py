@@ -11,7 +11,7 @@ import yaml
 from em.errors import InvalidRoutine, RoutineError
 from em.models.routine import Routine
 from em.runner.program import Program
-from em.runner.tools import Function, functions_of, load_file
+from em.runner.udfs import Udfs, load_udfs
 
 ROUTINE = "routine.yaml"
 UDF = "udf.py"
@@ -53,14 +53,9 @@ class Package:
         """What routine.yaml says."""
         return self.program.routine
 
-    def udfs(self) -> dict[str, Function]:
-        """The functions of udf.py."""
-        path = self.folder / UDF
-        if not path.exists():
-            return {}
-        return functions_of(
-            load_file(path, f"em_udf_{hashlib.sha256(self._text).hexdigest()[:12]}")
-        )
+    def udfs(self, *, trust: bool = False) -> Udfs:
+        """The functions of udf.py; what a model wrote runs in the sandbox unless it is trusted."""
+        return load_udfs(self.folder / UDF, trust=trust)
 
 
 def load_program(text: bytes, place: str) -> Program:
