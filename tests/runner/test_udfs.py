@@ -200,3 +200,18 @@ def test_marked_code_that_is_no_python_is_told_with_its_line(tmp_path: Path) -> 
     folder = package(tmp_path, "x = 1\ndef f(:\n", marked="")
     with pytest.raises(RoutineError, match=r"udf\.py:2"):
         run_routine(folder, {"n": 3})
+
+
+@pytest.mark.parametrize("first", ["", "import statistics\n"], ids=["monty", "full Python"])
+def test_a_step_that_runs_out_of_time_does_not_keep_the_run(tmp_path: Path, first: str) -> None:
+    code = first + "def where(n):\n    while True:\n        pass\n"
+    folder = package(tmp_path, code, marked=code)
+    (folder / "routine.yaml").write_text("""
+version: "1"
+name: slow
+steps:
+  - {id: s1, type: udf.call, function: where, args: {n: 1}, timeout: 0.2}
+""")
+    failure = run_routine(folder, {}).failure
+    assert failure is not None
+    assert failure.error_type == "StepTimeout"
