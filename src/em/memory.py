@@ -15,20 +15,25 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
 
 from em.capture.log import Log
-from em.capture.traces import content_id, find_traces, trace_events
+from em.capture.traces import content_id, find_traces, get_traces, trace_events
 from em.errors import InputError, NotFound, UsageError
 from em.models.canonical import Json
 from em.models.event import Draft, Event, EventQuery, check_name
 from em.models.ids import new_id
 from em.models.run import RunResult
 from em.models.times import Moment, moment
-from em.models.trace import KeptTrace, Outcome, Trace
-from em.settings import AllowSettings, Settings
+from em.models.trace import Effect, KeptTrace, Outcome, Trace
+from em.settings import Settings
 from em.store import Commit, Erasure, open_store
 from em.store.protocol import Store
 
 if TYPE_CHECKING:
-    from em.runner.engine import Tools
+    from typing import Unpack
+
+    from em.models.routine import Routine
+    from em.runner.calls import AutoFix
+    from em.runner.engine import RunOptions, Tools
+    from em.runner.stored import KeptRoutine
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -138,39 +143,61 @@ class Memory:
         """The traces in this memory, oldest first; `task` is some words of their goal."""
         return list(find_traces(self.store, task=task, outcome=outcome))
 
+    def compile(
+        self,
+        trace_ids: str | Sequence[str],
+        *,
+        name: str | None = None,
+        declared: Mapping[str, Effect | None] | None = None,
+        keep_all: bool = False,
+    ) -> "KeptRoutine":
+        """Compile a trace of this memory into a routine, kept as a new version.
+
+        Of several traces of one task, the way that most of them went is taken, and of those the
+        shortest; the routine is proved by replaying the trace it was made of.
+        """
+        from em.compiler.several import compile_several
+        from em.runner.stored import keep_routine
+
+        ids = [trace_ids] if isinstance(trace_ids, str) else trace_ids
+        kept = get_traces(self.store, ids)
+        made = compile_several(kept, name=name, declared=declared, keep_all=keep_all)
+        return keep_routine(self.store, made.files, made.from_events)
+
     def run(
         self,
-        routine: str | Path,
+        routine: "str | Path | Routine",
         input_data: Json | None = None,
         tools: "Tools" = None,
-        *,
-        answers: Mapping[str, Json] | None = None,
-        allow: AllowSettings | None = None,
+        auto_fix_fn: "AutoFix | None" = None,
+        **options: "Unpack[RunOptions]",
     ) -> RunResult:
-        """Run the routine in a folder; every step is journalled in this memory.
+        """Run a routine; every step is journalled in this memory.
 
+        routine: its folder, or a routine of this memory: its name, `name@version`, or itself.
         Tools that the routine declares may use what `allow` names, else what the settings allow.
         """
         from em.runner.engine import run_routine
+        from em.runner.stored import opened
 
-        allowed = allow or self._allow
-        return run_routine(
-            routine, input_data, tools, answers=answers, store=self.store, allow=allowed
-        )
+        options.setdefault("allow", self._allow)
+        with opened(self.store, routine) as package:
+            return run_routine(package, input_data, tools, auto_fix_fn, store=self.store, **options)
 
     def resume(
         self,
         run_id: str,
         tools: "Tools" = None,
+        auto_fix_fn: "AutoFix | None" = None,
         *,
-        answers: Mapping[str, Json] | None = None,
-        allow: AllowSettings | None = None,
+        input_data: Json | None = None,
+        **options: "Unpack[RunOptions]",
     ) -> RunResult:
         """Go on with a run that was interrupted or waits; no completed step runs again."""
         from em.runner.engine import resume_run
 
-        allowed = allow or self._allow
-        return resume_run(self.store, run_id, tools, answers=answers, allow=allowed)
+        options.setdefault("allow", self._allow)
+        return resume_run(self.store, run_id, tools, auto_fix_fn, input_data=input_data, **options)
 
     def forget(
         self,
@@ -310,6 +337,7 @@ class AsyncMemory:
     add_trace = _threaded(Memory.add_trace)
     import_traces = _threaded(Memory.import_traces)
     traces = _threaded(Memory.traces)
+    compile = _threaded(Memory.compile)
     run = _threaded(Memory.run)
     resume = _threaded(Memory.resume)
     forget = _threaded(Memory.forget)

@@ -84,6 +84,8 @@ def test_doctor_tells_what_is_there_without_showing_keys(monkeypatch: pytest.Mon
         assert ran.code == 0
         assert "very-secret" not in ran.out + ran.err
     report = em("doctor", "--json").json
+    assert list(report["sandboxes"]) == ["monty", "bubblewrap", "landlock"]
+    assert "works" in report["sandboxes"].values()
     assert report["ok"] is True
     assert report["keys"]["ANTHROPIC_API_KEY"] is True
     assert report["keys"]["OPENAI_API_KEY"] is False

@@ -24,6 +24,7 @@ EXTRAS = {
     "embed": "onnxruntime",
     "distributed": "dbos",
     "mcp": "mcp",
+    "sandbox": "pydantic_monty",
 }
 """Each extra, and the module that tells whether it is there."""
 
@@ -44,6 +45,7 @@ def command(ctx: click.Context, deep: bool) -> int:
         "versions": _versions(),
         "database": database,
         "extras": {extra: find_spec(module) is not None for extra, module in EXTRAS.items()},
+        "sandboxes": _sandboxes(),
         "keys": {key: bool(os.environ.get(key)) for key in KEYS},
         "problems": problems,
     }
@@ -62,6 +64,13 @@ def _versions() -> dict[str, str]:
         except PackageNotFoundError:
             found[package.lower()] = "missing"
     return found
+
+
+def _sandboxes() -> dict[str, str]:
+    """Each back end that can run code that a model wrote, in order; each is tried."""
+    from em.runner.sandbox.protocol import backends
+
+    return {kind.name: kind.missing() or "works" for kind in backends()}
 
 
 def _database(ctx: click.Context, *, deep: bool) -> tuple[dict[str, Any], list[str]]:
@@ -93,7 +102,7 @@ def _database(ctx: click.Context, *, deep: bool) -> tuple[dict[str, Any], list[s
 
 
 def _print(report: dict[str, Any]) -> None:
-    for title in ("versions", "database"):
+    for title in ("versions", "database", "sandboxes"):
         click.secho(title, bold=True)
         for name, value in report[title].items():
             shown = f"{value:,}" if isinstance(value, int) and name != "schema" else value

@@ -39,6 +39,7 @@ def _shared(command: F) -> F:
         click.option("--allow-env", multiple=True, metavar="NAME", help=_ALLOW.format("read")),
         click.option("--allow-host", multiple=True, metavar="HOST", help=_ALLOW.format("ask")),
         click.option("--allow-command", multiple=True, metavar="NAME", help=_ALLOW.format("run")),
+        click.option("--trust", is_flag=True, help="Code that a model wrote runs in this process."),
         click.option("--tools", metavar="MODULE|FILE", help="Where the tools are."),
     ):
         command = option(command)
@@ -63,6 +64,7 @@ def command(
     tools: str | None,
     answers: str | None,
     yes: bool,
+    trust: bool,
     **allowed: tuple[str, ...],
 ) -> int:
     """Run ROUTINE, the folder of a routine, with no model call.
@@ -81,10 +83,10 @@ def command(
 
     def go(given: dict[str, Any], on_step: OnStep) -> RunResult:
         return run_routine(
-            package, input_data, registry, answers=given, on_step=on_step, store=store, allow=allow
+            package, input_data, answers=given, on_step=on_step, store=store, **again
         )
 
-    again = {"tool_registry": registry, "allow": allow}
+    again: dict[str, Any] = {"tool_registry": registry, "allow": allow, "trust": trust}
     return _converse(ctx, go, _read(answers) if answers else {}, again, yes=yes)
 
 
@@ -102,6 +104,7 @@ def resume(
     tools: str | None,
     answers: str | None,
     yes: bool,
+    trust: bool,
     **allowed: tuple[str, ...],
 ) -> int:
     """Go on with RUN, which was interrupted or waits for an answer.
@@ -111,7 +114,7 @@ def resume(
     registry = ToolRegistry.load(tools) if tools else ToolRegistry()
     store = open_memory(ctx).store
     allow = _allow(Path(read_run(store, run_id).folder), allowed)
-    again: dict[str, Any] = {"tool_registry": registry, "allow": allow}
+    again: dict[str, Any] = {"tool_registry": registry, "allow": allow, "trust": trust}
     if input_file:
         again["input_data"] = _read(input_file)
 

@@ -64,7 +64,7 @@ def write_package(draft: Draft, folder: Path) -> None:
     folder = folder.resolve()
     if folder.exists() and not (folder / ROUTINE).exists() and any(folder.iterdir()):
         raise UsageError("this folder holds something else", place=str(folder), fix="name another")
-    files = _files(draft)
+    files = package_texts(draft)
     _check_text(draft, files[ROUTINE])
     folder.mkdir(parents=True, exist_ok=True)
     # The routine comes last: without it the folder is no package.
@@ -86,7 +86,8 @@ def _check_text(draft: Draft, text: str) -> None:
         raise RoutineError("its YAML does not read back as what was verified", place=ROUTINE)
 
 
-def _files(draft: Draft) -> dict[str, str]:
+def package_texts(draft: Draft) -> dict[str, str]:
+    """The files of a package, by name."""
     files = {
         ROUTINE: render_routine(draft.routine, draft.comments),
         "input.json": _json(draft.input),

@@ -58,12 +58,13 @@ class Erased(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class RunStarted(msgspec.Struct, frozen=True):
-    """A routine begins to run."""
+    """A routine begins to run: the one in a folder, or one that is stored as `name@version`."""
 
     routine: str
-    folder: str
     hash: str
     input: Json
+    folder: str = ""
+    stored: str = ""
 
 
 class StepStarted(msgspec.Struct, frozen=True):
@@ -110,6 +111,31 @@ class RunEnded(msgspec.Struct, frozen=True):
     failure: Json | None = None
 
 
+class CodeWritten(msgspec.Struct, frozen=True):
+    """A model wrote code that a routine runs."""
+
+    file: str
+    sha256: str
+    model: str = ""
+    routine: str = ""
+    from_events: list[str] = []
+
+
+class CodeTrusted(msgspec.Struct, frozen=True):
+    """A person said that they have read this code. A record of it; it gives no rights."""
+
+    file: str
+    sha256: str
+    size: int = 0
+
+
+class CodeDistrusted(msgspec.Struct, frozen=True):
+    """A person took back that they trust this code."""
+
+    file: str
+    sha256: str
+
+
 BODIES: Mapping[str, type[msgspec.Struct]] = {
     "observation": Observation,
     "message": Message,
@@ -125,6 +151,9 @@ BODIES: Mapping[str, type[msgspec.Struct]] = {
     "run_paused": RunPaused,
     "run_answered": RunAnswered,
     "run_ended": RunEnded,
+    "code_written": CodeWritten,
+    "code_trusted": CodeTrusted,
+    "code_distrusted": CodeDistrusted,
 }
 
 _DECODERS = {kind: msgspec.json.Decoder(body).decode for kind, body in BODIES.items()}

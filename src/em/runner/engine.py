@@ -1,8 +1,9 @@
 """Running a routine: `run_routine`, and `arun_routine` for asyncio."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Self, TypedDict, Unpack
 
 import msgspec
 
@@ -25,11 +26,26 @@ from em.runner.journal import (
 from em.runner.machine import Machine
 from em.runner.package import Package
 from em.runner.secrets import Secrets, without_secrets
+from em.runner.stored import unpacked
 from em.runner.tools import Function, Tool, ToolRegistry
 from em.settings import AllowSettings
 from em.store.protocol import Store
 
 Tools = ToolRegistry | Mapping[str, Function] | None
+
+
+class RunOptions(TypedDict, total=False):
+    """What running and going on may be told, beside the routine, its input and its tools."""
+
+    udfs: Mapping[str, Function] | None
+    """Functions that are given beside those of udf.py."""
+    answers: Mapping[str, Json] | None
+    """What a person said, by the ids of prompts."""
+    on_step: Callable[[StepReport], None] | None
+    allow: AllowSettings | None
+    """What tools that the routine declares may use; where it is not given, what em.yaml allows."""
+    trust: bool
+    """A person has read the functions that a model wrote: they run in this process."""
 
 
 def run_routine(
@@ -38,22 +54,19 @@ def run_routine(
     tool_registry: Tools = None,
     auto_fix_fn: AutoFix | None = None,
     *,
-    udfs: Mapping[str, Function] | None = None,
-    answers: Mapping[str, Json] | None = None,
-    on_step: Callable[[StepReport], None] | None = None,
     store: Store | None = None,
-    allow: AllowSettings | None = None,
+    **options: Unpack[RunOptions],
 ) -> RunResult:
     """Run a routine with no model call.
 
     It raises only for what can't be run at all (no such routine, no YAML); a failing step is told
-    in the result. `answers` maps the ids of prompts to what a person said. With a `store` every
-    step is journalled, and a run that was interrupted can be resumed. Tools that the routine
-    declares may use what `allow` names; where it is not given, what em.yaml allows.
+    in the result. With a `store` every step is journalled, and a run that was interrupted can be
+    resumed. Functions that a model wrote run in the sandbox. `RunOptions` has the rest.
     """
-    run = _Run(routine_dir, tool_registry, auto_fix_fn, udfs, answers, on_step, allow)
-    machine, write = run.begin(_input(input_data), store)
-    return drive(machine, write)
+    given = _input(input_data)
+    with _Run(routine_dir, tool_registry, auto_fix_fn, options) as run:
+        machine, write = run.begin(given, store)
+        return drive(machine, write)
 
 
 async def arun_routine(
@@ -62,16 +75,14 @@ async def arun_routine(
     tool_registry: Tools = None,
     auto_fix_fn: AutoFix | None = None,
     *,
-    udfs: Mapping[str, Function] | None = None,
-    answers: Mapping[str, Json] | None = None,
-    on_step: Callable[[StepReport], None] | None = None,
     store: Store | None = None,
-    allow: AllowSettings | None = None,
+    **options: Unpack[RunOptions],
 ) -> RunResult:
     """`run_routine` for asyncio: coroutines are awaited, other tools run in threads."""
-    run = _Run(routine_dir, tool_registry, auto_fix_fn, udfs, answers, on_step, allow)
-    machine, write = run.begin(_input(input_data), store)
-    return await adrive(machine, write)
+    given = _input(input_data)
+    with _Run(routine_dir, tool_registry, auto_fix_fn, options) as run:
+        machine, write = run.begin(given, store)
+        return await adrive(machine, write)
 
 
 def resume_run(
@@ -80,11 +91,8 @@ def resume_run(
     tool_registry: Tools = None,
     auto_fix_fn: AutoFix | None = None,
     *,
-    udfs: Mapping[str, Function] | None = None,
-    answers: Mapping[str, Json] | None = None,
-    on_step: Callable[[StepReport], None] | None = None,
     input_data: Json | None = None,
-    allow: AllowSettings | None = None,
+    **options: Unpack[RunOptions],
 ) -> RunResult:
     """Go on with a run that was interrupted, or that waits for an answer.
 
@@ -94,55 +102,72 @@ def resume_run(
     past = read_run(store, run_id)
     if input_data is not None:
         past.input = _input(input_data)
-    kept = {
-        step: said for step, said in past.restored.answers.items() if step not in (answers or {})
-    }
+    _refuse_to_go_on(past, options.get("answers") or {})
+    with package_of(store, past) as package:
+        if package.content_hash != past.routine_hash:
+            raise RoutineError(
+                "the routine was changed since this run began",
+                place=past.folder,
+                fix="put the old one back, or start a new run",
+            )
+        with _Run(package, tool_registry, auto_fix_fn, options) as run:
+            machine, write = run.go_on(past, store)
+            return drive(machine, write)
+
+
+@contextmanager
+def package_of(store: Store, past: PastRun) -> Iterator[Package]:
+    """The package that a run was started from: its folder, or what the memory keeps of it."""
+    if not past.stored:
+        yield Package(past.folder)
+        return
+    with unpacked(store, past.stored) as package:
+        yield package
+
+
+def _refuse_to_go_on(past: PastRun, answers: Mapping[str, Json]) -> None:
+    kept = {step: said for step, said in past.restored.answers.items() if step not in answers}
     if MARKER.search(msgspec.json.encode([past.input, kept]).decode()):
         raise RoutineError(
             "what this run was given holds a secret, which the journal did not keep",
-            place=f"run {run_id}",
+            place=f"run {past.run_id}",
             fix="give the input again (input_data, or --input), and the answers",
         )
     if past.status in ("ok", "failed"):
-        raise RoutineError(f"this run is over: {past.status}", place=f"run {run_id}")
-    run = _Run(past.folder, tool_registry, auto_fix_fn, udfs, answers, on_step, allow)
-    if run.package.content_hash != past.routine_hash:
-        raise RoutineError(
-            "the routine was changed since this run began",
-            place=past.folder,
-            fix="put the old one back, or start a new run",
-        )
-    machine, write = run.go_on(past, store)
-    return drive(machine, write)
+        raise RoutineError(f"this run is over: {past.status}", place=f"run {past.run_id}")
 
 
 class _Run:
-    """What a run needs, put together."""
+    """What a run needs, put together. A context manager: a sandbox ends with it."""
 
     def __init__(
         self,
         routine_dir: str | Path | Package,
         tools: Tools,
         auto_fix: AutoFix | None,
-        udfs: Mapping[str, Function] | None,
-        answers: Mapping[str, Json] | None,
-        on_step: Callable[[StepReport], None] | None,
-        allow: AllowSettings | None,
+        options: RunOptions,
     ) -> None:
         self.package = routine_dir if isinstance(routine_dir, Package) else Package(routine_dir)
-        self._answers = answers
+        self._answers = options.get("answers")
         secrets = Secrets()
         registry = tools if isinstance(tools, ToolRegistry) else ToolRegistry(tools)
-        known, refusal = _with_declared(self.package, registry, allow, secrets)
+        known, refusal = _with_declared(self.package, registry, options.get("allow"), secrets)
+        self._udfs = self.package.udfs(trust=options.get("trust", False))
         self._options: dict[str, Any] = {
             "tools": known,
             "secrets": secrets,
             "refusal": refusal,
-            "udfs": {**self.package.udfs(), **(udfs or {})},
+            "udfs": {**self._udfs, **(options.get("udfs") or {})},
             "auto_fix": auto_fix,
-            "answers": answers,
-            "on_step": on_step,
+            "answers": self._answers,
+            "on_step": options.get("on_step"),
         }
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._udfs.__exit__(*exc)
 
     def begin(self, input_data: Json, store: Store | None) -> tuple[Running, WriteNotes]:
         """A new run; its first note is written with its first step's."""
@@ -152,7 +177,11 @@ class _Run:
         if store is not None:
             folder, name = str(self.package.folder.resolve()), self.package.routine.name
             kept = keepable(input_data, "input")
-            notes = [started_note(folder, name, self.package.content_hash, kept)]
+            notes = [
+                started_note(
+                    folder, name, self.package.content_hash, kept, stored=self.package.stored
+                )
+            ]
             notes += self._answered()
             write = Journal(store, run_id).write
         machine = Machine(self.package.program, run_id=run_id, notes=notes, **self._options)

@@ -54,6 +54,7 @@ class PastRun(msgspec.Struct, kw_only=True):
 
     run_id: str
     folder: str
+    stored: str
     routine_hash: str
     input: Json
     status: str
@@ -87,7 +88,8 @@ def read_run(store: Store, run_id: str) -> PastRun:
     restored, status = _restore(notes)
     return PastRun(
         run_id=run_id,
-        folder=started["folder"],
+        folder=started.get("folder", ""),
+        stored=started.get("stored", ""),
         routine_hash=started["hash"],
         input=started["input"],
         status=status,
@@ -127,9 +129,12 @@ def _restore(notes: Iterable[Note]) -> tuple[Restored, str]:
     return restored, status
 
 
-def started_note(folder: str, routine: str, routine_hash: str, input_data: Json) -> Note:
-    """The first note of a run."""
-    body = {"routine": routine, "folder": folder, "hash": routine_hash, "input": input_data}
+def started_note(
+    folder: str, routine: str, routine_hash: str, input_data: Json, *, stored: str = ""
+) -> Note:
+    """The first note of a run; `stored` is the `name@version` of a routine in the memory."""
+    body = {"routine": routine, "hash": routine_hash, "input": input_data}
+    body |= {"stored": stored} if stored else {"folder": folder}
     return "run_started", body
 
 

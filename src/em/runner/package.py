@@ -11,7 +11,7 @@ from em.errors import InvalidRoutine, RoutineError
 from em.models.routine import Routine
 from em.models.strict_yaml import load_yaml
 from em.runner.program import Program
-from em.runner.tools import Function, functions_of, load_file
+from em.runner.udfs import Udfs, load_udfs
 
 ROUTINE = "routine.yaml"
 UDF = "udf.py"
@@ -20,8 +20,10 @@ UDF = "udf.py"
 class Package:
     """A routine and its own functions."""
 
-    def __init__(self, folder: str | Path) -> None:
+    def __init__(self, folder: str | Path, *, stored: str = "") -> None:
         self.folder = Path(folder)
+        self.stored = stored
+        """The `name@version` it was unpacked from, if it was."""
         path = self.folder / ROUTINE
         try:
             self._text = path.read_bytes()
@@ -43,13 +45,9 @@ class Package:
         """What routine.yaml says."""
         return self.program.routine
 
-    def udfs(self) -> dict[str, Function]:
-        """The functions of udf.py."""
-        path = self.folder / UDF
-        if not path.exists():
-            return {}
-        module = load_file(path, f"em_udf_{hashlib.sha256(self._text).hexdigest()[:12]}")
-        return functions_of(module, imported=True)
+    def udfs(self, *, trust: bool = False) -> Udfs:
+        """The functions of udf.py; what a model wrote runs in the sandbox unless it is trusted."""
+        return load_udfs(self.folder / UDF, trust=trust)
 
 
 def load_program(text: bytes, place: str) -> Program:

@@ -93,6 +93,9 @@ class _ConfinedSession(Session):
         raise SandboxBroken("its process answered with nonsense")
 
     def close(self) -> None:
+        process = self._process
+        if process is not None:
+            process.kill()  # whoever still waits for it, in another thread, is told at once
         with self._lock:
             if self._process is not None:
                 self._process.end()

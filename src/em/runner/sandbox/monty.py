@@ -183,8 +183,12 @@ class _MontySession(Session):
         self._session = None
 
     def close(self) -> None:
-        with self._lock:
-            self._end()
+        # A call that still runs, in a thread that was left behind, ends by its own limit.
+        if self._lock.acquire(blocking=False):
+            try:
+                self._end()
+            finally:
+                self._lock.release()
 
 
 @lru_cache(maxsize=1)

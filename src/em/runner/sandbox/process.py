@@ -195,6 +195,11 @@ class Process:
         """Whether it can still be asked."""
         return self._finish.alive and self._owner == os.getpid()
 
+    def kill(self) -> None:
+        """Stop the process, also while it is being asked; its pipes stay until `end`."""
+        if self._owner == os.getpid():
+            self._popen.kill()
+
     def end(self) -> None:
         """End the process."""
         self._finish()

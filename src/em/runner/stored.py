@@ -1,0 +1,134 @@
+"""Routines in a memory: a package as an artefact, run by its name or `name@version`."""
+
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+
+from em.errors import NotFound, RoutineError, UsageError
+from em.models.artefact import Artefact, ArtefactDraft
+from em.models.canonical import Json
+from em.models.routine import Routine
+from em.runner.package import ROUTINE, Package, parse_yaml, read_routine
+from em.store.protocol import Commit, Store
+
+KIND = "routine"
+MAX_FILE = 16 * 1024 * 1024
+
+
+class KeptRoutine(Routine, frozen=True, kw_only=True):
+    """A routine in a memory, and under which name and number it is kept."""
+
+    ref: str
+    """`name@version`."""
+    from_events: Sequence[str] = ()
+
+
+def files_in(folder: str | Path) -> dict[str, str]:
+    """The texts of a package in a folder, by the names of their files."""
+    Package(folder)  # what can't be run is not kept
+    files: dict[str, str] = {}
+    for path in sorted(Path(folder).iterdir()):
+        if path.suffix not in (".yaml", ".py", ".json") or not path.is_file():
+            continue
+        if path.stat().st_size > MAX_FILE:
+            raise UsageError(f"a file of more than {MAX_FILE:,} bytes", place=str(path))
+        try:
+            files[path.name] = path.read_text(encoding="utf-8")
+        except UnicodeDecodeError:
+            raise UsageError("it is no text", place=str(path)) from None
+    return files
+
+
+def keep_routine(
+    store: Store, files: Mapping[str, str], from_events: Sequence[str] = ()
+) -> KeptRoutine:
+    """Keep a package as a new version; the same texts again are the version they were."""
+    routine = read_routine(parse_yaml(files[ROUTINE].encode(), ROUTINE), ROUTINE)
+    body: Json = {"files": dict(files)}
+    draft = ArtefactDraft(kind=KIND, name=routine.name, body=body, from_events=from_events)
+    (artefact,) = store.commit(Commit(artefacts=[draft])).artefacts
+    return _kept(artefact)
+
+
+def kept_routines(store: Store, name: str | None = None) -> Iterator[Artefact]:
+    """Every version of every routine, or of one."""
+    return store.artefacts(KIND, name)
+
+
+def find_routine(store: Store, ref: str) -> Artefact:
+    """The version that `name@version` or `name` (its newest) names."""
+    name, _, number = ref.partition("@")
+    if number and not number.isdecimal():
+        raise UsageError(f"{number!r} is no version", place=ref, fix=f"write {name}@1")
+    artefact = store.artefact(KIND, name, int(number) if number else None)
+    if artefact is None:
+        known = sorted({found.name for found in store.artefacts(KIND)})
+        close = [other for other in known if name in other or other in name] or known[:5]
+        fix = f"there are: {', '.join(close)}" if close else "`em compile --keep` keeps one"
+        raise NotFound(f"there is no routine {ref!r} in this memory", fix=fix)
+    if artefact.body is None:
+        raise NotFound("what it was compiled from was erased, and so was it", place=ref)
+    return artefact
+
+
+def routine_of(artefact: Artefact) -> KeptRoutine:
+    """The routine of an artefact."""
+    if artefact.body is None:
+        raise NotFound("it was erased", place=f"{artefact.name}@{artefact.version}")
+    return _kept(artefact)
+
+
+def _ref_of(routine: str | Path | Routine) -> str:
+    """The name by which a memory keeps a routine; empty for a folder."""
+    if isinstance(routine, Routine):
+        return routine.ref if isinstance(routine, KeptRoutine) else routine.name
+    is_path = isinstance(routine, Path) or "/" in routine or "\\" in routine or "." in routine
+    return "" if is_path or (Path(routine) / ROUTINE).exists() else str(routine)
+
+
+def _kept(artefact: Artefact) -> KeptRoutine:
+    ref = f"{artefact.name}@{artefact.version}"
+    text = texts_of(artefact)[ROUTINE].encode()
+    routine = read_routine(parse_yaml(text, ref), ref)
+    fields = {name: getattr(routine, name) for name in Routine.__struct_fields__}
+    return KeptRoutine(**fields, ref=ref, from_events=artefact.from_events)
+
+
+def texts_of(artefact: Artefact) -> dict[str, str]:
+    """The files of a package that is kept."""
+    try:
+        files = msgspec.convert((artefact.body or {}).get("files"), dict[str, str])
+    except msgspec.ValidationError:
+        files = {}
+    if ROUTINE not in files or any("/" in name or name.startswith(".") for name in files):
+        raise RoutineError("this is no package", place=f"{artefact.name}@{artefact.version}")
+    return files
+
+
+def write_files(files: Mapping[str, str], folder: Path) -> None:
+    """Write a package's files into a folder that is empty."""
+    for name, text in files.items():
+        (folder / name).write_text(text, encoding="utf-8", newline="\n")
+
+
+@contextmanager
+def opened(store: Store, routine: str | Path | Routine) -> Iterator[Package]:
+    """The package in a folder, or one that is kept."""
+    ref = _ref_of(routine)
+    if isinstance(routine, Routine) or ref:
+        with unpacked(store, ref) as package:
+            yield package
+    else:
+        yield Package(routine)
+
+
+@contextmanager
+def unpacked(store: Store, ref: str) -> Iterator[Package]:
+    """A package that is kept, as one that can be run, for as long as the block lasts."""
+    artefact = find_routine(store, ref)
+    with tempfile.TemporaryDirectory(prefix="em-routine-") as name:
+        write_files(texts_of(artefact), Path(name))
+        yield Package(name, stored=f"{artefact.name}@{artefact.version}")

@@ -1,0 +1,88 @@
+"""The functions of a package, each where it belongs: in this process, or in the sandbox."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from em.errors import RoutineError, SandboxError
+from em.runner.authorship import code_hash, is_model_written
+from em.runner.tools import Function, functions_of, load_file
+
+if TYPE_CHECKING:
+    from em.runner.sandbox.protocol import Session
+
+
+class Udfs(dict[str, Function]):
+    """Functions by name. A context manager: where they run in a sandbox, it ends with it."""
+
+    def __init__(
+        self, functions: Mapping[str, Function] | None = None, session: "Session | None" = None
+    ) -> None:
+        super().__init__(functions or {})
+        self._session = session
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        if self._session is not None:
+            self._session.close()
+
+
+def load_udfs(path: Path, *, trust: bool = False) -> Udfs:
+    """The functions of a file; what a model wrote and no person has read goes to the sandbox."""
+    try:
+        code = path.read_bytes()
+    except FileNotFoundError:
+        return Udfs()
+    if runs_in_sandbox(path, code) and not trust:
+        return _sandboxed(path, code)
+    module = load_file(path, f"em_udf_{code_hash(code)[:12]}", code)
+    return Udfs(functions_of(module, imported=True))
+
+
+def runs_in_sandbox(path: Path, code: bytes) -> bool:
+    """Whether this is a model's code that no person has read."""
+    if not is_model_written(path.parent, path.name):
+        return False
+    from em.runner.trust import is_trusted
+
+    return not is_trusted(code_hash(code))
+
+
+def _sandboxed(path: Path, code: bytes) -> Udfs:
+    import ast
+
+    from em.runner.sandbox.protocol import choose
+
+    try:
+        text = code.decode()
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError) as error:
+        line = getattr(error, "lineno", None) or 0
+        raise RoutineError(f"this is no Python: {error}", place=f"{path}:{line}") from None
+    try:
+        session = choose(text).open(text)
+    except SandboxError as error:
+        error.place = str(path)
+        raise
+    # As in a process: the public functions that the file itself defines.
+    names = [
+        node.name
+        for node in tree.body
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name[0] != "_"
+    ]
+    return Udfs({name: _in_session(session, name, path) for name in names}, session)
+
+
+def _in_session(session: "Session", name: str, path: Path) -> Function:
+    def call(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return session.call(name, kwargs, args)
+        except SandboxError as error:
+            line = error.data.get("line")
+            error.place = f"{path}:{line}" if line else f"{path}, function {name}"
+            raise
+
+    call.__name__ = call.__qualname__ = name
+    return call

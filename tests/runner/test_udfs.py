@@ -1,0 +1,217 @@
+"""Functions that a model wrote run in the sandbox, until a person has read them."""
+
+import asyncio
+import os
+import py_compile
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from em import Memory
+from em.errors import RoutineError, SandboxRefused, UsageError
+from em.runner.authorship import WRITTEN_BY, code_hash, render_marks
+from em.runner.engine import arun_routine, run_routine
+from em.runner.package import Package
+from em.runner.sandbox.protocol import backends
+from em.runner.trust import revoke, trust, trust_folder
+
+ROUTINE = """
+version: "1"
+name: where
+steps:
+  - {id: s1, type: udf.call, function: where, args: {n: "{{ n }}"}, save_as: told}
+  - {id: s2, type: return, value: {told: "{{ told }}", twice: "{{ twice(n) + twice(x=1) }}"}}
+"""
+WHERE = """
+import os
+
+def where(n):
+    return os.getpid()
+
+def twice(x):
+    return x * 2
+
+def _hidden():
+    return 1
+"""
+PLAIN = """
+def where(n):
+    if n == 13:
+        raise ValueError("unlucky")
+    return n + 1
+
+def twice(x):
+    return x * 2
+"""
+
+
+def package(tmp_path: Path, code: str, marked: str | None = None) -> Path:
+    folder = tmp_path / "where"
+    folder.mkdir(exist_ok=True)
+    (folder / "routine.yaml").write_text(ROUTINE)
+    (folder / "udf.py").write_text(code)
+    if marked is not None:
+        (folder / WRITTEN_BY).write_text(render_marks({"udf.py": marked.encode()}, "acme/model-1"))
+    return folder
+
+
+def ran_here(folder: Path, **options: Any) -> bool:
+    result = run_routine(folder, {"n": 3}, **options)
+    assert result.status == "ok", result.failure
+    assert result.output["twice"] == 8
+    return bool(result.output["told"] == os.getpid())
+
+
+def test_a_persons_own_code_runs_in_the_process(tmp_path: Path) -> None:
+    assert ran_here(package(tmp_path, WHERE))
+
+
+def test_marked_code_runs_in_the_sandbox_in_steps_and_in_expressions(tmp_path: Path) -> None:
+    folder = package(tmp_path, WHERE, marked=WHERE)
+    assert not ran_here(folder)
+    assert set(Package(folder).udfs()) == {"where", "twice"}
+
+
+def test_code_that_was_changed_after_its_mark_stays_in_the_sandbox(tmp_path: Path) -> None:
+    assert not ran_here(package(tmp_path, WHERE + "# changed\n", marked=WHERE))
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", '{"udf.py": 1}', '{"udf.py": {}}', "\xff", "[" * 9999]
+)
+def test_a_mark_that_can_not_be_read_is_a_mark(tmp_path: Path, text: str) -> None:
+    folder = package(tmp_path, WHERE)
+    (folder / WRITTEN_BY).write_text(text, encoding="latin-1")
+    assert not ran_here(folder)
+
+
+def test_a_mark_for_another_file_says_nothing_of_this_one(tmp_path: Path) -> None:
+    folder = package(tmp_path, WHERE)
+    (folder / WRITTEN_BY).write_text(render_marks({"other.py": b""}, "m"))
+    assert ran_here(folder)
+
+
+def test_trust_is_for_this_content_only_and_can_be_taken_back(tmp_path: Path) -> None:
+    folder = package(tmp_path, WHERE, marked=WHERE)
+    file = folder / "udf.py"
+    trust(code_hash(file.read_bytes()), file, file.stat().st_size)
+    assert ran_here(folder)
+    file.write_text(WHERE + "# more\n")
+    assert not ran_here(folder)
+    file.write_text(WHERE)
+    assert ran_here(folder)
+    assert revoke("0" * 64, file), "what was trusted at this path is found by the path, too"
+    assert not ran_here(folder)
+
+
+def test_trust_for_one_run(tmp_path: Path) -> None:
+    folder = package(tmp_path, WHERE, marked=WHERE)
+    assert ran_here(folder, trust=True)
+    assert not ran_here(folder)
+
+
+def test_a_package_can_not_bring_its_own_trust(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither files in it, nor a database or settings in the folder where somebody runs it."""
+    folder = package(tmp_path, WHERE, marked=WHERE)
+    sha256 = code_hash(WHERE.encode())
+    trust(sha256, folder / "udf.py", 1)
+    shutil.copytree(trust_folder(), folder / "trusted")
+    shutil.copytree(trust_folder(), tmp_path / ".em" / "trusted")
+    shutil.move(trust_folder(), folder / "em" / "trusted")
+    with Memory(".em/em.db") as memory:
+        body = {"file": str(folder / "udf.py"), "sha256": sha256, "size": 1}
+        memory.log.append(f"code/{sha256}", "code_trusted", body)
+        assert memory.run(folder, {"n": 3}).output["told"] != os.getpid()
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("XDG_DATA_HOME", ".")
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    assert not ran_here(folder), "a relative folder would be one of the project"
+
+
+def test_trust_that_others_may_write_is_none(tmp_path: Path) -> None:
+    folder = package(tmp_path, WHERE, marked=WHERE)
+    trust(code_hash(WHERE.encode()), folder / "udf.py", 1)
+    trust_folder().chmod(0o777)
+    with pytest.raises(UsageError, match="others may write"):
+        run_routine(folder, {"n": 3})
+
+
+def test_what_runs_is_the_text_that_was_read_not_bytecode_beside_it(tmp_path: Path) -> None:
+    folder = package(tmp_path, PLAIN, marked=PLAIN)
+    evil = tmp_path / "evil.py"
+    evil.write_text("def where(n): return 'evil'\ndef twice(x): return x * 2\n")
+    for name in ("udf.cpython-311.pyc", f"udf.{__import__('sys').implementation.cache_tag}.pyc"):
+        py_compile.compile(
+            str(evil),
+            cfile=str(folder / "__pycache__" / name),
+            invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH,
+        )
+    for trusted in (True, False):
+        assert run_routine(folder, {"n": 3}, trust=trusted).output["told"] == 4
+    assert run_routine(package(tmp_path, PLAIN), {"n": 3}).output["told"] == 4
+
+
+def test_a_failure_tells_the_line_of_the_file(tmp_path: Path) -> None:
+    folder = package(tmp_path, PLAIN, marked=PLAIN)
+    failure = run_routine(folder, {"n": 13}).failure
+    assert failure is not None
+    assert failure.step_id == "s1"
+    assert failure.error_type == "SandboxFault"
+    assert failure.message == f"{folder / 'udf.py'}:4: ValueError: unlucky"
+
+
+def test_the_same_for_asyncio(tmp_path: Path) -> None:
+    folder = package(tmp_path, WHERE, marked=WHERE)
+    result = asyncio.run(arun_routine(folder, {"n": 3}))
+    assert result.output["told"] != os.getpid()
+
+
+def test_many_calls_of_one_run_share_a_process(tmp_path: Path) -> None:
+    folder = package(tmp_path, WHERE, marked=WHERE)
+    (folder / "routine.yaml").write_text("""
+version: "1"
+name: many
+steps:
+  - {id: s1, type: udf.call, function: where, args: {n: "{{ item }}"}, for_each: "{{ ns }}",
+     parallel: 4, save_as: told}
+  - {id: s2, type: return, value: "{{ told }}"}
+""")
+    result = run_routine(folder, {"ns": list(range(1_000))})
+    assert result.status == "ok", result.failure
+    assert len(set(result.output)) == 1
+
+
+def test_without_a_sandbox_marked_code_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for kind in backends():
+        monkeypatch.setattr(kind, "missing", lambda: "not here")
+    folder = package(tmp_path, WHERE, marked=WHERE)
+    with pytest.raises(SandboxRefused, match=r"udf\.py.*em trust DIR"):
+        run_routine(folder, {"n": 3})
+    assert ran_here(folder, trust=True)
+
+
+def test_marked_code_that_is_no_python_is_told_with_its_line(tmp_path: Path) -> None:
+    folder = package(tmp_path, "x = 1\ndef f(:\n", marked="")
+    with pytest.raises(RoutineError, match=r"udf\.py:2"):
+        run_routine(folder, {"n": 3})
+
+
+@pytest.mark.parametrize("first", ["", "import statistics\n"], ids=["monty", "full Python"])
+def test_a_step_that_runs_out_of_time_does_not_keep_the_run(tmp_path: Path, first: str) -> None:
+    code = first + "def where(n):\n    while True:\n        pass\n"
+    folder = package(tmp_path, code, marked=code)
+    (folder / "routine.yaml").write_text("""
+version: "1"
+name: slow
+steps:
+  - {id: s1, type: udf.call, function: where, args: {n: 1}, timeout: 0.2}
+""")
+    failure = run_routine(folder, {}).failure
+    assert failure is not None
+    assert failure.error_type == "StepTimeout"
