@@ -139,6 +139,27 @@ def test_code_that_is_no_python_tells_its_line(sandbox: Sandbox) -> None:
     assert (caught.value.data["type"], caught.value.data["line"]) == ("SyntaxError", 2)
 
 
+@pytest.mark.parametrize("code", ["x = '\0'", "raise SyntaxError('own')", "x = \\"])
+def test_odd_code_is_a_fault_too(full_python: Sandbox, code: str) -> None:
+    with pytest.raises(SandboxFault):
+        full_python.run(f"{code}\ndef f(): return 1\n", "f", {})
+
+
+def test_a_machine_with_lower_limits_of_its_own_is_no_obstacle(full_python: Sandbox) -> None:
+    script = f"""
+import resource
+resource.setrlimit(resource.RLIMIT_AS, (2 * 10**9, 2 * 10**9))
+resource.setrlimit(resource.RLIMIT_NOFILE, (40, 40))
+from em.runner.sandbox import Limits, choose
+sandbox = choose("", prefer={full_python.name!r})
+print(sandbox.run("def f(): return 1", "f", {{}}, Limits(memory_bytes=10**12)))
+"""
+    run = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=False
+    )
+    assert run.stdout == "1\n", run.stderr
+
+
 @pytest.mark.parametrize("name", ["g", "x", "no such", "class", ""])
 def test_a_function_that_is_not_there(sandbox: Sandbox, name: str) -> None:
     with pytest.raises(SandboxFault):

@@ -81,7 +81,9 @@ def confine(config: dict[str, Any]) -> None:
         (resource.RLIMIT_CORE, 0),
         (resource.RLIMIT_NOFILE, 64),
     ):
-        resource.setrlimit(limit, (value, value))
+        hard = resource.getrlimit(limit)[1]
+        bound = value if hard == resource.RLIM_INFINITY else min(value, hard)
+        resource.setrlimit(limit, (bound, bound))
     seccomp.install(machine)
 
 
@@ -127,7 +129,7 @@ def _told(error: BaseException) -> Answer:
         message = str(error)[:MAX_MESSAGE].encode(errors="replace").decode()
     except BaseException:  # noqa: BLE001 - an exception of the code's own, with a text of its own
         message = ""
-    line = getattr(error, "lineno", 0) if isinstance(error, SyntaxError) else 0
+    line = (error.lineno or 0) if isinstance(error, SyntaxError) else 0
     trace = error.__traceback__
     while trace is not None:
         if trace.tb_frame.f_code.co_filename == FILE:
