@@ -24,6 +24,7 @@ from em.runner.tools import ToolRegistry
 )
 @click.option("--name", help="What the routine is called.  [from the trace]")
 @click.option("--tools", metavar="MODULE|FILE", help="Where the tools declare their effects.")
+@click.option("--udf", metavar="MODULE|FILE", help="Where the functions are that the trace called.")
 @click.option("--keep-all", is_flag=True, help="Copy the calls one to one.")
 @click.option("--explain", is_flag=True, help="Say of each call and argument what became of it.")
 @everywhere
@@ -34,6 +35,7 @@ def command(
     output: str,
     name: str | None,
     tools: str | None,
+    udf: str | None,
     keep_all: bool,
     explain: bool,
 ) -> None:
@@ -45,7 +47,9 @@ def command(
     """
     registry = ToolRegistry.load(tools) if tools else {}
     declared = {tool: registry[tool].effect for tool in registry}
-    draft = compile_trace_file(trace, output, name=name, declared=declared, keep_all=keep_all)
+    draft = compile_trace_file(
+        trace, output, name=name, declared=declared, keep_all=keep_all, udfs=udf
+    )
     if ctx.obj["json"]:
         print_json(_report(draft, output))
         return

@@ -20,7 +20,7 @@ from em.runner.allowing import settings_for
 from em.runner.engine import resume_run, run_routine
 from em.runner.journal import read_run
 from em.runner.package import Package
-from em.runner.tools import ToolRegistry
+from em.runner.tools import ToolRegistry, functions_of, load_module
 from em.settings import AllowSettings
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -39,6 +39,7 @@ def _shared(command: F) -> F:
         click.option("--allow-env", multiple=True, metavar="NAME", help=_ALLOW.format("read")),
         click.option("--allow-host", multiple=True, metavar="HOST", help=_ALLOW.format("ask")),
         click.option("--allow-command", multiple=True, metavar="NAME", help=_ALLOW.format("run")),
+        click.option("--udf", metavar="MODULE|FILE", help="Functions beside those of udf.py."),
         click.option("--tools", metavar="MODULE|FILE", help="Where the tools are."),
     ):
         command = option(command)
@@ -61,6 +62,7 @@ def command(
     no_journal: bool,
     dry_run: bool,
     tools: str | None,
+    udf: str | None,
     answers: str | None,
     yes: bool,
     **allowed: tuple[str, ...],
@@ -74,17 +76,15 @@ def command(
     if dry_run:
         _show_plan(package, as_json=ctx.obj["json"])
         return 0
-    registry = ToolRegistry.load(tools) if tools else ToolRegistry()
-    allow = _allow(package.folder, allowed)
+    again = _given(tools, udf, package.folder, allowed)
     input_data = _read(input_file) if input_file else {}
     store = None if no_journal else open_memory(ctx, create=True).store
 
     def go(given: dict[str, Any], on_step: OnStep) -> RunResult:
         return run_routine(
-            package, input_data, registry, answers=given, on_step=on_step, store=store, allow=allow
+            package, input_data, answers=given, on_step=on_step, store=store, **again
         )
 
-    again = {"tool_registry": registry, "allow": allow}
     return _converse(ctx, go, _read(answers) if answers else {}, again, yes=yes)
 
 
@@ -100,6 +100,7 @@ def resume(
     run_id: str,
     input_file: str | None,
     tools: str | None,
+    udf: str | None,
     answers: str | None,
     yes: bool,
     **allowed: tuple[str, ...],
@@ -108,10 +109,8 @@ def resume(
 
     No completed step runs again. A step with an effect that was under way is asked about.
     """
-    registry = ToolRegistry.load(tools) if tools else ToolRegistry()
     store = open_memory(ctx).store
-    allow = _allow(Path(read_run(store, run_id).folder), allowed)
-    again: dict[str, Any] = {"tool_registry": registry, "allow": allow}
+    again = _given(tools, udf, Path(read_run(store, run_id).folder), allowed)
     if input_file:
         again["input_data"] = _read(input_file)
 
@@ -119,6 +118,17 @@ def resume(
         return resume_run(store, run_id, answers=given, on_step=on_step, **again)
 
     return _converse(ctx, go, _read(answers) if answers else {}, again, yes=yes)
+
+
+def _given(
+    tools: str | None, udf: str | None, folder: Path, allowed: dict[str, tuple[str, ...]]
+) -> dict[str, Any]:
+    """What every attempt at a run is given."""
+    return {
+        "tool_registry": ToolRegistry.load(tools) if tools else ToolRegistry(),
+        "udfs": functions_of(load_module(udf), imported=True) if udf else None,
+        "allow": _allow(folder, allowed),
+    }
 
 
 def _allow(folder: Path, options: dict[str, tuple[str, ...]]) -> AllowSettings | None:
