@@ -3,7 +3,6 @@
 import shlex
 import sys
 from collections.abc import Callable
-from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -12,7 +11,7 @@ import msgspec
 
 from em.cli.files import reading
 from em.cli.options import everywhere, open_memory
-from em.cli.output import print_json, print_table
+from em.cli.output import only_results_on_stdout, print_json, print_table
 from em.errors import InputError, UsageError
 from em.models.routine import ToolSpec
 from em.models.run import PendingPrompt, RunResult, StepReport
@@ -124,11 +123,12 @@ def _given(
     tools: str | None, udf: str | None, folder: Path, allowed: dict[str, tuple[str, ...]]
 ) -> dict[str, Any]:
     """What every attempt at a run is given."""
-    return {
-        "tool_registry": ToolRegistry.load(tools) if tools else ToolRegistry(),
-        "udfs": functions_of(load_module(udf), imported=True) if udf else None,
-        "allow": _allow(folder, allowed),
-    }
+    with only_results_on_stdout():
+        return {
+            "tool_registry": ToolRegistry.load(tools) if tools else ToolRegistry(),
+            "udfs": functions_of(load_module(udf), imported=True) if udf else None,
+            "allow": _allow(folder, allowed),
+        }
 
 
 def _allow(folder: Path, options: dict[str, tuple[str, ...]]) -> AllowSettings | None:
@@ -149,8 +149,7 @@ def _converse(
     as_json = ctx.obj["json"]
     on_step = _show_step if sys.stderr.isatty() and not as_json else None
     while True:
-        # What tools print must not get between the result and who reads it.
-        with redirect_stdout(sys.stderr):
+        with only_results_on_stdout():
             result = go(given, on_step)
         prompt = result.pending_prompt
         if prompt is None:
@@ -241,6 +240,14 @@ def _ask(field: Any) -> Any:
     )
 
 
+def _is_json(value: Any) -> bool:
+    try:
+        msgspec.json.encode(value)
+    except TypeError:
+        return False
+    return True
+
+
 def _print(result: RunResult, *, as_json: bool, journalled: bool) -> int:
     try:
         if as_json:
@@ -257,7 +264,10 @@ def _print(result: RunResult, *, as_json: bool, journalled: bool) -> int:
         else:
             print_json(result.output)
     except TypeError as error:
+        odd = [name for name, value in result.context.items() if not _is_json(value)]
         raise UsageError(
-            f"the output can't be written as JSON: {error}", fix="return plain values"
+            f"the output can't be written as JSON: {error}",
+            place=f"what is saved as {odd[0]!r}" if odd else "",
+            fix="let the tool return plain values (numbers, texts, lists, mappings)",
         ) from None
     return 0 if result.status == "ok" else 1

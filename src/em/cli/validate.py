@@ -3,7 +3,7 @@
 import click
 
 from em.cli.options import everywhere
-from em.cli.output import count, print_json, printable
+from em.cli.output import count, only_results_on_stdout, print_json, printable
 from em.runner.tools import ToolRegistry, functions_of, load_module
 from em.runner.validate import validate
 
@@ -19,11 +19,10 @@ def command(ctx: click.Context, routine: str, tools: str | None, udf: str | None
 
     Each with its file and line. Warnings are what may be meant; they alone leave a routine valid.
     """
-    problems = validate(
-        routine,
-        tools=ToolRegistry.load(tools) if tools else None,
-        udfs=functions_of(load_module(udf), imported=True) if udf else None,
-    )
+    with only_results_on_stdout():
+        registry = ToolRegistry.load(tools) if tools else None
+        functions = functions_of(load_module(udf), imported=True) if udf else None
+    problems = validate(routine, tools=registry, udfs=functions)
     errors = sum(problem.severity == "error" for problem in problems)
     if ctx.obj["json"]:
         print_json({"ok": not errors, "problems": problems})
