@@ -208,6 +208,28 @@ def test_declared_tools_run_as_far_as_they_are_allowed(tmp_path: Path) -> None:
     assert em("run", "say", "--input", "in.json", "--yes").code == 2
 
 
+def test_functions_are_bound_by_compile_and_given_to_run(tmp_path: Path) -> None:
+    args = {"name": "Ana Lopez"}
+    made = {"type": "udf_call", "function": "code", "args": args, "result": "9-zepoL"}
+    trace = {"mission": {"input_summary": args}, "events": [made]}
+    (tmp_path / "t.json").write_text(json.dumps({**trace, "final_output": {"code": "9-zepoL"}}))
+    code = "def code(name):\n    return f'{len(name)}-{name.split()[-1][::-1]}'\n"
+    (tmp_path / "mine.py").write_text(code)
+    (tmp_path / "other.py").write_text("def code(name):\n    return name\n")
+    wrong = em("compile", "t.json", "-o", "out", "--udf", "other.py")
+    assert wrong.code == 1
+    assert 'gave "9-zepoL" in the trace, the function "Ana Lopez"' in wrong.err
+    assert not (tmp_path / "out").exists()
+    assert em("compile", "t.json", "-o", "out", "--udf", "mine.py").code == 0
+    ran = em("run", "out", "--input", "in.json")
+    assert ran.out == '{"code":"12-nossrednA"}\n', ran.err
+    again = em("run", "out", "--input", "in.json", "--udf", "other.py")
+    assert again.out == '{"code":"Bo Andersson"}\n'
+    (tmp_path / "out" / "udf.py").unlink()
+    assert em("validate", "out").code == 1
+    assert em("validate", "out", "--udf", "mine.py").out == "valid\n"
+
+
 def test_validate_tells_errors_from_warnings(tmp_path: Path) -> None:
     em("compile", "trace.json", "-o", "out")
     assert em("validate", "out", "--tools", "tools.py").out == "valid\n"

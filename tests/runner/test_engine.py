@@ -83,8 +83,12 @@ def test_a_tool_that_raises_is_told_with_its_step_and_arguments(run: Run) -> Non
     [
         ('  - {id: a, type: tool.call, tool: t, args: {x: "{{ nope }}"}}', "a", "'nope' is not"),
         ("  - {id: a, type: tool.call, tool: t, args: {y: 1}}", "a", "unexpected keyword"),
-        ("  - {id: a, type: tool.call, tool: tt}", "", "there is no tool 'tt'"),
-        ("  - {id: a, type: udf.call, function: f}", "", "there is no function 'f'"),
+        (
+            "  - {id: a, type: tool.call, tool: tt}",
+            "a",
+            "step a, field tool: there is no tool 'tt'",
+        ),
+        ("  - {id: a, type: udf.call, function: f}", "a", "there is no function 'f'"),
         ('  - {id: a, type: assert, check: "nope"}', "a", "'nope' is not defined"),
         ('  - {id: a, type: tool.call, tool: t, when: "nope"}', "a", "'nope' is not defined"),
         (

@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from em.cli.options import everywhere
-from em.cli.output import count, print_json, print_table
+from em.cli.output import count, only_results_on_stdout, print_json, print_table
 from em.compiler.compile_trace import compile_trace_file
 from em.compiler.draft import Draft
 from em.runner.tools import ToolRegistry
@@ -24,6 +24,7 @@ from em.runner.tools import ToolRegistry
 )
 @click.option("--name", help="What the routine is called.  [from the trace]")
 @click.option("--tools", metavar="MODULE|FILE", help="Where the tools declare their effects.")
+@click.option("--udf", metavar="MODULE|FILE", help="Where the functions are that the trace called.")
 @click.option("--keep-all", is_flag=True, help="Copy the calls one to one.")
 @click.option("--explain", is_flag=True, help="Say of each call and argument what became of it.")
 @everywhere
@@ -34,6 +35,7 @@ def command(
     output: str,
     name: str | None,
     tools: str | None,
+    udf: str | None,
     keep_all: bool,
     explain: bool,
 ) -> None:
@@ -43,9 +45,12 @@ def command(
     every argument is traced to where it came from. The routine is replayed against the recording
     before it is written: what does not reproduce its trace is not written.
     """
-    registry = ToolRegistry.load(tools) if tools else {}
-    declared = {tool: registry[tool].effect for tool in registry}
-    draft = compile_trace_file(trace, output, name=name, declared=declared, keep_all=keep_all)
+    with only_results_on_stdout():
+        registry = ToolRegistry.load(tools) if tools else {}
+        declared = {tool: registry[tool].effect for tool in registry}
+        draft = compile_trace_file(
+            trace, output, name=name, declared=declared, keep_all=keep_all, udfs=udf
+        )
     if ctx.obj["json"]:
         print_json(_report(draft, output))
         return

@@ -1,9 +1,10 @@
 """How the command speaks: tables and bars for people, JSON for programs, errors on stderr."""
 
+import os
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from typing import Any
 
 import click
@@ -27,6 +28,28 @@ def print_json(value: Any) -> None:
     if sys.stdout.isatty():
         text = msgspec.json.format(text, indent=2)
     click.echo(text)
+
+
+@contextmanager
+def only_results_on_stdout() -> Iterator[None]:
+    """What other people's code prints goes to standard error, by whatever way it prints.
+
+    It must not get between a result and who reads it.
+    """
+    sys.stdout.flush()
+    try:
+        kept = os.dup(1)
+        os.dup2(2, 1)
+    except OSError:  # there is no standard output, or no standard error
+        with redirect_stdout(sys.stderr):
+            yield
+        return
+    try:
+        with redirect_stdout(sys.stderr):
+            yield
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)
 
 
 def print_error(error: EmError, *, as_json: bool) -> None:

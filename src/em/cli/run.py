@@ -2,8 +2,7 @@
 
 import shlex
 import sys
-from collections.abc import Callable
-from contextlib import redirect_stdout
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -12,16 +11,17 @@ import msgspec
 
 from em.cli.files import reading
 from em.cli.options import everywhere, open_memory
-from em.cli.output import print_json, print_table
+from em.cli.output import only_results_on_stdout, print_json, print_table
 from em.errors import InputError, UsageError
 from em.models.routine import ToolSpec
 from em.models.run import PendingPrompt, RunResult, StepReport
 from em.runner.allowing import settings_for
+from em.runner.calls import AutoFix
 from em.runner.engine import resume_run, run_routine
 from em.runner.journal import read_run
 from em.runner.package import Package
-from em.runner.tools import ToolRegistry
-from em.settings import AllowSettings
+from em.runner.tools import ToolRegistry, functions_of, load_module
+from em.settings import AllowSettings, Settings
 
 F = TypeVar("F", bound=Callable[..., Any])
 OnStep = Callable[[StepReport], None] | None
@@ -39,7 +39,17 @@ def _shared(command: F) -> F:
         click.option("--allow-env", multiple=True, metavar="NAME", help=_ALLOW.format("read")),
         click.option("--allow-host", multiple=True, metavar="HOST", help=_ALLOW.format("ask")),
         click.option("--allow-command", multiple=True, metavar="NAME", help=_ALLOW.format("run")),
+        click.option(
+            "--private",
+            multiple=True,
+            metavar="NAME",
+            help="An argument whose value no model sees; may be repeated.",
+        ),
+        click.option(
+            "--auto-fix", is_flag=True, help="Ask a model how to go on when a step fails."
+        ),
         click.option("--trust", is_flag=True, help="Code that a model wrote runs in this process."),
+        click.option("--udf", metavar="MODULE|FILE", help="Functions beside those of udf.py."),
         click.option("--tools", metavar="MODULE|FILE", help="Where the tools are."),
     ):
         command = option(command)
@@ -61,11 +71,9 @@ def command(
     input_file: str | None,
     no_journal: bool,
     dry_run: bool,
-    tools: str | None,
     answers: str | None,
     yes: bool,
-    trust: bool,
-    **allowed: tuple[str, ...],
+    **shared: Any,
 ) -> int:
     """Run ROUTINE, the folder of a routine, with no model call.
 
@@ -76,8 +84,7 @@ def command(
     if dry_run:
         _show_plan(package, as_json=ctx.obj["json"])
         return 0
-    registry = ToolRegistry.load(tools) if tools else ToolRegistry()
-    allow = _allow(package.folder, allowed)
+    again = _given(package.folder, shared)
     input_data = _read(input_file) if input_file else {}
     store = None if no_journal else open_memory(ctx, create=True).store
 
@@ -86,7 +93,6 @@ def command(
             package, input_data, answers=given, on_step=on_step, store=store, **again
         )
 
-    again: dict[str, Any] = {"tool_registry": registry, "allow": allow, "trust": trust}
     return _converse(ctx, go, _read(answers) if answers else {}, again, yes=yes)
 
 
@@ -101,20 +107,16 @@ def resume(
     /,
     run_id: str,
     input_file: str | None,
-    tools: str | None,
     answers: str | None,
     yes: bool,
-    trust: bool,
-    **allowed: tuple[str, ...],
+    **shared: Any,
 ) -> int:
     """Go on with RUN, which was interrupted or waits for an answer.
 
     No completed step runs again. A step with an effect that was under way is asked about.
     """
-    registry = ToolRegistry.load(tools) if tools else ToolRegistry()
     store = open_memory(ctx).store
-    allow = _allow(Path(read_run(store, run_id).folder), allowed)
-    again: dict[str, Any] = {"tool_registry": registry, "allow": allow, "trust": trust}
+    again = _given(Path(read_run(store, run_id).folder), shared)
     if input_file:
         again["input_data"] = _read(input_file)
 
@@ -124,15 +126,35 @@ def resume(
     return _converse(ctx, go, _read(answers) if answers else {}, again, yes=yes)
 
 
-def _allow(folder: Path, options: dict[str, tuple[str, ...]]) -> AllowSettings | None:
+def _given(folder: Path, shared: dict[str, Any]) -> dict[str, Any]:
+    """What every attempt at a run is given."""
+    tools, udf = shared["tools"], shared["udf"]
+    with only_results_on_stdout():
+        return {
+            "tool_registry": ToolRegistry.load(tools) if tools else ToolRegistry(),
+            "udfs": functions_of(load_module(udf), imported=True) if udf else None,
+            "allow": _allow(folder, shared),
+            "trust": shared["trust"],
+            "auto_fix_fn": _auto_fix(shared["private"]) if shared["auto_fix"] else None,
+        }
+
+
+def _auto_fix(private: Sequence[str]) -> AutoFix:
+    from em.llm import get_llm_client
+    from em.llm._recovery import make_auto_fix_fn
+
+    settings = Settings.load()
+    client = get_llm_client(settings=settings)
+    return make_auto_fix_fn(client, private=private, redact=settings.redact)
+
+
+def _allow(folder: Path, shared: dict[str, Any]) -> AllowSettings | None:
     """What the options allow, beside em.yaml; None if they say nothing."""
-    if not any(options.values()):
+    commands, hosts, env = (shared[f"allow_{what}"] for what in ("command", "host", "env"))
+    if not (commands or hosts or env):
         return None
-    return settings_for(folder, None) + AllowSettings(
-        commands=list(options["allow_command"]),
-        hosts=list(options["allow_host"]),
-        env=list(options["allow_env"]),
-    )
+    more = AllowSettings(commands=list(commands), hosts=list(hosts), env=list(env))
+    return settings_for(folder, None) + more
 
 
 def _converse(
@@ -142,8 +164,7 @@ def _converse(
     as_json = ctx.obj["json"]
     on_step = _show_step if sys.stderr.isatty() and not as_json else None
     while True:
-        # What tools print must not get between the result and who reads it.
-        with redirect_stdout(sys.stderr):
+        with only_results_on_stdout():
             result = go(given, on_step)
         prompt = result.pending_prompt
         if prompt is None:
@@ -234,6 +255,14 @@ def _ask(field: Any) -> Any:
     )
 
 
+def _is_json(value: Any) -> bool:
+    try:
+        msgspec.json.encode(value)
+    except TypeError:
+        return False
+    return True
+
+
 def _print(result: RunResult, *, as_json: bool, journalled: bool) -> int:
     try:
         if as_json:
@@ -250,7 +279,10 @@ def _print(result: RunResult, *, as_json: bool, journalled: bool) -> int:
         else:
             print_json(result.output)
     except TypeError as error:
+        odd = [name for name, value in result.context.items() if not _is_json(value)]
         raise UsageError(
-            f"the output can't be written as JSON: {error}", fix="return plain values"
+            f"the output can't be written as JSON: {error}",
+            place=f"what is saved as {odd[0]!r}" if odd else "",
+            fix="let the tool return plain values (numbers, texts, lists, mappings)",
         ) from None
     return 0 if result.status == "ok" else 1

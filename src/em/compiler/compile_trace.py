@@ -11,6 +11,7 @@ from em.compiler.draft import Draft, draft_routine
 from em.compiler.naming import identifier
 from em.compiler.package_files import render_routine, render_udf_tests, render_udfs
 from em.compiler.replay import verify_draft
+from em.compiler.udfs import GivenUdfs, Udfs, load_udfs
 from em.errors import InputError, RoutineError, UsageError
 from em.models.canonical import identical
 from em.models.trace import Effect, ToolCall, Trace, read_trace
@@ -25,6 +26,7 @@ def compile_trace(
     name: str | None = None,
     declared: Mapping[str, Effect | None] | None = None,
     keep_all: bool = False,
+    udfs: Udfs = None,
 ) -> Draft:
     """A routine that reproduces the trace, proved by replaying it against the recording."""
     if not trace.calls:
@@ -35,7 +37,7 @@ def compile_trace(
         )
     chosen = name or _name_of(trace)
     draft = draft_routine(trace, name=chosen, declared=declared or {}, keep_all=keep_all)
-    verify_draft(draft)
+    verify_draft(draft, load_udfs(udfs).functions)
     return draft
 
 
@@ -46,25 +48,32 @@ def compile_trace_file(
     name: str | None = None,
     declared: Mapping[str, Effect | None] | None = None,
     keep_all: bool = False,
+    udfs: Udfs = None,
 ) -> Draft:
-    """Compile a trace file into a package folder. What does not reproduce is not written."""
+    """Compile a trace file into a package folder. What does not reproduce is not written.
+
+    `udfs` binds what the trace called to real functions: a mapping, a `package.module` or a file.
+    """
     path = Path(trace_path)
     try:
         data = path.read_bytes()
     except OSError as error:
         raise InputError(f"it can't be read: {error.strerror}", place=str(path)) from None
     trace = read_trace(data, str(path))
-    draft = compile_trace(trace, name=name, declared=declared, keep_all=keep_all)
-    write_package(draft, Path(output_dir))
+    given = load_udfs(udfs)
+    draft = compile_trace(
+        trace, name=name, declared=declared, keep_all=keep_all, udfs=given.functions
+    )
+    write_package(draft, Path(output_dir), given)
     return draft
 
 
-def write_package(draft: Draft, folder: Path) -> None:
+def write_package(draft: Draft, folder: Path, udfs: GivenUdfs | None = None) -> None:
     """Write em's own files of a package, each whole; what else lies there is left alone."""
     folder = folder.resolve()
     if folder.exists() and not (folder / ROUTINE).exists() and any(folder.iterdir()):
         raise UsageError("this folder holds something else", place=str(folder), fix="name another")
-    files = package_texts(draft)
+    files = package_texts(draft, udfs)
     _check_text(draft, files[ROUTINE])
     folder.mkdir(parents=True, exist_ok=True)
     # The routine comes last: without it the folder is no package.
@@ -86,7 +95,7 @@ def _check_text(draft: Draft, text: str) -> None:
         raise RoutineError("its YAML does not read back as what was verified", place=ROUTINE)
 
 
-def package_texts(draft: Draft) -> dict[str, str]:
+def package_texts(draft: Draft, udfs: GivenUdfs | None = None) -> dict[str, str]:
     """The files of a package, by name."""
     files = {
         ROUTINE: render_routine(draft.routine, draft.comments),
@@ -95,7 +104,7 @@ def package_texts(draft: Draft) -> dict[str, str]:
         "recording.json": _json({"calls": draft.recording, "answers": draft.answers}),
     }
     if any(item.is_udf for item in draft.recording):
-        files[UDF] = render_udfs(draft)
+        files[UDF] = render_udfs(draft, udfs or GivenUdfs())
         files["test_udf.py"] = render_udf_tests(draft)
     return files
 

@@ -1,13 +1,14 @@
 """The files of a routine package, as text: YAML with comments, stubs with their examples."""
 
 import keyword
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
 import yaml
 
 from em.compiler.draft import Draft, Recorded
+from em.compiler.udfs import GivenUdfs, import_line
 from em.errors import RoutineError
 from em.models.routine import Routine
 
@@ -79,10 +80,32 @@ def _dump(value: Any) -> str:
     )
 
 
-def render_udfs(draft: Draft) -> str:
-    """`udf.py`: a stub for each function, with what was recorded of it."""
-    parts = ['"""Functions of this routine. Write their bodies; the examples were recorded."""\n']
-    for name, examples in _by_function(draft).items():
+def render_udfs(draft: Draft, given: GivenUdfs) -> str:
+    """`udf.py`: the functions that are given, and a stub for each other one.
+
+    A file that has them becomes udf.py; others are imported from where they are.
+    """
+    called = _by_function(draft)
+    bound = {name: given.functions[name] for name in called if name in given.functions}
+    imports = {} if given.text else {name: import_line(name, f) for name, f in bound.items()}
+    stubs = {
+        name: examples
+        for name, examples in called.items()
+        if name not in bound or (not given.text and imports[name] is None)
+    }
+    if bound and given.text:
+        parts = [given.text.rstrip("\n") + "\n"]
+    else:
+        note = " Write their bodies; the examples were recorded." if stubs else ""
+        parts = [f'"""Functions of this routine.{note}"""\n']
+    lines = sorted(line for line in imports.values() if line)
+    if lines:
+        parts[0] += "\n" + "".join(f"{line}\n" for line in lines)
+    return "\n\n".join([*parts, *_stubs(stubs)])
+
+
+def _stubs(called: Mapping[str, list[Recorded]]) -> Iterator[str]:
+    for name, examples in called.items():
         names = list(examples[0].args)
         if not all(_is_name(word) for word in (name, *names)):
             raise RoutineError(f"{name!r} can't be written as a Python function", place="udf.py")
@@ -91,13 +114,12 @@ def render_udfs(draft: Draft) -> str:
             f"        {name}({_arguments(example)})\n        -> {example.result!r}"
             for example in examples[:MAX_EXAMPLES]
         )
-        parts.append(
+        yield (
             f'def {name}({arguments}):\n    """What the agent computed here. Recorded:\n\n'
             + shown.replace("\\", "\\\\").replace('"""', "'''")
             + '\n    """\n'
             + f'    raise NotImplementedError("write {name}: its docstring has examples")\n'
         )
-    return "\n\n".join(parts)
 
 
 def render_udf_tests(draft: Draft) -> str:

@@ -125,7 +125,10 @@ class Calls:
         return step.is_write or (tool is not None and tool.effect == "write")
 
     def _kept(self, step: CompiledStep, item: int | None, value: Any) -> Any:
-        return self._notebook.kept(step, item, value, self._reports.made[-1])
+        try:
+            return self._notebook.kept(step, item, value, self._reports.made[-1])
+        except EmError as error:
+            raise Failed(failure_of(step.id, error, {})) from error
 
     def _tried(self, step: CompiledStep, scope: Json, start: float) -> Steps:
         """One call, with its checks, again as its retry policy says."""

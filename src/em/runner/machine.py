@@ -75,13 +75,27 @@ class Machine:
             raise self._refusal
         if self._program.routine.input_schema is not None:
             check_schema(self._program.routine.input_schema, input_data, "input")
-        for name in sorted(self._program.tool_names - self._tools.keys()):
-            raise missing_tool(name, self._tools)
-        for name in sorted(self._program.udf_names - self._udfs.keys()):
-            raise RoutineError(
-                f"there is no function {name!r}", place="udf.py", fix="write it there"
-            )
+        self._check_targets()
         self._scope = {**FUNCTIONS, **self._udfs, **input_data}
+
+    def _check_targets(self) -> None:
+        """All that is called must be there before the first step."""
+        program = self._program
+        if program.tool_names <= self._tools.keys() and program.udf_names <= self._udfs.keys():
+            return
+        for step in self._program.steps:
+            error = None
+            if step.kind == "tool" and step.target not in self._tools:
+                error = missing_tool(step.target, self._tools)
+                error.place = f"step {step.id}, field tool"
+            elif step.kind == "udf" and step.target not in self._udfs:
+                error = RoutineError(
+                    f"there is no function {step.target!r}",
+                    place=f"step {step.id}, field function",
+                    fix="write it in udf.py",
+                )
+            if error is not None:
+                raise Failed(failure_of(step.id, error, {}))
 
     def _steps(self) -> Steps:
         calls, reports, is_kept = self._calls, self._reports, self._notebook.is_kept
