@@ -9,7 +9,8 @@
     │   └── NotFound          no such event, artefact or log
     ├── RoutineError          a routine is wrong, or can't be run here
     │   ├── InvalidRoutine    everything that is wrong with it, in `problems`
-    │   └── ExpressionError   an expression does not parse, or a name in it is not there
+    │   ├── ExpressionError   an expression does not parse, or a name in it is not there
+    │   └── ExportError       it can't be written as a script of its own
     ├── StoreError            the store could not do it; what it held before is still there
     │   ├── NotADatabase      the file is something else
     │   ├── NewerDatabase     written by a newer em
@@ -117,6 +118,12 @@ class ExpressionError(RoutineError):
     """An expression does not parse, or a name in it is not there."""
 
     code = "bad_expression"
+
+
+class ExportError(RoutineError):
+    """A routine that can't be written as a script of its own."""
+
+    code = "export"
 
 
 class StoreError(EmError):

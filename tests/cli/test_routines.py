@@ -3,6 +3,7 @@
 import json
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -149,6 +150,28 @@ def test_nothing_is_written_of_a_trace_that_cannot_be_compiled(tmp_path: Path) -
     for name in ("empty.json", "nothing.json"):
         assert em("compile", name, "-o", "out").code in (1, 2)
     assert not (tmp_path / "out").exists()
+
+
+def test_export_writes_a_script_that_does_the_same(tmp_path: Path) -> None:
+    em("compile", "trace.json", "-o", "out")
+    assert em("export", "out", "--to", "python", "-o", "greet.py").code == 0
+    (tmp_path / "answers.json").write_text('{"approval": {"answer": true}}')
+    args = ["--input", "in.json", "--tools", "tools.py", "--answers", "answers.json"]
+    ran = subprocess.run(
+        [sys.executable, "-I", "-S", "greet.py", *args], capture_output=True, check=True
+    )
+    assert (ran.stdout, ran.stderr) == (b'"hello u-12"\n', b"looking\n")
+    shown = em("export", "out")
+    assert shown.out == (tmp_path / "greet.py").read_text()
+    assert em("export", "out", "--json").json["script"] == shown.out
+    (tmp_path / "out" / "routine.yaml").write_text(
+        "name: x\nsteps: [{id: a, type: return, value: 'a {{ x | pprint }}'}]"
+    )
+    before = (tmp_path / "greet.py").read_text()
+    refused = em("export", "out", "-o", "greet.py")
+    assert refused.code == 1
+    assert "step a, field value" in refused.err
+    assert (tmp_path / "greet.py").read_text() == before
 
 
 def test_ctrl_c_ends_a_run(tmp_path: Path) -> None:
