@@ -1,14 +1,18 @@
 """`em compile`, `em run` and `em validate` from a user's chair."""
 
 import json
+import os
+import pty
+import re
 import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from em_command import EM, em
+from em_command import EM, em, on_terminal
 
 TRACE = {
     "mission": {"goal": "greet", "input_summary": {"name": "Ana Lopez"}},
@@ -190,6 +194,82 @@ def test_ctrl_c_ends_a_run(tmp_path: Path) -> None:
     _, err = process.communicate(timeout=20)
     assert process.returncode == 130
     assert b"Traceback" not in err
+
+
+RETRIED = """
+name: retried
+tools: [{name: flaky, effect: read}, {name: slow, effect: read}]
+steps:
+  - {id: flaky, type: tool.call, tool: flaky, retry: {attempts: 3, backoff: 0.01}}
+  - {id: left_out, type: tool.call, tool: slow, when: "1 > 2"}
+  - {id: never_mind, type: tool.call, tool: slow, on_error: continue}
+  - {id: slow, type: tool.call, tool: slow}
+"""
+FLAKY = """
+import pathlib, time
+tries = []
+def flaky():
+    print("\\x1b]0;PWNED\\x07 printed")
+    tries.append(1)
+    if len(tries) < 3:
+        raise ValueError("again")
+def slow():
+    if pathlib.Path("wait").exists():
+        pathlib.Path("began").touch()
+        time.sleep(60)
+    raise ValueError("\\x1b]0;PWNED\\x07 too slow")
+"""
+
+
+def _retried(tmp_path: Path) -> tuple[str, ...]:
+    (tmp_path / "retried").mkdir()
+    (tmp_path / "retried" / "routine.yaml").write_text(RETRIED)
+    (tmp_path / "flaky.py").write_text(FLAKY)
+    return ("run", "retried", "--tools", "flaky.py")
+
+
+def test_a_run_shows_its_steps_on_a_terminal(tmp_path: Path) -> None:
+    command = _retried(tmp_path)
+    shown = on_terminal(*command)
+    lines = [re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", line).strip() for line in shown.splitlines()]
+    for pattern in (
+        r"✓ flaky  [\d.]+ ms, 3 attempts",
+        r"- left_out  skipped",
+        r"! never_mind  [\d.]+ ms  .*too slow",
+        r"✗ slow  [\d.]+ ms  .*too slow",
+        r"failed: step slow: ValueError: .*too slow",
+    ):
+        assert any(re.fullmatch(pattern, line) for line in lines), (pattern, lines)
+    assert "\x1b[?25h" in shown, "the cursor is back"
+    assert "PWNED\x07 too" not in shown
+    for quiet in (em(*command), em(*command, "--json")):
+        assert "✓" not in quiet.err
+
+
+def test_ctrl_c_leaves_a_clean_terminal_and_says_how_to_go_on(tmp_path: Path) -> None:
+    command = _retried(tmp_path)
+    (tmp_path / "wait").touch()
+    parent, child = pty.openpty()
+    process = subprocess.Popen([*EM, *command], stdout=child, stderr=child, stdin=child)
+    os.close(child)
+    shown = b""
+    while not (tmp_path / "began").exists() and process.poll() is None:
+        shown += os.read(parent, 65_536)
+    process.send_signal(signal.SIGINT)
+    with suppress(OSError):
+        while block := os.read(parent, 65_536):
+            shown += block
+    os.close(parent)
+    assert process.wait(timeout=20) == 130
+    text = shown.decode()
+    assert "Traceback" not in text
+    assert text.rindex("\x1b[?25h") > text.rindex("\x1b[?25l"), "the cursor is back"
+    run_id = re.search(r"interrupted\s+go on with: em resume (\S+)", text)
+    assert run_id is not None
+    (tmp_path / "wait").unlink()
+    resumed = em("resume", run_id[1], "--tools", "flaky.py")
+    assert "step slow: ValueError" in resumed.err
+    assert "printed" not in resumed.err, "the step that was done does not run again"
 
 
 def test_import_brings_traces_in_once(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Callable
-from contextlib import redirect_stdout
+from contextlib import redirect_stdout, suppress
 from typing import Any, TypeVar
 
 import click
@@ -10,16 +10,17 @@ import msgspec
 
 from em.cli.files import reading
 from em.cli.options import everywhere, open_memory
-from em.cli.output import print_json, print_table
-from em.errors import InputError, UsageError
-from em.models.run import PendingPrompt, RunResult, StepReport
+from em.cli.output import print_json, print_table, printable
+from em.cli.progress import Watcher, watching
+from em.errors import InputError, NotFound, UsageError
+from em.models.run import PendingPrompt, RunResult
 from em.runner.engine import resume_run, run_routine
+from em.runner.journal import new_run_id, read_run
 from em.runner.package import Package
 from em.runner.tools import ToolRegistry
 
 F = TypeVar("F", bound=Callable[..., Any])
-OnStep = Callable[[StepReport], None] | None
-Go = Callable[[dict[str, Any], OnStep], RunResult]
+Go = Callable[[dict[str, Any], Watcher], RunResult]
 
 
 def _shared(command: F) -> F:
@@ -64,12 +65,21 @@ def command(
     input_data = _read(input_file) if input_file else {}
     store = None if no_journal else open_memory(ctx, create=True).store
 
-    def go(given: dict[str, Any], on_step: OnStep) -> RunResult:
+    run_id = new_run_id()
+
+    def go(given: dict[str, Any], watcher: Watcher) -> RunResult:
         return run_routine(
-            package, input_data, registry, answers=given, on_step=on_step, store=store
+            package,
+            input_data,
+            registry,
+            answers=given,
+            on_step=watcher.ended,
+            on_start=watcher.began,
+            store=store,
+            run_id=run_id,
         )
 
-    return _converse(ctx, go, _read(answers) if answers else {}, registry, yes=yes)
+    return _converse(ctx, run_id, go, _read(answers) if answers else {}, registry, yes=yes)
 
 
 @click.command("resume")
@@ -94,22 +104,38 @@ def resume(
     store = open_memory(ctx).store
     again = _read(input_file) if input_file else None
 
-    def go(given: dict[str, Any], on_step: OnStep) -> RunResult:
-        return resume_run(store, run_id, registry, answers=given, on_step=on_step, input_data=again)
+    def go(given: dict[str, Any], watcher: Watcher) -> RunResult:
+        return resume_run(
+            store,
+            run_id,
+            registry,
+            answers=given,
+            on_step=watcher.ended,
+            on_start=watcher.began,
+            input_data=again,
+        )
 
-    return _converse(ctx, go, _read(answers) if answers else {}, registry, yes=yes)
+    return _converse(ctx, run_id, go, _read(answers) if answers else {}, registry, yes=yes)
 
 
 def _converse(
-    ctx: click.Context, go: Go, given: dict[str, Any], registry: ToolRegistry, *, yes: bool
+    ctx: click.Context,
+    run_id: str,
+    go: Go,
+    given: dict[str, Any],
+    registry: ToolRegistry,
+    *,
+    yes: bool,
 ) -> int:
     """Run, ask what there is to ask, and go on."""
     as_json = ctx.obj["json"]
-    on_step = _show_step if sys.stderr.isatty() and not as_json else None
     while True:
-        # What tools print must not get between the result and who reads it.
-        with redirect_stdout(sys.stderr):
-            result = go(given, on_step)
+        try:
+            # What tools print must not get between the result and who reads it.
+            with redirect_stdout(sys.stderr), watching(wanted=not as_json) as watcher:
+                result = go(given, watcher)
+        except KeyboardInterrupt:
+            return _interrupted(ctx, run_id)
         prompt = result.pending_prompt
         if prompt is None:
             break
@@ -121,10 +147,26 @@ def _converse(
     return _print(result, as_json=as_json, journalled="memory" in ctx.obj)
 
 
+def _interrupted(ctx: click.Context, run_id: str) -> int:
+    """Say how to go on, if the journal has anything to go on from."""
+    click.echo("interrupted", err=True)
+    if "memory" in ctx.obj:
+        with suppress(NotFound):
+            read_run(ctx.obj["memory"].store, run_id)
+            click.echo(f"  go on with: em resume {run_id}", err=True)
+    return 130
+
+
 def _going_on(ctx: click.Context, run_id: str, registry: ToolRegistry) -> Go:
-    def go(given: dict[str, Any], on_step: OnStep) -> RunResult:
-        store = ctx.obj["memory"].store
-        return resume_run(store, run_id, registry, answers=given, on_step=on_step)
+    def go(given: dict[str, Any], watcher: Watcher) -> RunResult:
+        return resume_run(
+            ctx.obj["memory"].store,
+            run_id,
+            registry,
+            answers=given,
+            on_step=watcher.ended,
+            on_start=watcher.began,
+        )
 
     return go
 
@@ -150,11 +192,6 @@ def _read(file: str) -> dict[str, Any]:
             raise InputError(f"this is no JSON object: {error}", place=name) from None
 
 
-def _show_step(step: StepReport) -> None:
-    sign = {"done": "✓", "skipped": "-", "failed": "✗", "defaulted": "!"}[step.status]
-    click.echo(f"{sign} {step.id}  {step.duration_ms:.1f} ms  {step.error}".rstrip(), err=True)
-
-
 def _answer(prompt: PendingPrompt, *, yes: bool, ask: bool) -> dict[str, Any] | None:
     """What a person says to a prompt; None where nobody can be asked."""
     confirms = all(field.get("type") == "confirm" for field in prompt.fields)
@@ -162,7 +199,7 @@ def _answer(prompt: PendingPrompt, *, yes: bool, ask: bool) -> dict[str, Any] | 
         return {field["name"]: True for field in prompt.fields}
     if not ask:
         return None
-    click.echo(prompt.message, err=True)
+    click.echo(printable(str(prompt.message)), err=True)
     return {field["name"]: _ask(field) for field in prompt.fields}
 
 
@@ -191,9 +228,11 @@ def _print(result: RunResult, *, as_json: bool, journalled: bool) -> int:
             failure = result.failure
             place = f"step {failure.step_id}: " if failure.step_id else ""
             click.secho("failed", fg="red", nl=False, err=True)
-            click.echo(f": {place}{failure.error_type}: {failure.message}", err=True)
+            told = printable(f"{place}{failure.error_type}: {failure.message}")
+            click.echo(f": {told}", err=True)
         elif result.pending_prompt is not None:
-            click.echo(f"waits for an answer: {result.pending_prompt.message}", err=True)
+            asked = printable(str(result.pending_prompt.message))
+            click.echo(f"waits for an answer: {asked}", err=True)
             again = f"em resume {result.run_id} --answers FILE" if journalled else "--answers FILE"
             click.echo(f"  try: {again}, or --yes", err=True)
         else:

@@ -38,16 +38,19 @@ def run_routine(
     udfs: Mapping[str, Function] | None = None,
     answers: Mapping[str, Json] | None = None,
     on_step: Callable[[StepReport], None] | None = None,
+    on_start: Callable[[str], None] | None = None,
     store: Store | None = None,
+    run_id: str | None = None,
 ) -> RunResult:
     """Run a routine with no model call.
 
     It raises only for what can't be run at all (no such routine, no YAML); a failing step is told
-    in the result. `answers` maps the ids of prompts to what a person said. With a `store` every
-    step is journalled, and a run that was interrupted can be resumed.
+    in the result. `answers` maps the ids of prompts to what a person said. `on_start` is told the
+    id of each step when it begins, `on_step` what became of it. With a `store` every step is
+    journalled, and a run that was interrupted can be resumed by its `run_id`.
     """
-    run = _Run(routine_dir, tool_registry, auto_fix_fn, udfs, answers, on_step)
-    machine, write = run.begin(_input(input_data), store)
+    run = _Run(routine_dir, tool_registry, auto_fix_fn, udfs, answers, on_step, on_start)
+    machine, write = run.begin(_input(input_data), store, run_id)
     return drive(machine, write)
 
 
@@ -60,11 +63,13 @@ async def arun_routine(
     udfs: Mapping[str, Function] | None = None,
     answers: Mapping[str, Json] | None = None,
     on_step: Callable[[StepReport], None] | None = None,
+    on_start: Callable[[str], None] | None = None,
     store: Store | None = None,
+    run_id: str | None = None,
 ) -> RunResult:
     """`run_routine` for asyncio: coroutines are awaited, other tools run in threads."""
-    run = _Run(routine_dir, tool_registry, auto_fix_fn, udfs, answers, on_step)
-    machine, write = run.begin(_input(input_data), store)
+    run = _Run(routine_dir, tool_registry, auto_fix_fn, udfs, answers, on_step, on_start)
+    machine, write = run.begin(_input(input_data), store, run_id)
     return await adrive(machine, write)
 
 
@@ -77,6 +82,7 @@ def resume_run(
     udfs: Mapping[str, Function] | None = None,
     answers: Mapping[str, Json] | None = None,
     on_step: Callable[[StepReport], None] | None = None,
+    on_start: Callable[[str], None] | None = None,
     input_data: Json | None = None,
 ) -> RunResult:
     """Go on with a run that was interrupted, or that waits for an answer.
@@ -95,7 +101,7 @@ def resume_run(
         )
     if past.status in ("ok", "failed"):
         raise RoutineError(f"this run is over: {past.status}", place=f"run {run_id}")
-    run = _Run(past.folder, tool_registry, auto_fix_fn, udfs, answers, on_step)
+    run = _Run(past.folder, tool_registry, auto_fix_fn, udfs, answers, on_step, on_start)
     if run.package.content_hash != past.routine_hash:
         raise RoutineError(
             "the routine was changed since this run began",
@@ -117,6 +123,7 @@ class _Run:
         udfs: Mapping[str, Function] | None,
         answers: Mapping[str, Json] | None,
         on_step: Callable[[StepReport], None] | None,
+        on_start: Callable[[str], None] | None,
     ) -> None:
         self.package = routine_dir if isinstance(routine_dir, Package) else Package(routine_dir)
         self._answers = answers
@@ -126,11 +133,14 @@ class _Run:
             "auto_fix": auto_fix,
             "answers": answers,
             "on_step": on_step,
+            "on_start": on_start,
         }
 
-    def begin(self, input_data: Json, store: Store | None) -> tuple[Running, WriteNotes]:
+    def begin(
+        self, input_data: Json, store: Store | None, run_id: str | None = None
+    ) -> tuple[Running, WriteNotes]:
         """A new run; its first note is written with its first step's."""
-        run_id = new_run_id()
+        run_id = run_id or new_run_id()
         notes: list[Note] | None = None
         write: WriteNotes = _keep_nothing
         if store is not None:

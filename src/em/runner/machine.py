@@ -60,6 +60,7 @@ class Machine:
         auto_fix: AutoFix | None = None,
         answers: Mapping[str, Json] | None = None,
         on_step: Callable[[StepReport], None] | None = None,
+        on_start: Callable[[str], None] | None = None,
         notes: list[Note] | None = None,
         restored: Restored | None = None,
     ) -> None:
@@ -73,6 +74,7 @@ class Machine:
         self._auto_fix = auto_fix
         self._answers = answers or {}
         self._on_step = on_step
+        self._on_start = on_start
         self._reports: list[StepReport] = []
         self._saved: Json = {}
         self._scope: Json = {}
@@ -120,6 +122,8 @@ class Machine:
     def _steps(self) -> Steps:
         for step in self._program.steps:
             start = time.perf_counter()
+            if self._on_start is not None:
+                self._on_start(step.id)
             if step.is_plain and self._notes is None:
                 try:
                     value = yield self._call(step, self._scope)
