@@ -272,6 +272,30 @@ def test_ctrl_c_leaves_a_clean_terminal_and_says_how_to_go_on(tmp_path: Path) ->
     assert "printed" not in resumed.err, "the step that was done does not run again"
 
 
+def test_what_a_run_saved_is_told_and_only_what_was_recorded(tmp_path: Path) -> None:
+    usage = {"tokens": 41_000, "duration_ms": 12_500, "model_calls": 9}
+    (tmp_path / "trace.json").write_text(json.dumps({**TRACE, "usage": usage}))
+    em("compile", "trace.json", "-o", "out")
+    command = ("run", "out", "--input", "in.json", "--tools", "tools.py", "--yes")
+    ran = em(*command, "--json").json
+    saved = ran["saved"]
+    assert saved["tokens"] == {"agent": 41_000, "run": 0, "saved": 41_000}
+    assert saved["model_calls"] == {"agent": 9, "run": 0, "saved": 9}
+    assert saved["calls"] == {"agent": 3, "run": 2, "saved": 1}
+    assert saved["cost_usd"] == {"agent": None, "run": 0, "saved": None}
+    assert saved["seconds"]["agent"] == 12.5
+    shown = em("runs", "show", ran["run_id"])
+    assert re.search(r"tokens +41,000 +0 +41,000", shown.out)
+    assert re.search(r"cost_usd +not recorded +0.0000 +not recorded", shown.out)
+    assert em("runs", "show", ran["run_id"], "--json").json["saved"] == saved
+    assert re.search(r"tokens +41,000 +0 +41,000", on_terminal(*command))
+    assert em(*command, "--no-journal", "--json").json["saved"] is None
+    routine = tmp_path / "out" / "routine.yaml"
+    routine.write_text(routine.read_text() + "# changed\n")
+    changed = em("runs", "show", ran["run_id"], "--json").json["saved"]
+    assert changed["tokens"]["agent"] is None, "that recording may be of another routine"
+
+
 def test_import_brings_traces_in_once(tmp_path: Path) -> None:
     chat = {"messages": [{"role": "user", "content": "hi"}]}
     (tmp_path / "chats.jsonl").write_text(json.dumps(chat) + "\n")

@@ -15,7 +15,7 @@ from em.cli.progress import Watcher, watching
 from em.errors import InputError, NotFound, UsageError
 from em.models.run import PendingPrompt, RunResult
 from em.runner.engine import resume_run, run_routine
-from em.runner.journal import new_run_id, read_run
+from em.runner.journal import PastRun, new_run_id, read_run
 from em.runner.package import Package
 from em.runner.tools import ToolRegistry
 
@@ -144,7 +144,20 @@ def _converse(
             break
         given = {**given, prompt.step_id: answer}
         go = _going_on(ctx, result.run_id, registry) if ctx.obj.get("memory") else go
-    return _print(result, as_json=as_json, journalled="memory" in ctx.obj)
+    return _tell(ctx, result, as_json=as_json)
+
+
+def _tell(ctx: click.Context, result: RunResult, *, as_json: bool) -> int:
+    """The result, and to who looks on what it saved."""
+    memory = ctx.obj.get("memory")
+    looked_at = as_json or (sys.stderr.isatty() and result.status == "ok")
+    past = read_run(memory.store, result.run_id) if memory and looked_at else None
+    code = _print(result, past, as_json=as_json, journalled=memory is not None)
+    if past is not None and not as_json:
+        from em.cli.saved import print_saved
+
+        print_saved(past, err=True)
+    return code
 
 
 def _interrupted(ctx: click.Context, run_id: str) -> int:
@@ -220,10 +233,13 @@ def _ask(field: Any) -> Any:
     )
 
 
-def _print(result: RunResult, *, as_json: bool, journalled: bool) -> int:
+def _print(result: RunResult, past: PastRun | None, *, as_json: bool, journalled: bool) -> int:
     try:
         if as_json:
-            print_json(result)
+            from em.cli.saved import saved_as_json
+
+            saved = saved_as_json(past) if past is not None else None
+            print_json({**msgspec.structs.asdict(result), "saved": saved})
         elif result.failure is not None:
             failure = result.failure
             place = f"step {failure.step_id}: " if failure.step_id else ""

@@ -24,7 +24,7 @@ from em.models.routine import (
     ToolStep,
     UdfStep,
 )
-from em.models.trace import Effect, Trace
+from em.models.trace import Effect, Trace, Usage
 
 MAX_ROUNDS = 8
 
@@ -51,6 +51,7 @@ class Draft(msgspec.Struct, frozen=True):
     verdicts: Sequence[Verdict]
     explained: Sequence[Explained]
     comments: Mapping[str, Sequence[str]]
+    usage: Usage = Usage()
 
 
 def draft_routine(
@@ -138,6 +139,7 @@ class _Builder:
             verdicts=self._verdicts,
             explained=self._wiring.explained,
             comments=self._comments(),
+            usage=self._trace.recorded_usage,
         )
 
     def _add(self, call: TracedCall) -> None:
