@@ -29,6 +29,7 @@ from em.store.protocol import Store
 
 if TYPE_CHECKING:
     from em.runner.engine import Tools
+    from em.runner.secrets import Given
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -139,19 +140,27 @@ class Memory:
         tools: "Tools" = None,
         *,
         answers: Mapping[str, Json] | None = None,
+        secrets: "Given" = None,
     ) -> RunResult:
-        """Run the routine in a folder; every step is journalled in this memory."""
+        """Run the routine in a folder; every step is journalled in this memory, without secrets."""
         from em.runner.engine import run_routine
 
-        return run_routine(routine, input_data, tools, answers=answers, store=self.store)
+        return run_routine(
+            routine, input_data, tools, answers=answers, store=self.store, secrets=secrets
+        )
 
     def resume(
-        self, run_id: str, tools: "Tools" = None, *, answers: Mapping[str, Json] | None = None
+        self,
+        run_id: str,
+        tools: "Tools" = None,
+        *,
+        answers: Mapping[str, Json] | None = None,
+        secrets: "Given" = None,
     ) -> RunResult:
         """Go on with a run that was interrupted or waits; no completed step runs again."""
         from em.runner.engine import resume_run
 
-        return resume_run(self.store, run_id, tools, answers=answers)
+        return resume_run(self.store, run_id, tools, answers=answers, secrets=secrets)
 
     def forget(
         self,

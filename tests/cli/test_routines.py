@@ -296,6 +296,23 @@ def test_what_a_run_saved_is_told_and_only_what_was_recorded(tmp_path: Path) -> 
     assert changed["tokens"]["agent"] is None, "that recording may be of another routine"
 
 
+def test_a_dry_run_names_the_secrets_and_shows_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    call = {"type": "tool_call", "tool": "greet", "args": {"id": "[redacted:user_key]"}}
+    (tmp_path / "trace.json").write_text(json.dumps({"events": [{**call, "result": "hello u-1"}]}))
+    em("compile", "trace.json", "-o", "out")
+    assert "EM_SECRET_USER_KEY, which is not set" in em("run", "out", "--dry-run").out
+    assert "EM_SECRET_USER_KEY" in em("run", "out", "--tools", "tools.py").err
+    monkeypatch.setenv("EM_SECRET_USER_KEY", "hush-hush")
+    planned = em("run", "out", "--dry-run")
+    assert "EM_SECRET_USER_KEY, which is set" in planned.out
+    assert "hush-hush" not in planned.out
+    ran = em("run", "out", "--tools", "tools.py", "--json").json
+    assert ran["output"] == "hello hush-hush", "the output is what was asked for"
+    assert "hush-hush" not in em("log", "show", "--json").out
+
+
 def test_import_brings_traces_in_once(tmp_path: Path) -> None:
     chat = {"messages": [{"role": "user", "content": "hi"}]}
     (tmp_path / "chats.jsonl").write_text(json.dumps(chat) + "\n")

@@ -1,5 +1,6 @@
 """`em run` and `em resume`: run a routine, and go on with a run."""
 
+import os
 import sys
 from collections.abc import Callable
 from contextlib import redirect_stdout, suppress
@@ -191,10 +192,15 @@ def _show_plan(package: Package, *, as_json: bool) -> None:
         for step, kind in zip(package.program.steps, kinds, strict=True)
     ]
     columns = ("step", "type", "calls", "effect")
+    secrets = {secret.name: secret.variable for secret in package.routine.secrets}
     if as_json:
-        print_json({"steps": [dict(zip(columns, row, strict=True)) for row in rows]})
-    else:
-        print_table(columns, rows)
+        steps = [dict(zip(columns, row, strict=True)) for row in rows]
+        print_json({"steps": steps, "secrets": secrets})
+        return
+    print_table(columns, rows)
+    for name, variable in secrets.items():
+        is_set = "set" if os.environ.get(variable) else "not set"
+        click.echo(f"secret {name} from {variable}, which is {is_set}")
 
 
 def _read(file: str) -> dict[str, Any]:

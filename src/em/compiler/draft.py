@@ -19,6 +19,7 @@ from em.models.routine import (
     PromptStep,
     ReturnStep,
     Routine,
+    Secret,
     Step,
     ToolSpec,
     ToolStep,
@@ -52,6 +53,7 @@ class Draft(msgspec.Struct, frozen=True):
     explained: Sequence[Explained]
     comments: Mapping[str, Sequence[str]]
     usage: Usage = Usage()
+    secrets: Mapping[str, str] = {}
 
 
 def draft_routine(
@@ -127,6 +129,7 @@ class _Builder:
             tools=self._tools(),
             input_schema=of_input(self._wiring.inputs),
             output_schema=of_output(self._returned, output) or None,
+            secrets=tuple(Secret(name) for name in self._wiring.secrets.values()),
             steps=self._without_idle_names(),
         )
         return Draft(
@@ -140,6 +143,7 @@ class _Builder:
             explained=self._wiring.explained,
             comments=self._comments(),
             usage=self._trace.recorded_usage,
+            secrets={name: text for text, name in self._wiring.secrets.items()},
         )
 
     def _add(self, call: TracedCall) -> None:

@@ -148,7 +148,12 @@ class _Script:
             lines.append('check_shape(INPUT_SCHEMA, input, "input")')
         if any(isinstance(step, ToolStep) for step in self._routine.steps):
             lines.append("tools = bring(tools, TOOLS)")
+        for secret in self._routine.secrets:
+            given = call("secret", ast.Constant(secret.name), ast.Constant(secret.variable))
+            lines.append(_statement(f"{self._python(secret.name)} = ", given, 4))
         for word in self._inputs:
+            if word in self._secret_names():
+                continue
             key = expression(ast.Constant(word), 0, 0)
             if word in self._required():
                 lines.append(f"{self._python(word)} = input[{key}]")
@@ -160,9 +165,12 @@ class _Script:
         schema = self._routine.input_schema or {}
         return set(schema.get("required") or ())
 
+    def _secret_names(self) -> set[str]:
+        return {secret.name for secret in self._routine.secrets}
+
     def _steps(self) -> list[str]:
         declared = (self._routine.input_schema or {}).get("properties") or {}
-        self._sure = self._required()
+        self._sure = self._required() | self._secret_names()
         self._maybe = set(declared) - self._sure
         self._inputs: dict[str, None] = {}
         self._begun: dict[str, None] = {}

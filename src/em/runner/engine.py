@@ -22,6 +22,7 @@ from em.runner.journal import (
 )
 from em.runner.machine import AutoFix, Machine
 from em.runner.package import Package
+from em.runner.secrets import Given, Secrets
 from em.runner.tools import Function, ToolRegistry
 from em.store.protocol import Store
 from em.store.redact import MARKER
@@ -41,17 +42,19 @@ def run_routine(
     on_start: Callable[[str], None] | None = None,
     store: Store | None = None,
     run_id: str | None = None,
+    secrets: Given = None,
 ) -> RunResult:
     """Run a routine with no model call.
 
     It raises only for what can't be run at all (no such routine, no YAML); a failing step is told
     in the result. `answers` maps the ids of prompts to what a person said. `on_start` is told the
     id of each step when it begins, `on_step` what became of it. With a `store` every step is
-    journalled, and a run that was interrupted can be resumed by its `run_id`.
+    journalled, and a run that was interrupted can be resumed by its `run_id`. `secrets` gives the
+    routine's secrets by name (a mapping or a function); the environment has the others.
     """
-    run = _Run(routine_dir, tool_registry, auto_fix_fn, udfs, answers, on_step, on_start)
+    run = _Run(routine_dir, tool_registry, auto_fix_fn, udfs, answers, on_step, on_start, secrets)
     machine, write = run.begin(_input(input_data), store, run_id)
-    return drive(machine, write)
+    return run.secrets.result(drive(machine, write))
 
 
 async def arun_routine(
@@ -66,11 +69,12 @@ async def arun_routine(
     on_start: Callable[[str], None] | None = None,
     store: Store | None = None,
     run_id: str | None = None,
+    secrets: Given = None,
 ) -> RunResult:
     """`run_routine` for asyncio: coroutines are awaited, other tools run in threads."""
-    run = _Run(routine_dir, tool_registry, auto_fix_fn, udfs, answers, on_step, on_start)
+    run = _Run(routine_dir, tool_registry, auto_fix_fn, udfs, answers, on_step, on_start, secrets)
     machine, write = run.begin(_input(input_data), store, run_id)
-    return await adrive(machine, write)
+    return run.secrets.result(await adrive(machine, write))
 
 
 def resume_run(
@@ -84,6 +88,7 @@ def resume_run(
     on_step: Callable[[StepReport], None] | None = None,
     on_start: Callable[[str], None] | None = None,
     input_data: Json | None = None,
+    secrets: Given = None,
 ) -> RunResult:
     """Go on with a run that was interrupted, or that waits for an answer.
 
@@ -101,15 +106,16 @@ def resume_run(
         )
     if past.status in ("ok", "failed"):
         raise RoutineError(f"this run is over: {past.status}", place=f"run {run_id}")
-    run = _Run(past.folder, tool_registry, auto_fix_fn, udfs, answers, on_step, on_start)
+    run = _Run(past.folder, tool_registry, auto_fix_fn, udfs, answers, on_step, on_start, secrets)
     if run.package.content_hash != past.routine_hash:
         raise RoutineError(
             "the routine was changed since this run began",
             place=past.folder,
             fix="put the old one back, or start a new run",
         )
+    run.secrets.check()  # raised, since a run that ends for want of one could not go on later
     machine, write = run.go_on(past, store)
-    return drive(machine, write)
+    return run.secrets.result(drive(machine, write))
 
 
 class _Run:
@@ -124,16 +130,19 @@ class _Run:
         answers: Mapping[str, Json] | None,
         on_step: Callable[[StepReport], None] | None,
         on_start: Callable[[str], None] | None,
+        secrets: Given,
     ) -> None:
         self.package = routine_dir if isinstance(routine_dir, Package) else Package(routine_dir)
         self._answers = answers
+        self.secrets = Secrets(self.package.routine.secrets, secrets)
         self._options: dict[str, Any] = {
             "tools": tools if isinstance(tools, ToolRegistry) else ToolRegistry(tools),
             "udfs": {**self.package.udfs(), **(udfs or {})},
-            "auto_fix": auto_fix,
+            "auto_fix": self.secrets.asking(auto_fix),
             "answers": answers,
-            "on_step": on_step,
+            "on_step": self.secrets.telling(on_step),
             "on_start": on_start,
+            "secrets": self.secrets,
         }
 
     def begin(
@@ -149,7 +158,7 @@ class _Run:
             notes = [started_note(folder, name, self.package.content_hash, kept)]
             if self._answers:
                 notes.append(answered_note(self._answers))
-            write = Journal(store, run_id).write
+            write = self.secrets.writing(Journal(store, run_id).write)
         machine = Machine(self.package.program, run_id=run_id, notes=notes, **self._options)
         return machine.run(input_data), write
 
@@ -163,7 +172,8 @@ class _Run:
             restored=past.restored,
             **self._options,
         )
-        return machine.run(past.input), Journal(store, past.run_id, past.pos).write
+        write = Journal(store, past.run_id, past.pos).write
+        return machine.run(past.input), self.secrets.writing(write)
 
 
 def _keep_nothing(_notes: list[Note]) -> None:

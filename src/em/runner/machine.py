@@ -25,6 +25,7 @@ from em.runner.effects import (
 from em.runner.functions import FUNCTIONS
 from em.runner.journal import ItemKey, Note, Restored, keepable, question_of
 from em.runner.program import CompiledStep, Program
+from em.runner.secrets import Secrets
 from em.runner.tools import Function, Tool, missing_tool
 
 AutoFix = Callable[[Json], Any]
@@ -61,6 +62,7 @@ class Machine:
         answers: Mapping[str, Json] | None = None,
         on_step: Callable[[StepReport], None] | None = None,
         on_start: Callable[[str], None] | None = None,
+        secrets: Secrets | None = None,
         notes: list[Note] | None = None,
         restored: Restored | None = None,
     ) -> None:
@@ -75,6 +77,7 @@ class Machine:
         self._answers = answers or {}
         self._on_step = on_step
         self._on_start = on_start
+        self._secrets = secrets or Secrets(())
         self._reports: list[StepReport] = []
         self._saved: Json = {}
         self._scope: Json = {}
@@ -106,8 +109,9 @@ class Machine:
             raise RoutineError(
                 f"there is no function {name!r}", place="udf.py", fix="write it there"
             )
+        self._secrets.check()
         functions = {name: udf.function for name, udf in self._udfs.items()}
-        self._scope = {**FUNCTIONS, **functions, **input_data}
+        self._scope = {**FUNCTIONS, **functions, **input_data, **self._secrets.values}
 
     def _check_schema(self, schema: Json | None, value: Any, what: str) -> None:
         if schema is None:

@@ -152,6 +152,8 @@ class _Checker:
         properties = schema.get("properties") if isinstance(schema, dict) else None
         names = set(properties) if isinstance(properties, dict) else set()
         self._any_input = not isinstance(properties, dict)
+        for secret in self._value.get("secrets") or ():
+            names.add(str(secret.get("name")) if isinstance(secret, dict) else "")
         return names | set(FUNCTIONS) | (self._functions or set())
 
     def _shape(self, step: Json, where: Where) -> Iterator[Found]:

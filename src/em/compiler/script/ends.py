@@ -1,5 +1,6 @@
 """How an exported script and its steps end."""
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -43,3 +44,11 @@ def step(step_id: str) -> Iterator[None]:
         raise
     except Exception as error:
         raise Failed(step_id, error) from error
+
+
+def secret(name: str, variable: str) -> str:
+    """A secret from the environment."""
+    value = os.environ.get(variable)
+    if not value:
+        raise Failed("", RoutineProblem(f"the secret {name!r} is not set: set {variable}"))
+    return value
