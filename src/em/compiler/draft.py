@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 
 from em.compiler.calls import TracedApproval, TracedCall, calls_of
+from em.compiler.contradictions import Contradiction, contradictions
 from em.compiler.naming import Names, identifier, result_name
 from em.compiler.prune import Verdict, judge, unused
 from em.compiler.schema import of_input, of_output
@@ -54,6 +55,7 @@ class Draft(msgspec.Struct, frozen=True):
     comments: Mapping[str, Sequence[str]]
     usage: Usage = Usage()
     secrets: Mapping[str, str] = {}
+    contradictions: Sequence[Contradiction] = ()
 
 
 def draft_routine(
@@ -123,6 +125,7 @@ class _Builder:
                 self._add(call)
         self._ask_before(len(self._calls))
         output = self._add_return()
+        self._contradictions = self._contradicted()
         routine = Routine(
             name=self._name,
             description=self._trace.mission.goal,
@@ -144,6 +147,7 @@ class _Builder:
             comments=self._comments(),
             usage=self._trace.recorded_usage,
             secrets={name: text for text, name in self._wiring.secrets.items()},
+            contradictions=self._contradictions,
         )
 
     def _add(self, call: TracedCall) -> None:
@@ -204,6 +208,13 @@ class _Builder:
         self._steps.append(ReturnStep(id=self._ids.free("return"), value=value))
         return output
 
+    def _contradicted(self) -> list[Contradiction]:
+        output = self._trace.final_output
+        if output is msgspec.UNSET:
+            return []
+        said = self._calls[-1].said if self._calls else ""
+        return contradictions(output, self._calls, self._trace.mission.input_summary, said)
+
     def _tools(self) -> list[ToolSpec]:
         tools: dict[str, ToolSpec] = {}
         for call in self._calls:
@@ -229,4 +240,6 @@ class _Builder:
             step = self._step_of.get(found.call, "return")
             if found.note:
                 comments.setdefault(step, []).append(f"{found.place}: {found.note}")
+        for contradiction in self._contradictions:
+            comments.setdefault("return", []).append(str(contradiction))
         return comments
