@@ -3,19 +3,19 @@
 import ast
 import keyword
 import textwrap
-from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
-from em.compiler.python_expressions import Translator, call, constant, name
+from em.compiler.python_calls import StepCall, function_of, is_word
+from em.compiler.python_expressions import Translator
 from em.compiler.python_layout import WIDTH, expression
+from em.compiler.python_nodes import call, constant, name
 from em.compiler.script_file import Parts, Udfs, tools_to_bring
 from em.errors import ExportError
 from em.models.canonical import Json
 from em.models.routine import (
     AssertStep,
-    Default,
     PromptStep,
     ReturnStep,
     Routine,
@@ -97,7 +97,7 @@ class _Script:
 
     # --- names -----------------------------------------------------------------------------------
 
-    def _python(self, word: str) -> str:
+    def python(self, word: str) -> str:
         """What a name of the routine is called in the script."""
         if word not in self._pythonic:
             free = word if word.isidentifier() and word.isascii() else "value"
@@ -123,7 +123,7 @@ class _Script:
         may_be_missing = word not in self._local and word not in self._sure
         if word not in self._local:
             self._inputs.setdefault(word, None)
-        return name(self._local.get(word) or self._python(word)), may_be_missing
+        return name(self._local.get(word) or self.python(word)), may_be_missing
 
     def _saved(self, word: str | None, *, surely: bool) -> str | None:
         """The variable that keeps a result; None where nothing refers to it."""
@@ -133,7 +133,7 @@ class _Script:
             (self._sure if surely else self._maybe).add(word)
         if surely:
             self._begun.setdefault(word, None)
-        return self._python(word) if word in self._referred else None
+        return self.python(word) if word in self._referred else None
 
     def _translator(self, step: Step, field: str, **local: str) -> Translator:
         self._local = local
@@ -150,15 +150,15 @@ class _Script:
             lines.append("tools = bring(tools, TOOLS)")
         for secret in self._routine.secrets:
             given = call("secret", ast.Constant(secret.name), ast.Constant(secret.variable))
-            lines.append(_statement(f"{self._python(secret.name)} = ", given, 4))
+            lines.append(_statement(f"{self.python(secret.name)} = ", given, 4))
         for word in self._inputs:
             if word in self._secret_names():
                 continue
             key = expression(ast.Constant(word), 0, 0)
             if word in self._required():
-                lines.append(f"{self._python(word)} = input[{key}]")
+                lines.append(f"{self.python(word)} = input[{key}]")
             elif word in self._may_be_input:
-                lines.append(f"{self._python(word)} = input.get({key}, MISSING)")
+                lines.append(f"{self.python(word)} = input.get({key}, MISSING)")
         return lines
 
     def _required(self) -> set[str]:
@@ -218,7 +218,7 @@ class _Script:
     def _assertion(self, step: AssertStep, indent: int) -> list[str]:
         holds = self._translator(step, "check").expression(step.check)
         message = self._translator(step, "message").value(step.message)
-        lines = [_statement("", call("ensure", holds, _lambda(message)), indent)]
+        lines = [_statement("", call("ensure", holds, function_of(message)), indent)]
         saved = self._saved(step.save_as, surely=step.when is None)
         return [*lines, f"{saved} = None"] if saved else lines
 
@@ -236,7 +236,7 @@ class _Script:
         return [_statement(f"{saved} = " if saved else "", asked, indent)]
 
     def _calling(self, step: ToolStep | UdfStep, indent: int) -> list[str]:
-        value, before, after = _Call(self, step).value()
+        value, before, after = StepCall(self, step).value()
         saved = self._saved(step.save_as, surely=step.when is None)
         lines = [_statement("", check, indent) for check in before]
         kept = saved
@@ -271,7 +271,7 @@ class _Script:
                 )
             found = name(step.function)
             return call("awaited", found) if step.function in self._udfs.coroutines else found
-        if _is_plain(step.tool):
+        if is_word(step.tool):
             return ast.Attribute(name("tools"), step.tool, ast.Load())
         return call("getattr", name("tools"), ast.Constant(step.tool))
 
@@ -282,145 +282,6 @@ class _Script:
     def translate_bare(self, step: Step, field: str, source: str, **local: str) -> ast.expr:
         """A bare expression of a step."""
         return self._translator(step, field, **local).expression(source)
-
-    def python(self, word: str) -> str:
-        """What a name of the routine is called in the script."""
-        return self._python(word)
-
-
-class _Call:
-    """The call of one step, in the simplest form that does all that the step asks for."""
-
-    def __init__(self, script: _Script, step: ToolStep | UdfStep) -> None:
-        self._script, self._step = script, step
-        self._each = step.for_each is not None
-        self._item = script.python(step.as_) if self._each else ""
-        self._local = {step.as_: self._item} if self._each else {}
-
-    def value(self) -> tuple[ast.expr, list[ast.expr], list[ast.expr]]:
-        """The call, with the checks that stand before and behind it."""
-        step = self._step
-        items = None
-        if self._each:
-            items = call("each", self._script.translate(step, "for_each", step.for_each))
-        if items is not None and step.parallel > 1:
-            return self._side_by_side(items), [], []
-        has_checks = bool(step.checks and (step.checks.pre or step.checks.post))
-        careful = bool(step.retry or step.timeout is not None or step.on_error != "fail")
-        if careful or (has_checks and self._each):
-            args = _lambda(self._args(), bound=self._item)
-            one: ast.expr = call("attempt", self._target(), args, **self._policy())
-            return self._for_all(one, items), [], []
-        pre = self._checks("pre")
-        return self._for_all(self._plain(), items), pre, self._checks("post")
-
-    def _target(self) -> ast.expr:
-        return self._script.target(self._step)
-
-    def _for_all(self, one: ast.expr, items: ast.expr | None) -> ast.expr:
-        if items is None:
-            return one
-        target = ast.Name(self._item, ast.Store())
-        return ast.ListComp(one, [ast.comprehension(target, items, [], 0)])
-
-    def _plain(self) -> ast.expr:
-        args = self._args()
-        assert isinstance(args, ast.Dict)
-        keywords, rest = [], ast.Dict([], [])
-        for key, value in zip(args.keys, args.values, strict=True):
-            if isinstance(key, ast.Constant) and _is_plain(key.value):
-                keywords.append(ast.keyword(str(key.value), value))
-            elif key is None:
-                keywords.append(ast.keyword(None, value))
-            else:
-                rest.keys.append(key)
-                rest.values.append(value)
-        if rest.keys:
-            keywords.append(ast.keyword(None, rest))
-        return ast.Call(self._target(), [], keywords)
-
-    def _args(self) -> ast.expr:
-        step = self._step
-        args = self._script.translate(step, "args", dict(step.args), **self._local)
-        assert isinstance(args, ast.Dict)
-        if step.idempotency_key is not None:
-            if "idempotency_key" in step.args:
-                raise ExportError(
-                    "the key is also given as an argument", place=f"step {step.id}, field args"
-                )
-            key = self._script.translate(
-                step, "idempotency_key", step.idempotency_key, **self._local
-            )
-            args.keys.append(None)
-            args.values.append(call("key_for", self._target(), _lambda(key, bound=self._item)))
-        return args
-
-    def _checks(self, when: str) -> list[ast.expr]:
-        checks = self._step.checks
-        sources: Sequence[str] = getattr(checks, when) if checks else ()
-        local = {**self._local, "result": "result"} if when == "post" else self._local
-        return [
-            call(
-                "check",
-                self._script.translate_bare(self._step, f"checks.{when}[{n}]", source, **local),
-                ast.Constant(when),
-                ast.Constant(source),
-            )
-            for n, source in enumerate(sources)
-        ]
-
-    def _policy(self, *, with_item: bool = False) -> dict[str, ast.expr]:
-        step = self._step
-        found: dict[str, ast.expr] = {}
-        item = [self._item] if with_item else []
-        for when, names in (("pre", item), ("post", [*item, "result"])):
-            checks = self._checks(when)
-            if checks:
-                all_of = checks[0] if len(checks) == 1 else ast.List(checks, ast.Load())
-                found[when] = _lambda(all_of, *names, bound="" if with_item else self._item)
-        if step.retry is not None:
-            found["attempts"] = ast.Constant(step.retry.attempts)
-            found["backoff"] = ast.Constant(step.retry.backoff)
-            if step.retry.errors:
-                found["errors"] = constant(tuple(step.retry.errors), f"step {step.id}, field retry")
-        if step.timeout is not None:
-            found["timeout"] = ast.Constant(step.timeout)
-        if step.on_error != "fail":
-            default = step.on_error.default if isinstance(step.on_error, Default) else None
-            found["otherwise"] = constant(default, f"step {step.id}, field on_error")
-        return found
-
-    def _side_by_side(self, items: ast.expr) -> ast.expr:
-        return call(
-            "side_by_side",
-            items,
-            self._target(),
-            _lambda(self._args(), self._item),
-            at_once=ast.Constant(self._step.parallel),
-            **self._policy(with_item=True),
-        )
-
-
-def _is_plain(word: Any) -> bool:
-    return (
-        isinstance(word, str)
-        and word.isidentifier()
-        and word.isascii()
-        and not keyword.iskeyword(word)
-        and not word.startswith("__")
-    )
-
-
-def _lambda(body: ast.expr, *names: str, bound: str = "") -> ast.Lambda:
-    """A function of these names; `bound` is one that keeps the value it has now."""
-    taken = ast.arguments(
-        posonlyargs=[],
-        args=[ast.arg(word) for word in (*names, *([bound] if bound else ()))],
-        kwonlyargs=[],
-        kw_defaults=[],
-        defaults=[name(bound)] if bound else [],
-    )
-    return ast.Lambda(taken, body)
 
 
 def _statement(begin: str, value: ast.expr, indent: int) -> str:
