@@ -259,6 +259,11 @@ def test_the_mission_comes_first_and_nested_parts_too() -> None:
     }
 
 
+def test_the_mission_may_hold_a_mapping_by_id() -> None:
+    mission = {"orders": {"#W1": {"id": "#W1", "zip": "10115"}}}
+    assert wired(mission=mission, where="10115") == {"where": '{{ orders["#W1"].zip }}'}
+
+
 def test_a_whole_result_is_passed_on_as_it_is() -> None:
     assert wired(body=ORDER) == {"body": "{{ order }}"}
 

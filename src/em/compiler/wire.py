@@ -387,6 +387,8 @@ def _inside(expression: str) -> str:
 
 def _plain_segment(part: Segment) -> str:
     key = part.key
+    if part.in_collection and isinstance(part.of, dict):
+        key = list(part.of)[int(key)]
     if isinstance(key, int):
         return f"[{key}]"
     return f".{key}" if key.isidentifier() else f"[{msgspec.json.encode(key).decode()}]"
