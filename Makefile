@@ -5,7 +5,7 @@ BIN := .venv/bin
 PIP := PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.txt \
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help demo test lint bench constraints clean setup-sandbox
+.PHONY: help demo test lint bench golden constraints clean setup-sandbox
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -28,6 +28,10 @@ setup-sandbox: ## install bubblewrap where that is ours to do (root on Debian); 
 
 bench: .venv/dev setup-sandbox ## set up, and print each figure beside its limit
 	$(BIN)/python -m bench
+
+golden: .venv/core ## compile the recorded example again, to look at the difference
+	$(BIN)/em compile examples/csv_report/trace.json -o examples/csv_report/routine --name csv_report
+	$(BIN)/em validate examples/csv_report/routine
 
 constraints: .venv/dev ## pin what is installed now, without naming where it came from
 	$(BIN)/python -m pip freeze --exclude-editable --exclude em-core --exclude pip --exclude setuptools | sort -f > constraints.txt

@@ -16,6 +16,7 @@ BENCHES: dict[str, Callable[[], Iterator[Figure]]] = {
     "startup": startup.startup,
     "command": startup.run_command,
     "compile": routines.compile_retail,
+    "export": routines.export_retail,
     "run": routines.run_steps,
     "sandbox": sandbox.calls,
 }

@@ -81,6 +81,51 @@ def compile_retail() -> Iterator[Figure]:
     )
 
 
+def export_retail() -> Iterator[Figure]:
+    """Every retail routine as a script: what it calls and returns, beside the runner."""
+    from em.capture.importers.openai_chat import read_chats
+    from em.compiler.compile_trace import compile_trace, write_package
+    from em.compiler.export_python import export_python
+    from em.models.canonical import identical
+    from em.runner.engine import run_routine
+    from em.runner.package import Package
+
+    total = equal = 0
+    for file in sorted((DATA / "tau_retail").glob("*.jsonl")):
+        for trace in read_chats(file.read_bytes(), file.name):
+            if not trace.calls:
+                continue
+            total += 1
+            draft = compile_trace(trace)
+            with tempfile.TemporaryDirectory() as name:
+                write_package(draft, Path(name))
+                package = Package(name)
+                script: dict[str, Any] = {"__name__": "script"}
+                exec(compile(export_python(package), "script", "exec"), script)
+                theirs, ours = _Replayed(draft.recording), _Replayed(draft.recording)
+                output = script["run"](draft.input, ours.tools, draft.answers)
+                ran = run_routine(package, draft.input, theirs.tools, answers=draft.answers)
+                equal += identical(output, ran.output) and identical(ours.calls, theirs.calls)
+    if total:
+        yield _share("retail routines whose exported script does the same", equal, total, 1.0)
+
+
+class _Replayed:
+    """Tools that answer from a recording, and remember their calls."""
+
+    def __init__(self, recording: Any) -> None:
+        self.calls: list[Any] = []
+        self._left = iter(recording)
+        self.tools = {item.name: self._tool(item.name) for item in recording}
+
+    def _tool(self, name: str) -> Any:
+        def call(**args: Any) -> Any:
+            self.calls.append([name, args])
+            return next(self._left).result
+
+        return call
+
+
 def _share(what: str, part: int, whole: int, at_least: float) -> Figure:
     return Figure(what, part, "of", whole, "", part / whole, at_least, True)
 

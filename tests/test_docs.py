@@ -12,7 +12,12 @@ import yaml
 from markdown_it import MarkdownIt
 
 ROOT = Path(__file__).parent.parent
-PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [
+    ROOT / "README.md",
+    ROOT / "CHANGELOG.md",
+    *sorted((ROOT / "docs").rglob("*.md")),
+    ROOT / "examples" / "csv_report" / "README.md",
+]
 NOT_CODE = {"text", "mermaid"}
 
 

@@ -19,10 +19,10 @@ from typing import Any
 import msgspec
 
 HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE))
+sys.path[:0] = [str(HERE), str(HERE / "routine")]
 
 import tools  # noqa: E402 - lies beside this file
-import udf  # noqa: E402 - lies beside this file
+import udf  # noqa: E402 - lies in the routine beside this file
 
 from em import Memory  # noqa: E402 - after the path above
 from em.capture.recorder import Recorder  # noqa: E402
@@ -106,7 +106,7 @@ def main() -> None:
     print(f"An agent solved a task in {len(trace.calls)} calls: {rows(WORK / 'january.db')}")
     routine = WORK / "csv_report"
     em("compile", str(keep(trace)), "-o", str(routine), "--name", "csv_report", "--explain")
-    shutil.copy(HERE / "udf.py", routine / "udf.py")
+    shutil.copy(HERE / "routine" / "udf.py", routine / "udf.py")
     recorded = msgspec.json.decode((routine / "input.json").read_bytes())
     new = {"url": f"{base}/february.csv", "database": str(WORK / "february.db")}
     (WORK / "input.json").write_bytes(msgspec.json.encode({**recorded, **new}))

@@ -11,7 +11,8 @@
     ├── RoutineError          a routine is wrong, or can't be run here
     │   ├── InvalidRoutine    everything that is wrong with it, in `problems`
     │   ├── ExpressionError   an expression does not parse, or a name in it is not there
-    │   └── NotAllowed        a declared tool uses what the user did not allow
+    │   ├── NotAllowed        a declared tool uses what the user did not allow
+    │   └── ExportError       it can't be written as a script of its own
     ├── LlmError              a model could not be asked, or its answer not be used
     │   ├── LlmUnavailable    no answer, after every retry
     │   ├── LlmRejected       the provider does not take the request: key, model, parameter
@@ -215,6 +216,12 @@ class NotAllowed(RoutineError):
     """A tool that is declared in a routine uses what the user did not allow."""
 
     code = "not_allowed"
+
+
+class ExportError(RoutineError):
+    """A routine that can't be written as a script of its own."""
+
+    code = "export"
 
 
 class StoreError(EmError):

@@ -1,6 +1,8 @@
 """Running `em` as a user does: a process of its own."""
 
 import json
+import os
+import pty
 import subprocess
 import sys
 from typing import Any, NamedTuple
@@ -24,3 +26,22 @@ def em(*args: str, stdin: str | bytes = b"") -> Ran:
     ran = Ran(run.returncode, run.stdout.decode(), run.stderr.decode())
     assert "Traceback" not in ran.err, ran.err
     return ran
+
+
+def on_terminal(*args: str) -> str:
+    """What a command shows on a terminal."""
+    parent, child = pty.openpty()
+    process = subprocess.Popen([*EM, *args], stdout=child, stderr=child, stdin=child)
+    os.close(child)
+    shown = b""
+    while True:
+        try:
+            block = os.read(parent, 65_536)
+        except OSError:
+            break
+        if not block:
+            break
+        shown += block
+    os.close(parent)
+    process.wait()
+    return shown.decode()

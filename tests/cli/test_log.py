@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
-from em_command import EM, em
+from em_command import EM, em, on_terminal
 
 from em import Memory
 
@@ -323,25 +323,6 @@ def test_ctrl_c_during_an_import_leaves_the_log_whole(tmp_path: Path) -> None:
     assert b"interrupted" in err
     assert b"Traceback" not in err
     assert em("log", "verify", "--json").json["events"] == 0, "all of it, or nothing"
-
-
-def on_terminal(*args: str) -> str:
-    """What a command shows on a terminal."""
-    parent, child = pty.openpty()
-    process = subprocess.Popen([*EM, *args], stdout=child, stderr=child, stdin=child)
-    os.close(child)
-    shown = b""
-    while True:
-        try:
-            block = os.read(parent, 65_536)
-        except OSError:
-            break
-        if not block:
-            break
-        shown += block
-    os.close(parent)
-    process.wait()
-    return shown.decode()
 
 
 def test_hostile_text_never_reaches_the_terminal_as_it_is(tmp_path: Path) -> None:

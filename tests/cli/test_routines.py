@@ -1,13 +1,18 @@
 """`em compile`, `em run` and `em validate` from a user's chair."""
 
 import json
+import os
+import pty
+import re
 import signal
 import subprocess
+import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from em_command import EM, em
+from em_command import EM, em, on_terminal
 
 TRACE = {
     "mission": {"goal": "greet", "input_summary": {"name": "Ana Lopez"}},
@@ -151,6 +156,28 @@ def test_nothing_is_written_of_a_trace_that_cannot_be_compiled(tmp_path: Path) -
     assert not (tmp_path / "out").exists()
 
 
+def test_export_writes_a_script_that_does_the_same(tmp_path: Path) -> None:
+    em("compile", "trace.json", "-o", "out")
+    assert em("export", "out", "--to", "python", "-o", "greet.py").code == 0
+    (tmp_path / "answers.json").write_text('{"approval": {"answer": true}}')
+    args = ["--input", "in.json", "--tools", "tools.py", "--answers", "answers.json"]
+    ran = subprocess.run(
+        [sys.executable, "-I", "-S", "greet.py", *args], capture_output=True, check=True
+    )
+    assert (ran.stdout, ran.stderr) == (b'"hello u-12"\n', b"looking\n")
+    shown = em("export", "out")
+    assert shown.out == (tmp_path / "greet.py").read_text()
+    assert em("export", "out", "--json").json["script"] == shown.out
+    (tmp_path / "out" / "routine.yaml").write_text(
+        "name: x\nsteps: [{id: a, type: return, value: 'a {{ x | pprint }}'}]"
+    )
+    before = (tmp_path / "greet.py").read_text()
+    refused = em("export", "out", "-o", "greet.py")
+    assert refused.code == 1
+    assert "step a, field value" in refused.err
+    assert (tmp_path / "greet.py").read_text() == before
+
+
 def test_ctrl_c_ends_a_run(tmp_path: Path) -> None:
     em("compile", "trace.json", "-o", "out")
     (tmp_path / "slow.py").write_text(
@@ -167,6 +194,123 @@ def test_ctrl_c_ends_a_run(tmp_path: Path) -> None:
     _, err = process.communicate(timeout=20)
     assert process.returncode == 130
     assert b"Traceback" not in err
+
+
+RETRIED = """
+name: retried
+tools: [{name: flaky, effect: read}, {name: slow, effect: read}]
+steps:
+  - {id: flaky, type: tool.call, tool: flaky, retry: {attempts: 3, backoff: 0.01}}
+  - {id: left_out, type: tool.call, tool: slow, when: "1 > 2"}
+  - {id: never_mind, type: tool.call, tool: slow, on_error: continue}
+  - {id: slow, type: tool.call, tool: slow}
+"""
+FLAKY = """
+import pathlib, time
+tries = []
+def flaky():
+    print("\\x1b]0;PWNED\\x07 printed")
+    tries.append(1)
+    if len(tries) < 3:
+        raise ValueError("again")
+def slow():
+    if pathlib.Path("wait").exists():
+        pathlib.Path("began").touch()
+        time.sleep(60)
+    raise ValueError("\\x1b]0;PWNED\\x07 too slow")
+"""
+
+
+def _retried(tmp_path: Path) -> tuple[str, ...]:
+    (tmp_path / "retried").mkdir()
+    (tmp_path / "retried" / "routine.yaml").write_text(RETRIED)
+    (tmp_path / "flaky.py").write_text(FLAKY)
+    return ("run", "retried", "--tools", "flaky.py")
+
+
+def test_a_run_shows_its_steps_on_a_terminal(tmp_path: Path) -> None:
+    command = _retried(tmp_path)
+    shown = on_terminal(*command)
+    lines = [re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", line).strip() for line in shown.splitlines()]
+    for pattern in (
+        r"✓ flaky  [\d.]+ ms, 3 attempts",
+        r"- left_out  skipped",
+        r"! never_mind  [\d.]+ ms  .*too slow",
+        r"✗ slow  [\d.]+ ms  .*too slow",
+        r"failed: step slow: ValueError: .*too slow",
+    ):
+        assert any(re.fullmatch(pattern, line) for line in lines), (pattern, lines)
+    assert "\x1b[?25h" in shown, "the cursor is back"
+    assert "PWNED\x07 too" not in shown
+    for quiet in (em(*command), em(*command, "--json")):
+        assert "✓" not in quiet.err
+
+
+def test_ctrl_c_leaves_a_clean_terminal_and_says_how_to_go_on(tmp_path: Path) -> None:
+    command = _retried(tmp_path)
+    (tmp_path / "wait").touch()
+    parent, child = pty.openpty()
+    process = subprocess.Popen([*EM, *command], stdout=child, stderr=child, stdin=child)
+    os.close(child)
+    shown = b""
+    while not (tmp_path / "began").exists() and process.poll() is None:
+        shown += os.read(parent, 65_536)
+    process.send_signal(signal.SIGINT)
+    with suppress(OSError):
+        while block := os.read(parent, 65_536):
+            shown += block
+    os.close(parent)
+    assert process.wait(timeout=20) == 130
+    text = shown.decode()
+    assert "Traceback" not in text
+    assert text.rindex("\x1b[?25h") > text.rindex("\x1b[?25l"), "the cursor is back"
+    run_id = re.search(r"interrupted\s+go on with: em resume (\S+)", text)
+    assert run_id is not None
+    (tmp_path / "wait").unlink()
+    resumed = em("resume", run_id[1], "--tools", "flaky.py")
+    assert "step slow: ValueError" in resumed.err
+    assert "printed" not in resumed.err, "the step that was done does not run again"
+
+
+def test_what_a_run_saved_is_told_and_only_what_was_recorded(tmp_path: Path) -> None:
+    usage = {"tokens": 41_000, "duration_ms": 12_500, "model_calls": 9}
+    (tmp_path / "trace.json").write_text(json.dumps({**TRACE, "usage": usage}))
+    em("compile", "trace.json", "-o", "out")
+    command = ("run", "out", "--input", "in.json", "--tools", "tools.py", "--yes")
+    ran = em(*command, "--json").json
+    saved = ran["saved"]
+    assert saved["tokens"] == {"agent": 41_000, "run": 0, "saved": 41_000}
+    assert saved["model_calls"] == {"agent": 9, "run": 0, "saved": 9}
+    assert saved["calls"] == {"agent": 3, "run": 2, "saved": 1}
+    assert saved["cost_usd"] == {"agent": None, "run": 0, "saved": None}
+    assert saved["seconds"]["agent"] == 12.5
+    shown = em("runs", "show", ran["run_id"])
+    assert re.search(r"tokens +41,000 +0 +41,000", shown.out)
+    assert re.search(r"cost_usd +not recorded +0.0000 +not recorded", shown.out)
+    assert em("runs", "show", ran["run_id"], "--json").json["saved"] == saved
+    assert re.search(r"tokens +41,000 +0 +41,000", on_terminal(*command))
+    assert em(*command, "--no-journal", "--json").json["saved"] is None
+    routine = tmp_path / "out" / "routine.yaml"
+    routine.write_text(routine.read_text() + "# changed\n")
+    changed = em("runs", "show", ran["run_id"], "--json").json["saved"]
+    assert changed["tokens"]["agent"] is None, "that recording may be of another routine"
+
+
+def test_a_dry_run_names_the_secrets_and_shows_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    call = {"type": "tool_call", "tool": "greet", "args": {"id": "[redacted:user_key]"}}
+    (tmp_path / "trace.json").write_text(json.dumps({"events": [{**call, "result": "hello u-1"}]}))
+    em("compile", "trace.json", "-o", "out")
+    assert "EM_SECRET_USER_KEY, which is not set" in em("run", "out", "--dry-run").out
+    assert "EM_SECRET_USER_KEY" in em("run", "out", "--tools", "tools.py").err
+    monkeypatch.setenv("EM_SECRET_USER_KEY", "hush-hush")
+    planned = em("run", "out", "--dry-run")
+    assert "EM_SECRET_USER_KEY, which is set" in planned.out
+    assert "hush-hush" not in planned.out
+    ran = em("run", "out", "--tools", "tools.py", "--json").json
+    assert ran["output"] == "hello hush-hush", "the output is what was asked for"
+    assert "hush-hush" not in em("log", "show", "--json").out
 
 
 def test_import_brings_traces_in_once(tmp_path: Path) -> None:

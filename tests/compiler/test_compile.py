@@ -16,7 +16,7 @@ from em.compiler.package_files import render_routine
 from em.compiler.replay import NotReproduced, verify_draft
 from em.errors import InputError, RoutineError, UsageError
 from em.models.canonical import identical
-from em.models.trace import Approval, Message, Mission, ToolCall, Trace, UdfCall, read_trace
+from em.models.trace import Approval, Message, Mission, ToolCall, Trace, UdfCall, Usage, read_trace
 from em.runner.engine import run_routine
 from em.runner.package import parse_yaml, read_routine
 from strategies import traces
@@ -259,6 +259,11 @@ def test_the_mission_comes_first_and_nested_parts_too() -> None:
     }
 
 
+def test_the_mission_may_hold_a_mapping_by_id() -> None:
+    mission = {"orders": {"#W1": {"id": "#W1", "zip": "10115"}}}
+    assert wired(mission=mission, where="10115") == {"where": '{{ orders["#W1"].zip }}'}
+
+
 def test_a_whole_result_is_passed_on_as_it_is() -> None:
     assert wired(body=ORDER) == {"body": "{{ order }}"}
 
@@ -455,3 +460,15 @@ def test_any_trace_compiles_into_a_routine_that_reproduces_it(trace: Trace) -> N
     text = render_routine(draft.routine, draft.comments)
     written = read_routine(parse_yaml(text.encode(), "routine.yaml"), "routine.yaml")
     assert identical(msgspec.to_builtins(written), msgspec.to_builtins(draft.routine))
+
+
+def test_what_the_agent_spent_is_summed_up_only_where_every_call_says_it() -> None:
+    one = ToolCall(tool="get_a", tokens=100, cost_usd=0.5, duration_ms=2.0)
+    full = Trace(events=[one, one])
+    assert full.recorded_usage == Usage(tokens=200, cost_usd=1.0, duration_ms=4.0, calls=2)
+    partly = Trace(events=[one, ToolCall(tool="get_b", duration_ms=1.0)])
+    assert partly.recorded_usage == Usage(duration_ms=3.0, calls=2)
+    told = Trace(events=[one], usage=Usage(tokens=7, model_calls=3))
+    assert told.recorded_usage == Usage(
+        tokens=7, cost_usd=0.5, duration_ms=2.0, model_calls=3, calls=1
+    )

@@ -4,9 +4,10 @@ from pathlib import Path
 from typing import Any
 
 import click
+import msgspec
 
 from em.cli.options import everywhere
-from em.cli.output import count, only_results_on_stdout, print_json, print_table
+from em.cli.output import count, only_results_on_stdout, print_json, print_table, printable
 from em.compiler.compile_trace import compile_trace_file
 from em.compiler.draft import Draft
 from em.runner.tools import ToolRegistry
@@ -61,6 +62,11 @@ def command(
         f"{count(len(draft.calls), 'call')} became {count(kept, 'step')} in {Path(output)};"
         " replayed against the recording: the same calls, the same output"
     )
+    for contradiction in draft.contradictions:
+        # A trace that is wrong makes a routine that is wrong: it is said whether asked or not.
+        click.echo(
+            f"note: the trace contradicts itself at {printable(str(contradiction))}", err=True
+        )
     unexplained = [found for found in draft.explained if found.how == "index"]
     if unexplained and not explain:
         click.echo(
@@ -94,6 +100,13 @@ def _explain(draft: Draft) -> None:
     ]
     print_table(("call", "argument", "from", "as", ""), wires)
     click.echo()
+    if draft.contradictions:
+        against = [
+            (found.place, repr(found.says), f"{found.call + 1} {found.tool}", repr(found.returned))
+            for found in draft.contradictions
+        ]
+        print_table(("contradiction", "the output says", "call", "returned"), against)
+        click.echo()
 
 
 def _report(draft: Draft, output: str) -> dict[str, Any]:
@@ -112,4 +125,8 @@ def _report(draft: Draft, output: str) -> dict[str, Any]:
         ],
         "arguments": draft.explained,
         "input": draft.input,
+        "contradictions": [
+            {**msgspec.structs.asdict(found), "call": found.call + 1}
+            for found in draft.contradictions
+        ],
     }

@@ -15,6 +15,7 @@ from em.errors import EmError, StoreError, UsageError
 COMMANDS = {
     "compile": ("em.cli.compile", "Compile a trace into a routine that runs without a model."),
     "doctor": ("em.cli.doctor", "Check the installation, the database, extras and keys."),
+    "export": ("em.cli.export", "Write a routine as a script that needs no em."),
     "forget": ("em.cli.forget", "Erase events, and everything derived from them."),
     "import": ("em.cli.import_", "Keep the traces that agents left on disk."),
     "log": ("em.cli.log", "Append to, look at, prove, save and load the log."),

@@ -1,32 +1,34 @@
 """`em run` and `em resume`: run a routine, and go on with a run."""
 
-import shlex
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 import msgspec
 
+from em.cli.answering import answer
 from em.cli.files import reading
 from em.cli.options import everywhere, open_memory
-from em.cli.output import only_results_on_stdout, print_json, print_table
-from em.errors import InputError, UsageError
-from em.models.routine import ToolSpec
-from em.models.run import PendingPrompt, RunResult, StepReport
+from em.cli.outcome import print_interrupted, print_outcome
+from em.cli.output import only_results_on_stdout
+from em.cli.plan import print_plan
+from em.cli.progress import Watcher, watching
+from em.errors import InputError, NotFound, UsageError
+from em.models.run import RunResult
 from em.runner.allowing import settings_for
 from em.runner.calls import AutoFix
 from em.runner.engine import resume_run, run_routine
-from em.runner.journal import read_run
+from em.runner.journal import new_run_id, read_run
 from em.runner.package import Package
+from em.runner.stored import is_folder, opened
 from em.runner.tools import ToolRegistry, functions_of, load_module
 from em.settings import AllowSettings, Settings
 
 F = TypeVar("F", bound=Callable[..., Any])
-OnStep = Callable[[StepReport], None] | None
-Go = Callable[[dict[str, Any], OnStep], RunResult]
-
+Go = Callable[[dict[str, Any], Watcher], RunResult]
 
 _ALLOW = "Let declared tools {} this, beside what em.yaml allows; may be repeated."
 
@@ -57,7 +59,7 @@ def _shared(command: F) -> F:
 
 
 @click.command("run")
-@click.argument("routine", type=click.Path(exists=True, file_okay=False))
+@click.argument("routine")
 @click.option("--input", "input_file", metavar="FILE", help="The input, as JSON; - for stdin.")
 @click.option("--no-journal", is_flag=True, help="Keep nothing; such a run can't be resumed.")
 @click.option("--dry-run", is_flag=True, help="Only say which steps there are and what they call.")
@@ -75,25 +77,35 @@ def command(
     yes: bool,
     **shared: Any,
 ) -> int:
-    """Run ROUTINE, the folder of a routine, with no model call.
+    """Run ROUTINE with no model call: the folder of a routine, or the name of one that is kept.
 
     Every step is journalled in the log: a run that is interrupted, or waits for an answer, goes on
     with `em resume`.
     """
-    package = Package(routine)
-    if dry_run:
-        _show_plan(package, as_json=ctx.obj["json"])
-        return 0
-    again = _given(package.folder, shared)
-    input_data = _read(input_file) if input_file else {}
-    store = None if no_journal else open_memory(ctx, create=True).store
+    with ExitStack() as stack:
+        package = _find(ctx, routine, stack)
+        if dry_run:
+            print_plan(package, as_json=ctx.obj["json"])
+            return 0
+        again = _given(package.folder, shared)
+        input_data = _read(input_file) if input_file else {}
+        store = None if no_journal else open_memory(ctx, create=True).store
+        run_id = new_run_id()
 
-    def go(given: dict[str, Any], on_step: OnStep) -> RunResult:
-        return run_routine(
-            package, input_data, answers=given, on_step=on_step, store=store, **again
-        )
+        def go(given: dict[str, Any], watcher: Watcher) -> RunResult:
+            return run_routine(
+                package,
+                input_data,
+                answers=given,
+                on_step=watcher.ended,
+                on_start=watcher.began,
+                store=store,
+                run_id=run_id,
+                **again,
+            )
 
-    return _converse(ctx, go, _read(answers) if answers else {}, again, yes=yes)
+        said = _read(answers) if answers else {}
+        return _converse(ctx, run_id, go, said, again, yes=yes, journalled=not no_journal)
 
 
 @click.command("resume")
@@ -115,15 +127,28 @@ def resume(
 
     No completed step runs again. A step with an effect that was under way is asked about.
     """
-    store = open_memory(ctx).store
-    again = _given(Path(read_run(store, run_id).folder), shared)
+    past = read_run(open_memory(ctx).store, run_id)
+    again = _given(Path(past.folder or "/"), shared)
     if input_file:
         again["input_data"] = _read(input_file)
+    go = _going_on(ctx, run_id, again)
+    said = _read(answers) if answers else {}
+    return _converse(ctx, run_id, go, said, again, yes=yes, journalled=True)
 
-    def go(given: dict[str, Any], on_step: OnStep) -> RunResult:
-        return resume_run(store, run_id, answers=given, on_step=on_step, **again)
 
-    return _converse(ctx, go, _read(answers) if answers else {}, again, yes=yes)
+def _find(ctx: click.Context, routine: str, stack: ExitStack) -> Package:
+    if is_folder(routine):
+        if not Path(routine).exists():
+            raise UsageError("this folder does not exist", place=routine)
+        return Package(routine)
+    try:
+        return stack.enter_context(opened(open_memory(ctx).store, routine))
+    except NotFound as error:
+        raise UsageError(
+            f"the folder {routine!r} does not exist, nor is a routine of that name kept",
+            place=routine,
+            fix=error.fix,
+        ) from None
 
 
 def _given(folder: Path, shared: dict[str, Any]) -> dict[str, Any]:
@@ -158,60 +183,47 @@ def _allow(folder: Path, shared: dict[str, Any]) -> AllowSettings | None:
 
 
 def _converse(
-    ctx: click.Context, go: Go, given: dict[str, Any], again: dict[str, Any], *, yes: bool
+    ctx: click.Context,
+    run_id: str,
+    go: Go,
+    given: dict[str, Any],
+    again: dict[str, Any],
+    *,
+    yes: bool,
+    journalled: bool,
 ) -> int:
     """Run, ask what there is to ask, and go on."""
     as_json = ctx.obj["json"]
-    on_step = _show_step if sys.stderr.isatty() and not as_json else None
+    memory = ctx.obj["memory"] if journalled else None
     while True:
-        with only_results_on_stdout():
-            result = go(given, on_step)
+        try:
+            with only_results_on_stdout(), watching(wanted=not as_json) as watcher:
+                result = go(given, watcher)
+        except KeyboardInterrupt:
+            return print_interrupted(memory, run_id)
         prompt = result.pending_prompt
         if prompt is None:
             break
-        answer = _answer(prompt, yes=yes, ask=sys.stdin.isatty() and not as_json)
-        if answer is None:
+        said = answer(prompt, yes=yes, ask=sys.stdin.isatty() and not as_json)
+        if said is None:
             break
-        given = {**given, prompt.step_id: answer}
-        go = _going_on(ctx, result.run_id, again) if ctx.obj.get("memory") else go
-    return _print(result, as_json=as_json, journalled="memory" in ctx.obj)
+        given = {**given, prompt.step_id: said}
+        go = _going_on(ctx, result.run_id, again) if journalled else go
+    return print_outcome(memory, result, as_json=as_json)
 
 
 def _going_on(ctx: click.Context, run_id: str, again: dict[str, Any]) -> Go:
-    def go(given: dict[str, Any], on_step: OnStep) -> RunResult:
-        store = ctx.obj["memory"].store
-        return resume_run(store, run_id, answers=given, on_step=on_step, **again)
+    def go(given: dict[str, Any], watcher: Watcher) -> RunResult:
+        return resume_run(
+            ctx.obj["memory"].store,
+            run_id,
+            answers=given,
+            on_step=watcher.ended,
+            on_start=watcher.began,
+            **again,
+        )
 
     return go
-
-
-def _show_plan(package: Package, *, as_json: bool) -> None:
-    kinds = [str(type(step).__struct_config__.tag) for step in package.routine.steps]
-    how = {tool.name: _how(tool) for tool in package.routine.tools}
-    rows = [
-        (
-            step.id,
-            kind,
-            step.target,
-            "write" if step.is_write else "",
-            how.get(step.target, "") if step.kind == "tool" else "",
-        )
-        for step, kind in zip(package.program.steps, kinds, strict=True)
-    ]
-    columns = ("step", "type", "calls", "effect", "how")
-    if as_json:
-        print_json({"steps": [dict(zip(columns, row, strict=True)) for row in rows]})
-    else:
-        print_table(columns, rows)
-
-
-def _how(tool: ToolSpec) -> str:
-    """What a declared tool would do: as it is written, so that no secret is filled in."""
-    if tool.command is not None:
-        return shlex.join(tool.command).replace("'{{", "{{").replace("}}'", "}}")
-    if tool.http is not None:
-        return f"{tool.http.method} {tool.http.url.partition('?')[0]}"
-    return ""
 
 
 def _read(file: str) -> dict[str, Any]:
@@ -220,69 +232,3 @@ def _read(file: str) -> dict[str, Any]:
             return msgspec.json.decode(source.read(), type=dict[str, Any])
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise InputError(f"this is no JSON object: {error}", place=name) from None
-
-
-def _show_step(step: StepReport) -> None:
-    sign = {"done": "✓", "skipped": "-", "failed": "✗", "defaulted": "!"}[step.status]
-    click.echo(f"{sign} {step.id}  {step.duration_ms:.1f} ms  {step.error}".rstrip(), err=True)
-
-
-def _answer(prompt: PendingPrompt, *, yes: bool, ask: bool) -> dict[str, Any] | None:
-    """What a person says to a prompt; None where nobody can be asked."""
-    confirms = all(field.get("type") == "confirm" for field in prompt.fields)
-    if yes and confirms:
-        return {field["name"]: True for field in prompt.fields}
-    if not ask:
-        return None
-    click.echo(prompt.message, err=True)
-    return {field["name"]: _ask(field) for field in prompt.fields}
-
-
-def _ask(field: Any) -> Any:
-    label = field.get("label") or field["name"]
-    default, kind = field.get("default"), field.get("type", "text")
-    if kind == "confirm":
-        return click.confirm(label, default=bool(default), err=True)
-    if kind == "select":
-        choice = click.Choice([str(option) for option in field.get("options", ())])
-        return click.prompt(label, type=choice, default=default, err=True)
-    if kind == "multiselect":
-        text = click.prompt(f"{label} (several, with commas)", default="", err=True)
-        return [part.strip() for part in text.split(",") if part.strip()]
-    types: dict[str, Any] = {"number": float, "integer": int}
-    return click.prompt(
-        label, type=types.get(kind, str), default=default, err=True, hide_input=kind == "secret"
-    )
-
-
-def _is_json(value: Any) -> bool:
-    try:
-        msgspec.json.encode(value)
-    except TypeError:
-        return False
-    return True
-
-
-def _print(result: RunResult, *, as_json: bool, journalled: bool) -> int:
-    try:
-        if as_json:
-            print_json(result)
-        elif result.failure is not None:
-            failure = result.failure
-            place = f"step {failure.step_id}: " if failure.step_id else ""
-            click.secho("failed", fg="red", nl=False, err=True)
-            click.echo(f": {place}{failure.error_type}: {failure.message}", err=True)
-        elif result.pending_prompt is not None:
-            click.echo(f"waits for an answer: {result.pending_prompt.message}", err=True)
-            again = f"em resume {result.run_id} --answers FILE" if journalled else "--answers FILE"
-            click.echo(f"  try: {again}, or --yes", err=True)
-        else:
-            print_json(result.output)
-    except TypeError as error:
-        odd = [name for name, value in result.context.items() if not _is_json(value)]
-        raise UsageError(
-            f"the output can't be written as JSON: {error}",
-            place=f"what is saved as {odd[0]!r}" if odd else "",
-            fix="let the tool return plain values (numbers, texts, lists, mappings)",
-        ) from None
-    return 0 if result.status == "ok" else 1

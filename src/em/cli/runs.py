@@ -7,6 +7,7 @@ import msgspec
 
 from em.cli.options import everywhere, open_memory
 from em.cli.output import count, print_json, print_table
+from em.cli.saved import print_saved, saved_as_json
 from em.models.event import Event, EventQuery
 from em.runner.journal import read_run
 
@@ -52,13 +53,21 @@ def _summary(store: Any, event: Event) -> dict[str, Any]:
 @everywhere
 @click.pass_context
 def show(ctx: click.Context, run_id: str) -> None:
-    """One run: its steps with their times, and how it ended."""
-    past = read_run(open_memory(ctx).store, run_id)
+    """One run: its steps with their times, how it ended, and what it saved."""
+    store = open_memory(ctx).store
+    past = read_run(store, run_id)
     steps = [body for kind, body in past.notes if kind == "step_done"]
     last = past.notes[-1][1]
     if ctx.obj["json"]:
         print_json(
-            {"run": run_id, "status": past.status, "input": past.input, "steps": steps, "end": last}
+            {
+                "run": run_id,
+                "status": past.status,
+                "input": past.input,
+                "steps": steps,
+                "end": last,
+                "saved": saved_as_json(store, past),
+            }
         )
         return
     rows = [
@@ -76,5 +85,8 @@ def show(ctx: click.Context, run_id: str) -> None:
     for step, item in sorted(past.restored.in_flight, key=str):
         click.echo(f"under way when it stopped: {step}" + ("" if item is None else f"[{item}]"))
     click.echo(f"{past.status}: {count(len(steps), 'step')} in {past.folder}")
+    if past.status == "ok":
+        click.echo()
+        print_saved(store, past)
     if past.status in ("running", "needs_input"):
         click.echo(f"  go on with: em resume {run_id}", err=True)

@@ -101,7 +101,9 @@ def package_texts(draft: Draft, udfs: GivenUdfs | None = None) -> dict[str, str]
         ROUTINE: render_routine(draft.routine, draft.comments),
         "input.json": _json(draft.input),
         "expected_output.json": _json(draft.output),
-        "recording.json": _json({"calls": draft.recording, "answers": draft.answers}),
+        "recording.json": _json(
+            {"calls": draft.recording, "answers": draft.answers, "usage": draft.usage}
+        ),
     }
     if any(item.is_udf for item in draft.recording):
         files[UDF] = render_udfs(draft, udfs or GivenUdfs())

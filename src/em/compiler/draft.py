@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 
 from em.compiler.calls import TracedApproval, TracedCall, calls_of
+from em.compiler.contradictions import Contradiction, contradictions
 from em.compiler.naming import Names, identifier, result_name
 from em.compiler.prune import Verdict, judge, unused
 from em.compiler.schema import of_input, of_output
@@ -19,12 +20,13 @@ from em.models.routine import (
     PromptStep,
     ReturnStep,
     Routine,
+    Secret,
     Step,
     ToolSpec,
     ToolStep,
     UdfStep,
 )
-from em.models.trace import Effect, Trace
+from em.models.trace import Effect, Trace, Usage
 
 MAX_ROUNDS = 8
 
@@ -51,6 +53,9 @@ class Draft(msgspec.Struct, frozen=True):
     verdicts: Sequence[Verdict]
     explained: Sequence[Explained]
     comments: Mapping[str, Sequence[str]]
+    usage: Usage = Usage()
+    secrets: Mapping[str, str] = {}
+    contradictions: Sequence[Contradiction] = ()
 
 
 def draft_routine(
@@ -120,12 +125,14 @@ class _Builder:
                 self._add(call)
         self._ask_before(len(self._calls))
         output = self._add_return()
+        self._contradictions = self._contradicted()
         routine = Routine(
             name=self._name,
             description=self._trace.mission.goal,
             tools=self._tools(),
             input_schema=of_input(self._wiring.inputs),
             output_schema=of_output(self._returned, output) or None,
+            secrets=tuple(Secret(name) for name in self._wiring.secrets.values()),
             steps=self._without_idle_names(),
         )
         return Draft(
@@ -138,6 +145,9 @@ class _Builder:
             verdicts=self._verdicts,
             explained=self._wiring.explained,
             comments=self._comments(),
+            usage=self._trace.recorded_usage,
+            secrets={name: text for text, name in self._wiring.secrets.items()},
+            contradictions=self._contradictions,
         )
 
     def _add(self, call: TracedCall) -> None:
@@ -198,6 +208,13 @@ class _Builder:
         self._steps.append(ReturnStep(id=self._ids.free("return"), value=value))
         return output
 
+    def _contradicted(self) -> list[Contradiction]:
+        output = self._trace.final_output
+        if output is msgspec.UNSET:
+            return []
+        said = self._calls[-1].said if self._calls else ""
+        return contradictions(output, self._calls, self._trace.mission.input_summary, said)
+
     def _tools(self) -> list[ToolSpec]:
         tools: dict[str, ToolSpec] = {}
         for call in self._calls:
@@ -223,4 +240,6 @@ class _Builder:
             step = self._step_of.get(found.call, "return")
             if found.note:
                 comments.setdefault(step, []).append(f"{found.place}: {found.note}")
+        for contradiction in self._contradictions:
+            comments.setdefault("return", []).append(str(contradiction))
         return comments

@@ -48,10 +48,20 @@ def render_routine(routine: Routine, comments: Mapping[str, Sequence[str]]) -> s
     value.setdefault("version", "1")
     head = {
         key: value[key]
-        for key in ("version", "name", "description", "tools", "input_schema", "output_schema")
+        for key in (
+            "version",
+            "name",
+            "description",
+            "tools",
+            "input_schema",
+            "output_schema",
+            "secrets",
+        )
         if value.get(key)
     }
     head["tools"] = [_Flow(tool) for tool in head.get("tools", ())]
+    if "secrets" in head:
+        head["secrets"] = [_Flow(secret) for secret in head["secrets"]]
     for schema in ("input_schema", "output_schema"):
         if schema in head:
             head[schema] = _Flow(head[schema])

@@ -14,6 +14,7 @@ from em.runner.drivers import drive
 from em.runner.journal import keepable
 from em.runner.machine import Machine
 from em.runner.program import Program
+from em.runner.secrets import Secrets
 from em.runner.tools import Function, Tool
 
 
@@ -71,6 +72,8 @@ def verify_draft(draft: Draft, udfs: Mapping[str, Function] | None = None) -> Ru
         tools={name: Tool(name, replay.tool(name)) for name, is_udf in names if not is_udf},
         udfs={name: replay.tool(name, real.get(name)) for name, is_udf in names if is_udf},
         answers=draft.answers,
+        # The recording has a marker in place of each secret.
+        secrets=Secrets(draft.routine.secrets, draft.secrets),
     )
     result = drive(machine.run(draft.input))
     if replay.difference is None and result.failure is not None:

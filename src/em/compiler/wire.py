@@ -17,9 +17,12 @@ from em.compiler.values import (
     said_in,
 )
 from em.models.canonical import Json, identical
+from em.redaction.redactor import MARKER
 from em.runner.functions import same
 
-How = Literal["mission", "said", "result", "key", "only", "match", "index", "parts", "constant"]
+How = Literal[
+    "mission", "said", "result", "key", "only", "match", "index", "parts", "secret", "constant"
+]
 _ORDER: tuple[How, ...] = ("mission", "said", "result", "key", "only", "match", "index", "constant")
 
 
@@ -69,6 +72,8 @@ class Wiring:
         self._found: list[_Found] = []
         self._results: dict[int, tuple[str, Any]] = {}
         self.explained: list[Explained] = []
+        self.secrets: dict[str, str] = {}
+        """What each secret is called, by the marker that stands for it in the trace."""
 
     def add_result(self, call: int, name: str, result: Any) -> None:
         """From now on, values may come from this call's result."""
@@ -92,7 +97,13 @@ class Wiring:
             items = [self.wire(item, said, call, f"{place}[{n}]") for n, item in enumerate(value)]
             return [part for part, _ in items], {s for _, sources in items for s in sources}
         name = place.rpartition(".")[2].partition("[")[0]
-        leaf = self._leaf(value, said, name)
+        if isinstance(value, str) and MARKER.search(value):
+            # A result that was redacted is the run's own; what else was, only the user has. It is
+            # filled into calls, and never into what people read.
+            secret = self._from_secrets if place.startswith("args") else _as_it_is
+            leaf = self._from_results(value, said, name) or secret(value)
+        else:
+            leaf = self._leaf(value, said, name)
         if leaf.how == "constant" and place.startswith(OUTPUT):
             # A constant in an output would be this run's answer to the next one's question.
             leaf = self._by_key(value, name) or leaf
@@ -125,6 +136,25 @@ class Wiring:
             return found
         parts = self._from_parts(value, said)
         return parts or Wire(_literal(value), "constant")
+
+    def _from_secrets(self, value: str) -> Wire:
+        """A text in which secrets stood."""
+        parts: list[str] = []
+        done = 0
+        for found in MARKER.finditer(value):
+            text = found.group()
+            if text not in self.secrets:
+                self.secrets[text] = self._secret_name(text)
+            before = value[done : found.start()]
+            parts += [_literal(before) if before else "", f"{{{{ {self.secrets[text]} }}}}"]
+            done = found.end()
+        return Wire("".join([*parts, _literal(value[done:])]), "secret")
+
+    def _secret_name(self, text: str) -> str:
+        for key, stated in self._mission_values.items():
+            if stated == text:
+                return self._mission_names[key]
+        return self._names.free(identifier(text.removeprefix("[redacted:").removesuffix("]")))
 
     def _by_key(self, value: Scalar, name: str) -> Wire | None:
         """The newest result that has this value under this very name."""
@@ -357,9 +387,15 @@ def _inside(expression: str) -> str:
 
 def _plain_segment(part: Segment) -> str:
     key = part.key
+    if part.in_collection and isinstance(part.of, dict):
+        key = list(part.of)[int(key)]
     if isinstance(key, int):
         return f"[{key}]"
     return f".{key}" if key.isidentifier() else f"[{msgspec.json.encode(key).decode()}]"
+
+
+def _as_it_is(value: Any) -> Wire:
+    return Wire(_literal(value), "constant")
 
 
 def _literal(value: Any) -> Any:

@@ -6,10 +6,11 @@ from collections.abc import Callable, Iterable
 import msgspec
 
 from em.errors import EmError
-from em.llm.hiding import CannotHide, Hidden, MarkerMoved, refuse_markers
+from em.llm.hiding import CannotHide, Hidden
 from em.llm.protocol import LlmClient
 from em.models.canonical import Json
 from em.models.fix import Fix
+from em.redaction.put_back import MarkerMoved, refuse_markers
 from em.redaction.redactor import Redactor
 from em.settings import RedactSettings
 

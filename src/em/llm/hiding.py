@@ -12,10 +12,9 @@ from urllib.parse import quote, quote_plus
 import msgspec
 
 from em.models.canonical import Json
+from em.redaction.put_back import ANY_MARKER, put_back
 from em.redaction.redactor import MARKER, Redactor
 
-_encode = msgspec.json.Encoder(order="sorted").encode
-ANY_MARKER = re.compile(rf"<private:[^<>]*>|{MARKER.pattern}")
 SHORT = 4
 """Shorter values are hidden in texts only where they stand alone, as a word."""
 
@@ -24,14 +23,9 @@ class CannotHide(Exception):
     """The context can't be read, so what is private in it can't be known."""
 
 
-class MarkerMoved(Exception):
-    """What a model returned has a marker where there was none."""
-
-
 class Hidden:
     """The context of a failing step, without what a model may not see.
 
-    What the run itself knows to be private stands in the context under `private`.
     names: lower-case names of private arguments.
     """
 
@@ -40,8 +34,7 @@ class Hidden:
         if names and not isinstance(self._real, dict):
             raise CannotHide
         plain = _as_json({"args": {}, **context})
-        private = plain.pop("private", {})
-        found = {text: _marker(name) for text, name in private.items()}
+        found: dict[str, str] = {}
         for part, value in plain.items():
             plain[part] = _without_private(value, names, found)
         # Redacted with its tool, by which a user may have named secret arguments.
@@ -53,15 +46,7 @@ class Hidden:
 
     def put_back(self, answer: Any) -> Any:
         """The arguments that a model returned, with the real values. Raises MarkerMoved."""
-        return refuse_markers(_put_back(answer, self.shown.get("args"), self._real))
-
-
-def refuse_markers(value: Any) -> Any:
-    """A value in which nothing stands for something hidden. Raises MarkerMoved."""
-    for text in _texts(value):
-        if marker := ANY_MARKER.search(text):
-            raise MarkerMoved(f"{marker.group()} stands where its value may not go")
-    return value
+        return put_back(answer, self.shown.get("args"), self._real)
 
 
 def _as_json(context: Json) -> Json:
@@ -197,32 +182,3 @@ def _forms(value: str) -> set[str]:
 def _pattern(form: str) -> str:
     plain = re.escape(form)
     return plain if len(form) >= SHORT else rf"(?<![A-Za-z0-9]){plain}(?![A-Za-z0-9])"
-
-
-def _put_back(answer: Any, shown: Any, real: Any) -> Any:
-    """The answer, with the real value where it has what was shown; other markers stay in it."""
-    if not any(map(ANY_MARKER.search, _texts(shown))):
-        return answer
-    if _encode(answer) == _encode(shown):  # as JSON: Python finds 1 and True equal
-        return real
-    if isinstance(answer, dict) and isinstance(shown, dict) and isinstance(real, dict):
-        known = dict(zip(shown, real.items(), strict=True))
-        clean: Json = {}
-        for name, item in answer.items():
-            real_name, real_item = known.get(name, (name, None))
-            clean[real_name] = _put_back(item, shown.get(name), real_item)
-        return clean
-    return answer
-
-
-def _texts(value: Any) -> Iterator[str]:
-    """Every text in a value, names included."""
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, dict):
-        for name, item in value.items():
-            yield name
-            yield from _texts(item)
-    elif isinstance(value, list):
-        for item in value:
-            yield from _texts(item)

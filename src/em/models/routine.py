@@ -208,6 +208,19 @@ class ToolSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
         return self.effect
 
 
+class Secret(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A value that is never written: taken from the environment when the routine runs."""
+
+    name: str
+    env: str = ""
+    description: str = ""
+
+    @property
+    def variable(self) -> str:
+        """The environment variable that holds it."""
+        return self.env or f"EM_SECRET_{self.name.upper()}"
+
+
 class Routine(
     msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
 ):
@@ -219,4 +232,5 @@ class Routine(
     tools: Sequence[ToolSpec] = ()
     input_schema: Json | None = None
     output_schema: Json | None = None
+    secrets: Sequence[Secret] = ()
     steps: Sequence[Step] = ()

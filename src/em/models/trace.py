@@ -87,6 +87,7 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
     cost_usd: float | None = None
     duration_ms: float | None = None
     model_calls: int | None = None
+    calls: int | None = None
 
 
 class Trace(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -106,6 +107,26 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     def calls(self) -> list[Call]:
         """The calls, in their order."""
         return [event for event in self.events if isinstance(event, ToolCall | UdfCall)]
+
+    @property
+    def recorded_usage(self) -> Usage:
+        """What the attempt took: as its usage says, else summed up where every call says it."""
+        own, calls = self.usage, self.calls
+
+        def total(name: str) -> Any:
+            given = getattr(own, name)
+            parts: list[Any] = [getattr(call, name, None) for call in calls]
+            if given is not None or not parts or None in parts:
+                return given
+            return sum(parts)
+
+        return Usage(
+            tokens=total("tokens"),
+            cost_usd=total("cost_usd"),
+            duration_ms=total("duration_ms"),
+            model_calls=own.model_calls,
+            calls=len(calls) if own.calls is None else own.calls,
+        )
 
 
 class KeptTrace(msgspec.Struct, frozen=True, kw_only=True):

@@ -91,8 +91,6 @@ class Calls:
             "error_type": failure.error_type,
             "message": failure.message,
         }
-        if self._notebook.private:
-            context["private"] = self._notebook.private
         fix: Fix = yield AskForFix(self._auto_fix, context)
         told = msgspec.to_builtins(fix)
         if fix.strategy == "skip":

@@ -1,7 +1,6 @@
 """Running a routine: `run_routine`, and `arun_routine` for asyncio."""
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Self, TypedDict, Unpack
 
@@ -25,8 +24,8 @@ from em.runner.journal import (
 )
 from em.runner.machine import Machine
 from em.runner.package import Package
-from em.runner.secrets import Secrets, without_secrets
-from em.runner.stored import unpacked
+from em.runner.secrets import Given, Secrets, without_secrets
+from em.runner.stored import package_of
 from em.runner.tools import Function, Tool, ToolRegistry
 from em.settings import AllowSettings
 from em.store.protocol import Store
@@ -42,6 +41,11 @@ class RunOptions(TypedDict, total=False):
     answers: Mapping[str, Json] | None
     """What a person said, by the ids of prompts."""
     on_step: Callable[[StepReport], None] | None
+    """Is told what became of each step."""
+    on_start: Callable[[str], None] | None
+    """Is told the id of each step when it begins."""
+    secrets: Given
+    """The routine's secrets by name, as a mapping or a function; the environment has the others."""
     allow: AllowSettings | None
     """What tools that the routine declares may use; where it is not given, what em.yaml allows."""
     trust: bool
@@ -55,18 +59,20 @@ def run_routine(
     auto_fix_fn: AutoFix | None = None,
     *,
     store: Store | None = None,
+    run_id: str | None = None,
     **options: Unpack[RunOptions],
 ) -> RunResult:
     """Run a routine with no model call.
 
     It raises only for what can't be run at all (no such routine, no YAML); a failing step is told
     in the result. With a `store` every step is journalled, and a run that was interrupted can be
-    resumed. Functions that a model wrote run in the sandbox. `RunOptions` has the rest.
+    resumed by its `run_id`. Functions that a model wrote run in the sandbox. `RunOptions` has the
+    rest.
     """
     given = _input(input_data)
     with _Run(routine_dir, tool_registry, auto_fix_fn, options) as run:
-        machine, write = run.begin(given, store)
-        return drive(machine, write)
+        machine, write = run.begin(given, store, run_id)
+        return run.secrets.result(drive(machine, write))
 
 
 async def arun_routine(
@@ -76,13 +82,14 @@ async def arun_routine(
     auto_fix_fn: AutoFix | None = None,
     *,
     store: Store | None = None,
+    run_id: str | None = None,
     **options: Unpack[RunOptions],
 ) -> RunResult:
     """`run_routine` for asyncio: coroutines are awaited, other tools run in threads."""
     given = _input(input_data)
     with _Run(routine_dir, tool_registry, auto_fix_fn, options) as run:
-        machine, write = run.begin(given, store)
-        return await adrive(machine, write)
+        machine, write = run.begin(given, store, run_id)
+        return run.secrets.result(await adrive(machine, write))
 
 
 def resume_run(
@@ -111,18 +118,10 @@ def resume_run(
                 fix="put the old one back, or start a new run",
             )
         with _Run(package, tool_registry, auto_fix_fn, options) as run:
+            # Raised: a run that ended for want of one could not go on later.
+            run.secrets.check()
             machine, write = run.go_on(past, store)
-            return drive(machine, write)
-
-
-@contextmanager
-def package_of(store: Store, past: PastRun) -> Iterator[Package]:
-    """The package that a run was started from: its folder, or what the memory keeps of it."""
-    if not past.stored:
-        yield Package(past.folder)
-        return
-    with unpacked(store, past.stored) as package:
-        yield package
+            return run.secrets.result(drive(machine, write))
 
 
 def _refuse_to_go_on(past: PastRun, answers: Mapping[str, Json]) -> None:
@@ -149,18 +148,19 @@ class _Run:
     ) -> None:
         self.package = routine_dir if isinstance(routine_dir, Package) else Package(routine_dir)
         self._answers = options.get("answers")
-        secrets = Secrets()
+        self.secrets = Secrets(self.package.routine.secrets, options.get("secrets"))
         registry = tools if isinstance(tools, ToolRegistry) else ToolRegistry(tools)
-        known, refusal = _with_declared(self.package, registry, options.get("allow"), secrets)
+        known, refusal = _with_declared(self.package, registry, options.get("allow"), self.secrets)
         self._udfs = self.package.udfs(trust=options.get("trust", False))
         self._options: dict[str, Any] = {
             "tools": known,
-            "secrets": secrets,
+            "secrets": self.secrets,
             "refusal": refusal,
             "udfs": {**self._udfs, **(options.get("udfs") or {})},
-            "auto_fix": auto_fix,
+            "auto_fix": self.secrets.asking(auto_fix),
             "answers": self._answers,
-            "on_step": options.get("on_step"),
+            "on_step": self.secrets.telling(options.get("on_step")),
+            "on_start": options.get("on_start"),
         }
 
     def __enter__(self) -> Self:
@@ -169,9 +169,11 @@ class _Run:
     def __exit__(self, *exc: object) -> None:
         self._udfs.__exit__(*exc)
 
-    def begin(self, input_data: Json, store: Store | None) -> tuple[Running, WriteNotes]:
+    def begin(
+        self, input_data: Json, store: Store | None, run_id: str | None
+    ) -> tuple[Running, WriteNotes]:
         """A new run; its first note is written with its first step's."""
-        run_id = new_run_id()
+        run_id = run_id or new_run_id()
         notes: list[Note] | None = None
         write: WriteNotes = _keep_nothing
         if store is not None:

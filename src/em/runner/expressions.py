@@ -65,12 +65,23 @@ def names_in(source: str, place: str, *, bare: bool = False) -> set[str]:
     return _jinja().names(text, place)
 
 
+def syntax_of(source: str, place: str, *, bare: bool = False) -> Any:
+    """The tree of a text, or of a bare expression, as Jinja parses it."""
+    return _jinja().syntax(source.strip() if bare else source, place, bare=bare)
+
+
+def whole_expression(text: str) -> str | None:
+    """The expression of a text that is nothing but one."""
+    whole = _WHOLE.fullmatch(text)
+    return None if whole is None else whole["inside"]
+
+
 def _compile_text(text: str, place: str) -> Evaluate:
     if "{{" not in text and "{%" not in text:
         return lambda _scope: text
-    whole = _WHOLE.fullmatch(text)
+    whole = whole_expression(text)
     if whole is not None:
-        return compile_expression(whole["inside"], place)
+        return compile_expression(whole, place)
     return _jinja().text(text, place)
 
 

@@ -33,6 +33,7 @@ class Machine:
         auto_fix: AutoFix | None = None,
         answers: Mapping[str, Json] | None = None,
         on_step: Callable[[StepReport], None] | None = None,
+        on_start: Callable[[str], None] | None = None,
         notes: list[Note] | None = None,
         restored: Restored | None = None,
         secrets: Secrets | None = None,
@@ -44,7 +45,8 @@ class Machine:
         self._run_id = run_id
         self._tools = tools
         self._udfs = udfs
-        self._secrets = secrets or Secrets()
+        self._on_start = on_start
+        self._secrets = Secrets() if secrets is None else secrets
         self._notebook = Notebook(notes, restored, answers, self._secrets)
         self._reports = Reports(on_step)
         own = {name: Tool(name, function) for name, function in udfs.items()}
@@ -76,7 +78,8 @@ class Machine:
         if self._program.routine.input_schema is not None:
             check_schema(self._program.routine.input_schema, input_data, "input")
         self._check_targets()
-        self._scope = {**FUNCTIONS, **self._udfs, **input_data}
+        self._secrets.check()
+        self._scope = {**FUNCTIONS, **self._udfs, **input_data, **self._secrets.values}
 
     def _check_targets(self) -> None:
         """All that is called must be there before the first step."""
@@ -101,6 +104,8 @@ class Machine:
         calls, reports, is_kept = self._calls, self._reports, self._notebook.is_kept
         for step in self._program.steps:
             start = time.perf_counter()
+            if self._on_start is not None:
+                self._on_start(step.id)
             if step.is_plain and not is_kept:
                 try:
                     value = yield calls.call(step, self._scope)

@@ -14,7 +14,9 @@ from em.runner.journal import ItemKey, Note, Restored, keepable, question_of
 from em.runner.program import CompiledStep
 from em.runner.secrets import Secrets
 
-_CONTENT = frozenset({"args", "key", "result", "error", "fix", "output", "failure", "prompt"})
+_CONTENT = frozenset(
+    {"input", "answers", "args", "key", "result", "error", "fix", "output", "failure", "prompt"}
+)
 """What of a note holds values of the run."""
 
 
@@ -34,11 +36,6 @@ class Notebook:
         self._answers = answers or {}
         self._secrets = secrets
         self.is_kept = notes is not None
-
-    @property
-    def private(self) -> Mapping[str, str]:
-        """The texts that nobody else may see, with their names."""
-        return self._secrets.names
 
     def answer_to(self, step_id: str, secret: Collection[str] = ()) -> Json | None:
         """What a person said to a prompt, now or before; None if it is to be asked.

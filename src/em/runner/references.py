@@ -26,7 +26,7 @@ _SCHEMA_IS_OPEN = ("$ref", "allOf", "anyOf", "oneOf", "patternProperties", "addi
 class Inputs:
     """What is known of a routine's input."""
 
-    def __init__(self, schema: Any, example: Any) -> None:
+    def __init__(self, schema: Any, example: Any, secrets: Any = ()) -> None:
         properties = schema.get("properties") if isinstance(schema, dict) else None
         self.is_closed = isinstance(properties, dict) and not any(
             schema.get(word) for word in _SCHEMA_IS_OPEN
@@ -34,6 +34,9 @@ class Inputs:
         self.names = frozenset(properties if isinstance(properties, dict) else ())
         if not self.is_closed and isinstance(example, dict):
             self.names |= example.keys()
+        for secret in secrets if isinstance(secrets, list) else ():
+            if isinstance(secret, dict) and isinstance(secret.get("name"), str):
+                self.names |= {secret["name"]}
 
 
 class References:

@@ -7,6 +7,7 @@ import jinja2
 import jinja2.meta
 import msgspec
 from jinja2.exceptions import SecurityError
+from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from em.errors import ExpressionError
@@ -114,6 +115,17 @@ class Sandboxed:
         """The names that a text refers to."""
         with _explained(place, source):
             return jinja2.meta.find_undeclared_variables(self._environment.parse(source))
+
+    def syntax(self, source: str, place: str, *, bare: bool) -> Any:
+        """The tree of a text, or of a bare expression."""
+        with _explained(place, source):
+            if not bare:
+                return self._environment.parse(source)
+            parser = Parser(self._environment, source, state="variable")
+            expression = parser.parse_expression()
+            if not parser.stream.eos:
+                parser.fail("more than one expression")
+            return expression
 
     def attribute(self, value: Any, name: str) -> Any:
         """An attribute that the sandbox allows, else `missing`."""

@@ -11,6 +11,7 @@ from em.errors import NotFound, RoutineError, UsageError
 from em.models.artefact import Artefact, ArtefactDraft
 from em.models.canonical import Json
 from em.models.routine import Routine
+from em.runner.journal import PastRun
 from em.runner.package import ROUTINE, Package, parse_yaml, read_routine
 from em.store.protocol import Commit, Store
 
@@ -24,6 +25,12 @@ class KeptRoutine(Routine, frozen=True, kw_only=True):
     ref: str
     """`name@version`."""
     from_events: Sequence[str] = ()
+
+
+def is_folder(routine: str | Path) -> bool:
+    """Whether a routine is named by its folder: by a path, or what is one here."""
+    is_path = isinstance(routine, Path) or any(sign in routine for sign in "/\\.")
+    return is_path or Path(routine).is_dir()
 
 
 def files_in(folder: str | Path) -> dict[str, str]:
@@ -85,8 +92,7 @@ def _ref_of(routine: str | Path | Routine) -> str:
     """The name by which a memory keeps a routine; empty for a folder."""
     if isinstance(routine, Routine):
         return routine.ref if isinstance(routine, KeptRoutine) else routine.name
-    is_path = isinstance(routine, Path) or "/" in routine or "\\" in routine or "." in routine
-    return "" if is_path or (Path(routine) / ROUTINE).exists() else str(routine)
+    return "" if is_folder(routine) else str(routine)
 
 
 def _kept(artefact: Artefact) -> KeptRoutine:
@@ -123,6 +129,16 @@ def opened(store: Store, routine: str | Path | Routine) -> Iterator[Package]:
             yield package
     else:
         yield Package(routine)
+
+
+@contextmanager
+def package_of(store: Store, past: PastRun) -> Iterator[Package]:
+    """The package that a run was started from: its folder, or what the memory keeps of it."""
+    if not past.stored:
+        yield Package(past.folder)
+        return
+    with unpacked(store, past.stored) as package:
+        yield package
 
 
 @contextmanager

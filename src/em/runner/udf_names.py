@@ -33,14 +33,13 @@ def _bound(statements: list[ast.stmt]) -> Iterator[str]:
     for node in statements:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             yield node.name
-        elif isinstance(node, ast.Import | ast.ImportFrom):
-            for alias in node.names:
-                yield (alias.asname or alias.name).partition(".")[0]
+        elif isinstance(node, ast.ImportFrom):
+            yield from (alias.asname or alias.name for alias in node.names)
         elif isinstance(node, ast.Assign | ast.AnnAssign):
             if node.value is not None and not isinstance(node.value, _NO_FUNCTIONS):
                 targets = node.targets if isinstance(node, ast.Assign) else [node.target]
                 yield from (target.id for target in targets if isinstance(target, ast.Name))
-        elif not isinstance(node, ast.ClassDef):
+        elif not isinstance(node, ast.ClassDef | ast.Import):
             for field in ("body", "orelse", "finalbody"):
                 yield from _bound(getattr(node, field, []))
             for handler in getattr(node, "handlers", []):

@@ -154,7 +154,7 @@ class _Package:
         yield from broken
         if functions is not None:
             yield from map(told, self._own_calls(steps, functions))
-        inputs = Inputs(value.get("input_schema"), self._json(INPUT)[0])
+        inputs = Inputs(value.get("input_schema"), self._json(INPUT)[0], value.get("secrets"))
         references = References(steps, inputs, functions or frozenset())
         yield from map(told, references.problems())
         for found in references.shadows():

@@ -1,0 +1,45 @@
+"""What `em run --dry-run` prints: the steps, what they call, and what they need."""
+
+import os
+import shlex
+
+import click
+
+from em.cli.output import print_json, print_table
+from em.models.routine import ToolSpec
+from em.runner.package import Package
+
+
+def print_plan(package: Package, *, as_json: bool) -> None:
+    """The steps of a routine, with nothing run and no secret filled in."""
+    kinds = [str(type(step).__struct_config__.tag) for step in package.routine.steps]
+    how = {tool.name: _how(tool) for tool in package.routine.tools}
+    rows = [
+        (
+            step.id,
+            kind,
+            step.target,
+            "write" if step.is_write else "",
+            how.get(step.target, "") if step.kind == "tool" else "",
+        )
+        for step, kind in zip(package.program.steps, kinds, strict=True)
+    ]
+    columns = ("step", "type", "calls", "effect", "how")
+    secrets = {secret.name: secret.variable for secret in package.routine.secrets}
+    if as_json:
+        steps = [dict(zip(columns, row, strict=True)) for row in rows]
+        print_json({"steps": steps, "secrets": secrets})
+        return
+    print_table(columns, rows)
+    for name, variable in secrets.items():
+        is_set = "set" if os.environ.get(variable) else "not set"
+        click.echo(f"secret {name} from {variable}, which is {is_set}")
+
+
+def _how(tool: ToolSpec) -> str:
+    """What a declared tool would do: as it is written, so that no secret is filled in."""
+    if tool.command is not None:
+        return shlex.join(tool.command).replace("'{{", "{{").replace("}}'", "}}")
+    if tool.http is not None:
+        return f"{tool.http.method} {tool.http.url.partition('?')[0]}"
+    return ""

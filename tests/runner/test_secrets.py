@@ -1,0 +1,176 @@
+"""A redacted argument is a secret of the routine: filled in when it runs, written nowhere."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from em import Memory
+from em.compiler.compile_trace import compile_trace, write_package
+from em.compiler.draft import Draft
+from em.compiler.export_python import export_python
+from em.errors import RoutineError
+from em.models.fix import Fix
+from em.models.trace import Approval, Mission, ToolCall, Trace
+from em.runner.engine import run_routine
+from em.runner.package import Package
+from em.runner.validate import validate
+
+KEY, TOKEN = "plain-words-not-like-a-key", "another odd one"
+GIVEN = {"api_key": KEY, "token": TOKEN}
+TRACE = Trace(
+    mission=Mission("weather", {"city": "Porto", "api_key": "[redacted:api_key]"}),
+    events=[
+        ToolCall(tool="get_place", args={"city": "Porto", "key": "[redacted:api_key]"},
+                 result={"id": "place-77", "session": "[redacted:session]"}),
+        ToolCall(tool="get_weather", result={"sky": "blue skies", "echo": "key [redacted:api_key]"},
+                 args={"id": "place-77", "session": "[redacted:session]",
+                       "headers": {"auth": "Bearer [redacted:token]"}}),
+        Approval(prompt="Send with [redacted:api_key]?", answer=True),
+        ToolCall(tool="send", result="ok",
+                 args={"text": "blue skies", "key": "[redacted:api_key]"}),
+    ],
+    final_output={"sky": "blue skies", "note": "sent with [redacted:token]"},
+)  # fmt: skip
+
+
+@pytest.fixture
+def draft() -> Draft:
+    return compile_trace(TRACE)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, draft: Draft) -> Path:
+    write_package(draft, tmp_path / "r")
+    return tmp_path / "r"
+
+
+class Tools:
+    """Tools that repeat the secrets they got."""
+
+    def __init__(self) -> None:
+        self.calls: list[Any] = []
+        self.fails = ""
+
+    def get_place(self, city: str, key: str) -> Any:
+        self.calls.append(("get_place", key))
+        return {"id": "place-1", "session": f"session of {key}"}
+
+    def get_weather(self, id: str, session: str, headers: Any) -> Any:  # noqa: A002 - the tool's own name
+        self.calls.append(("get_weather", session, headers["auth"]))
+        return {"sky": "rain", "echo": session}
+
+    def send(self, text: str, key: str) -> str:
+        self.calls.append(("send", key))
+        if self.fails:
+            raise ValueError(f"{self.fails} with {key}")
+        return "ok"
+
+    @property
+    def by_name(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in ("get_place", "get_weather", "send")}
+
+
+YES = {"approval": {"answer": True}}
+
+
+def test_a_redacted_argument_compiles_to_a_named_secret(draft: Draft, folder: Path) -> None:
+    assert [secret.name for secret in draft.routine.secrets] == ["api_key", "token"]
+    steps = {step.id: step for step in draft.routine.steps}
+    assert steps["get_place"].args["key"] == "{{ api_key }}"
+    assert steps["get_weather"].args["headers"] == {"auth": "Bearer {{ token }}"}
+    assert steps["get_weather"].args["session"] == "{{ place.session }}", "a result is no secret"
+    assert "api_key" not in draft.input
+    assert steps["approval"].prompt.message == "Send with [redacted:api_key]?"
+    assert draft.routine.steps[-1].value["note"] == "sent with [redacted:token]"
+    assert validate(folder) == []
+
+
+def test_secrets_come_from_the_environment_or_the_caller(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = [
+        ("get_place", KEY),
+        ("get_weather", f"session of {KEY}", f"Bearer {TOKEN}"),
+        ("send", KEY),
+    ]
+    for secrets in (GIVEN, GIVEN.get):
+        tools = Tools()
+        done = run_routine(folder, {"city": "Faro"}, tools.by_name, answers=YES, secrets=secrets)
+        assert (done.status, done.output["sky"], tools.calls) == ("ok", "rain", expected)
+    monkeypatch.setenv("EM_SECRET_API_KEY", KEY)
+    missing = run_routine(folder, {"city": "Faro"}, Tools().by_name, answers=YES)
+    assert missing.status == "failed"
+    assert missing.failure is not None
+    assert "'token' is not set (set the environment variable EM_SECRET_TOKEN)" in (
+        missing.failure.message
+    )
+    monkeypatch.setenv("EM_SECRET_TOKEN", TOKEN)
+    tools = Tools()
+    script: dict[str, Any] = {"__name__": "script"}
+    exec(export_python(Package(folder)), script)
+    for run in (
+        lambda: run_routine(folder, {"city": "Faro"}, tools.by_name, answers=YES),
+        lambda: script["run"]({"city": "Faro"}, tools.by_name, YES),
+    ):
+        tools.calls.clear()
+        run()
+        assert tools.calls == expected
+
+
+def test_no_secret_reaches_the_disk_and_a_run_can_be_resumed(folder: Path, tmp_path: Path) -> None:
+    tools = Tools()
+    with Memory(tmp_path / "em.db") as memory:
+        given = {"city": "Faro", "said": f"my key is {KEY}"}
+        waiting = memory.run(folder, given, tools.by_name, secrets=GIVEN)
+        assert waiting.status == "needs_input"
+        with pytest.raises(RoutineError, match="was given holds a secret"):
+            memory.resume(waiting.run_id, tools.by_name, answers=YES, secrets=GIVEN)
+        waiting = memory.run(folder, {"city": "Faro"}, tools.by_name, secrets=GIVEN)
+        with pytest.raises(RoutineError, match="EM_SECRET_API_KEY"):
+            memory.resume(waiting.run_id, tools.by_name, answers=YES)
+        tools.calls.clear()
+        done = memory.resume(waiting.run_id, tools.by_name, answers=YES, secrets=GIVEN)
+        assert done.status == "ok"
+        # Reads whose results held the secret are made again: the journal does not have them.
+        assert [call[0] for call in tools.calls] == ["get_place", "get_weather", "send"]
+        tools.fails = "no"
+        failed = memory.run(folder, {"city": "Faro"}, tools.by_name, answers=YES, secrets=GIVEN)
+        assert failed.failure is not None
+        assert failed.failure.message == "no with [redacted:api_key]"
+        assert failed.failure.context["args"]["key"] == "[redacted:api_key]"
+        assert KEY not in repr(failed)
+        assert any("[redacted:api_key]" in repr(event.body) for event in memory.log.read())
+    written = b"".join(path.read_bytes() for path in tmp_path.glob("em.db*"))
+    for secret in GIVEN.values():
+        assert secret.encode() not in written
+
+
+def test_who_mends_a_step_never_sees_a_secret_and_may_pass_it_on(folder: Path) -> None:
+    seen: list[Any] = []
+
+    def fix(context: Any) -> Fix:
+        seen.append(context)
+        tools.fails = ""
+        return Fix(strategy="modify_args", args={**context["args"], "text": "again"})
+
+    tools = Tools()
+    tools.fails = "no"
+    done = run_routine(folder, {"city": "Faro"}, tools.by_name, fix, answers=YES, secrets=GIVEN)
+    assert done.status == "ok"
+    assert KEY not in repr(seen)
+    assert tools.calls[-1] == ("send", KEY)
+
+
+def test_a_secret_within_another_is_masked_whole(tmp_path: Path) -> None:
+    (tmp_path / "routine.yaml").write_text(
+        "name: x\nsecrets: [{name: a, env: MY_A}, {name: b}]\n"
+        "steps:\n  - {id: s, type: tool.call, tool: t, args: {x: '{{ b }}', y: '{{ a }}'}}\n"
+    )
+
+    def t(x: str, y: str) -> None:
+        raise ValueError(f"{x} and {y}")
+
+    done = run_routine(tmp_path, {}, {"t": t}, secrets={"a": "abc", "b": "abcdef"})
+    assert done.failure is not None
+    assert done.failure.message == "[redacted:b] and [redacted:a]"
