@@ -449,6 +449,19 @@ def test_a_trajectory_is_a_trace() -> None:
     assert (trace.mission.goal, trace.outcome, len(trace.calls)) == ("find it", "success", 1)
 
 
+def test_a_small_number_that_a_function_computed_is_taken_from_it() -> None:
+    draft = compiled(
+        tool("get_rows", [{"n": 40}, {"n": 2}]),
+        UdfCall(function="total_of", args={"rows": [{"n": 40}, {"n": 2}]}, result=42),
+        tool("send_report", "sent", total=42, copies=2),
+        final_output={"total": 42},
+    )
+    steps = draft.routine.steps
+    assert [step.id for step in steps] == ["get_rows", "total_of", "send_report", "return"]
+    assert steps[2].args == {"total": "{{ total_of_result }}", "copies": 2}  # type: ignore[union-attr]
+    assert steps[3].value == {"total": "{{ total_of_result }}"}  # type: ignore[union-attr]
+
+
 # --- any trace ------------------------------------------------------------------------------------
 
 

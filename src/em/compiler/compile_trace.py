@@ -15,7 +15,10 @@ from em.compiler.udfs import GivenUdfs, Udfs, load_udfs
 from em.errors import InputError, RoutineError, UsageError
 from em.models.canonical import identical
 from em.models.trace import Effect, ToolCall, Trace, read_trace
+from em.redaction.redactor import Redactor
+from em.runner.authorship import WRITTEN_BY, is_model_written, render_marks
 from em.runner.package import ROUTINE, UDF, parse_yaml, read_routine
+from em.settings import Settings
 
 MAX_NAME_WORDS = 6
 
@@ -53,19 +56,30 @@ def compile_trace_file(
     """Compile a trace file into a package folder. What does not reproduce is not written.
 
     `udfs` binds what the trace called to real functions: a mapping, a `package.module` or a file.
+    Secrets that the file holds are taken out first, and become secrets of the routine.
     """
-    path = Path(trace_path)
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise InputError(f"it can't be read: {error.strerror}", place=str(path)) from None
-    trace = read_trace(data, str(path))
+    trace = read_trace_file(trace_path)
     given = load_udfs(udfs)
     draft = compile_trace(
         trace, name=name, declared=declared, keep_all=keep_all, udfs=given.functions
     )
     write_package(draft, Path(output_dir), given)
     return draft
+
+
+def read_trace_file(trace_path: str | Path) -> Trace:
+    """The trace in a file, without its secrets."""
+    path = Path(trace_path)
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise InputError(f"it can't be read: {error.strerror}", place=str(path)) from None
+    trace = read_trace(data, str(path))
+    said = Settings.load().redact
+    redactor = Redactor(said.patterns, said.fields, said.tool_args)
+    if not redactor.suspects([data]):
+        return trace
+    return msgspec.convert(redactor.value(msgspec.to_builtins(trace)), Trace)
 
 
 def write_package(draft: Draft, folder: Path, udfs: GivenUdfs | None = None) -> None:
@@ -75,17 +89,31 @@ def write_package(draft: Draft, folder: Path, udfs: GivenUdfs | None = None) -> 
         raise UsageError("this folder holds something else", place=str(folder), fix="name another")
     files = package_texts(draft, udfs)
     _check_text(draft, files[ROUTINE])
+    _spare_own_functions(draft, folder, files)
     folder.mkdir(parents=True, exist_ok=True)
     # The routine comes last: without it the folder is no package.
     for name, text in sorted(files.items(), key=lambda item: item[0] == ROUTINE):
-        if name in (UDF, "test_udf.py") and (folder / name).exists():
-            continue  # a person may have written the bodies
         beside = folder / f".{name}.{os.getpid()}"
         try:
             beside.write_text(text, encoding="utf-8", newline="\n")
             os.replace(beside, folder / name)
         finally:
             beside.unlink(missing_ok=True)
+
+
+def _spare_own_functions(draft: Draft, folder: Path, files: dict[str, str]) -> None:
+    """What a person may have written is not overwritten: neither by stubs nor by a model."""
+    if not (folder / UDF).exists():
+        return
+    if not draft.written_by:
+        for name in (UDF, "test_udf.py"):
+            files.pop(name, None)
+    elif not is_model_written(folder, UDF):
+        raise UsageError(
+            "there are functions of a person's own here, which a model's would replace",
+            place=str(folder / UDF),
+            fix="name another folder, or move them away",
+        )
 
 
 def _check_text(draft: Draft, text: str) -> None:
@@ -105,7 +133,10 @@ def package_texts(draft: Draft, udfs: GivenUdfs | None = None) -> dict[str, str]
             {"calls": draft.recording, "answers": draft.answers, "usage": draft.usage}
         ),
     }
-    if any(item.is_udf for item in draft.recording):
+    if draft.udf_source.strip():
+        files[UDF] = draft.udf_source
+        files[WRITTEN_BY] = render_marks({UDF: draft.udf_source.encode()}, draft.written_by)
+    elif any(item.is_udf for item in draft.recording):
         files[UDF] = render_udfs(draft, udfs or GivenUdfs())
         files["test_udf.py"] = render_udf_tests(draft)
     return files

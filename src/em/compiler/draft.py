@@ -56,6 +56,10 @@ class Draft(msgspec.Struct, frozen=True):
     usage: Usage = Usage()
     secrets: Mapping[str, str] = {}
     contradictions: Sequence[Contradiction] = ()
+    udf_source: str = ""
+    """The text of udf.py, where it is more than stubs."""
+    written_by: str = ""
+    """The model that wrote it."""
 
 
 def draft_routine(
@@ -164,7 +168,7 @@ class _Builder:
         else:
             self._steps.append(ToolStep(tool=call.name, **common))
         self._step_of[call.index] = step_id
-        self._wiring.add_result(call.index, saved, call.result)
+        self._wiring.add_result(call.index, saved, call.result, computed=call.is_udf)
         self._recording.append(Recorded(step_id, call.name, call.is_udf, call.args, call.result))
 
     def _ask_before(self, index: int) -> None:

@@ -71,13 +71,19 @@ class Wiring:
         self._mission_values = mission
         self._found: list[_Found] = []
         self._results: dict[int, tuple[str, Any]] = {}
+        self._computed: set[int] = set()
         self.explained: list[Explained] = []
         self.secrets: dict[str, str] = {}
         """What each secret is called, by the marker that stands for it in the trace."""
 
-    def add_result(self, call: int, name: str, result: Any) -> None:
-        """From now on, values may come from this call's result."""
+    def add_result(self, call: int, name: str, result: Any, *, computed: bool = False) -> None:
+        """From now on, values may come from this call's result.
+
+        What was `computed` by a function of the agent's own was made to be used.
+        """
         self._results[call] = (name, result)
+        if computed:
+            self._computed.add(call)
         self._found += [_Found(call, path, value) for path, value in leaves(result)]
 
     def wire(self, value: Any, said: str, call: int, place: str) -> tuple[Any, set[int]]:
@@ -128,7 +134,7 @@ class Wiring:
             named = isinstance(value, str) and value[:1].isupper()
             if named and said_in(value, said, exactly=True):
                 return self._from_said(value, name)
-            return Wire(_literal(value), "constant")
+            return self._from_computed(value) or Wire(_literal(value), "constant")
         if said_in(value, said):
             return self._from_said(value, name)
         found = self._from_results(value, said, name)
@@ -155,6 +161,16 @@ class Wiring:
             if stated == text:
                 return self._mission_names[key]
         return self._names.free(identifier(text.removeprefix("[redacted:").removesuffix("]")))
+
+    def _from_computed(self, value: Scalar) -> Wire | None:
+        """A small value that is all that a function of the agent's own gave."""
+        if not value or isinstance(value, bool) or value in (1, -1):
+            return None
+        for call in sorted(self._computed, reverse=True):
+            name, result = self._results[call]
+            if identical(result, value):
+                return Wire(f"{{{{ {name} }}}}", "result", call)
+        return None
 
     def _by_key(self, value: Scalar, name: str) -> Wire | None:
         """The newest result that has this value under this very name."""

@@ -1,0 +1,267 @@
+"""Healing: a fix that made a run succeed becomes a change of the routine, if the run explains it.
+
+A mended argument is written as what it is: an expression that the step had elsewhere (a renamed
+argument), something of the input or of an earlier result, or a constant where there was a constant.
+A value that nothing in the run explains was right for that run only, and is refused.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from em.compiler.draft import Recorded
+from em.compiler.naming import Names
+from em.compiler.replay import NotReproduced
+from em.compiler.show import short
+from em.compiler.values import is_informative
+from em.compiler.wire import Wiring
+from em.errors import EmError, RoutineError
+from em.models.canonical import Json, identical
+from em.models.routine import Default, Routine, Step, ToolStep, UdfStep
+from em.runner.drivers import drive
+from em.runner.expressions import compile_value
+from em.runner.functions import FUNCTIONS
+from em.runner.journal import PastRun
+from em.runner.machine import Machine
+from em.runner.program import Program
+from em.runner.tools import Tool
+
+_NOTHING = object()
+
+
+class Healed(msgspec.Struct, frozen=True, kw_only=True):
+    """A routine that needs no fix where this run needed one.
+
+    refused: the fixes that can't be written down, each with the reason.
+    recording: the calls of the run, as the healed routine makes them.
+    """
+
+    routine: Routine
+    changed: Sequence[str]
+    refused: Sequence[str]
+    input: Json
+    output: Any
+    answers: Mapping[str, Json]
+    recording: Sequence[Recorded] = ()
+
+
+def heal(routine: Routine, past: PastRun) -> Healed:
+    """Write the fixes of a run into its routine, and prove it by replaying the run."""
+    notes = [body for kind, body in past.notes if kind == "step_done"]
+    if not any(body.get("fix") for body in notes):
+        raise RoutineError("no step of this run was mended", place=f"run {past.run_id}")
+    if past.status != "ok":
+        raise RoutineError(
+            f"this run did not succeed: {past.status}",
+            place=f"run {past.run_id}",
+            fix="a fix is worth keeping only if it led somewhere",
+        )
+    healer = _Healer(routine, past, notes)
+    healed = healer.heal()
+    if not healed.changed:
+        return healed
+    return msgspec.structs.replace(healed, recording=_replay(healed, past, notes))
+
+
+class _Healer:
+    def __init__(self, routine: Routine, past: PastRun, notes: Sequence[Json]) -> None:
+        self._routine, self._past, self._notes = routine, past, notes
+        self._changed: list[str] = []
+        self._refused: list[str] = []
+
+    def heal(self) -> Healed:
+        steps = []
+        scope: Json = {**FUNCTIONS, **self._past.input}
+        wiring = Wiring(self._past.input, Names())
+        for number, step in enumerate(self._routine.steps):
+            own = [body for body in self._notes if body["step"] == step.id]
+            steps.append(self._mended(step, own, scope, wiring))
+            if step.save_as is not None and own:
+                result = own[0].get("result")
+                if step.for_each is not None:
+                    result = [body.get("result") for body in own]
+                scope[step.save_as] = result
+                wiring.add_result(number, step.save_as, result)
+        end = self._past.notes[-1][1]
+        return Healed(
+            routine=msgspec.structs.replace(self._routine, steps=steps),
+            changed=self._changed,
+            refused=self._refused,
+            input=self._past.input,
+            output=end.get("output"),
+            answers=self._past.restored.answers,
+        )
+
+    def _mended(self, step: Step, own: Sequence[Json], scope: Json, wiring: Wiring) -> Step:
+        for body in own:
+            fix = body.get("fix")
+            if not fix or not isinstance(step, ToolStep | UdfStep):
+                continue
+            if fix["strategy"] == "skip":
+                step = self._with_default(step, fix.get("default"))
+            else:
+                step = self._with_args(step, body, fix["args"], scope, wiring)
+        return step
+
+    def _with_default(self, step: Step, default: Any) -> Step:
+        self._changed.append(f"step {step.id}: goes on with {short(default)} when it fails")
+        return msgspec.structs.replace(step, on_error=Default(default))
+
+    def _with_args(
+        self, step: ToolStep | UdfStep, body: Json, args: Json, scope: Json, wiring: Wiring
+    ) -> Step:
+        own = dict(scope)
+        if step.for_each is not None:
+            items = compile_value(step.for_each, f"step {step.id}")(scope)
+            own[step.as_] = items[body.get("item") or 0]
+        old = _evaluated(step.args, own, step.id)
+        source = _Source(step.args, old, wiring)
+        try:
+            wired = {key: source.of((key,), value) for key, value in args.items()}
+        except _Unexplained as error:
+            self._refused.append(f"step {step.id}, {error}")
+            return step
+        if identical(wired, step.args):
+            return step
+        self._changed.append(f"step {step.id}: args {short(step.args)} become {short(wired)}")
+        return msgspec.structs.replace(step, args=wired)
+
+
+class _Unexplained(Exception):
+    """Nothing in the run says where a value comes from."""
+
+
+Path = tuple[str | int, ...]
+
+
+class _Leaf(NamedTuple):
+    path: Path
+    template: Any
+    value: Any
+
+
+class _Source:
+    """Where the values of mended arguments come from."""
+
+    def __init__(self, template: Json, value: Any, wiring: Wiring) -> None:
+        self._template, self._value, self._wiring = template, value, wiring
+        self._leaves = list(_leaves(template, value))
+
+    def of(self, path: Path, value: Any) -> Any:
+        """A mended value as the routine may say it."""
+        before, template = _at(self._value, path), _at(self._template, path)
+        if template is not _NOTHING and identical(before, value):
+            return template
+        elsewhere = self._elsewhere(value)
+        if elsewhere is not _NOTHING:
+            return elsewhere
+        if isinstance(value, dict):
+            return {key: self.of((*path, key), item) for key, item in value.items()}
+        if isinstance(value, list):
+            return [self.of((*path, n), item) for n, item in enumerate(value)]
+        wired, used = self._wiring.wire(value, "", 0, ".".join(map(str, path)))
+        if used or wired != value:
+            return wired
+        if template is _NOTHING or (isinstance(template, str) and "{{" in template):
+            place = f"args.{'.'.join(map(str, path))}"
+            said = "it was not there" if template is _NOTHING else f"it was {template}"
+            raise _Unexplained(
+                f"{place}: {said}; the fix says {short(value)}, and nothing in the run explains it"
+            )
+        return value  # a constant that was wrong
+
+    def _elsewhere(self, value: Any) -> Any:
+        """The expression of another argument that had this very value."""
+        if not isinstance(value, dict | list) and not is_informative(value):
+            return _NOTHING
+        for leaf in self._leaves:
+            if identical(leaf.value, value) and leaf.template is not leaf.value:
+                return leaf.template
+        return _NOTHING
+
+
+def _leaves(template: Any, value: Any, path: Path = ()) -> list[_Leaf]:
+    """The smallest parts of a template, each with its value."""
+    if isinstance(template, dict) and isinstance(value, dict):
+        pairs = [(key, template[key], value.get(key)) for key in template]
+        return [leaf for key, t, v in pairs for leaf in _leaves(t, v, (*path, key))]
+    if isinstance(template, list) and isinstance(value, list):
+        both = enumerate(zip(template, value, strict=False))
+        return [leaf for n, (t, v) in both for leaf in _leaves(t, v, (*path, n))]
+    return [_Leaf(path, template, value)]
+
+
+def _at(value: Any, path: Path) -> Any:
+    for key in path:
+        inside = isinstance(value, dict) and key in value
+        inside = inside or (isinstance(value, list) and isinstance(key, int) and key < len(value))
+        if not inside:
+            return _NOTHING
+        value = value[key]
+    return value
+
+
+def _evaluated(template: Any, scope: Json, step_id: str) -> Any:
+    try:
+        return compile_value(template, f"step {step_id}")(scope)
+    except EmError:
+        return {}  # its arguments were what failed
+
+
+def _replay(healed: Healed, past: PastRun, notes: Sequence[Json]) -> list[Recorded]:
+    """Make the run again with what its journal holds: no fix may be needed, the output the same."""
+    calls = {step.id: step for step in healed.routine.steps if isinstance(step, ToolStep | UdfStep)}
+    left = [body for body in notes if body["step"] in calls]
+    intents = [body for kind, body in past.notes if kind == "step_started"]
+    announced = {(body["step"], body.get("item")): body.get("args") for body in intents}
+    made: list[Recorded] = []
+
+    def stand_in(name: str, *, is_udf: bool) -> Any:
+        def call(**args: Any) -> Any:
+            body = left.pop(0) if left else None
+            step = calls[body["step"]] if body else None
+            if body is None or step is None or _name_of(step) != name:
+                raise NotReproduced(f"the healed routine calls {name} where the run did not")
+            fix = body.get("fix") or {}
+            args.pop("idempotency_key", None)
+            if fix.get("strategy") == "skip":
+                raise RuntimeError(body.get("error", "it failed"))
+            expected = fix.get("args", announced.get((body["step"], body.get("item"))))
+            if expected is not None and not identical(expected, args):
+                raise NotReproduced(
+                    f"the run called {name}({short(expected)}), the healed routine"
+                    f" {name}({short(args)})",
+                    place=f"step {step.id}",
+                )
+            made.append(Recorded(step.id, name, is_udf, args, body.get("result")))
+            return body.get("result")
+
+        return call
+
+    names = {(_name_of(step), isinstance(step, UdfStep)) for step in calls.values()}
+    machine = Machine(
+        Program(healed.routine),
+        run_id="verification",
+        tools={n: Tool(n, stand_in(n, is_udf=False)) for n, is_udf in names if not is_udf},
+        udfs={n: stand_in(n, is_udf=True) for n, is_udf in names if is_udf},
+        answers=healed.answers,
+    )
+    result = drive(machine.run(healed.input))
+    if result.failure is not None:
+        raise NotReproduced(
+            f"replaying the run failed: {result.failure.message}",
+            place=f"step {result.failure.step_id}",
+        )
+    if left or not identical(result.output, healed.output):
+        raise NotReproduced(
+            "replaying the run gives another output",
+            place=f"run {past.run_id}",
+            recorded=short(healed.output),
+            replayed=short(result.output),
+        )
+    return made
+
+
+def _name_of(step: ToolStep | UdfStep) -> str:
+    return step.tool if isinstance(step, ToolStep) else step.function

@@ -1,0 +1,134 @@
+"""A model improves a draft; what it wrote must hold, or the draft is kept."""
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from em.compiler.llm_compile import Improved, llm_compile_trace, llm_compile_trace_file
+from em.errors import LlmUnavailable
+from em.llm import ScriptedClient
+from em.models.trace import Mission, ToolCall, Trace, UdfCall
+from em.runner.engine import run_routine
+
+ORDERS = [{"id": "#W1001", "total": 30}, {"id": "#W1002", "total": 12}]
+TRACE = Trace(
+    mission=Mission("Cancel every order of the user", {"user": "ana_lopez"}),
+    events=[
+        ToolCall(tool="find_orders", args={"user": "ana"}, error="no such user"),
+        ToolCall(tool="find_orders", args={"user": "ana_lopez"}, result=ORDERS),
+        UdfCall(function="total_of", args={"orders": ORDERS}, result=42),
+        ToolCall(tool="cancel_order", args={"id": "#W1001"}, result="cancelled"),
+        ToolCall(tool="cancel_order", args={"id": "#W1002"}, result="cancelled"),
+    ],
+    final_output={"refund": 42},
+)
+
+ROUTINE = """\
+version: "1"
+name: cancel_all_orders
+description: Cancel every order of a user, and say what is paid back.
+tools:
+  - {name: find_orders, effect: read}
+  - {name: cancel_order, effect: write}
+input_schema: {type: object, properties: {user: {type: string}}, required: [user]}
+output_schema: {type: object}
+steps:
+  - {id: find, type: tool.call, tool: find_orders, args: {user: "{{ user }}"}, save_as: orders}
+  - {id: sum, type: udf.call, function: total_of, args: {orders: "{{ orders }}"}, save_as: refund}
+  - {id: cancel, type: tool.call, tool: cancel_order, for_each: "{{ orders }}", as: order,
+     args: {id: "{{ order.id }}"}}
+  - {id: done, type: return, value: {refund: "{{ refund }}"}}
+"""
+UDF = """\
+def total_of(orders):
+    return sum(order["total"] for order in orders)
+"""
+
+
+def answer(routine: str = ROUTINE, udf: str = UDF) -> dict[str, str]:
+    return {"routine_yaml": routine, "udf_py": udf, "notes": "a loop over the orders"}
+
+
+def improved(*replies: Any) -> tuple[Improved, ScriptedClient]:
+    client = ScriptedClient(list(replies))
+    return llm_compile_trace(TRACE, client), client
+
+
+def test_a_routine_that_holds_is_taken(tmp_path: Path) -> None:
+    found, client = improved(answer())
+    assert found.by_model
+    assert found.draft.routine.name == "cancel_all_orders"
+    assert found.notes == "a loop over the orders"
+    assert found.spent.calls == 1
+    assert "ana_lopez" in client.requests[0].prompt
+    assert "no such user" not in client.requests[0].prompt, "what was pruned is not told"
+
+
+def test_what_is_written_runs_on_other_input_with_the_models_functions(tmp_path: Path) -> None:
+    (tmp_path / "trace.json").write_bytes(msgspec.json.encode(TRACE))
+    client = ScriptedClient([answer()])
+    llm_compile_trace_file(tmp_path / "trace.json", tmp_path / "out", client)
+    cancelled: list[str] = []
+    tools = {
+        "find_orders": lambda user: [{"id": f"{user}-{n}", "total": n} for n in (1, 2, 3)],
+        "cancel_order": lambda **args: cancelled.append(args["id"]),
+    }
+    result = run_routine(tmp_path / "out", {"user": "bo"}, tools)
+    assert (result.failure, result.output) == (None, {"refund": 6})
+    assert cancelled == ["bo-1", "bo-2", "bo-3"]
+
+
+def changed(old: str, new: str) -> dict[str, str]:
+    assert old in ROUTINE
+    return answer(ROUTINE.replace(old, new))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        (answer("steps: ["), "this is no YAML"),
+        (changed("tool: find_orders, args", "tool: find_order, args"), "find_order"),
+        (changed("{{ user }}", "ana_lopez"), "'ana_lopez' is written into a step"),
+        (answer(udf="def total_of(orders):\n    return 41\n"), "to give 42, and gives 41"),
+        (answer(udf="def total_of(orders):\n    return 1 / 0\n"), "ZeroDivisionError"),
+        (answer(udf="import os\ndef total_of(orders):\n    return os.getpid()\n"), "gives"),
+        (answer(udf="def total_of(orders:\n"), "udf.py:1"),
+        (changed("for_each: ", "when: 'false', for_each: "), "never calls cancel_order"),
+        (changed("{{ order.id }}", "{{ order.total }}"), "the routine cancel_order"),
+        (changed('refund: "{{ refund }}"', "refund: 1"), "the output is another one"),
+        (changed("cancel_order, effect: write", "cancel_order, effect: read"), "effect is write"),
+        (answer(ROUTINE.replace("user: {type", "name: {type").replace("{{ user", "{{ name")),
+         "input_schema must name just ['user']"),
+        (answer(udf=UDF + "def id_of():\n    return '#W1001'\n"), "written into udf.py"),
+    ],
+)  # fmt: skip
+def test_what_does_not_hold_goes_back_with_the_reason(wrong: Any, told: str) -> None:
+    found, client = improved(wrong, answer())
+    assert told in "\n".join(found.problems[0])
+    assert told in client.requests[1].prompt
+    assert found.by_model
+    assert found.draft.udf_source == UDF
+
+
+def test_after_two_corrections_the_draft_is_kept_and_the_report_says_so() -> None:
+    wrong = answer("steps: [")
+    found, client = improved(wrong, wrong, wrong, answer())
+    assert not found.by_model
+    assert len(client.requests) == 3
+    assert [len(problems) > 0 for problems in found.problems] == [True] * 3
+    assert found.draft.udf_source == ""
+    assert found.draft.routine.steps[0].id == "find_orders"
+
+
+def test_a_model_that_can_not_be_asked_costs_nothing_but_its_help() -> None:
+    found, _ = improved(LlmUnavailable("no answer"))
+    assert not found.by_model
+    assert "no answer" in found.problems[0][0]
+
+
+def test_code_in_a_markdown_fence_is_taken_out_of_it() -> None:
+    found, _ = improved(answer(f"```yaml\n{ROUTINE}```", f"```python\n{UDF}\n```\n"))
+    assert found.by_model
+    assert found.draft.udf_source == UDF
