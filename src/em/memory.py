@@ -14,6 +14,8 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
 
+import msgspec
+
 from em.capture.log import Log
 from em.capture.traces import content_id, find_traces, get_traces, trace_events
 from em.errors import InputError, NotFound, UsageError
@@ -30,6 +32,8 @@ from em.store.protocol import Store
 if TYPE_CHECKING:
     from typing import Unpack
 
+    from em.compiler.heal import Healing
+    from em.llm.protocol import LlmClient
     from em.models.routine import Routine
     from em.runner.calls import AutoFix
     from em.runner.engine import RunOptions, Tools
@@ -150,18 +154,20 @@ class Memory:
         name: str | None = None,
         declared: Mapping[str, Effect | None] | None = None,
         keep_all: bool = False,
+        client: "LlmClient | None" = None,
     ) -> "KeptRoutine":
         """Compile a trace of this memory into a routine, kept as a new version.
 
         Of several traces of one task, the way that most of them went is taken, and of those the
-        shortest; the routine is proved by replaying the trace it was made of.
+        shortest; the routine is proved by replaying the trace it was made of. With a `client` its
+        model may improve it; what does not pass the same proof is dropped.
         """
-        from em.compiler.several import compile_several
+        from em.compiler.compiling import compile_several
         from em.runner.stored import keep_routine
 
         ids = [trace_ids] if isinstance(trace_ids, str) else trace_ids
         kept = get_traces(self.store, ids)
-        made = compile_several(kept, name=name, declared=declared, keep_all=keep_all)
+        made = compile_several(kept, name=name, declared=declared, keep_all=keep_all, client=client)
         return keep_routine(self.store, made.files, made.from_events)
 
     def run(
@@ -198,6 +204,30 @@ class Memory:
 
         options.setdefault("allow", self._allow)
         return resume_run(self.store, run_id, tools, auto_fix_fn, input_data=input_data, **options)
+
+    def heal(self, run_id: str, *, dry_run: bool = False) -> "Healing":
+        """Write the fixes that a run needed into its routine, as a new version.
+
+        The run is made again with what its journal holds: the healed routine must need no fix and
+        give the same output. The old version is kept; with `dry_run` nothing is written.
+        """
+        from em.compiler.heal import healing_of
+        from em.runner.journal import read_run
+        from em.runner.package import write_files
+        from em.runner.stored import files_in, keep_routine, package_of
+
+        past = read_run(self.store, run_id)
+        with package_of(self.store, past) as package:
+            package.check_unchanged(past.routine_hash)
+            old = files_in(package.folder)
+            healing, new = healing_of(package.routine, old, past)
+        if dry_run or not healing.changed:
+            return healing
+        before = past.stored or keep_routine(self.store, old).ref
+        after = keep_routine(self.store, new).ref
+        if past.folder:
+            write_files(new, Path(past.folder))
+        return msgspec.structs.replace(healing, old=before, new=after)
 
     def forget(
         self,
@@ -340,5 +370,6 @@ class AsyncMemory:
     compile = _threaded(Memory.compile)
     run = _threaded(Memory.run)
     resume = _threaded(Memory.resume)
+    heal = _threaded(Memory.heal)
     forget = _threaded(Memory.forget)
     close = _threaded(Memory.close)

@@ -23,6 +23,7 @@ COMMANDS = {
     "run": ("em.cli.run", "Run a routine."),
     "runs": ("em.cli.runs", "Look at past runs of routines."),
     "smoke-llm": ("em.cli.smoke_llm", "Ask the configured model one small question."),
+    "routine": ("em.cli.routine", "The routines that are kept: list, show, keep, heal."),
     "trust": ("em.cli.trust", "Say that you have read the code that a model wrote."),
     "validate": ("em.cli.validate", "List everything that is wrong with a routine."),
 }

@@ -8,6 +8,7 @@ import msgspec
 from em.cli.options import everywhere, open_memory
 from em.cli.output import count, print_json, print_table
 from em.cli.saved import print_saved, saved_as_json
+from em.errors import EmError
 from em.models.event import Event, EventQuery
 from em.runner.journal import read_run
 
@@ -84,9 +85,24 @@ def show(ctx: click.Context, run_id: str) -> None:
         print_table(("step", "status", "ms", "attempts", "result"), rows)
     for step, item in sorted(past.restored.in_flight, key=str):
         click.echo(f"under way when it stopped: {step}" + ("" if item is None else f"[{item}]"))
-    click.echo(f"{past.status}: {count(len(steps), 'step')} in {past.folder}")
+    click.echo(f"{past.status}: {count(len(steps), 'step')} in {past.folder or past.stored}")
     if past.status == "ok":
         click.echo()
         print_saved(store, past)
+    if past.status == "ok" and any(step.get("fix") for step in steps):
+        _propose(ctx, run_id)
     if past.status in ("running", "needs_input"):
         click.echo(f"  go on with: em resume {run_id}", err=True)
+
+
+def _propose(ctx: click.Context, run_id: str) -> None:
+    """How the routine would do without the fixes of this run."""
+    from em.cli.routine import print_healing
+
+    try:
+        healing = open_memory(ctx).heal(run_id, dry_run=True)
+    except EmError as error:
+        click.echo(f"the fixes of this run can't be made a part of the routine: {error}")
+        return
+    click.echo("\nthe fixes of this run, as a change of the routine:")
+    print_healing(healing, run_id)

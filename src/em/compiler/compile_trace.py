@@ -1,6 +1,5 @@
 """Compiling a trace into a routine package, without a model."""
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from em.models.canonical import identical
 from em.models.trace import Effect, ToolCall, Trace, read_trace
 from em.redaction.redactor import Redactor
 from em.runner.authorship import WRITTEN_BY, is_model_written, render_marks
-from em.runner.package import ROUTINE, UDF, parse_yaml, read_routine
+from em.runner.package import ROUTINE, UDF, parse_yaml, read_routine, write_files
 from em.settings import Settings
 
 MAX_NAME_WORDS = 6
@@ -72,6 +71,8 @@ def read_trace_file(trace_path: str | Path) -> Trace:
     path = Path(trace_path)
     try:
         data = path.read_bytes()
+    except FileNotFoundError:
+        raise InputError("this file does not exist", place=str(path)) from None
     except OSError as error:
         raise InputError(f"it can't be read: {error.strerror}", place=str(path)) from None
     trace = read_trace(data, str(path))
@@ -84,21 +85,10 @@ def read_trace_file(trace_path: str | Path) -> Trace:
 
 def write_package(draft: Draft, folder: Path, udfs: GivenUdfs | None = None) -> None:
     """Write em's own files of a package, each whole; what else lies there is left alone."""
-    folder = folder.resolve()
-    if folder.exists() and not (folder / ROUTINE).exists() and any(folder.iterdir()):
-        raise UsageError("this folder holds something else", place=str(folder), fix="name another")
     files = package_texts(draft, udfs)
     _check_text(draft, files[ROUTINE])
     _spare_own_functions(draft, folder, files)
-    folder.mkdir(parents=True, exist_ok=True)
-    # The routine comes last: without it the folder is no package.
-    for name, text in sorted(files.items(), key=lambda item: item[0] == ROUTINE):
-        beside = folder / f".{name}.{os.getpid()}"
-        try:
-            beside.write_text(text, encoding="utf-8", newline="\n")
-            os.replace(beside, folder / name)
-        finally:
-            beside.unlink(missing_ok=True)
+    write_files(files, folder)
 
 
 def _spare_own_functions(draft: Draft, folder: Path, files: dict[str, str]) -> None:
@@ -127,9 +117,9 @@ def package_texts(draft: Draft, udfs: GivenUdfs | None = None) -> dict[str, str]
     """The files of a package, by name."""
     files = {
         ROUTINE: render_routine(draft.routine, draft.comments),
-        "input.json": _json(draft.input),
-        "expected_output.json": _json(draft.output),
-        "recording.json": _json(
+        "input.json": as_json(draft.input),
+        "expected_output.json": as_json(draft.output),
+        "recording.json": as_json(
             {"calls": draft.recording, "answers": draft.answers, "usage": draft.usage}
         ),
     }
@@ -142,7 +132,8 @@ def package_texts(draft: Draft, udfs: GivenUdfs | None = None) -> dict[str, str]
     return files
 
 
-def _json(value: Any) -> str:
+def as_json(value: Any) -> str:
+    """A value as the JSON files of a package hold it."""
     return msgspec.json.format(msgspec.json.encode(value), indent=2).decode() + "\n"
 
 

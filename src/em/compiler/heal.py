@@ -5,13 +5,16 @@ argument), something of the input or of an earlier result, or a constant where t
 A value that nothing in the run explains was right for that run only, and is refused.
 """
 
+import difflib
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
 
+from em.compiler.compile_trace import as_json
 from em.compiler.draft import Recorded
 from em.compiler.naming import Names
+from em.compiler.package_files import render_routine
 from em.compiler.replay import NotReproduced
 from em.compiler.show import short
 from em.compiler.values import is_informative
@@ -24,6 +27,7 @@ from em.runner.expressions import compile_value
 from em.runner.functions import FUNCTIONS
 from em.runner.journal import PastRun
 from em.runner.machine import Machine
+from em.runner.package import ROUTINE
 from em.runner.program import Program
 from em.runner.tools import Tool
 
@@ -44,6 +48,40 @@ class Healed(msgspec.Struct, frozen=True, kw_only=True):
     output: Any
     answers: Mapping[str, Json]
     recording: Sequence[Recorded] = ()
+
+
+class Healing(msgspec.Struct, frozen=True, kw_only=True):
+    """What healing a run changes, or would change.
+
+    patch: the change of routine.yaml. old, new: the versions that are kept, if it was made.
+    """
+
+    changed: Sequence[str]
+    refused: Sequence[str]
+    patch: str
+    old: str = ""
+    new: str = ""
+
+
+def healing_of(
+    routine: Routine, files: Mapping[str, str], past: PastRun
+) -> tuple[Healing, dict[str, str]]:
+    """What the fixes of a run change in its package, and the files of the new version."""
+    healed = heal(routine, past)
+    new = dict(files)
+    if healed.changed:
+        new[ROUTINE] = render_routine(healed.routine, {})
+        new["input.json"] = as_json(healed.input)
+        new["expected_output.json"] = as_json(healed.output)
+        new["recording.json"] = as_json({"calls": healed.recording, "answers": healed.answers})
+    lines = difflib.unified_diff(
+        files[ROUTINE].splitlines(keepends=True),
+        new[ROUTINE].splitlines(keepends=True),
+        ROUTINE,
+        ROUTINE,
+    )
+    patch = "".join(lines)
+    return Healing(changed=healed.changed, refused=healed.refused, patch=patch), new
 
 
 def heal(routine: Routine, past: PastRun) -> Healed:

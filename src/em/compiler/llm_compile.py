@@ -4,7 +4,6 @@ What does not validate and reproduce the trace goes back to the model with the p
 the routine that was compiled without it is kept, and the report says so.
 """
 
-import ast
 import re
 import tempfile
 from collections.abc import Mapping
@@ -24,9 +23,9 @@ from em.llm.protocol import LlmClient, Message, Spent, Tokens
 from em.models.canonical import identical
 from em.models.trace import Effect, Trace
 from em.runner.package import ROUTINE, UDF, parse_yaml, read_routine
-from em.runner.sandbox import Session, choose
 from em.runner.sandbox.subset import SUBSET_RULES
 from em.runner.tools import Function
+from em.runner.udfs import sandboxed
 from em.runner.validate import validate
 
 MAX_TOKENS = 16_384
@@ -55,7 +54,11 @@ def llm_compile_trace(
     declared: Mapping[str, Effect | None] | None = None,
 ) -> Improved:
     """Compile a trace and let a model improve the routine; what it returns must reproduce it."""
-    draft = compile_trace(trace, name=name, declared=declared)
+    return improve(trace, compile_trace(trace, name=name, declared=declared), client)
+
+
+def improve(trace: Trace, draft: Draft, client: LlmClient) -> Improved:
+    """Let a model improve a draft; what it returns must validate and reproduce the trace."""
     messages = [Message("user", first_prompt(trace, draft))]
     tried: list[list[str]] = []
     before = client.spent
@@ -156,28 +159,15 @@ def _replay(improved: Draft) -> None:
     if not code.strip():
         verify_improved(improved, {})
         return
-    with choose(code).open(code) as session:
-        names = _functions_in(code)
+    with sandboxed(Path(UDF), code.encode()) as functions:
         for item in improved.recording:
-            if item.is_udf and item.name in names:
-                _check_example(session, item)
-        verify_improved(improved, {name: _called(session, name) for name in names})
+            if item.is_udf and item.name in functions:
+                _check_example(functions[item.name], item)
+        verify_improved(improved, functions)
 
 
-def _functions_in(code: str) -> list[str]:
-    return [
-        node.name
-        for node in ast.parse(code).body
-        if isinstance(node, ast.FunctionDef) and not node.name.startswith("_")
-    ]
-
-
-def _called(session: Session, name: str) -> Function:
-    return lambda *args, **kwargs: session.call(name, kwargs, args)
-
-
-def _check_example(session: Session, item: Recorded) -> None:
-    result = session.call(item.name, item.args)
+def _check_example(function: Function, item: Recorded) -> None:
+    result = function(**item.args)
     if not identical(result, item.result):
         raise NotReproduced(
             f"{item.name}({short(item.args)}) was recorded to give {short(item.result)},"

@@ -7,9 +7,13 @@ person's side (`trust.py`) and never in the package.
 """
 
 import hashlib
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import msgspec
+
+from em.models.canonical import Json
+from em.models.event import Draft
 
 WRITTEN_BY = "written_by.json"
 
@@ -45,3 +49,18 @@ def is_model_written(folder: Path, name: str) -> bool:
         return name in msgspec.json.decode(text, type=dict[str, Mark])
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return True
+
+
+def code_notes(
+    files: Mapping[str, str], routine: str, from_events: Sequence[str] = ()
+) -> list[Draft]:
+    """What the log is told of the files of a package that a model wrote."""
+    marks = msgspec.json.decode(files.get(WRITTEN_BY, "{}"), type=dict[str, Mark])
+    notes = []
+    for name, mark in marks.items():
+        sha256 = code_hash(files[name].encode())
+        body: Json = {"file": name, "sha256": sha256, "model": mark.model, "routine": routine}
+        if from_events:
+            body["from_events"] = list(from_events)
+        notes.append(Draft(stream=f"code/{sha256}", kind="code_written", body=body))
+    return notes

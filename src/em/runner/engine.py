@@ -111,12 +111,7 @@ def resume_run(
         past.input = _input(input_data)
     _refuse_to_go_on(past, options.get("answers") or {})
     with package_of(store, past) as package:
-        if package.content_hash != past.routine_hash:
-            raise RoutineError(
-                "the routine was changed since this run began",
-                place=past.folder,
-                fix="put the old one back, or start a new run",
-            )
+        package.check_unchanged(past.routine_hash)
         with _Run(package, tool_registry, auto_fix_fn, options) as run:
             # Raised: a run that ended for want of one could not go on later.
             run.secrets.check()

@@ -1,13 +1,15 @@
 """A routine package: a folder with routine.yaml, udf.py and the recording it came from."""
 
 import hashlib
+import os
+from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from em.errors import InvalidRoutine, RoutineError
+from em.errors import InvalidRoutine, RoutineError, UsageError
 from em.models.routine import Routine
 from em.models.strict_yaml import load_yaml
 from em.runner.program import Program
@@ -40,6 +42,15 @@ class Package:
         """What this routine says, as a hash."""
         return hashlib.sha256(self._text).hexdigest()
 
+    def check_unchanged(self, routine_hash: str) -> None:
+        """Refuse a routine that is another one by now."""
+        if self.content_hash != routine_hash:
+            raise RoutineError(
+                "the routine was changed since this run began",
+                place=self.stored or str(self.folder),
+                fix="put the old one back, or start a new run",
+            )
+
     @property
     def routine(self) -> Routine:
         """What routine.yaml says."""
@@ -48,6 +59,22 @@ class Package:
     def udfs(self, *, trust: bool = False) -> Udfs:
         """The functions of udf.py; what a model wrote runs in the sandbox unless it is trusted."""
         return load_udfs(self.folder / UDF, trust=trust)
+
+
+def write_files(files: Mapping[str, str], folder: Path) -> None:
+    """Write the files of a package, each whole; what else lies there is left alone."""
+    folder = folder.resolve()
+    if folder.exists() and not (folder / ROUTINE).exists() and any(folder.iterdir()):
+        raise UsageError("this folder holds something else", place=str(folder), fix="name another")
+    folder.mkdir(parents=True, exist_ok=True)
+    # The routine comes last: without it the folder is no package.
+    for name, text in sorted(files.items(), key=lambda item: item[0] == ROUTINE):
+        beside = folder / f".{name}.{os.getpid()}"
+        try:
+            beside.write_text(text, encoding="utf-8", newline="\n")
+            os.replace(beside, folder / name)
+        finally:
+            beside.unlink(missing_ok=True)
 
 
 def load_program(text: bytes, place: str) -> Program:

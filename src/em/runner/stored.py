@@ -11,8 +11,9 @@ from em.errors import NotFound, RoutineError, UsageError
 from em.models.artefact import Artefact, ArtefactDraft
 from em.models.canonical import Json
 from em.models.routine import Routine
+from em.runner.authorship import code_notes
 from em.runner.journal import PastRun
-from em.runner.package import ROUTINE, Package, parse_yaml, read_routine
+from em.runner.package import ROUTINE, Package, parse_yaml, read_routine, write_files
 from em.store.protocol import Commit, Store
 
 KIND = "routine"
@@ -56,7 +57,8 @@ def keep_routine(
     routine = read_routine(parse_yaml(files[ROUTINE].encode(), ROUTINE), ROUTINE)
     body: Json = {"files": dict(files)}
     draft = ArtefactDraft(kind=KIND, name=routine.name, body=body, from_events=from_events)
-    (artefact,) = store.commit(Commit(artefacts=[draft])).artefacts
+    commit = Commit(artefacts=[draft], events=code_notes(files, routine.name, from_events))
+    (artefact,) = store.commit(commit).artefacts
     return _kept(artefact)
 
 
@@ -112,12 +114,6 @@ def texts_of(artefact: Artefact) -> dict[str, str]:
     if ROUTINE not in files or any("/" in name or name.startswith(".") for name in files):
         raise RoutineError("this is no package", place=f"{artefact.name}@{artefact.version}")
     return files
-
-
-def write_files(files: Mapping[str, str], folder: Path) -> None:
-    """Write a package's files into a folder that is empty."""
-    for name, text in files.items():
-        (folder / name).write_text(text, encoding="utf-8", newline="\n")
 
 
 @contextmanager

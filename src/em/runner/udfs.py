@@ -36,7 +36,7 @@ def load_udfs(path: Path, *, trust: bool = False) -> Udfs:
     except FileNotFoundError:
         return Udfs()
     if runs_in_sandbox(path, code) and not trust:
-        return _sandboxed(path, code)
+        return sandboxed(path, code)
     module = load_file(path, f"em_udf_{code_hash(code)[:12]}", code)
     return Udfs(functions_of(module, imported=True))
 
@@ -50,7 +50,8 @@ def runs_in_sandbox(path: Path, code: bytes) -> bool:
     return not is_trusted(code_hash(code))
 
 
-def _sandboxed(path: Path, code: bytes) -> Udfs:
+def sandboxed(path: Path, code: bytes) -> Udfs:
+    """The functions of this code, which run in a sandbox; `path` is where it lies, or will."""
     import ast
 
     from em.runner.sandbox.protocol import choose

@@ -1,28 +1,38 @@
-"""Several attempts at one task: the way that most of them went becomes the routine."""
+"""Compiling from a file or from the log, with or without a model.
+
+Of several attempts at one task, the way that most of them went becomes the routine.
+"""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import msgspec
 
-from em.compiler.compile_trace import compile_trace, package_texts
+from em.compiler.compile_trace import compile_trace, package_texts, read_trace_file
 from em.compiler.draft import Draft
+from em.compiler.llm_compile import Improved, improve
+from em.compiler.udfs import GivenUdfs, Udfs, load_udfs
 from em.errors import EmError, RoutineError, UsageError
-from em.models.trace import Effect, KeptTrace
+from em.llm.protocol import LlmClient
+from em.models.trace import Effect, KeptTrace, Trace
 
 
 class CompiledTrace(msgspec.Struct, frozen=True, kw_only=True):
     """A routine made of kept traces.
 
+    improved: what became of asking a model, if one was asked.
     from_events: of the trace it was made of, and of those that went the same way.
     not_compiled: traces that could not be compiled, with the reason.
     """
 
     draft: Draft
     files: Mapping[str, str]
-    from_events: Sequence[str]
-    same_way: Sequence[str]
-    not_compiled: Mapping[str, str]
+    udfs: GivenUdfs
+    improved: Improved | None = None
+    from_events: Sequence[str] = ()
+    same_way: Sequence[str] = ()
+    not_compiled: Mapping[str, str] = {}
 
 
 def compile_several(
@@ -31,8 +41,14 @@ def compile_several(
     name: str | None = None,
     declared: Mapping[str, Effect | None] | None = None,
     keep_all: bool = False,
+    udfs: Udfs = None,
+    client: LlmClient | None = None,
 ) -> CompiledTrace:
-    """One routine out of attempts at one task; failures count only where nothing succeeded."""
+    """One routine out of attempts at one task; failures count only where nothing succeeded.
+
+    With a `client`, its model improves what is chosen; `udfs` as for `compile_trace_file`.
+    """
+    given = load_udfs(udfs)
     if not traces:
         raise UsageError("there is no trace to compile", fix="name one or more")
     succeeded = [kept for kept in traces if kept.trace.outcome == "success"]
@@ -41,7 +57,7 @@ def compile_several(
     for kept in succeeded or [kept for kept in traces if kept.trace.outcome != "failure"] or traces:
         try:
             drafts[kept.id] = compile_trace(
-                kept.trace, name=name, declared=declared, keep_all=keep_all
+                kept.trace, name=name, declared=declared, keep_all=keep_all, udfs=given.functions
             )
         except EmError as error:
             failed[kept.id] = str(error)
@@ -63,13 +79,40 @@ def compile_several(
     )
     same = [kept for kept, draft in drafts.items() if _way(draft) == _way(drafts[chosen])]
     events = {kept.id: kept.event_ids for kept in traces}
-    return CompiledTrace(
-        draft=drafts[chosen],
-        files=package_texts(drafts[chosen]),
+    trace = next(kept.trace for kept in traces if kept.id == chosen)
+    made = _improved(trace, drafts[chosen], given, client)
+    return msgspec.structs.replace(
+        made,
         from_events=[event for kept in same for event in events[kept]],
         same_way=same,
         not_compiled=failed,
     )
+
+
+def compile_file(
+    trace_path: str | Path,
+    *,
+    name: str | None = None,
+    declared: Mapping[str, Effect | None] | None = None,
+    keep_all: bool = False,
+    udfs: Udfs = None,
+    client: LlmClient | None = None,
+) -> CompiledTrace:
+    """One routine out of the trace in a file."""
+    trace, given = read_trace_file(trace_path), load_udfs(udfs)
+    draft = compile_trace(
+        trace, name=name, declared=declared, keep_all=keep_all, udfs=given.functions
+    )
+    return _improved(trace, draft, given, client)
+
+
+def _improved(
+    trace: Trace, draft: Draft, given: GivenUdfs, client: LlmClient | None
+) -> CompiledTrace:
+    improved = None if client is None else improve(trace, draft, client)
+    best = draft if improved is None else improved.draft
+    files = package_texts(best, given)
+    return CompiledTrace(draft=best, files=files, udfs=given, improved=improved)
 
 
 def _way(draft: Draft) -> tuple[str, ...]:

@@ -1,0 +1,167 @@
+"""`--llm`, `--auto-fix`, `em routine` from a user's chair, with a scripted model."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from em_command import em
+
+from em import Memory
+
+TRACE = {
+    "mission": {"goal": "greet", "input_summary": {"name": "Ana Lopez"}},
+    "events": [
+        {"type": "tool_call", "tool": "find_id", "args": {"name": "Ana Lopez"}, "result": "u-771"},
+        {"type": "tool_call", "tool": "greet", "args": {"id": "u-771"}, "result": "hello u-771"},
+    ],
+    "final_output": "hello u-771",
+}
+TOOLS = """
+def find_id(name):
+    return "u-" + str(len(name))
+
+def greet(user_id):
+    return "hello " + user_id
+"""
+ROUTINE = """\
+name: greeting
+tools: [{name: find_id, effect: read}, {name: greet, effect: write}]
+input_schema: {type: object, properties: {name: {type: string}}, required: [name]}
+output_schema: {type: string}
+steps:
+  - {id: who, type: tool.call, tool: find_id, args: {name: "{{ name }}"}, save_as: user}
+  - {id: same, type: udf.call, function: same, args: {text: "{{ user }}"}, save_as: user_again}
+  - {id: greet, type: tool.call, tool: greet, args: {id: "{{ user_again }}"}, save_as: greeting}
+  - {id: end, type: return, value: "{{ greeting }}"}
+"""
+
+
+@pytest.fixture(autouse=True)
+def _files(tmp_path: Path) -> None:
+    (tmp_path / "trace.json").write_text(json.dumps(TRACE))
+    (tmp_path / "tools.py").write_text(TOOLS)
+    (tmp_path / "in.json").write_text('{"name": "Bo Andersson"}')
+
+
+@pytest.fixture
+def says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    def script(*replies: Any) -> None:
+        (tmp_path / "replies.json").write_text(json.dumps(replies))
+        monkeypatch.setenv("EM_LLM_PROVIDER", "scripted")
+        monkeypatch.setenv("EM_LLM_BASE_URL", "replies.json")
+
+    return script
+
+
+def improved(udf: str = "def same(text):\n    return text\n") -> dict[str, str]:
+    return {"routine_yaml": ROUTINE, "udf_py": udf, "notes": "names that say what they hold"}
+
+
+def test_a_model_improves_what_is_compiled(tmp_path: Path, says: Any) -> None:
+    says(improved())
+    made = em("compile", "trace.json", "-o", "out", "--llm")
+    assert (made.code, made.err.count("em trust")) == (0, 1)
+    assert "improved by scripted" in made.out
+    assert "names that say what they hold" in made.out
+    marks = json.loads((tmp_path / "out" / "written_by.json").read_text())
+    assert marks["udf.py"]["by"] == "model"
+    assert "code_written" in em("log", "show", "--json").out
+    assert "id: greet" in (tmp_path / "out" / "routine.yaml").read_text()
+
+
+def test_what_does_not_hold_is_dropped_and_said(tmp_path: Path, says: Any) -> None:
+    wrong = improved("def same(text):\n    return 'u-771'\n")
+    says(wrong, wrong, wrong)
+    made = em("compile", "trace.json", "-o", "out", "--llm")
+    assert made.code == 0
+    assert "the model did not help" in made.out
+    assert "written into udf.py" in made.out
+    assert not (tmp_path / "out" / "udf.py").exists()
+    report = em("compile", "trace.json", "-o", "out", "--llm", "--json").json
+    assert report["model"]["improved"] is False
+    assert len(report["model"]["problems"]) == 3
+
+
+def test_without_a_model_the_variable_to_set_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("EM_LLM_PROVIDER", "ANTHROPIC_API_KEY", "EM_LLM_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    made = em("compile", "trace.json", "-o", "out", "--llm")
+    assert made.code == 2
+    assert "ANTHROPIC_API_KEY" in made.err
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_person_s_functions_are_not_replaced_by_a_model_s(tmp_path: Path, says: Any) -> None:
+    assert em("compile", "trace.json", "-o", "out").code == 0
+    (tmp_path / "out" / "udf.py").write_text("def mine():\n    return 1\n")
+    says(improved())
+    made = em("compile", "trace.json", "-o", "out", "--llm")
+    assert made.code == 2
+    assert "a person's own" in made.err
+    assert (tmp_path / "out" / "udf.py").read_text().startswith("def mine")
+
+
+def test_a_fix_makes_a_run_succeed_and_heals_the_routine(tmp_path: Path, says: Any) -> None:
+    """The tool's argument was renamed: the recorded call fails until it is mended."""
+    assert em("compile", "trace.json", "-o", "out").code == 0
+    run = ["run", "out", "--input", "in.json", "--tools", "tools.py"]
+    assert em(*run).code == 1
+    says({"strategy": "modify_args", "args": {"user_id": "u-12"}, "reason": "it was renamed"})
+    fixed = em(*run, "--auto-fix", "--json").json
+    assert (fixed["status"], fixed["output"]) == ("ok", "hello u-12")
+    shown = em("runs", "show", fixed["run_id"])
+    assert "the fixes of this run, as a change of the routine" in shown.out
+    assert "+" in shown.out
+    assert f"em routine heal {fixed['run_id']}" in shown.out
+    assert em(*run).code == 1, "showing it changes nothing"
+    healed = em("routine", "heal", fixed["run_id"])
+    assert healed.code == 0
+    assert "kept as greet@2; the old one is greet@1" in healed.out
+    assert (em(*run).code, em(*run).out) == (0, '"hello u-12"\n')
+    back = em("routine", "unpack", "greet@1", "-o", "out")
+    assert back.code == 0
+    assert em(*run).code == 1, "undone"
+
+
+def test_private_values_and_secrets_stay_here(tmp_path: Path, says: Any) -> None:
+    assert em("compile", "trace.json", "-o", "out").code == 0
+    says({"strategy": "fail", "reason": "no"})
+    failed = em(
+        "run", "out", "--input", "in.json", "--tools", "tools.py", "--auto-fix",
+        "--private", "id",
+    )  # fmt: skip
+    assert failed.code == 1
+    assert "greet" in failed.err
+
+
+def test_routines_are_kept_listed_shown_run_and_retired(tmp_path: Path) -> None:
+    assert "no routine is kept" in em("routine", "list").err or em("routine", "list").code == 1
+    made = em("compile", "trace.json", "--keep")
+    assert (made.code, "greet@1" in made.out) == (0, True)
+    assert em("routine", "list", "--json").json[0]["routine"] == "greet@1"
+    assert "id: find_id" in em("routine", "show", "greet").out
+    (tmp_path / "old.py").write_text(TOOLS.replace("user_id", "id"))
+    run = ["--input", "in.json", "--tools", "old.py"]
+    assert em("run", "greet", *run).out == '"hello u-12"\n'
+    assert em("run", "greet@1", *run, "--dry-run").code == 0
+    assert em("routine", "retire", "greet@1").code == 0
+    gone = em("run", "greet", *run)
+    assert (gone.code, "does not exist" in gone.err) == (2, True)
+    assert em("run", "greet@1", *run).code == 0, "it stays readable by its number"
+    assert em("routine", "shwo").code == 2
+
+
+def test_traces_of_the_log_are_compiled_by_their_ids(tmp_path: Path) -> None:
+    assert em("import", "trace.json", "--format", "native").code == 0
+    with Memory(tmp_path / ".em" / "em.db") as memory:
+        trace_id = memory.traces()[0].id
+    made = em("compile", trace_id, "--keep", "-o", "out")
+    assert made.code == 0
+    assert "kept as greet@1" in made.out
+    assert em("validate", "out").code == 0
+    unknown = em("compile", "0" * 28, "-o", "out2")
+    assert (unknown.code, "there is no trace" in unknown.err) == (1, True)
+    assert em("compile", "trace.json").code == 2
