@@ -10,6 +10,9 @@
     ├── RoutineError          a routine is wrong, or can't be run here
     │   ├── InvalidRoutine    everything that is wrong with it, in `problems`
     │   └── ExpressionError   an expression does not parse, or a name in it is not there
+    ├── BehaviourError        a recorded behaviour can't be kept, or did not go through
+    │   ├── NotRecordable     a run that can't be kept; the agent's answer stands
+    │   └── Diverged          a replay ended half-way, and the engine was told to raise
     ├── StoreError            the store could not do it; what it held before is still there
     │   ├── NotADatabase      the file is something else
     │   ├── NewerDatabase     written by a newer em
@@ -117,6 +120,24 @@ class ExpressionError(RoutineError):
     """An expression does not parse, or a name in it is not there."""
 
     code = "bad_expression"
+
+
+class BehaviourError(EmError):
+    """A recorded behaviour can't be kept, or did not go through."""
+
+    code = "behaviour"
+
+
+class NotRecordable(BehaviourError):
+    """A run that can't be kept; the agent's answer stands."""
+
+    code = "not_recordable"
+
+
+class Diverged(BehaviourError):
+    """A replay ended half-way, and the engine was told to raise; `data` has what was done."""
+
+    code = "diverged"
 
 
 class StoreError(EmError):

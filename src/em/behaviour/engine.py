@@ -1,0 +1,375 @@
+"""Engine: an agent with a memory of how it did things."""
+
+import inspect
+import os
+from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Self, TypeVar, get_args
+
+from em.behaviour.cache import Cache, Stored
+from em.behaviour.check import Check
+from em.behaviour.effects import Invoke, Raised, adrive, drive
+from em.behaviour.params import make_task
+from em.behaviour.recording import Run, running
+from em.behaviour.result import Progress, Result
+from em.behaviour.solving import OnDivergence, solve
+from em.behaviour.stats import Stats, read_stats
+from em.behaviour.tools import Contexts, Tool
+from em.behaviour.values import Unkept, hints_of, keep
+from em.behaviour.watching import watched
+from em.errors import NotRecordable, UsageError
+from em.models.canonical import Json
+from em.models.event import check_name
+from em.store import Store, open_store
+
+F = TypeVar("F", bound=Callable[..., Any])
+Briefing = Callable[[Mapping[str, Any]], Sequence[Any]]
+
+IN_MEMORY = ":memory:"
+PROGRESS, PARAMS = "progress", "params"
+
+
+class Engine:
+    """Runs a task from memory where it can, and with the agent where it must.
+
+    db: where behaviours live: a path, a `postgresql://` address, or an open store. Without it they
+        are private to this object and gone with it.
+    name: whose behaviours they are; by default the agent's own name.
+    on_divergence: what happens when a replay ends half-way: `continue` (the agent is told what was
+        done), `restart` (it is not), `raise`.
+    retire_after: failures in a row after which a behaviour is taken out of use; 0 for never.
+    budget, grace: a replay stops when it takes longer than `budget` times its recorded time plus
+        `grace` seconds. It is looked at between steps: a call is never cut off.
+    ttl: seconds (or a timedelta) after which a behaviour no longer answers.
+    max_per_task, max_behaviours: how many are kept; the least used, or the oldest, are retired.
+    briefing: called with the task's arguments on a miss; gives `progress.heuristics`.
+    """
+
+    def __init__(
+        self,
+        db: str | Path | Store | None = None,
+        *,
+        name: str | None = None,
+        on_divergence: OnDivergence = "continue",
+        retire_after: int = 3,
+        budget: float = 10.0,
+        grace: float = 1.0,
+        ttl: float | timedelta | None = None,
+        max_per_task: int | None = 128,
+        max_behaviours: int | None = None,
+        briefing: Briefing | None = None,
+    ) -> None:
+        if on_divergence not in get_args(OnDivergence):
+            raise UsageError(
+                f"{on_divergence!r} is no way to go on",
+                place="on_divergence",
+                fix="use continue, restart or raise",
+            )
+        self.on_divergence = on_divergence
+        self.retire_after = retire_after
+        self.budget = budget
+        self.grace = grace
+        self.ttl = timedelta(seconds=ttl) if isinstance(ttl, int | float) else ttl
+        self.max_per_task = max_per_task
+        self.max_behaviours = max_behaviours
+        self.briefing = briefing
+        self.tools: dict[str, Tool] = {}
+        self.contexts = Contexts()
+        self.agent: Callable[..., Any] = _no_agent
+        self.is_async = False
+        self.takes_progress = False
+        self._takes_params = False
+        self.returns: Any = None
+        self.watching: list[Run] = []
+        self._db = db
+        self._name = None if name is None else check_name(name, "engine name")
+        self._cache: Cache | None = None
+        self._pid = os.getpid()
+        self._signature: inspect.Signature | None = None
+        self._hints: dict[str, Any] = {}
+
+    def __repr__(self) -> str:
+        where = "in memory" if self._db is None else getattr(self._db, "location", self._db)
+        return f"<Engine {self.name!r}, {where}>"
+
+    @property
+    def name(self) -> str:
+        """Whose behaviours they are."""
+        return self._name or _own_name(self.agent)
+
+    @property
+    def cache(self) -> Cache:
+        """The behaviours, opened when they are first needed."""
+        private = self._db is None and self._pid != os.getpid()
+        if self._cache is None or private or self._cache.engine != self.name:
+            # What is private to a process is not its children's.
+            self._pid = os.getpid()
+            known = None if self._cache is None or private else self._cache.store
+            self._cache = Cache(known or self._open(), self.name)
+        return self._cache
+
+    def _open(self) -> Store:
+        if self._db is None:
+            return open_store(IN_MEMORY)
+        if isinstance(self._db, str | Path):
+            return open_store(self._db)
+        return self._db
+
+    def close(self) -> None:
+        """Let go of a store that this engine opened itself."""
+        if self._cache is not None and (self._db is None or isinstance(self._db, str | Path)):
+            self._cache.store.close()
+            self._cache = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self.close()
+
+    def set_agent(self, agent: Callable[..., Any]) -> Self:
+        """Say who does what is not known yet: a function, or any object that can be called."""
+        if not callable(agent):
+            raise UsageError(f"a {type(agent).__name__} can't be called", place="agent")
+        try:
+            signature = inspect.signature(agent)
+        except (TypeError, ValueError):
+            signature = None
+        own = {} if signature is None else dict(signature.parameters)
+        if "tags" in own:
+            raise UsageError(
+                "an agent can't take 'tags': the engine does", place="agent", fix="rename it"
+            )
+        self.takes_progress = PROGRESS in own
+        self._takes_params = PARAMS in own
+        own.pop(PROGRESS, None)
+        own.pop(PARAMS, None)
+        self._signature = (
+            None if signature is None else signature.replace(parameters=list(own.values()))
+        )
+        self.agent = agent
+        self.is_async = inspect.iscoroutinefunction(agent) or (
+            not inspect.isroutine(agent) and inspect.iscoroutinefunction(type(agent).__call__)
+        )
+        self._hints = hints_of(agent)
+        self.returns = self._hints.get("return")
+        return self
+
+    def set_context(self, *things: Any) -> Self:
+        """Give objects for methods to be replayed on, one of each class."""
+        for thing in things:
+            self.contexts.put(thing)
+        return self
+
+    def finalize(self) -> Self:
+        """Check that all is there that a replay may need."""
+        if self.agent is _no_agent:
+            raise UsageError("no agent was given", fix="call set_agent first")
+        for tool in self.tools.values():
+            if tool.is_method and self.contexts.owner_of(tool) is None:
+                raise UsageError(
+                    f"no object was given that has {tool.name}",
+                    place=f"tool {tool.name}",
+                    fix=f"call set_context with an object of class {tool.class_name}",
+                )
+        return self
+
+    def function(
+        self,
+        *,
+        pre_check: Check[Any] | None = None,
+        post_check: Check[Any] | None = None,
+        name: str | None = None,
+    ) -> Callable[[F], F]:
+        """Decorate a function, so that its calls are recorded and can be replayed."""
+        return self._decorator(name, pre_check, post_check, is_method=False)
+
+    def method(
+        self,
+        *,
+        pre_check: Check[Any] | None = None,
+        post_check: Check[Any] | None = None,
+        name: str | None = None,
+    ) -> Callable[[F], F]:
+        """Decorate a method; it is replayed on an object given to `set_context`."""
+        return self._decorator(name, pre_check, post_check, is_method=True)
+
+    def _decorator(
+        self,
+        name: str | None,
+        pre_check: Check[Any] | None,
+        post_check: Check[Any] | None,
+        *,
+        is_method: bool,
+    ) -> Callable[[F], F]:
+        def decorate(function: F) -> F:
+            tool = Tool(
+                function,
+                name=name,
+                is_method=is_method,
+                pre_check=pre_check,
+                post_check=post_check,
+            )
+            self.tools[tool.name] = tool
+            return watched(tool, function, self.watching)
+
+        return decorate
+
+    def __call__(
+        self,
+        *args: Any,
+        tags: Sequence[str] = (),
+        params: Mapping[str, Any] | Sequence[str] = (),
+        **kwargs: Any,
+    ) -> Any:
+        """Do a task: from memory if it can be, else with the agent.
+
+        Arguments are the agent's own. tags: behaviours with other tags don't answer. params: what
+        varies without being another task: values by name, or the names of arguments. An async
+        agent's engine is awaited.
+        """
+        solving = self._solving(args, kwargs, tags, params)
+        return adrive(solving) if self.is_async else drive(solving)
+
+    async def acall(self, *args: Any, **kwargs: Any) -> Result:
+        """The same for asyncio, whatever the agent is: a plain one works in a thread."""
+        import asyncio
+
+        if self.is_async:
+            result: Result = await self(*args, **kwargs)
+        else:
+            result = await asyncio.to_thread(self.__call__, *args, **kwargs)
+        return result
+
+    def _solving(
+        self,
+        args: tuple[Any, ...],
+        kwargs: Json,
+        tags: Sequence[str],
+        params: Mapping[str, Any] | Sequence[str],
+    ) -> Any:
+        if self.agent is _no_agent:
+            raise UsageError("no agent was given", fix="call set_agent first")
+        run = running()
+        if run is not None:
+            run.cannot_keep(
+                NotRecordable(
+                    "another engine's task was done inside this run",
+                    place=f"engine {self.name}",
+                    fix="wrap it in a tool: what happens inside of a tool is replayed with it",
+                )
+            )
+        arguments = self._bind(args, kwargs)
+        try:
+            kept = {name: self._kept(name, value) for name, value in arguments.items()}
+            given = _params(params, arguments)
+            values = {name: self._kept(name, value) for name, value in given.items()}
+        except NotRecordable as problem:
+            return _unkeyed(self, args, kwargs, problem)
+        if self._takes_params:
+            kwargs = {**kwargs, PARAMS: dict(given)}
+        return solve(self, make_task(kept, _tags(tags), values), args, kwargs)
+
+    def _bind(self, args: tuple[Any, ...], kwargs: Json) -> Json:
+        """The agent's arguments by name, with its defaults."""
+        if self._signature is None:
+            return {"args": list(args), **kwargs}
+        try:
+            bound = self._signature.bind(*args, **kwargs)
+        except TypeError as error:
+            raise UsageError(f"the agent can't be called so: {error}", place="agent") from None
+        bound.apply_defaults()
+        return dict(bound.arguments)
+
+    def _kept(self, name: str, value: Any) -> Any:
+        try:
+            return keep(value, self._hints.get(name))[0]
+        except Unkept as problem:
+            raise NotRecordable(
+                f"a task is found by its arguments, and {problem.why}",
+                place=f"the agent's argument {name}{problem.path}",
+                fix="annotate it with its type if that is a dataclass or a model,"
+                " or give it to the agent in another way",
+            ) from None
+
+    def progress(self) -> Progress:
+        """Inside an agent's run: what was done before it took over, and why it was needed."""
+        run = running()
+        if run is None:
+            return Progress()
+        run.briefed = True
+        return run.progress
+
+    def report(self, *, tokens: int | None = None, cost_usd: float | None = None) -> None:
+        """Inside an agent's run: add to what it has cost, so that hits can say what they save."""
+        run = running()
+        if run is None:
+            return
+        if tokens is not None:
+            run.tokens = (run.tokens or 0) + tokens
+        if cost_usd is not None:
+            run.cost_usd = (run.cost_usd or 0.0) + cost_usd
+
+    def stats(self) -> Stats:
+        """Hits, misses, hand-overs and failures, for the engine and for each behaviour."""
+        return read_stats(self.cache.store, self.name)
+
+    def missing_for(self, item: Stored) -> str:
+        """Why a behaviour can't be replayed in this program, in words; "" if it can."""
+        for step in item.behaviour.steps:
+            tool = self.tools.get(step.tool)
+            if tool is None:
+                return f"there is no tool {step.tool!r} here"
+            if step.code and tool.code != step.code:
+                return f"the code of tool {step.tool!r} or of its checks has changed"
+            if tool.is_method and self.contexts.owner_of(tool) is None:
+                return f"no object of class {tool.class_name} was given to set_context"
+        return ""
+
+
+def _no_agent(*_args: Any, **_kwargs: Any) -> Any:
+    raise UsageError("no agent was given", fix="call set_agent first")
+
+
+def _own_name(agent: Callable[..., Any]) -> str:
+    """The agent's name with its module's, or its file's where that is the program itself."""
+    inner = inspect.unwrap(agent)
+    named = inner if hasattr(inner, "__qualname__") else type(inner)
+    module = getattr(named, "__module__", "") or ""
+    if module == "__main__":
+        code = getattr(inner, "__code__", None)
+        module = Path(code.co_filename).stem if code is not None else ""
+    return f"{module}.{named.__qualname__}".strip(".")
+
+
+def _tags(tags: Sequence[str]) -> list[str]:
+    if isinstance(tags, str) or not all(isinstance(tag, str) for tag in tags):
+        raise UsageError(f"{tags!r} is no list of tags", place="tags", fix='give ["a", "b"]')
+    return sorted(set(tags))
+
+
+def _params(params: Mapping[str, Any] | Sequence[str], arguments: Json) -> Json:
+    if isinstance(params, Mapping):
+        return dict(params)
+    if isinstance(params, str):
+        params = [params]
+    for name in params:
+        if name not in arguments:
+            raise UsageError(
+                f"the agent takes no {name!r}", place="params", fix=f"it takes {list(arguments)}"
+            )
+    return {name: arguments[name] for name in params}
+
+
+def _unkeyed(engine: Engine, args: tuple[Any, ...], kwargs: Json, problem: NotRecordable) -> Any:
+    """A task that can't be found again is the agent's own."""
+
+    def machine() -> Any:
+        try:
+            value = yield Invoke(engine.agent, args, kwargs, engine.is_async)
+        except Raised as raised:
+            raise raised.error from None
+        return Result("miss", value, reason=str(problem), problem=problem)
+
+    return machine()
