@@ -5,7 +5,7 @@ import sqlite3
 import sys
 from collections.abc import Callable, Iterator
 
-from bench import routines, startup, store
+from bench import behaviour, routines, startup, store
 from bench.figure import Figure
 
 BENCHES: dict[str, Callable[[], Iterator[Figure]]] = {
@@ -17,6 +17,7 @@ BENCHES: dict[str, Callable[[], Iterator[Figure]]] = {
     "command": startup.run_command,
     "compile": routines.compile_retail,
     "run": routines.run_steps,
+    "behaviour": behaviour.hits,
 }
 
 

@@ -52,6 +52,7 @@ class Known:
         self.root: Node = plant([item.behaviour for item in stored])
         self.all = (1 << len(stored)) - 1
         self.tool_seconds = [sum(step.seconds for step in item.behaviour.steps) for item in stored]
+        self.fitting: tuple[int, int, str] | None = None
         self.has_pins = any(item.behaviour.pinned for item in stored)
 
 

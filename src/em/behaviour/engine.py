@@ -7,7 +7,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, Self, TypeVar, get_args
 
-from em.behaviour.cache import Cache, Stored
+from em.behaviour.cache import Cache, Known, Stored
 from em.behaviour.check import Check
 from em.behaviour.effects import Invoke, Raised, adrive, drive
 from em.behaviour.params import make_task
@@ -86,6 +86,7 @@ class Engine:
         self._name = None if name is None else check_name(name, "engine name")
         self._cache: Cache | None = None
         self._pid = os.getpid()
+        self._changes = 0
         self._signature: inspect.Signature | None = None
         self._hints: dict[str, Any] = {}
 
@@ -160,6 +161,7 @@ class Engine:
         """Give objects for methods to be replayed on, one of each class."""
         for thing in things:
             self.contexts.put(thing)
+        self._changes += 1
         return self
 
     def finalize(self) -> Self:
@@ -212,6 +214,7 @@ class Engine:
                 post_check=post_check,
             )
             self.tools[tool.name] = tool
+            self._changes += 1
             return watched(tool, function, self.watching)
 
         return decorate
@@ -315,8 +318,19 @@ class Engine:
         """Hits, misses, hand-overs and failures, for the engine and for each behaviour."""
         return read_stats(self.cache.store, self.name)
 
-    def missing_for(self, item: Stored) -> str:
-        """Why a behaviour can't be replayed in this program, in words; "" if it can."""
+    def fitting(self, known: Known) -> tuple[int, str]:
+        """Which behaviours this program can replay, as bits; and why the newest other can't be."""
+        if known.fitting is None or known.fitting[0] != self._changes:
+            alive, reason = known.all, ""
+            for number in range(len(known.stored) - 1, -1, -1):
+                problem = self._missing_for(known.stored[number])
+                if problem:
+                    alive &= ~(1 << number)
+                    reason = reason or problem
+            known.fitting = (self._changes, alive, reason)
+        return known.fitting[1], known.fitting[2]
+
+    def _missing_for(self, item: Stored) -> str:
         for step in item.behaviour.steps:
             tool = self.tools.get(step.tool)
             if tool is None:

@@ -21,23 +21,24 @@ _SCALARS = (str, int, float, bool, type(None))
 class Sight:
     """What a check saw at one step, in the behaviours of `mask`."""
 
-    __slots__ = ("_evaluate", "_value", "capture", "mask")
+    __slots__ = ("_evaluate", "_known", "capture", "mask")
 
     def __init__(self, capture: Capture) -> None:
         self.capture = capture
         self.mask = 0
-        self._value: list[Any] = []
+        self._known: tuple[Any] | None = None
         self._evaluate: Evaluate | None = None
 
     def value(self, scope: Json, hint: Any) -> Any:
         """What it saw, as the capture returned it, with this run's params."""
+        if self._known is not None:
+            return self._known[0]
         if self._evaluate is None:
             self._evaluate = compile_value(self.capture.value, "check")
+        value = restore(self._evaluate(scope), self.capture.form, hint)
         if _is_constant(self.capture.value):
-            if not self._value:
-                self._value = [restore(self._evaluate(scope), self.capture.form, hint)]
-            return self._value[0]
-        return restore(self._evaluate(scope), self.capture.form, hint)
+            self._known = (value,)
+        return value
 
 
 class Node:
@@ -57,7 +58,6 @@ class Node:
         self._constants: Json | None = None
         self._evaluated: list[tuple[str, Evaluate]] = []
         self._twins: list[tuple[str, Evaluate, Evaluate]] = []
-        self.needs_result = False
 
     def child(self, step: Step) -> "Node":
         """The node of a step, new or shared."""

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from em.behaviour.cache import Known
 from em.behaviour.check import Check
@@ -61,7 +61,7 @@ class Replay:
         self.taken: list[_Prepared] = []
         self.done: list[Done] = []
         self.failed: Done | None = None
-        self.reasons: list[str] = []
+        self.reasons: list[str | _Refusal] = []
         self.cause: Cause = ""
         self.started = time.perf_counter()
         self.seconds = 0.0
@@ -71,7 +71,7 @@ class Replay:
     @property
     def reason(self) -> str:
         """Why it did not go through, in words."""
-        first = self.reasons[0] if self.reasons else ""
+        first = str(self.reasons[0]) if self.reasons else ""
         more = len(self.reasons) - 1
         return f"{first} (and {more} more did not fit either)" if more > 0 else first
 
@@ -105,7 +105,7 @@ class Replay:
             "time", f"the replay took {spent:.1f} s, and {allowed:.1f} s were allowed"
         )
 
-    def _diverge(self, cause: Cause, reason: str) -> bool:
+    def _diverge(self, cause: Cause, reason: "str | _Refusal") -> bool:
         self.cause = cause
         self.reasons.append(reason)
         return False
@@ -181,23 +181,15 @@ class Replay:
                 continue
             try:
                 then = sight.value(self._scope, hint)
-                verdict = yield Invoke(check.compare, (now, then), {}, False)
-            except Raised as raised:
-                if not isinstance(raised.error, Exception):
-                    raise raised.error from None
-                self._diverge("check", f"{place} raised {_named(raised.error)}")
+                verdict = check.compare(now, then)
+                passes = check.passes(verdict)
+            except Exception as error:  # noqa: BLE001 - a check that fails is one that does not pass
+                self._diverge("check", f"{place} raised {_named(error)}")
                 continue
-            except (EmError, ValueError, TypeError) as error:
-                self._diverge("check", f"{place}: what it saw can't be restored: {error}")
-                continue
-            if check.passes(verdict):
+            if passes:
                 passing |= sight.mask
             else:
-                score = f", score {verdict:g}" if type(verdict) is float else ""
-                self._diverge(
-                    "check",
-                    f"{place} did not pass: it is {_shown(now)}, it was {_shown(then)}{score}",
-                )
+                self._diverge("check", _Refusal(place, now, then, verdict))
         return passing
 
     def _take(self, prepared: "_Prepared") -> Machine[bool]:
@@ -277,6 +269,19 @@ class Replay:
 
 def _named(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}"
+
+
+class _Refusal(NamedTuple):
+    """A check that did not pass, put into words only if somebody asks."""
+
+    place: str
+    now: Any
+    then: Any
+    verdict: Any
+
+    def __str__(self) -> str:
+        score = f", score {self.verdict:g}" if type(self.verdict) is float else ""
+        return f"{self.place} did not pass: it is {_shown(self.now)}, it was {_shown(self.then)}{score}"
 
 
 def _shown(value: Any) -> str:

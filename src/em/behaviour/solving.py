@@ -75,21 +75,19 @@ def _usable(engine: "Engine", known: Known, task: Task) -> tuple[int, str]:
     """Which behaviours may answer at all; and why none may."""
     if not known.stored:
         return 0, "no behaviour is known for this task"
-    alive, reason = known.all, ""
-    for number in range(len(known.stored) - 1, -1, -1):
-        problem = _unfit(engine, known.stored[number], task)
-        if problem:
-            alive &= ~(1 << number)
-            reason = reason or problem
+    alive, reason = engine.fitting(known)
+    if known.has_pins or engine.ttl is not None:
+        for number in members(alive):
+            problem = _too_old_or_pinned(engine, known.stored[number], task)
+            if problem:
+                alive &= ~(1 << number)
+                reason = reason or problem
     return alive, reason
 
 
-def _unfit(engine: "Engine", item: Stored, task: Task) -> str:
+def _too_old_or_pinned(engine: "Engine", item: Stored, task: Task) -> str:
     if expired(item, engine.ttl):
         return f"what was recorded is older than {_words(engine.ttl)}"
-    problem = engine.missing_for(item)
-    if problem:
-        return problem
     for name, value in item.behaviour.pinned.items():
         if not identical(task.params.get(name), value):
             return (
@@ -156,13 +154,16 @@ def _replayed(
         "key": task.key,
         "outcome": outcome,
         "versions": [item.version for item in items],
-        "steps": [{"tool": d.tool, "args": d.args, "result": d.result} for d in replay.done],
-        "seconds": replay.seconds,
+        # The behaviour has the calls; with these, its expressions give the arguments again.
+        "results": [step.result for step in replay.done],
+        "seconds": round(replay.seconds, 6),
     }
+    if task.params:
+        body["params"] = task.params
     if items:
         body["from_events"] = [item.event for item in items if item.event]
     if saved is not None:
-        body["saved"] = {"seconds": saved.seconds}
+        body["saved"] = {"seconds": round(saved.seconds, 6)}
         if saved.tokens is not None:
             body["saved"]["tokens"] = saved.tokens
     if outcome != "hit":

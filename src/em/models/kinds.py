@@ -119,13 +119,17 @@ class BehaviourRecorded(msgspec.Struct, frozen=True):
 
 
 class BehaviourReplayed(msgspec.Struct, frozen=True):
-    """A behaviour was replayed: to its end (`hit`), or until the agent took over."""
+    """A behaviour was replayed: to its end (`hit`), or until the agent took over.
+
+    `results` are those of its steps, in their order; the steps are the behaviour's.
+    """
 
     engine: str
     key: str
     outcome: str
     versions: list[int]
-    steps: list[Json] = []
+    results: list[Any] = []
+    params: Json | None = None
     seconds: float = 0.0
     saved: Json | None = None
     reason: str = ""
