@@ -28,6 +28,7 @@ from em.store import Commit, Erasure, open_store
 from em.store.protocol import Store
 
 if TYPE_CHECKING:
+    from em.behaviour.engine import Engine
     from em.runner.engine import Tools
 
 P = ParamSpec("P")
@@ -152,6 +153,15 @@ class Memory:
         from em.runner.engine import resume_run
 
         return resume_run(self.store, run_id, tools, answers=answers)
+
+    def engine(self, name: str, **options: Any) -> "Engine":
+        """An engine whose behaviours are kept in this memory; `options` are those of `em.Engine`.
+
+        It is plain for a plain agent and awaited for an async one, so AsyncMemory has it as it is.
+        """
+        from em.behaviour.engine import Engine
+
+        return Engine(self.store, name=name, **options)
 
     def forget(
         self,
@@ -285,6 +295,10 @@ class AsyncMemory:
 
     async def __aexit__(self, *_exc: object) -> None:
         await self.close()
+
+    def engine(self, name: str, **options: Any) -> "Engine":
+        """An engine whose behaviours are kept in this memory."""
+        return self._sync.engine(name, **options)
 
     observe = _threaded(Memory.observe)
     observe_many = _threaded(Memory.observe_many)

@@ -700,6 +700,26 @@ def test_9_a_short_answer_that_a_call_gave_is_this_calls_answer(box: Box) -> Non
     assert engine().value == 4
 
 
+def test_9_an_answer_that_may_hold_an_old_result_is_asked_of_the_agent(box: Box) -> None:
+    engine = Engine()
+    box.number = 5
+
+    @engine.function()
+    def look() -> dict[str, int]:
+        return {"stock": box.number}
+
+    def agent(progress: Any) -> str | list[int]:
+        found = progress.done[0].result if progress else look()
+        return [found["stock"]]
+
+    engine.set_agent(agent)
+    engine()
+    box.number = 6
+    result = engine()
+    assert result.value == [6]
+    assert "the answer can't be put together" in result.reason or result.hit
+
+
 def test_9_an_answer_that_cant_be_kept_is_said(box: Box) -> None:
     engine = Engine()
 

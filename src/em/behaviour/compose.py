@@ -15,7 +15,7 @@ from em.behaviour.params import Params, constant_texts, escaped, followed, param
 from em.behaviour.recording import Call, Run
 from em.behaviour.values import Unkept, keep
 from em.compiler.calls import TracedCall, infer_effect
-from em.compiler.naming import Names, result_name
+from em.compiler.naming import Names, result_name, words_of
 from em.compiler.values import Path, Scalar, Segment, leaves
 from em.compiler.wire import OUTPUT, Wiring, literal, plain_segment
 from em.errors import EmError, ExpressionError, NotRecordable
@@ -190,11 +190,12 @@ class _Composer:
                 place="the agent's return value",
                 fix="annotate what the agent returns with its type, or return plain values",
             ) from None
+        twins: list[Twin] = []
         template = self._whole_result(kept)
         if template is None:
             wired, _ = self._wiring.wire(kept, "", len(self._calls), OUTPUT)
-            template = self._finished(kept, wired, "", "return", [])
-        return Answer(value=self._proved(template, kept), form=form)
+            template = self._finished(kept, wired, "", OUTPUT, twins)
+        return Answer(value=self._proved(template, kept), form=form, twins=twins)
 
     def _whole_result(self, value: Any) -> str | None:
         """An answer that is just what a call gave, however short; the newest such call."""
@@ -233,9 +234,10 @@ class _Composer:
         """A short value: wired if a result surely gave it, watched if one may have given it."""
         if value is None or isinstance(value, bool) or value == "" or self._is_of_task(value):
             return literal(value)
-        found = [source for source in self._sources if identical(source.value, value)]
-        found = [source for source in found if not self._was_used_before(value, source)]
-        sure = [source for source in found if not source.path or _is_named(source.path, name)]
+        equal = [source for source in self._sources if identical(source.value, value)]
+        found = [source for source in equal if not self._was_used_before(value, source)]
+        sure = [source for source in equal if source.path and self._is_named(source, name)]
+        sure = sure or [source for source in found if not source.path]
         if sure:
             # The newest is taken; another that gave the same must still agree with it.
             chosen, *others = reversed(sure)
@@ -251,6 +253,16 @@ class _Composer:
                 for source in unsure
             ]
         return literal(value)
+
+    def _is_named(self, source: _Source, name: str) -> bool:
+        """Whether a result's field is what an argument is called: `id` will do for `order_id`."""
+        last = source.path[-1]
+        key, plain = str(last.key).lower(), name.lower()
+        if last.in_collection or not plain:
+            return False
+        if key == "id" and plain in words_of(self._calls[source.call].tool.name):
+            return True  # the id that `create_order` gave, as `order`
+        return key == plain or (key == "id" and plain.endswith("id")) or plain.endswith(f"_{key}")
 
     def _is_of_task(self, value: Scalar) -> bool:
         return any(identical(leaf, value) for _, leaf in leaves(self._task.inputs))
@@ -283,12 +295,3 @@ class _Composer:
         except (EmError, ExpressionError, ValueError, TypeError):
             pass
         return escaped(value)
-
-
-def _is_named(path: Path, name: str) -> bool:
-    """Whether a result's field is what an argument is called: `id` will do for `order_id`."""
-    key = str(path[-1].key).lower()
-    plain = name.lower()
-    return not path[-1].in_collection and (
-        key == plain or (key == "id" and plain.endswith("id")) or plain.endswith(f"_{key}")
-    )

@@ -49,6 +49,7 @@ class Answer(msgspec.Struct, frozen=True, omit_defaults=True):
     value: Any = None
     form: Form = ""
     live: int | None = None
+    twins: Sequence[Twin] = ()
 
 
 class Behaviour(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -9,13 +9,34 @@ from typing import Any
 
 import msgspec
 
-from em.behaviour.model import Answer, Behaviour, Capture, Step
+from em.behaviour.model import Answer, Behaviour, Capture, Step, Twin
 from em.behaviour.values import Form, restore
 from em.models.canonical import Json
 from em.runner.expressions import compile_value
 from em.runner.names import Evaluate
 
 _SCALARS = (str, int, float, bool, type(None))
+
+
+_Pair = tuple[str, Evaluate, Evaluate]
+
+
+def _compile_twins(twins: Sequence[Twin]) -> list[_Pair]:
+    return [
+        (twin.argument, compile_value(twin.source, "twin"), compile_value(twin.value, "twin"))
+        for twin in twins
+    ]
+
+
+def _disagreement(pairs: Sequence[_Pair], scope: Json) -> str:
+    for argument, one, other in pairs:
+        here, there = one(scope), other(scope)
+        if here != there:
+            return (
+                f"{argument} was {there!r} as an earlier result, which is {here!r} now:"
+                " it can't be told which one is meant"
+            )
+    return ""
 
 
 class Sight:
@@ -57,7 +78,7 @@ class Node:
         self._sights: dict[tuple[str, bytes], Sight] = {}
         self._constants: Json | None = None
         self._evaluated: list[tuple[str, Evaluate]] = []
-        self._twins: list[tuple[str, Evaluate, Evaluate]] = []
+        self._twins: list[_Pair] = []
 
     def child(self, step: Step) -> "Node":
         """The node of a step, new or shared."""
@@ -99,14 +120,7 @@ class Node:
 
     def disagreement(self, scope: Json) -> str:
         """Where a value may have come from a result that is another now; "" if nowhere."""
-        for argument, one, other in self._twins:
-            here, there = one(scope), other(scope)
-            if here != there:
-                return (
-                    f"{argument} was {there!r} as an earlier result, which is {here!r} now:"
-                    " it can't be told which one is meant"
-                )
-        return ""
+        return _disagreement(self._twins, scope)
 
     def _compile(self) -> None:
         assert self.step is not None
@@ -116,22 +130,20 @@ class Node:
                 constants[name] = value
             else:
                 self._evaluated.append((name, compile_value(value, f"argument {name}")))
-        self._twins = [
-            (twin.argument, compile_value(twin.source, "twin"), compile_value(twin.value, "twin"))
-            for twin in self.step.twins
-        ]
+        self._twins = _compile_twins(self.step.twins)
         self._constants = constants
 
 
 class End:
     """Where a behaviour is over, and what it then returns."""
 
-    __slots__ = ("_evaluate", "answer", "number")
+    __slots__ = ("_evaluate", "_twins", "answer", "number")
 
     def __init__(self, number: int, answer: Answer) -> None:
         self.number = number
         self.answer = answer
         self._evaluate: Evaluate | None = None
+        self._twins: list[_Pair] = []
 
     def value(self, scope: Json, lives: Sequence[Any], hint: Any) -> Any:
         """The answer, from this run's results."""
@@ -139,6 +151,9 @@ class End:
             return lives[self.answer.live]
         if self._evaluate is None:
             self._evaluate = compile_value(self.answer.value, "the return value")
+            self._twins = _compile_twins(self.answer.twins)
+        if problem := _disagreement(self._twins, scope):
+            raise ValueError(problem)
         return restore(self._evaluate(scope), self.answer.form, hint)
 
 

@@ -183,7 +183,7 @@ class Replay:
                 then = sight.value(self._scope, hint)
                 verdict = check.compare(now, then)
                 passes = check.passes(verdict)
-            except Exception as error:  # noqa: BLE001 - a check that fails is one that does not pass
+            except Exception as error:  # noqa: BLE001 - a check that raises does not pass
                 self._diverge("check", f"{place} raised {_named(error)}")
                 continue
             if passes:
@@ -281,7 +281,8 @@ class _Refusal(NamedTuple):
 
     def __str__(self) -> str:
         score = f", score {self.verdict:g}" if type(self.verdict) is float else ""
-        return f"{self.place} did not pass: it is {_shown(self.now)}, it was {_shown(self.then)}{score}"
+        now, then = _shown(self.now), _shown(self.then)
+        return f"{self.place} did not pass: it is {now}, it was {then}{score}"
 
 
 def _shown(value: Any) -> str:
