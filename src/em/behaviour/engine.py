@@ -3,6 +3,7 @@
 import inspect
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Self, TypeVar, get_args
@@ -89,6 +90,7 @@ class Engine:
         self._changes = 0
         self._signature: inspect.Signature | None = None
         self._hints: dict[str, Any] = {}
+        self._defaults: Json = {}
 
     def __repr__(self) -> str:
         where = "in memory" if self._db is None else getattr(self._db, "location", self._db)
@@ -149,6 +151,11 @@ class Engine:
         self._signature = (
             None if signature is None else signature.replace(parameters=list(own.values()))
         )
+        self._defaults = {
+            name: parameter.default
+            for name, parameter in own.items()
+            if parameter.default is not parameter.empty
+        }
         self.agent = agent
         self.is_async = inspect.iscoroutinefunction(agent) or (
             not inspect.isroutine(agent) and inspect.iscoroutinefunction(type(agent).__call__)
@@ -263,9 +270,12 @@ class Engine:
                     fix="wrap it in a tool: what happens inside of a tool is replayed with it",
                 )
             )
-        arguments = self._bind(args, kwargs)
+        arguments, defaults = self._bind(args, kwargs)
         try:
             kept = {name: self._kept(name, value) for name, value in arguments.items()}
+            for name, value in defaults.items():
+                with suppress(NotRecordable):  # a client that the agent brings itself is no task
+                    kept[name] = arguments[name] = self._kept(name, value)
             given = _params(params, arguments)
             values = {name: self._kept(name, value) for name, value in given.items()}
         except NotRecordable as problem:
@@ -274,16 +284,16 @@ class Engine:
             kwargs = {**kwargs, PARAMS: dict(given)}
         return solve(self, make_task(kept, _tags(tags), values), args, kwargs)
 
-    def _bind(self, args: tuple[Any, ...], kwargs: Json) -> Json:
-        """The agent's arguments by name, with its defaults."""
+    def _bind(self, args: tuple[Any, ...], kwargs: Json) -> tuple[Json, Json]:
+        """The agent's arguments by name, and the defaults of those that were not given."""
         if self._signature is None:
-            return {"args": list(args), **kwargs}
+            return {"args": list(args), **kwargs}, {}
         try:
-            bound = self._signature.bind(*args, **kwargs)
+            given = self._signature.bind(*args, **kwargs).arguments
         except TypeError as error:
             raise UsageError(f"the agent can't be called so: {error}", place="agent") from None
-        bound.apply_defaults()
-        return dict(bound.arguments)
+        defaults = {name: value for name, value in self._defaults.items() if name not in given}
+        return given, defaults
 
     def _kept(self, name: str, value: Any) -> Any:
         try:

@@ -111,7 +111,10 @@ class Replay:
         return False
 
     def _choose(self, node: Node) -> Machine["_Prepared | None"]:
-        """The next step: one whose check passes, the cheapest first; else the newest way."""
+        """The next step: one whose check passes, the cheapest first; else the newest way.
+
+        None where none is possible: only then a behaviour that is over here may answer.
+        """
         unchecked: _Prepared | None = None
         self.reasons.clear()
         for child in node.children:
@@ -130,7 +133,7 @@ class Replay:
             if passing & child.mask:
                 self.alive &= passing & child.mask
                 return prepared
-        if unchecked is None or node.end_mask & self.alive > unchecked.node.mask & self.alive:
+        if unchecked is None:
             return None
         self.alive &= unchecked.node.mask
         return unchecked

@@ -21,9 +21,13 @@ def trace_of(run: Run, task: Task, value: Any, behaviour: Behaviour, engine: str
     )
 
 
+_GOALS = ("task", "goal", "prompt", "instruction", "instructions", "request", "question", "query")
+
+
 def _goal(task: Task) -> str:
-    """The task in words: the first text among its arguments, if there is one."""
-    return next((str(v) for v in task.arguments.values() if isinstance(v, str)), "")
+    """The task in words, where an argument is called so. Another may be a secret by its name."""
+    texts = (task.arguments.get(name) for name in _GOALS)
+    return next((text for text in texts if isinstance(text, str)), "")
 
 
 def _event(call: Call) -> ToolCall:
