@@ -60,10 +60,11 @@ class Params:
         for expression, value, _ in self._leaves:
             if not cautious or is_informative(value):
                 pattern = _pattern(value)
-                own = expression if isinstance(value, str) else f"str({expression})"
-                pieces = [part for piece in pieces for part in _cut(piece, pattern, own)]
+                pieces = [part for piece in pieces for part in _cut(piece, pattern, expression)]
         if pieces == [(text, False)]:
             return text
+        if len(pieces) == 1:  # a number that stands alone in the text stays a text
+            return pieces[0][0].replace("{{ ", "{{ str(").replace(" }}", ") }}")
         return "".join(part if is_hole else str(literal(part)) for part, is_hole in pieces)
 
     def fill(self, value: Any, *, cautious: bool = False, place: str = "") -> Any:
