@@ -185,6 +185,35 @@ def test_the_cheapest_check_is_asked_first(world: World) -> None:
     assert asked == ["fast", "slow"]
 
 
+def test_of_several_possible_ways_the_one_is_taken_that_saw_the_same_results(
+    world: World,
+) -> None:
+    engine = Engine()
+    look = engine.function(name="look")(lambda: {"stock": world.state})
+    buy = engine.function(name="buy")(lambda: world.log.append("buy"))
+    wait = engine.function(name="wait")(lambda: world.log.append("wait"))
+    expired = engine.function(name="fail")(lambda: 1 / world.state)
+
+    def agent(progress: Any) -> str:
+        if not progress:
+            look()
+        _ = buy() if world.state > 5 else wait()
+        return "bought" if world.state > 5 else "waiting"
+
+    engine.set_agent(agent)
+    world.state = 9
+    engine()
+    engine.tools["buy"].function = expired
+    world.state = 0
+    assert engine().value == "waiting", "buying failed, so the agent waited"
+    engine.tools["buy"].function = lambda: world.log.append("buy")
+    for state, value in ((9, "bought"), (0, "waiting"), (9, "bought")):
+        world.state = state
+        result = engine()
+        assert result.hit
+        assert result.value == value
+
+
 def test_a_behaviour_whose_replays_fail_is_retired(world: World) -> None:
     engine = Engine(retire_after=2)
     ok = engine.function(name="ok")(lambda: None)

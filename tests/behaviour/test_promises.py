@@ -499,6 +499,40 @@ def test_7_ids_inside_of_records_and_texts_are_this_runs_too(box: Box) -> None:
     assert box.log == [(1, "ordered ORD-0001"), (2, "ordered ORD-0002")]
 
 
+@pytest.mark.parametrize("text", ["order {} is on its way", "your number: {}", "see /orders/{}"])
+def test_7_a_short_id_in_a_text_is_this_runs_too(box: Box, text: str) -> None:
+    engine = Engine()
+
+    @engine.function()
+    def add(quantity: int) -> dict[str, int]:
+        box.number += 1
+        return {"line": box.number + 50}
+
+    @engine.function()
+    def order() -> dict[str, int]:
+        return {"id": box.number, "total": 1900}
+
+    @engine.function()
+    def tell(message: str) -> None:
+        box.log.append(message)
+
+    def agent(progress: Any = None) -> str:
+        if progress:
+            own = progress.done[1].result
+        else:
+            add(1)
+            own = order()
+        message = text.format(own["id"])
+        tell(message)
+        return message
+
+    engine.set_agent(agent)
+    for number in (1, 2, 3, 4):
+        result = engine()
+        assert result.value == box.log[-1] == text.format(number)
+    assert result.hit
+
+
 def test_7_a_constant_that_was_used_before_a_result_stays_one(box: Box) -> None:
     engine = Engine()
 

@@ -5,22 +5,37 @@ being read by a person first: short values (an id that is 7) are wired where a r
 where it can't be told whether a result gave them, the replay stops as soon as that matters.
 """
 
+import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import msgspec
 
-from em.behaviour.model import Answer, Behaviour, Capture, Step, Task, Twin
-from em.behaviour.params import Params, constant_texts, escaped, followed, param_names
+from em.behaviour.model import (
+    Answer,
+    Behaviour,
+    Capture,
+    Step,
+    Task,
+    Twin,
+    result_hash,
+)
+from em.behaviour.params import HOLE, Params, constant_texts, escaped, followed, param_names
 from em.behaviour.recording import Call, Run
 from em.behaviour.values import Unkept, keep
 from em.compiler.calls import TracedCall, infer_effect
 from em.compiler.naming import Names, result_name, words_of
-from em.compiler.values import Path, Scalar, Segment, leaves
+from em.compiler.values import Path, Scalar, Segment, leaves, said_in
 from em.compiler.wire import OUTPUT, Wiring, literal, plain_segment
 from em.errors import EmError, ExpressionError, NotRecordable
 from em.models.canonical import Json, identical
 from em.runner.expressions import compile_value
+
+_NUMBER = re.compile(
+    r"(?:(?P<before>[A-Za-z]+)[ #:]{1,2})?"
+    r"(?<![\w.,-])(?P<word>[\w-]*\d[\w-]*(?:\.\d+)?)(?!\w|[.,]\d)"
+)
+"""A word with a digit in a text, and the word that stands before it."""
 
 MAX_TWINS = 3
 """A value that stands in more places of the results than this is there by chance."""
@@ -105,6 +120,13 @@ class _Source(NamedTuple):
     value: Scalar
 
 
+def _equals(found: Scalar, value: Scalar, as_text: bool) -> bool:
+    """The same value; in a text, one that is written so."""
+    if not as_text:
+        return identical(found, value)
+    return found is not None and not isinstance(found, bool) and str(found) == value
+
+
 class _Composer:
     def __init__(self, run: Run, task: Task, calls: Sequence[Call]) -> None:
         self._task = task
@@ -163,6 +185,7 @@ class _Composer:
             live={name: self._step_of[source] for name, source in call.live.items()},
             twins=twins,
             save_as=self._names[number],
+            gave=result_hash(call.result),
             pre=self._capture(call.pre),
             post=self._capture(call.post),
             seconds=call.seconds,
@@ -222,34 +245,67 @@ class _Composer:
                 self._finished(item, part, name, f"{place}[{n}]", twins)
                 for n, (item, part) in enumerate(zip(value, wired, strict=True))
             ]
+        if isinstance(value, str) and isinstance(wired, str):
+            if wired == literal(value) and self._params:
+                wired = self._params.within(value)
+            return (
+                self._words(wired, place, twins)
+                if wired != value
+                else self._text(value, name, place, twins)
+            )
         if wired != literal(value) or isinstance(value, dict | list):
             return wired
-        if isinstance(value, str) and self._params:
-            within = self._params.within(value)
-            if within != value:
-                return within
         return self._short(value, name, place, twins)
+
+    def _text(self, value: str, name: str, place: str, twins: list[Twin]) -> Any:
+        """A text that was left as it was: it may be a short value, or hold some."""
+        short = self._short(value, name, place, twins)
+        return self._words(short, place, twins) if short == value else short
+
+    def _words(self, template: str, place: str, twins: list[Twin]) -> str:
+        """A text in which words with digits are results' values, such as the id in `order 7`."""
+        parts = HOLE.split(template)
+        if any(mark in part for part in parts[::2] for mark in ("{{", "}}", "{%", "{#")):
+            return template
+        parts[::2] = [self._numbers(part, place, twins) for part in parts[::2]]
+        parts[1::2] = [f"{{{{{inside}}}}}" for inside in parts[1::2]]
+        return "".join(parts)
+
+    def _numbers(self, text: str, place: str, twins: list[Twin]) -> str:
+        def fill(match: re.Match[str]) -> str:
+            word = match["word"]
+            before = match["before"] or ""
+            template = self._wired(word, before, place, twins, as_text=True)
+            return match.group().removesuffix(word) + str(template)
+
+        return _NUMBER.sub(fill, text)
 
     def _short(self, value: Scalar, name: str, place: str, twins: list[Twin]) -> Any:
         """A short value: wired if a result surely gave it, watched if one may have given it."""
         if value is None or isinstance(value, bool) or value == "" or self._is_of_task(value):
             return literal(value)
-        equal = [source for source in self._sources if identical(source.value, value)]
-        found = [source for source in equal if not self._was_used_before(value, source)]
+        return self._wired(value, name, place, twins)
+
+    def _wired(
+        self, value: Scalar, name: str, place: str, twins: list[Twin], *, as_text: bool = False
+    ) -> Any:
+        equal = [source for source in self._sources if _equals(source.value, value, as_text)]
+        found = [source for source in equal if not self._was_used_before(source)]
         sure = [source for source in equal if source.path and self._is_named(source, name)]
-        sure = sure or [source for source in found if not source.path]
+        if not sure and not (as_text and self._is_in_task(str(value))):
+            sure = [source for source in found if as_text or not source.path]
         if sure:
             # The newest is taken; another that gave the same must still agree with it.
-            chosen, *others = reversed(sure)
-            expressions = {self._expression(source) for source in others}
-            own = self._expression(chosen)
-            for expression in list(expressions - {own})[:MAX_TWINS]:
-                twins.append(Twin(place, f"{{{{ {expression} }}}}", f"{{{{ {own} }}}}"))
+            own, *others = dict.fromkeys(self._expression(source) for source in reversed(sure))
+            others = others if len(others) <= MAX_TWINS else []
+            twins += [Twin(place, f"{{{{ {other} }}}}", f"{{{{ {own} }}}}") for other in others]
             return f"{{{{ {own} }}}}"
-        unsure = [] if value in (0, 1, -1) else found
+        # In an answer or a text an old value would be wrong; an argument may well be a constant.
+        likely_old = as_text or place.startswith(OUTPUT)
+        unsure = equal if likely_old else [] if value in (0, 1, -1) else found
         if len(unsure) <= MAX_TWINS:
             twins += [
-                Twin(place, f"{{{{ {self._expression(source)} }}}}", literal(value))
+                Twin(place, f"{{{{ {self._expression(source)} }}}}", literal(source.value))
                 for source in unsure
             ]
         return literal(value)
@@ -267,9 +323,13 @@ class _Composer:
     def _is_of_task(self, value: Scalar) -> bool:
         return any(identical(leaf, value) for _, leaf in leaves(self._task.inputs))
 
-    def _was_used_before(self, value: Scalar, source: _Source) -> bool:
+    def _is_in_task(self, word: str) -> bool:
+        texts = [str(leaf) for _, leaf in leaves(self._task.inputs)]
+        return any(said_in(word, text) or word == text for text in texts)
+
+    def _was_used_before(self, source: _Source) -> bool:
         """What the agent used before the result was there did not come from it."""
-        first = self._first_use.get(msgspec.json.encode(value))
+        first = self._first_use.get(msgspec.json.encode(source.value))
         return first is not None and first < self._calls[source.call].ended
 
     def _note_use(self, value: Any, tick: int) -> None:

@@ -1,5 +1,6 @@
 """Behaviour: how a task was done, as steps whose values come from where they came from."""
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -29,7 +30,11 @@ class Twin(msgspec.Struct, frozen=True):
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One call. `args` hold expressions; `live` names arguments that are a step's own object."""
+    """One call. `args` hold expressions; `live` names arguments that are a step's own object.
+
+    `gave` is a hash of its result: of several ways that are possible, the one is taken that was
+    recorded with the same results.
+    """
 
     tool: str
     code: str
@@ -38,9 +43,16 @@ class Step(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     live: Mapping[str, int] = {}
     twins: Sequence[Twin] = ()
     save_as: str | None = None
+    gave: str = ""
     pre: Capture | None = None
     post: Capture | None = None
     seconds: float = 0.0
+
+
+def result_hash(result: Any) -> str:
+    """A short hash of a result."""
+    text = msgspec.json.encode(result, order="sorted")
+    return hashlib.blake2b(text, digest_size=8).hexdigest()
 
 
 class Answer(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -14,7 +14,8 @@ from em.compiler.wire import literal, plain_segment
 from em.models.canonical import Json, identical
 
 KEY_LENGTH = 32
-_HOLE = re.compile(r"\{\{ (.*?) \}\}", re.DOTALL)
+HOLE = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
+"""An expression in a template."""
 
 
 class _Leaf(NamedTuple):
@@ -128,7 +129,7 @@ def followed(templates: Any, names: Sequence[str]) -> set[str]:
     """Which names stand in the expressions of a template."""
     found: set[str] = set()
     for text in _texts(templates):
-        for hole in _HOLE.findall(text):
+        for hole in HOLE.findall(text):
             found.update(name for name in names if re.search(rf"\b{re.escape(name)}\b", hole))
     return found
 
@@ -136,7 +137,7 @@ def followed(templates: Any, names: Sequence[str]) -> set[str]:
 def constant_texts(templates: Any) -> Iterator[str]:
     """What stands in a template outside of its expressions."""
     for text in _texts(templates):
-        yield _HOLE.sub(" ", text)
+        yield HOLE.sub(" ", text)
 
 
 def _texts(value: Any) -> Iterator[str]:

@@ -74,6 +74,7 @@ class Node:
         self.pre: list[Sight] = []
         self.post: list[Sight] = []
         self.cost = 0.0
+        self.gave: dict[str, int] = {}
         self._by_content: dict[bytes, Node] = {}
         self._sights: dict[tuple[str, bytes], Sight] = {}
         self._constants: Json | None = None
@@ -95,6 +96,7 @@ class Node:
     def add(self, step: Step, bit: int) -> None:
         """Note that a behaviour takes this step, with what its checks saw."""
         self.mask |= bit
+        self.gave[step.gave] = self.gave.get(step.gave, 0) | bit
         for place, sights, capture in (
             ("pre", self.pre, step.pre),
             ("post", self.post, step.post),

@@ -7,8 +7,8 @@ from typing import Any, Literal, NamedTuple
 from em.behaviour.cache import Known
 from em.behaviour.check import Check
 from em.behaviour.effects import Invoke, Machine, Raised
-from em.behaviour.model import Capture, Step
-from em.behaviour.paths import Node, Sight, newest, restored
+from em.behaviour.model import Capture, Step, result_hash
+from em.behaviour.paths import Node, Sight, members, newest, restored
 from em.behaviour.recording import Call, Run, capture_effect
 from em.behaviour.result import Done, short
 from em.behaviour.tools import Bound, Contexts, Tool
@@ -59,6 +59,7 @@ class Replay:
         self._lives: list[Any] = []
         self.alive = alive
         self.taken: list[_Prepared] = []
+        self._alike: list[int] = []
         self.done: list[Done] = []
         self.failed: Done | None = None
         self.reasons: list[str | _Refusal] = []
@@ -111,23 +112,22 @@ class Replay:
         return False
 
     def _choose(self, node: Node) -> Machine["_Prepared | None"]:
-        """The next step: one whose check passes, the cheapest first; else the newest way.
+        """The next step: one whose check passes, else one without a check.
 
         None where none is possible: only then a behaviour that is over here may answer.
         """
         unchecked: _Prepared | None = None
         self.reasons.clear()
-        for child in node.children:
-            if not child.mask & self.alive:
-                continue
+        possible = [child for child in node.children if child.mask & self.alive]
+        if len(possible) > 1:
+            possible.sort(key=self._order)
+        for child in possible:
             prepared = self._prepare(child)
             if prepared is None:
                 continue
             check = prepared.tool.pre_check
             if check is None or not child.pre:
-                mask = child.mask & self.alive
-                if unchecked is None or mask > unchecked.node.mask & self.alive:
-                    unchecked = prepared
+                unchecked = unchecked or prepared
                 continue
             passing = yield from self._compare(prepared, check, child.pre, "pre-check")
             if passing & child.mask:
@@ -137,6 +137,18 @@ class Replay:
             return None
         self.alive &= unchecked.node.mask
         return unchecked
+
+    def _order(self, child: Node) -> tuple[bool, int, float, int]:
+        """Checked ways first, of them those recorded with results like these, then the cheapest."""
+        mask = child.mask & self.alive
+        return (not child.pre, -max(map(self._likeness, members(mask))), child.cost, -mask)
+
+    def _likeness(self, number: int) -> int:
+        """How many of the results so far are those of a behaviour's recording."""
+        while len(self._alike) < len(self.taken):
+            prepared = self.taken[len(self._alike)]
+            self._alike.append(prepared.node.gave.get(result_hash(prepared.result), 0))
+        return sum(mask >> number & 1 for mask in self._alike)
 
     def _prepare(self, node: Node) -> "_Prepared | None":
         """The tool and its arguments now; None if they can't be put together any more."""
@@ -260,7 +272,10 @@ class Replay:
         if not ending:
             return False
         self.reasons.clear()
-        end = node.ends[newest(ending)]
+        number = newest(ending)
+        if ending & (ending - 1):
+            number = max(members(ending), key=lambda one: (self._likeness(one), one))
+        end = node.ends[number]
         try:
             self.value = end.value(self._scope, self._lives, hint)
         except (EmError, ValueError, TypeError, LookupError) as error:

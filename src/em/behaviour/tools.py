@@ -35,7 +35,9 @@ class Tool:
         post_check: Check[Any] | None,
     ) -> None:
         self.function = function
-        self.name = name or (function.__qualname__ if is_method else function.__name__)
+        # Without the function in which the class stands: that is no part of what it is called.
+        qualified = function.__qualname__.rpartition("<locals>.")[2]
+        self.name = name or (qualified if is_method else function.__name__)
         if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
             raise UsageError(
                 "it gives its results bit by bit, so nobody knows when it is done",
