@@ -3,6 +3,7 @@
 import functools
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -443,6 +444,69 @@ def test_methods_are_replayed_on_the_objects_of_the_context(world: World) -> Non
     pair = Lone(), Lone()
     lonely.set_agent(lambda: [one.go() for one in pair] and None)
     assert "two objects of class Lone" in str(lonely().problem)
+
+
+def test_calls_at_the_same_time_have_objects_of_their_own() -> None:
+    engine = Engine()
+
+    class Page:
+        def __init__(self) -> None:
+            self.log: list[str] = []
+
+        @engine.method()
+        def click(self, where: str) -> None:
+            time.sleep(0.002)
+            self.log.append(where)
+
+    first = Page()
+    engine.set_agent(lambda: [first.click(where) for where in "abc"] and None)
+    assert engine().stored
+    assert "no object of class Page" in engine().reason
+
+    def one(page: Page) -> bool:
+        with engine.context(page):
+            return bool(engine().hit)
+
+    pages = [Page() for _ in range(8)]
+    with ThreadPoolExecutor(max_workers=4) as pool:
+        assert all(pool.map(one, pages))
+    assert [page.log for page in pages] == [["a", "b", "c"]] * 8
+    assert "no object of class Page" in engine().reason
+
+
+def test_an_error_of_the_agent_keeps_its_cause() -> None:
+    engine = Engine()
+    cause = KeyError("cause")
+
+    def agent() -> None:
+        try:
+            open("nowhere/to/be/found")  # noqa: SIM115 - it is not
+        except OSError:
+            raise ValueError("second") from cause
+
+    engine.set_agent(agent)
+    with pytest.raises(ValueError, match="second") as caught:
+        engine()
+    assert caught.value.__cause__ is cause
+    assert isinstance(caught.value.__context__, OSError)
+
+
+def test_a_state_that_was_not_seen_for_long_is_still_known(world: World) -> None:
+    engine = Engine(retire_after=2)
+    first = engine.function(name="first")(lambda: None)
+    tool = engine.function(pre_check=Check(world.look, equal), name="tool")(lambda: None)
+
+    def agent(progress: Any) -> None:
+        if not progress:
+            first()
+        tool()
+
+    engine.set_agent(agent)
+    for state in range(6):
+        world.state = state
+        assert not engine()
+    world.state = 0
+    assert engine(), "that others did not fit is no fault of this one"
 
 
 def test_misuse_is_told_early() -> None:

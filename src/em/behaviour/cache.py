@@ -195,30 +195,23 @@ class Cache:
         }
         self.log(Draft(stream=self.stream, kind="behaviour_retired", body=body))
 
-    def retire_doubtful(self, key: str, suspects: Sequence[Stored], after: int) -> list[str]:
-        """Retire those of the suspects that failed `after` times in a row; the ids of them."""
-        failures: dict[int, int] = {}
-        cleared: set[int] = set()
+    def retire_doubtful(self, key: str, suspect: Stored, after: int) -> None:
+        """Retire a behaviour whose last replays, `after` in a row, did not go through."""
         query = EventQuery(
             stream=f"{self.stream}/{key}",
             kinds=["behaviour_replayed"],
             limit=RECENT,
             newest=True,
         )
+        failures = 0
         for event in reversed(list(self.store.read(query))):
-            body = event.body or {}
-            for version in body.get("versions", ()):
+            body = event.body
+            if body is not None and suspect.version in body["versions"]:
                 if body["outcome"] == "hit":
-                    cleared.add(version)
-                elif version not in cleared:
-                    failures[version] = failures.get(version, 0) + 1
-        retired = []
-        for item in suspects:
-            if failures.get(item.version, 0) >= after:
-                why = f"its last {failures[item.version]} replays did not go through"
-                self.retire(key, item, why)
-                retired.append(item.id)
-        return retired
+                    break
+                failures += 1
+        if failures >= after:
+            self.retire(key, suspect, f"its last {failures} replays did not go through")
 
     def make_room(self, key: str, behaviour: Behaviour, per_task: int | None) -> None:
         """Retire what says the same as a new behaviour, and the least used beyond a limit."""

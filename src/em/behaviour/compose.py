@@ -120,18 +120,14 @@ class _Source(NamedTuple):
     value: Scalar
 
 
-def _equals(found: Scalar, value: Scalar, as_text: bool) -> bool:
-    """The same value; in a text, one that is written so."""
-    if not as_text:
-        return identical(found, value)
-    return found is not None and not isinstance(found, bool) and str(found) == value
-
-
 class _Composer:
     def __init__(self, run: Run, task: Task, calls: Sequence[Call]) -> None:
         self._task = task
         self._calls = calls
-        self._step_of = {run.calls.index(call): n for n, call in enumerate(calls)}
+        places = {id(call): n for n, call in enumerate(calls)}
+        self._step_of = {
+            n: places[id(call)] for n, call in enumerate(run.calls) if id(call) in places
+        }
         self._params = Params(task.params, param_names(task.params))
         names = Names()
         self._wiring = Wiring(task.inputs, names)
@@ -145,7 +141,8 @@ class _Composer:
             )
             for call in calls
         ]
-        self._sources: list[_Source] = []
+        self._by_value: dict[bytes, list[_Source]] = {}
+        self._by_text: dict[str, list[_Source]] = {}
         self._known: set[int] = set()
         self._first_use: dict[bytes, int] = {}
 
@@ -163,7 +160,11 @@ class _Composer:
             if call.opaque:
                 continue
             self._wiring.add_result(number, self._names[number], call.result)
-            self._sources += [_Source(number, path, leaf) for path, leaf in leaves(call.result)]
+            for path, leaf in leaves(call.result):
+                if leaf is not None and not isinstance(leaf, bool):
+                    source = _Source(number, path, leaf)
+                    self._by_value.setdefault(msgspec.json.encode(leaf), []).append(source)
+                    self._by_text.setdefault(str(leaf), []).append(source)
 
     def step(self, number: int) -> Step:
         """A call as a step."""
@@ -289,7 +290,10 @@ class _Composer:
     def _wired(
         self, value: Scalar, name: str, place: str, twins: list[Twin], *, as_text: bool = False
     ) -> Any:
-        equal = [source for source in self._sources if _equals(source.value, value, as_text)]
+        if as_text:
+            equal = self._by_text.get(str(value), [])
+        else:
+            equal = self._by_value.get(msgspec.json.encode(value), [])
         found = [source for source in equal if not self._was_used_before(source)]
         sure = [source for source in equal if source.path and self._is_named(source, name)]
         if not sure and not (as_text and self._is_in_task(str(value))):

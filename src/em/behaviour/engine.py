@@ -2,8 +2,8 @@
 
 import inspect
 import os
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Self, TypeVar, get_args
@@ -171,6 +171,12 @@ class Engine:
         self._changes += 1
         return self
 
+    @contextmanager
+    def context(self, *things: Any) -> Iterator[Self]:
+        """Objects for the calls inside of the `with` only: each of several at once has its own."""
+        with self.contexts.scope(things):
+            yield self
+
     def finalize(self) -> Self:
         """Check that all is there that a replay may need."""
         if self.agent is _no_agent:
@@ -330,15 +336,20 @@ class Engine:
 
     def fitting(self, known: Known) -> tuple[int, str]:
         """Which behaviours this program can replay, as bits; and why the newest other can't be."""
+        if self.contexts.is_scoped:
+            return self._fitting(known)
         if known.fitting is None or known.fitting[0] != self._changes:
-            alive, reason = known.all, ""
-            for number in range(len(known.stored) - 1, -1, -1):
-                problem = self._missing_for(known.stored[number])
-                if problem:
-                    alive &= ~(1 << number)
-                    reason = reason or problem
-            known.fitting = (self._changes, alive, reason)
+            known.fitting = (self._changes, *self._fitting(known))
         return known.fitting[1], known.fitting[2]
+
+    def _fitting(self, known: Known) -> tuple[int, str]:
+        alive, reason = known.all, ""
+        for number in range(len(known.stored) - 1, -1, -1):
+            problem = self._missing_for(known.stored[number])
+            if problem:
+                alive &= ~(1 << number)
+                reason = reason or problem
+        return alive, reason
 
     def _missing_for(self, item: Stored) -> str:
         for step in item.behaviour.steps:
@@ -393,7 +404,9 @@ def _unkeyed(engine: Engine, args: tuple[Any, ...], kwargs: Json, problem: NotRe
         try:
             value = yield Invoke(engine.agent, args, kwargs, engine.is_async)
         except Raised as raised:
-            raise raised.error from None
-        return Result("miss", value, reason=str(problem), problem=problem)
+            error = raised.error
+        else:
+            return Result("miss", value, reason=str(problem), problem=problem)
+        raise error
 
     return machine()

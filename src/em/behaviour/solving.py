@@ -12,7 +12,7 @@ from em.behaviour.cache import Cache, Known, Stored, expired
 from em.behaviour.compose import compose
 from em.behaviour.effects import Consult, Invoke, Machine, Raised
 from em.behaviour.model import Behaviour, Task
-from em.behaviour.paths import members
+from em.behaviour.paths import members, newest
 from em.behaviour.recording import NESTED, Run, current
 from em.behaviour.replay import Replay
 from em.behaviour.result import Done, Progress, Result, Saved
@@ -39,21 +39,27 @@ def solve(engine: "Engine", task: Task, args: tuple[Any, ...], kwargs: Json) -> 
         return (yield from _let_agent(engine, task, args, kwargs, _Start(reason, raised.error)))
     alive, reason = _usable(engine, known, task)
     if not alive:
-        start = _Start(reason, versions=[item.version for item in known.stored[-8:]])
+        start = _Start(reason, versions=_versions(known, known.all))
         return (yield from _let_agent(engine, task, args, kwargs, start))
     replay = Replay(
         known, alive, task.inputs, engine.tools, engine.contexts, (engine.budget, engine.grace)
     )
     if (yield from _replaying(engine, task, replay)):
         return (yield from _hit(engine, task, known, replay))
-    suspects = [known.stored[number] for number in members(replay.alive)]
-    start = _Start(replay.reason, versions=[item.version for item in suspects[:8]])
+    start = _Start(replay.reason, versions=_versions(known, replay.alive))
     if replay.has_begun:
-        start.problem = yield from _note_divergence(engine, task, replay, suspects)
+        # The newest was followed; others that began alike may be right for another state.
+        followed = known.stored[newest(replay.alive)]
+        start.problem = yield from _note_divergence(engine, task, replay, followed)
         start.replay = replay
         if engine.on_divergence == "raise":
             raise _diverged(replay)
     return (yield from _let_agent(engine, task, args, kwargs, start))
+
+
+def _versions(known: Known, mask: int) -> list[int]:
+    """The newest behaviours that did not fit; more of them would say no more."""
+    return [known.stored[number].version for number in members(mask)[:8]]
 
 
 class _Start:
@@ -110,7 +116,7 @@ def _replaying(engine: "Engine", task: Task, replay: Replay) -> Machine[bool]:
         if replay.has_begun:
             replay.reasons[:] = [f"it was interrupted by {type(error).__name__}"]
             replay.cause = "error"
-            engine.cache.log(_replayed(engine, task, replay, "interrupted", []))
+            _tell_now(engine, _replayed(engine, task, replay, "interrupted", []))
         raise
     finally:
         current.reset(token)
@@ -173,12 +179,12 @@ def _replayed(
 
 
 def _note_divergence(
-    engine: "Engine", task: Task, replay: Replay, suspects: Sequence[Stored]
+    engine: "Engine", task: Task, replay: Replay, followed: Stored
 ) -> Machine[EmError | None]:
     def note() -> None:
-        engine.cache.log(_replayed(engine, task, replay, "handed_over", suspects))
+        engine.cache.log(_replayed(engine, task, replay, "handed_over", [followed]))
         if engine.retire_after:
-            engine.cache.retire_doubtful(task.key, suspects, engine.retire_after)
+            engine.cache.retire_doubtful(task.key, followed, engine.retire_after)
 
     try:
         yield Consult(note)
@@ -218,8 +224,7 @@ def _let_agent(
     try:
         value = yield from _watched(engine, run, args, given)
     except BaseException as error:
-        missed = _missed(engine, task, start, time.perf_counter() - began, error)
-        engine.cache.log(missed)
+        _tell_now(engine, _missed(engine, task, start, time.perf_counter() - began, error))
         raise
     seconds = time.perf_counter() - began
     steps = [*_done(run)] if replay is not None else [*_done_before(start), *_done(run)]
@@ -249,10 +254,11 @@ def _watched(engine: "Engine", run: Run, args: tuple[Any, ...], kwargs: Json) ->
     try:
         return (yield Invoke(engine.agent, args, kwargs, engine.is_async))
     except Raised as raised:
-        raise raised.error from None
+        error = raised.error
     finally:
         engine.watching.remove(run)
         current.reset(token)
+    raise error  # out here, so that its own cause and context stay what they were
 
 
 def _done(run: Run) -> list[Done]:
@@ -337,7 +343,15 @@ def _tell(engine: "Engine", draft: Draft, result: Result) -> Machine[None]:
         result.problem = _store_problem(raised)
 
 
+def _tell_now(engine: "Engine", draft: Draft) -> None:
+    """Tell of something while an error is on its way, which must not be lost for it."""
+    try:
+        engine.cache.log(draft)
+    except EmError as problem:
+        _warn(problem)
+
+
 def _warn(problem: EmError) -> None:
     import logging
 
-    logging.getLogger("em.behaviour").warning("a run was not stored: %s", problem)
+    logging.getLogger("em.behaviour").warning("this was not stored: %s", problem)

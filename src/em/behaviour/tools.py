@@ -1,7 +1,9 @@
 """Tools: functions and methods whose calls are recorded, and made again."""
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any, NamedTuple
 
 from em.behaviour.check import Check
@@ -171,6 +173,9 @@ class _Look:
         return first, kept
 
 
+_scopes: ContextVar[tuple[tuple["Contexts", Any], ...]] = ContextVar("em_contexts", default=())
+
+
 class Contexts:
     """The objects that methods belong to when they are replayed, one for each class."""
 
@@ -184,8 +189,26 @@ class Contexts:
         self._objects = [thing, *others]
         self._owners = {}
 
+    @contextmanager
+    def scope(self, things: Sequence[Any]) -> Iterator[None]:
+        """Give objects to what is done inside, and to nothing that is done at the same time."""
+        inner = tuple((self, thing) for thing in things)
+        token = _scopes.set((*inner, *_scopes.get()))
+        try:
+            yield
+        finally:
+            _scopes.reset(token)
+
+    @property
+    def is_scoped(self) -> bool:
+        """Whether there are objects for this call only."""
+        return any(contexts is self for contexts, _ in _scopes.get())
+
     def owner_of(self, tool: Tool) -> Any:
         """The object whose class has this tool, or None."""
+        for contexts, thing in _scopes.get():
+            if contexts is self and _has(thing, tool):
+                return thing
         if tool not in self._owners:
             self._owners[tool] = next((t for t in self._objects if _has(t, tool)), None)
         return self._owners[tool]
