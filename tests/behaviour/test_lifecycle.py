@@ -537,6 +537,91 @@ def test_misuse_is_told_early() -> None:
         engine.set_agent(lambda tags: None)
 
 
+def test_one_name_is_one_tool() -> None:
+    engine = Engine()
+
+    def make(n: int) -> None:
+        engine.function(name=None)(lambda: n)
+
+    make(1)
+    with pytest.raises(UsageError, match="two tools are called '<lambda>'"):
+        make(2)
+    source = "def step(): return {}"
+    for version in (1, 2):  # as a cell of a notebook that is run again
+        namespace: dict[str, Any] = {"__name__": "cell"}
+        exec(source.format(version), namespace)
+        engine.function()(namespace["step"])
+    assert engine.tools["step"].function() == 2
+    with pytest.raises(UsageError, match="which arguments it takes"):
+        engine.function()(max)
+
+
+def test_any_kind_of_number_is_a_score() -> None:
+    import decimal
+
+    check = Check(lambda: 0, equal, threshold=0.5)
+    for verdict, passes in (
+        (True, True),
+        (False, False),
+        (0.5, True),
+        (0.4, False),
+        (decimal.Decimal("0.4"), False),
+        (decimal.Decimal("0.6"), True),
+        (1, True),
+        (0, False),
+        (None, False),
+        (float("nan"), False),
+    ):
+        assert check.passes(verdict) is passes
+
+
+def test_a_task_that_cant_be_found_again_is_the_agents_own() -> None:
+    engine = Engine()
+    work = engine.function(name="work")(lambda: 7)
+
+    def agent(client: object, params: Any, progress: Any) -> int:
+        assert not progress
+        return work()
+
+    engine.set_agent(agent)
+    result = engine(object(), params={"a": 1})
+    assert result.value == 7
+    assert "the agent's argument client" in result.reason
+    assert engine.stats().recorded == 0
+
+    def with_default(client: object = agent) -> int:
+        return work()
+
+    engine.set_agent(with_default)
+    assert engine().stored, "a default that is no value is no part of the task"
+    assert engine()
+
+
+def test_a_capture_of_a_method_may_call_its_object_as_it_likes(world: World) -> None:
+    engine = Engine()
+
+    class Page:
+        url = "/a"
+
+        @engine.method(pre_check=Check(lambda page, by: (page.url, by), equal))
+        def scroll(self, by: int) -> None: ...
+
+        @engine.method(pre_check=Check(lambda by: by, equal))
+        def jump(self, by: int) -> None: ...
+
+    page = Page()
+
+    def agent(progress: Any = None) -> None:
+        page.scroll(3)
+        page.jump(3)
+
+    engine.set_agent(agent).set_context(page)
+    assert engine().stored
+    assert engine()
+    page.url = "/b"
+    assert 'it is ["/b",3], it was ["/a",3]' in engine().reason
+
+
 def test_a_failed_call_that_the_agent_got_over_is_left_out(world: World) -> None:
     engine = Engine()
 

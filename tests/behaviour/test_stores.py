@@ -13,7 +13,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from em import AsyncMemory, Engine, Memory
+from em.errors import UsageError
 from em.store import Store
 from em.store.sqlite import SqliteStore
 
@@ -271,3 +274,14 @@ def test_10_a_store_that_fails_does_not_take_the_answer_away(tmp_path: Path) -> 
     assert result.value.startswith("ana-")
     assert "the store could not be read" in result.reason
     assert result.problem is not None
+
+
+def test_10_a_store_that_cant_be_reached_does_not_keep_the_agent_from_working() -> None:
+    done: list[Any] = []
+    with counting("postgresql://nobody@127.0.0.1:1/nothing", done) as engine:
+        result = engine("ana")
+        assert result.value.startswith("ana-")
+        assert "the store could not be read" in result.reason
+        assert not result.stored
+    with pytest.raises(UsageError, match="is not supported"):
+        counting("mysql://x", done)("ana")

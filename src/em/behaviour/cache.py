@@ -61,13 +61,18 @@ def behaviour_id(engine: str, key: str, version: int) -> str:
     return f"{engine}/{key}@{version}"
 
 
+def stream_of(engine: str) -> str:
+    """The stream in which it is told what an engine has recorded and let go of."""
+    return f"behaviours/{engine}"
+
+
 class Cache:
     """The behaviours of one engine. Safe to share between threads."""
 
     def __init__(self, store: Store, engine: str) -> None:
         self.store = store
         self.engine = engine
-        self.stream = f"behaviours/{engine}"
+        self.stream = stream_of(engine)
         self._lock = threading.Lock()
         self._tasks: OrderedDict[str, Known] = OrderedDict()
         self._pos = 0
@@ -213,18 +218,22 @@ class Cache:
         if failures >= after:
             self.retire(key, suspect, f"its last {failures} replays did not go through")
 
-    def make_room(self, key: str, behaviour: Behaviour, per_task: int | None) -> None:
+    def make_room(self, key: str, own: str, per_task: int | None) -> None:
         """Retire what says the same as a new behaviour, and the least used beyond a limit."""
         stored = self.find(key).stored
-        digest = behaviour.digest()
-        for item in stored[:-1]:
+        new = next((item for item in stored if item.id == own), None)
+        if new is None:
+            return  # another process was faster
+        before = [item for item in stored if item.version < new.version]
+        digest = new.behaviour.digest()
+        for item in before:
             if item.behaviour.digest() == digest:
                 self.retire(key, item, "it was recorded again")
         stored = self.find(key).stored
         if per_task is None or len(stored) <= per_task:
             return
         used = self._last_uses(key)
-        by_use = sorted(stored[:-1], key=lambda item: (used.get(item.version, 0), item.version))
+        by_use = sorted(before, key=lambda item: (used.get(item.version, 0), item.version))
         for item in by_use[: len(stored) - per_task]:
             self.retire(key, item, f"a task keeps {per_task}")
 

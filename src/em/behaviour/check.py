@@ -36,7 +36,7 @@ class Check(Generic[T]):
         self.threshold = threshold
 
     def passes(self, verdict: Any) -> bool:
-        """Whether what `compare` said is good enough."""
-        if isinstance(verdict, float):
-            return verdict >= self.threshold
-        return bool(verdict)
+        """Whether what `compare` said is good enough: yes, or a score of any kind of number."""
+        if isinstance(verdict, int) or not hasattr(verdict, "__float__"):
+            return bool(verdict)
+        return float(verdict) >= self.threshold

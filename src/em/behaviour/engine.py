@@ -1,5 +1,6 @@
 """Engine: an agent with a memory of how it did things."""
 
+import functools
 import inspect
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -10,11 +11,11 @@ from typing import Any, Self, TypeVar, get_args
 
 from em.behaviour.cache import Cache, Known, Stored
 from em.behaviour.check import Check
-from em.behaviour.effects import Invoke, Raised, adrive, drive
+from em.behaviour.effects import adrive, drive
 from em.behaviour.params import make_task
 from em.behaviour.recording import Run, running
 from em.behaviour.result import Progress, Result
-from em.behaviour.solving import OnDivergence, solve
+from em.behaviour.solving import OnDivergence, let_agent_alone, solve
 from em.behaviour.stats import Stats, read_stats
 from em.behaviour.tools import Contexts, Tool
 from em.behaviour.values import Unkept, hints_of, keep
@@ -226,11 +227,24 @@ class Engine:
                 pre_check=pre_check,
                 post_check=post_check,
             )
+            self._refuse_second(tool)
             self.tools[tool.name] = tool
             self._changes += 1
             return watched(tool, function, self.watching)
 
         return decorate
+
+    def _refuse_second(self, tool: Tool) -> None:
+        """One name, one tool. A cell of a notebook may be run again; a closure is another tool."""
+        known = self.tools.get(tool.name)
+        if known is None:
+            return
+        if not tool.is_defined_again(known):
+            raise UsageError(
+                f"two tools are called {tool.name!r}",
+                place=f"tool {tool.name}",
+                fix='give each a name of its own: function(name="…")',
+            )
 
     def __call__(
         self,
@@ -285,10 +299,12 @@ class Engine:
             given = _params(params, arguments)
             values = {name: self._kept(name, value) for name, value in given.items()}
         except NotRecordable as problem:
-            return _unkeyed(self, args, kwargs, problem)
-        if self._takes_params:
-            kwargs = {**kwargs, PARAMS: dict(given)}
-        return solve(self, make_task(kept, _tags(tags), values), args, kwargs)
+            return let_agent_alone(self, args, self._with_params(kwargs, params), problem)
+        task = make_task(kept, _tags(tags), values)
+        return solve(self, task, args, self._with_params(kwargs, given))
+
+    def _with_params(self, kwargs: Json, params: Any) -> Json:
+        return {**kwargs, PARAMS: params} if self._takes_params else kwargs
 
     def _bind(self, args: tuple[Any, ...], kwargs: Json) -> tuple[Json, Json]:
         """The agent's arguments by name, and the defaults of those that were not given."""
@@ -370,6 +386,8 @@ def _no_agent(*_args: Any, **_kwargs: Any) -> Any:
 def _own_name(agent: Callable[..., Any]) -> str:
     """The agent's name with its module's, or its file's where that is the program itself."""
     inner = inspect.unwrap(agent)
+    while isinstance(inner, functools.partial):
+        inner = inner.func
     named = inner if hasattr(inner, "__qualname__") else type(inner)
     module = getattr(named, "__module__", "") or ""
     if module == "__main__":
@@ -395,18 +413,3 @@ def _params(params: Mapping[str, Any] | Sequence[str], arguments: Json) -> Json:
                 f"the agent takes no {name!r}", place="params", fix=f"it takes {list(arguments)}"
             )
     return {name: arguments[name] for name in params}
-
-
-def _unkeyed(engine: Engine, args: tuple[Any, ...], kwargs: Json, problem: NotRecordable) -> Any:
-    """A task that can't be found again is the agent's own."""
-
-    def machine() -> Any:
-        try:
-            value = yield Invoke(engine.agent, args, kwargs, engine.is_async)
-        except Raised as raised:
-            error = raised.error
-        else:
-            return Result("miss", value, reason=str(problem), problem=problem)
-        raise error
-
-    return machine()

@@ -127,11 +127,14 @@ class Node:
     def _compile(self) -> None:
         assert self.step is not None
         constants: Json = {}
+        evaluated = []
         for name, value in self.step.args.items():
             if isinstance(value, _SCALARS) and _is_constant(value):
                 constants[name] = value
             else:
-                self._evaluated.append((name, compile_value(value, f"argument {name}")))
+                evaluated.append((name, compile_value(value, f"argument {name}")))
+        # Another thread may do the same: whoever sees the constants sees the rest too.
+        self._evaluated = evaluated
         self._twins = _compile_twins(self.step.twins)
         self._constants = constants
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
-from em.behaviour.cache import Cache, Known, Stored, expired
+from em.behaviour.cache import Known, Stored, expired, stream_of
 from em.behaviour.compose import compose
 from em.behaviour.effects import Consult, Invoke, Machine, Raised
 from em.behaviour.model import Behaviour, Task
@@ -16,7 +16,7 @@ from em.behaviour.paths import members, newest
 from em.behaviour.recording import NESTED, Run, current
 from em.behaviour.replay import Replay
 from em.behaviour.result import Done, Progress, Result, Saved
-from em.errors import Diverged, EmError
+from em.errors import Diverged, EmError, NotRecordable, StoreError
 from em.models.canonical import Json, identical
 from em.models.event import Draft
 
@@ -29,11 +29,10 @@ OnDivergence = Literal["continue", "restart", "raise"]
 def solve(engine: "Engine", task: Task, args: tuple[Any, ...], kwargs: Json) -> Machine[Result]:
     """Do a task; the result says how."""
     try:
-        cache: Cache = engine.cache
-        known: Known = yield Consult(lambda: cache.find(task.key))
+        known: Known = yield Consult(lambda: engine.cache.find(task.key))
     except Raised as raised:
-        # A cache that can't be read is no reason not to work.
-        if not isinstance(raised.error, EmError):
+        # A store that can't be reached is no reason not to work; misuse is to be told.
+        if not isinstance(raised.error, StoreError):
             raise raised.error from None
         reason = f"the store could not be read: {raised.error}"
         return (yield from _let_agent(engine, task, args, kwargs, _Start(reason, raised.error)))
@@ -156,7 +155,7 @@ def _replayed(
     saved: Saved | None = None,
 ) -> Draft:
     body: Json = {
-        "engine": engine.cache.engine,
+        "engine": engine.name,
         "key": task.key,
         "outcome": outcome,
         "versions": [item.version for item in items],
@@ -174,7 +173,7 @@ def _replayed(
             body["saved"]["tokens"] = saved.tokens
     if outcome != "hit":
         body |= {"reason": replay.reason, "cause": replay.cause}
-    stream = f"{engine.cache.stream}/{task.key}"
+    stream = f"{stream_of(engine.name)}/{task.key}"
     return Draft(stream=stream, kind="behaviour_replayed", body=body)
 
 
@@ -211,7 +210,7 @@ def _let_agent(
     engine: "Engine", task: Task, args: tuple[Any, ...], kwargs: Json, start: _Start
 ) -> Machine[Result]:
     """Let the agent do it, or the rest of it; what it did is kept if it went well."""
-    run = Run(_progress(engine, task, start))
+    run = Run((yield from _progress(engine, task.arguments, start)))
     replay = start.replay if engine.on_divergence == "continue" else None
     if replay is not None:
         replay.recount(run)
@@ -239,8 +238,25 @@ def _let_agent(
     return result
 
 
-def _progress(engine: "Engine", task: Task, start: _Start) -> Progress:
-    heuristics = () if engine.briefing is None else engine.briefing(task.arguments)
+def let_agent_alone(
+    engine: "Engine", args: tuple[Any, ...], kwargs: Json, problem: EmError
+) -> Machine[Result]:
+    """Let the agent do a task that can't be found again: nothing is looked up or kept."""
+    progress = Progress(reason=str(problem))
+    given = {**kwargs, "progress": progress} if engine.takes_progress else kwargs
+    value = yield from _watched(engine, Run(progress), args, given)
+    _warn(problem)
+    return Result("miss", value, reason=str(problem), problem=problem)
+
+
+def _progress(engine: "Engine", arguments: Json, start: _Start) -> Machine[Progress]:
+    heuristics: Sequence[Any] = ()
+    briefing = engine.briefing
+    if briefing is not None:
+        try:
+            heuristics = yield Consult(lambda: briefing(arguments))
+        except Raised as raised:
+            start.problem = start.problem or _store_problem(raised)
     replay = start.replay
     if replay is None or engine.on_divergence == "restart":
         return Progress(reason=start.reason, heuristics=heuristics)
@@ -283,9 +299,13 @@ def _forget_inherited(run: Run, count: int) -> None:
     for call in run.calls:
         for name, source in call.live.items():
             call.live[name] = source - count
-            if source < count:  # it held an object that only the replay had
-                run.calls.clear()
-                return
+            if source < count:
+                run.cannot_keep(
+                    NotRecordable(
+                        "it was given an object that only the replay had",
+                        place=f"tool {call.tool.name}, argument {name}",
+                    )
+                )
 
 
 def _missed(
@@ -296,7 +316,7 @@ def _missed(
     error: BaseException | None = None,
 ) -> Draft:
     body: Json = {
-        "engine": engine.cache.engine,
+        "engine": engine.name,
         "key": task.key,
         "reason": start.reason,
         "seconds": seconds,
@@ -305,7 +325,7 @@ def _missed(
     }
     if error is not None:
         body["error"] = f"{type(error).__name__}: {error}"
-    stream = f"{engine.cache.stream}/{task.key}"
+    stream = f"{stream_of(engine.name)}/{task.key}"
     return Draft(stream=stream, kind="behaviour_missed", body=body)
 
 
@@ -323,7 +343,7 @@ def _keep(
 
     def store() -> str:
         stored = engine.cache.record(task, run, behaviour, missed, result.value)
-        engine.cache.make_room(task.key, behaviour, engine.max_per_task)
+        engine.cache.make_room(task.key, stored, engine.max_per_task)
         if engine.max_behaviours is not None:
             engine.cache.limit(engine.max_behaviours)
         return stored

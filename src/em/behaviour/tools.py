@@ -4,6 +4,7 @@ import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from types import FunctionType
 from typing import Any, NamedTuple
 
 from em.behaviour.check import Check
@@ -37,9 +38,12 @@ class Tool:
         post_check: Check[Any] | None,
     ) -> None:
         self.function = function
-        # Without the function in which the class stands: that is no part of what it is called.
-        qualified = function.__qualname__.rpartition("<locals>.")[2]
-        self.name = name or (qualified if is_method else function.__name__)
+        if not callable(function):
+            raise UsageError(f"a {type(function).__name__} can't be called", place="tool")
+        # Without the function in which a class stands: that is no part of what it is called.
+        self._qualified = getattr(function, "__qualname__", type(function).__qualname__)
+        short = self._qualified.rpartition("<locals>.")[2]
+        self.name = name or (short if is_method else short.rpartition(".")[2])
         if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
             raise UsageError(
                 "it gives its results bit by bit, so nobody knows when it is done",
@@ -58,7 +62,14 @@ class Tool:
         self._code: str | None = None
 
     def _read_signature(self) -> None:
-        parameters = list(inspect.signature(self.function).parameters.values())
+        try:
+            parameters = list(inspect.signature(self.function).parameters.values())
+        except (TypeError, ValueError):
+            raise UsageError(
+                "it does not say which arguments it takes",
+                place=f"tool {self.name}",
+                fix="wrap it in a function that does",
+            ) from None
         if self.is_method:
             if not parameters:
                 raise UsageError("a method takes self", place=f"tool {self.name}")
@@ -85,7 +96,18 @@ class Tool:
     @property
     def class_name(self) -> str:
         """The class that a method belongs to."""
-        return self.function.__qualname__.rpartition(".")[0].rpartition(".")[2]
+        return self._qualified.rpartition(".")[0].rpartition(".")[2]
+
+    def is_defined_again(self, known: "Tool") -> bool:
+        """Whether this is the same tool, run once more as in a notebook; a closure is another."""
+        old, new = known.function, self.function
+        return (
+            isinstance(old, FunctionType)
+            and isinstance(new, FunctionType)
+            and (old.__module__, old.__qualname__) == (new.__module__, new.__qualname__)
+            and not new.__closure__
+            and new.__name__ != "<lambda>"
+        )
 
     def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Bound | None:
         """The arguments by name; None if they don't fit, which the function itself will say."""
@@ -140,10 +162,11 @@ class _Look:
             wanted = list(inspect.signature(check.capture).parameters.values())
         except (TypeError, ValueError):
             wanted = []  # some built-in functions don't tell
-        self._takes_self = tool.is_method and bool(wanted) and wanted[0].name == "self"
+        known = {parameter.name for parameter in tool.parameters}
+        # As the method itself: what comes first and is no argument of it is its object.
+        self._takes_self = tool.is_method and bool(wanted) and wanted[0].name not in known
         if self._takes_self:
             wanted = wanted[1:]
-        known = {parameter.name for parameter in tool.parameters}
         takes_all = any(p.kind in _VARIABLE for p in wanted)
         named = [p.name for p in wanted if p.kind in _PLAIN]
         required = [p.name for p in wanted if p.kind in _PLAIN and p.default is p.empty]
