@@ -6,7 +6,7 @@ One machine for plain and for async agents; `effects` has the drivers.
 import time
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any
 
 from em.behaviour.cache import Known, Stored, expired, stream_of
 from em.behaviour.compose import compose
@@ -16,17 +16,13 @@ from em.behaviour.paths import members, newest
 from em.behaviour.recording import NESTED, Run, current
 from em.behaviour.replay import Replay
 from em.behaviour.result import Done, Progress, Result, Saved
+from em.behaviour.workings import Workings
 from em.errors import Diverged, EmError, NotRecordable, StoreError
 from em.models.canonical import Json, identical
 from em.models.event import Draft
 
-if TYPE_CHECKING:
-    from em.behaviour.engine import Engine
 
-OnDivergence = Literal["continue", "restart", "raise"]
-
-
-def solve(engine: "Engine", task: Task, args: tuple[Any, ...], kwargs: Json) -> Machine[Result]:
+def solve(engine: Workings, task: Task, args: tuple[Any, ...], kwargs: Json) -> Machine[Result]:
     """Do a task; the result says how."""
     try:
         known: Known = yield Consult(lambda: engine.cache.find(task.key))
@@ -76,7 +72,7 @@ class _Start:
         self.replay: Replay | None = None
 
 
-def _usable(engine: "Engine", known: Known, task: Task) -> tuple[int, str]:
+def _usable(engine: Workings, known: Known, task: Task) -> tuple[int, str]:
     """Which behaviours may answer at all; and why none may."""
     if not known.stored:
         return 0, "no behaviour is known for this task"
@@ -90,7 +86,7 @@ def _usable(engine: "Engine", known: Known, task: Task) -> tuple[int, str]:
     return alive, reason
 
 
-def _too_old_or_pinned(engine: "Engine", item: Stored, task: Task) -> str:
+def _too_old_or_pinned(engine: Workings, item: Stored, task: Task) -> str:
     if expired(item, engine.ttl):
         return f"what was recorded is older than {_words(engine.ttl)}"
     for name, value in item.behaviour.pinned.items():
@@ -106,7 +102,7 @@ def _words(ttl: timedelta | None) -> str:
     return f"{ttl.total_seconds():g} s" if ttl is not None else ""
 
 
-def _replaying(engine: "Engine", task: Task, replay: Replay) -> Machine[bool]:
+def _replaying(engine: Workings, task: Task, replay: Replay) -> Machine[bool]:
     token = current.set(NESTED)
     try:
         return (yield from replay.run(engine.returns))
@@ -121,7 +117,7 @@ def _replaying(engine: "Engine", task: Task, replay: Replay) -> Machine[bool]:
         current.reset(token)
 
 
-def _hit(engine: "Engine", task: Task, known: Known, replay: Replay) -> Machine[Result]:
+def _hit(engine: Workings, task: Task, known: Known, replay: Replay) -> Machine[Result]:
     assert replay.ended_as is not None
     item = known.stored[replay.ended_as]
     saved = _saved(item.behaviour, replay)
@@ -147,7 +143,7 @@ def _saved(behaviour: Behaviour, replay: Replay) -> Saved:
 
 
 def _replayed(
-    engine: "Engine",
+    engine: Workings,
     task: Task,
     replay: Replay,
     outcome: str,
@@ -178,7 +174,7 @@ def _replayed(
 
 
 def _note_divergence(
-    engine: "Engine", task: Task, replay: Replay, followed: Stored
+    engine: Workings, task: Task, replay: Replay, followed: Stored
 ) -> Machine[EmError | None]:
     def note() -> None:
         engine.cache.log(_replayed(engine, task, replay, "handed_over", [followed]))
@@ -207,7 +203,7 @@ def _diverged(replay: Replay) -> Diverged:
 
 
 def _let_agent(
-    engine: "Engine", task: Task, args: tuple[Any, ...], kwargs: Json, start: _Start
+    engine: Workings, task: Task, args: tuple[Any, ...], kwargs: Json, start: _Start
 ) -> Machine[Result]:
     """Let the agent do it, or the rest of it; what it did is kept if it went well."""
     run = Run((yield from _progress(engine, task.arguments, start)))
@@ -239,7 +235,7 @@ def _let_agent(
 
 
 def let_agent_alone(
-    engine: "Engine", args: tuple[Any, ...], kwargs: Json, problem: EmError
+    engine: Workings, args: tuple[Any, ...], kwargs: Json, problem: EmError
 ) -> Machine[Result]:
     """Let the agent do a task that can't be found again: nothing is looked up or kept."""
     progress = Progress(reason=str(problem))
@@ -249,7 +245,7 @@ def let_agent_alone(
     return Result("miss", value, reason=str(problem), problem=problem)
 
 
-def _progress(engine: "Engine", arguments: Json, start: _Start) -> Machine[Progress]:
+def _progress(engine: Workings, arguments: Json, start: _Start) -> Machine[Progress]:
     heuristics: Sequence[Any] = ()
     briefing = engine.briefing
     if briefing is not None:
@@ -263,7 +259,7 @@ def _progress(engine: "Engine", arguments: Json, start: _Start) -> Machine[Progr
     return Progress(replay.done, start.reason, replay.failed, heuristics)
 
 
-def _watched(engine: "Engine", run: Run, args: tuple[Any, ...], kwargs: Json) -> Machine[Any]:
+def _watched(engine: Workings, run: Run, args: tuple[Any, ...], kwargs: Json) -> Machine[Any]:
     """Run the agent, with its calls recorded."""
     token = current.set(run)
     engine.watching.append(run)
@@ -309,7 +305,7 @@ def _forget_inherited(run: Run, count: int) -> None:
 
 
 def _missed(
-    engine: "Engine",
+    engine: Workings,
     task: Task,
     start: _Start,
     seconds: float,
@@ -330,7 +326,7 @@ def _missed(
 
 
 def _keep(
-    engine: "Engine", task: Task, run: Run, result: Result, missed: Draft, seconds: float
+    engine: Workings, task: Task, run: Run, result: Result, missed: Draft, seconds: float
 ) -> Machine[None]:
     """Store what was done, or say in `problem` why not."""
     try:
@@ -356,14 +352,14 @@ def _keep(
         _warn(result.problem)
 
 
-def _tell(engine: "Engine", draft: Draft, result: Result) -> Machine[None]:
+def _tell(engine: Workings, draft: Draft, result: Result) -> Machine[None]:
     try:
         yield Consult(lambda: engine.cache.log(draft))
     except Raised as raised:
         result.problem = _store_problem(raised)
 
 
-def _tell_now(engine: "Engine", draft: Draft) -> None:
+def _tell_now(engine: Workings, draft: Draft) -> None:
     """Tell of something while an error is on its way, which must not be lost for it."""
     try:
         engine.cache.log(draft)

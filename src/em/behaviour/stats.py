@@ -68,5 +68,7 @@ def _count(counts: Counts, kind: str, body: Mapping[str, object]) -> None:
         counts.saved_seconds += saved.get("seconds", 0.0)
         counts.saved_tokens += int(saved.get("tokens", 0))
         return
+    if body["outcome"] != "handed_over":
+        return  # interrupted: nobody can say what would have become of it
     counts.hand_overs += 1
     counts.failures += body.get("cause") in ("error", "time")
