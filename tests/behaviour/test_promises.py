@@ -624,6 +624,25 @@ def test_8_params_are_found_inside_of_texts_and_structures(box: Box) -> None:
     assert box.log[1] == ({"users": [{"name": "Bo"}]}, "Dear Bo, 7 lamps, Bo!", 7)
 
 
+def test_8_a_short_param_that_has_its_place_is_not_looked_for_elsewhere(box: Box) -> None:
+    engine = Engine()
+
+    @engine.function()
+    def increment(n: int, step: int, loud: bool, note: Any) -> None:
+        box.log.append((n, step, loud, note))
+
+    def agent(n: int, urgent: bool, note: Any) -> None:
+        increment(n, 1, True, note)
+
+    engine.set_agent(agent)
+    engine(1, True, None, params=["n", "urgent", "note"])
+    result = engine(5, True, "x", params=["n", "urgent", "note"])
+    assert result.hit, result.reason
+    assert box.log[-1] == (5, 1, True, "x")
+    assert "param 'urgent'" in engine(5, False, None, params=["n", "urgent", "note"]).reason
+    assert box.log[-1] == (5, 1, True, None)
+
+
 def test_8_params_that_are_structures_are_followed_into_their_parts(box: Box) -> None:
     engine = Engine()
 
@@ -718,6 +737,20 @@ def test_9_the_answer_is_put_together_from_this_runs_results(box: Box) -> None:
     assert result.reason == ""
     assert result.saved.seconds > 0.04
     assert (result.saved.tokens, result.saved.cost_usd) == (120, 0.5)
+
+
+def test_9_an_object_of_a_tool_may_be_the_answer() -> None:
+    engine = Engine()
+
+    @engine.function()
+    def order() -> Receipt:
+        return Receipt(4711, "thanks")
+
+    engine.set_agent(lambda: [order()][0])
+    assert engine().stored
+    result = engine()
+    assert result.hit
+    assert result.value == Receipt(4711, "thanks")
 
 
 def test_9_a_short_answer_that_a_call_gave_is_this_calls_answer(box: Box) -> None:

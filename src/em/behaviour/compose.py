@@ -6,6 +6,7 @@ where it can't be told whether a result gave them, the replay stops as soon as t
 """
 
 import re
+import sys
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -101,17 +102,23 @@ def _pinned(task: Task, steps: Sequence[Step], answer: Answer) -> Json:
     templates = [*(step.args for step in steps), answer.value]
     names = param_names(task.params)
     found = followed(templates, list(names.values()))
-    texts = [text.casefold() for text in constant_texts(templates)]
+    texts = list(constant_texts(templates))
     pinned = {}
     for name, value in task.params.items():
-        written = str(value).casefold()
         # "ERIK" was made from "erik" in a way that nobody recorded.
-        bent = isinstance(value, str) and len(value) >= 3 and any(written in t for t in texts)
+        bent = isinstance(value, str) and any(_is_in(value, text) for text in texts)
         # Which of several params of one value was meant is part of the key, so any will do.
         equal = [names[other] for other, same in task.params.items() if identical(same, value)]
         if found.isdisjoint(equal) or bent:
             pinned[name] = value
     return pinned
+
+
+def _is_in(value: str, text: str) -> bool:
+    """Whether a text holds a value, written in whatever case."""
+    if len(value) < 4:
+        return len(value) == 3 and said_in(value, text)
+    return value.casefold() in text.casefold()
 
 
 class _Source(NamedTuple):
@@ -129,6 +136,8 @@ class _Composer:
             n: places[id(call)] for n, call in enumerate(run.calls) if id(call) in places
         }
         self._params = Params(task.params, param_names(task.params))
+        # A param that is passed on under its own name is not looked for in other short values.
+        self._named_params = {name for call in calls for name in self._params.named_in(call.args)}
         names = Names()
         self._wiring = Wiring(task.inputs, names)
         self._scope: Json = dict(task.inputs)
@@ -201,14 +210,13 @@ class _Composer:
 
     def answer(self, value: Any, hint: Any) -> Answer:
         """What the agent returned."""
-        self._learn_until(self._calls[-1].ended + 1_000_000_000)
-        for number in range(len(self._calls) - 1, -1, -1):
-            call = self._calls[number]
-            if call.value is value and call.opaque:
-                return Answer(live=number)
+        self._learn_until(sys.maxsize)
         try:
             kept, form = keep(value, hint)
         except Unkept as problem:
+            for number in range(len(self._calls) - 1, -1, -1):
+                if self._calls[number].value is value:
+                    return Answer(live=number)
             raise NotRecordable(
                 f"the agent returned what can't be kept: {problem}",
                 place="the agent's return value",
@@ -224,7 +232,7 @@ class _Composer:
     def _whole_result(self, value: Any) -> str | None:
         """An answer that is just what a call gave, however short; the newest such call."""
         if value is None or self._params.whole(value) is not None:
-            return None
+            return None  # nothing, or a param
         for number in range(len(self._calls) - 1, -1, -1):
             call = self._calls[number]
             if not call.opaque and identical(call.result, value):
@@ -233,9 +241,10 @@ class _Composer:
 
     def _finished(self, value: Any, wired: Any, name: str, place: str, twins: list[Twin]) -> Any:
         """What the wiring left as it was: params, however short, and short values of results."""
-        whole = self._params.whole(value) if self._params else None
-        if whole is not None:
-            return whole
+        if self._params:
+            whole = self._params.whole(value, place=name, by_name=self._named_params)
+            if whole is not None:
+                return whole
         if isinstance(value, dict) and isinstance(wired, dict):
             return {
                 key: self._finished(item, wired[key], key, f"{place}.{key}", twins)

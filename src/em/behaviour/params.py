@@ -2,7 +2,7 @@
 
 import hashlib
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -45,15 +45,34 @@ class Params:
     def __bool__(self) -> bool:
         return bool(self._wholes)
 
-    def whole(self, value: Any, *, place: str = "", cautious: bool = False) -> str | None:
-        """The expression of the param that is just this value."""
-        for name, param in self._wholes:
-            if identical(param, value) and not (cautious and _unsure(value, place, name)):
-                return f"{{{{ {name} }}}}"
-        for expression, param, name in self._leaves:
-            if identical(param, value) and not (cautious and _unsure(value, place, name)):
+    def whole(
+        self,
+        value: Any,
+        *,
+        place: str = "",
+        cautious: bool = False,
+        by_name: Collection[str] = (),
+    ) -> str | None:
+        """The expression of the param that is just this value.
+
+        Yes, no and nothing are a param only where they are called so; so are short values if
+        `cautious`, and those of the params in `by_name`.
+        """
+        known = [(name, param, name) for name, param in self._wholes]
+        for expression, param, name in (*known, *self._leaves):
+            short = _says_nothing(value) or cautious or name in by_name
+            out_of_place = short and place != name and not is_informative(value)
+            if not out_of_place and identical(param, value):
                 return f"{{{{ {expression} }}}}"
         return None
+
+    def named_in(self, arguments: Json) -> set[str]:
+        """The params that are called so among some arguments, with just their value."""
+        return {
+            name
+            for name, value in self._wholes
+            if name in arguments and identical(arguments[name], value)
+        }
 
     def within(self, text: str, *, cautious: bool = False) -> str:
         """A text with expressions in the place of params; what is no param stays as it is."""
@@ -96,9 +115,8 @@ def escaped(value: Any) -> Any:
     return literal(value)
 
 
-def _unsure(value: Any, place: str, name: str) -> bool:
-    """A short value in another place than one of the param's own name may be there by chance."""
-    return place != name and not is_informative(value)
+def _says_nothing(value: Any) -> bool:
+    return value is None or isinstance(value, bool) or value == ""
 
 
 def _cut(
