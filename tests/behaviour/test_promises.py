@@ -635,11 +635,12 @@ def test_8_a_short_param_that_has_its_place_is_not_looked_for_elsewhere(box: Box
         increment(n, 1, True, note)
 
     engine.set_agent(agent)
-    engine(1, True, None, params=["n", "urgent", "note"])
+    engine(1, True, "", params=["n", "urgent", "note"])
     result = engine(5, True, "x", params=["n", "urgent", "note"])
     assert result.hit, result.reason
     assert box.log[-1] == (5, 1, True, "x")
-    assert "param 'urgent'" in engine(5, False, None, params=["n", "urgent", "note"]).reason
+    assert "param 'urgent'" in engine(5, False, "x", params=["n", "urgent", "note"]).reason
+    assert not engine(5, True, None, params=["n", "urgent", "note"]), "nothing is no text"
     assert box.log[-1] == (5, 1, True, None)
 
 

@@ -8,7 +8,7 @@ import string
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from em import Engine
@@ -107,6 +107,7 @@ def build(shape: Any, params: dict[str, Any]) -> Any:
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@example(["$a"], [("$a", "$b")], ("A", "AAAA"), ("AA", "A"))
 @given(
     shapes,
     shapes,

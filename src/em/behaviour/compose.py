@@ -7,7 +7,7 @@ where it can't be told whether a result gave them, the replay stops as soon as t
 
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -119,6 +119,16 @@ def _is_in(value: str, text: str) -> bool:
     if len(value) < 4:
         return len(value) == 3 and said_in(value, text)
     return value.casefold() in text.casefold()
+
+
+def _in_literals(template: str, change: Callable[[str], str]) -> str:
+    """A template with what stands outside of its expressions changed."""
+    parts = HOLE.split(template)
+    if any(mark in part for part in parts[::2] for mark in ("{{", "}}", "{%", "{#")):
+        return template
+    parts[::2] = [change(part) for part in parts[::2]]
+    parts[1::2] = [f"{{{{{inside}}}}}" for inside in parts[1::2]]
+    return "".join(parts)
 
 
 class _Source(NamedTuple):
@@ -256,32 +266,24 @@ class _Composer:
                 for n, (item, part) in enumerate(zip(value, wired, strict=True))
             ]
         if isinstance(value, str) and isinstance(wired, str):
-            if wired == literal(value) and self._params:
-                wired = self._params.within(value)
-            return (
-                self._words(wired, place, twins)
-                if wired != value
-                else self._text(value, name, place, twins)
-            )
+            return self._text(value, wired, name, place, twins)
         if wired != literal(value) or isinstance(value, dict | list):
             return wired
         return self._short(value, name, place, twins)
 
-    def _text(self, value: str, name: str, place: str, twins: list[Twin]) -> Any:
-        """A text that was left as it was: it may be a short value, or hold some."""
-        short = self._short(value, name, place, twins)
-        return self._words(short, place, twins) if short == value else short
-
-    def _words(self, template: str, place: str, twins: list[Twin]) -> str:
-        """A text in which words with digits are results' values, such as the id in `order 7`."""
-        parts = HOLE.split(template)
-        if any(mark in part for part in parts[::2] for mark in ("{{", "}}", "{%", "{#")):
-            return template
-        parts[::2] = [self._numbers(part, place, twins) for part in parts[::2]]
-        parts[1::2] = [f"{{{{{inside}}}}}" for inside in parts[1::2]]
-        return "".join(parts)
+    def _text(self, value: str, wired: str, name: str, place: str, twins: list[Twin]) -> Any:
+        """A text: params are filled in, then the short values of results."""
+        if self._params:
+            plain = wired == literal(value)
+            within = self._params.within
+            wired = within(value) if plain else _in_literals(wired, within)
+        if wired == value:
+            wired = self._short(value, name, place, twins)
+        return _in_literals(wired, lambda part: self._numbers(part, place, twins))
 
     def _numbers(self, text: str, place: str, twins: list[Twin]) -> str:
+        """A text in which words with digits are results' values, such as the id in `order 7`."""
+
         def fill(match: re.Match[str]) -> str:
             word = match["word"]
             before = match["before"] or ""

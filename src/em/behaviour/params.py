@@ -185,8 +185,9 @@ def make_task(arguments: Json, tags: Sequence[str], params: Json) -> Task:
     inputs, names = _inputs(arguments, params)
     # `{{ "{{" }}` and `{{ name }}` differ, so no text of a task can pass for a param.
     template = Params(params, names).fill(arguments)
-    equal = _equal_ones(params)
-    text = msgspec.json.encode((template, sorted(tags), sorted(params), equal), order="sorted")
+    # Whether a text was passed on or made of a number shows only as long as it stays a text.
+    kinds = {name: _kind(value) for name, value in params.items()}
+    text = msgspec.json.encode((template, sorted(tags), kinds, _equal_ones(params)), order="sorted")
     return Task(
         arguments=arguments,
         template=template,
@@ -212,6 +213,13 @@ def _inputs(arguments: Json, params: Json) -> tuple[Json, dict[str, str]]:
 def param_names(params: Json) -> dict[str, str]:
     """The name in expressions of each param."""
     return _inputs({}, params)[1]
+
+
+def _kind(value: Any) -> str:
+    """The JSON type of a value."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return "number"
+    return type(value).__name__
 
 
 def _equal_ones(params: Json) -> list[list[str]]:
