@@ -7,7 +7,17 @@ import pytest
 
 import em
 
-EXPORTS = ["AsyncMemory", "Draft", "EmError", "Event", "Memory", "Settings", "__version__"]
+EXPORTS = [
+    "AsyncMemory",
+    "Check",
+    "Draft",
+    "EmError",
+    "Engine",
+    "Event",
+    "Memory",
+    "Settings",
+    "__version__",
+]
 
 
 def test_the_list_of_exports() -> None:
@@ -27,6 +37,7 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
     [
         ("import em", ["msgspec", "sqlite3", "click", "em.memory"]),
         ("from em import Memory", ["click", "rich", "yaml", "psycopg", "asyncio"]),
+        ("from em import Check, Engine", ["click", "rich", "yaml", "psycopg", "asyncio", "jinja2"]),
         ("import em.cli", ["msgspec.json", "rich", "yaml", "sqlite3", "em.memory"]),
     ],
 )

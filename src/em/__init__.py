@@ -8,6 +8,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from em.behaviour.check import Check
+    from em.behaviour.engine import Engine
     from em.errors import EmError
     from em.memory import AsyncMemory, Memory
     from em.models.event import Draft, Event
@@ -17,14 +19,26 @@ __version__ = "0.1.0"
 
 _HOME = {
     "AsyncMemory": "em.memory",
+    "Check": "em.behaviour.check",
     "Draft": "em.models.event",
     "EmError": "em.errors",
+    "Engine": "em.behaviour.engine",
     "Event": "em.models.event",
     "Memory": "em.memory",
     "Settings": "em.settings",
 }
 
-__all__ = ["AsyncMemory", "Draft", "EmError", "Event", "Memory", "Settings", "__version__"]
+__all__ = [
+    "AsyncMemory",
+    "Check",
+    "Draft",
+    "EmError",
+    "Engine",
+    "Event",
+    "Memory",
+    "Settings",
+    "__version__",
+]
 
 
 def __getattr__(name: str) -> Any:

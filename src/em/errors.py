@@ -25,6 +25,9 @@
     │   ├── SandboxMemory     it asked for more memory than it may have
     │   ├── SandboxOutput     its result is larger than it may be
     │   └── SandboxBroken     its process ended, or answered with nonsense
+    ├── BehaviourError        a recorded behaviour can't be kept, or did not go through
+    │   ├── NotRecordable     a run that can't be kept; the agent's answer stands
+    │   └── Diverged          a replay ended half-way, and the engine was told to raise
     ├── StoreError            the store could not do it; what it held before is still there
     │   ├── NotADatabase      the file is something else
     │   ├── NewerDatabase     written by a newer em
@@ -222,6 +225,24 @@ class ExportError(RoutineError):
     """A routine that can't be written as a script of its own."""
 
     code = "export"
+
+
+class BehaviourError(EmError):
+    """A recorded behaviour can't be kept, or did not go through."""
+
+    code = "behaviour"
+
+
+class NotRecordable(BehaviourError):
+    """A run that can't be kept; the agent's answer stands."""
+
+    code = "not_recordable"
+
+
+class Diverged(BehaviourError):
+    """A replay ended half-way, and the engine was told to raise; `data` has what was done."""
+
+    code = "diverged"
 
 
 class StoreError(EmError):

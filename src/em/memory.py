@@ -32,6 +32,7 @@ from em.store.protocol import Store
 if TYPE_CHECKING:
     from typing import Unpack
 
+    from em.behaviour.engine import Engine
     from em.compiler.heal import Healing
     from em.llm.protocol import LlmClient
     from em.models.routine import Routine
@@ -229,6 +230,15 @@ class Memory:
             write_files(new, Path(past.folder))
         return msgspec.structs.replace(healing, old=before, new=after)
 
+    def engine(self, name: str, **options: Any) -> "Engine":
+        """An engine whose behaviours are kept in this memory; `options` are those of `em.Engine`.
+
+        It is plain for a plain agent and awaited for an async one, so AsyncMemory has it as it is.
+        """
+        from em.behaviour.engine import Engine
+
+        return Engine(self.store, name=name, **options)
+
     def forget(
         self,
         events: str | Event | Sequence[str | Event] = (),
@@ -361,6 +371,10 @@ class AsyncMemory:
 
     async def __aexit__(self, *_exc: object) -> None:
         await self.close()
+
+    def engine(self, name: str, **options: Any) -> "Engine":
+        """An engine whose behaviours are kept in this memory."""
+        return self._sync.engine(name, **options)
 
     observe = _threaded(Memory.observe)
     observe_many = _threaded(Memory.observe_many)

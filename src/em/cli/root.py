@@ -13,6 +13,7 @@ from em.cli.output import print_error
 from em.errors import EmError, StoreError, UsageError
 
 COMMANDS = {
+    "cache": ("em.cli.cache", "Look at recorded behaviours, take them out and bring them in."),
     "compile": ("em.cli.compile", "Compile a trace into a routine that runs without a model."),
     "doctor": ("em.cli.doctor", "Check the installation, the database, extras and keys."),
     "export": ("em.cli.export", "Write a routine as a script that needs no em."),

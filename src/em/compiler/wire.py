@@ -134,14 +134,14 @@ class Wiring:
             named = isinstance(value, str) and value[:1].isupper()
             if named and said_in(value, said, exactly=True):
                 return self._from_said(value, name)
-            return self._from_computed(value) or Wire(_literal(value), "constant")
+            return self._from_computed(value) or Wire(literal(value), "constant")
         if said_in(value, said):
             return self._from_said(value, name)
         found = self._from_results(value, said, name)
         if found is not None:
             return found
         parts = self._from_parts(value, said)
-        return parts or Wire(_literal(value), "constant")
+        return parts or Wire(literal(value), "constant")
 
     def _from_secrets(self, value: str) -> Wire:
         """A text in which secrets stood."""
@@ -152,9 +152,9 @@ class Wiring:
             if text not in self.secrets:
                 self.secrets[text] = self._secret_name(text)
             before = value[done : found.start()]
-            parts += [_literal(before) if before else "", f"{{{{ {self.secrets[text]} }}}}"]
+            parts += [literal(before) if before else "", f"{{{{ {self.secrets[text]} }}}}"]
             done = found.end()
-        return Wire("".join([*parts, _literal(value[done:])]), "secret")
+        return Wire("".join([*parts, literal(value[done:])]), "secret")
 
     def _secret_name(self, text: str) -> str:
         for key, stated in self._mission_values.items():
@@ -196,7 +196,7 @@ class Wiring:
     def _use_mission(self, path: Path, value: Scalar, stated: Scalar) -> str:
         key = str(path[0].key)
         self.inputs[self._mission_names[key]] = self._mission_values[key]
-        source = self._mission_names[key] + "".join(_plain_segment(part) for part in path[1:])
+        source = self._mission_names[key] + "".join(plain_segment(part) for part in path[1:])
         return _expression(source, value, stated)
 
     def _from_said(self, value: Scalar, name: str) -> Wire:
@@ -225,7 +225,7 @@ class Wiring:
         note = ""
         for part in found.path:
             if not part.in_collection:
-                source += _plain_segment(part)
+                source += plain_segment(part)
                 continue
             step, chosen, why = self._choose(source, part, said)
             source = step
@@ -280,7 +280,7 @@ class Wiring:
                 source = call if hit and call is not None else source
         if len(pieces) == 1:
             return None
-        text = "".join(part if is_expression else _literal(part) for part, is_expression in pieces)
+        text = "".join(part if is_expression else literal(part) for part, is_expression in pieces)
         return Wire(text, "parts", source)
 
     def _known_in(self, text: str, said: str) -> list[tuple[str, str, int | None]]:
@@ -322,10 +322,10 @@ class Wiring:
             path, holder = record
             if any(part.in_collection for part in path):
                 continue
-            base = name + "".join(_plain_segment(part) for part in path)
+            base = name + "".join(plain_segment(part) for part in path)
             for key in constants:
                 if key in holder and _equal(holder[key], recorded[key]):
-                    source = base + _plain_segment(Segment(key, False, None))
+                    source = base + plain_segment(Segment(key, False, None))
                     wired[key] = _expression(source, recorded[key], holder[key])
                     self._explain(
                         call, f"{place}.{key}", recorded[key], Wire(wired[key], "key", other)
@@ -401,7 +401,8 @@ def _inside(expression: str) -> str:
     return expression.removeprefix("{{ ").removesuffix(" }}")
 
 
-def _plain_segment(part: Segment) -> str:
+def plain_segment(part: Segment) -> str:
+    """One step of a path as an expression writes it."""
     key = part.key
     if part.in_collection and isinstance(part.of, dict):
         key = list(part.of)[int(key)]
@@ -411,10 +412,10 @@ def _plain_segment(part: Segment) -> str:
 
 
 def _as_it_is(value: Any) -> Wire:
-    return Wire(_literal(value), "constant")
+    return Wire(literal(value), "constant")
 
 
-def _literal(value: Any) -> Any:
+def literal(value: Any) -> Any:
     """A constant that no expression is read out of."""
     if isinstance(value, str) and ("{{" in value or "{%" in value or "{#" in value):
         return "{{ " + msgspec.json.encode(value).decode() + " }}"

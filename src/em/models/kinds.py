@@ -136,6 +136,57 @@ class CodeDistrusted(msgspec.Struct, frozen=True):
     sha256: str
 
 
+class BehaviourRecorded(msgspec.Struct, frozen=True):
+    """A run became a behaviour of an engine; `key` is the task's."""
+
+    engine: str
+    key: str
+    steps: int
+    seconds: float = 0.0
+    from_events: list[str] = []
+
+
+class BehaviourReplayed(msgspec.Struct, frozen=True):
+    """A behaviour was replayed: to its end (`hit`), or until the agent took over.
+
+    `results` are those of its steps, in their order; the steps are the behaviour's.
+    """
+
+    engine: str
+    key: str
+    outcome: str
+    versions: list[int]
+    results: list[Any] = []
+    params: Json | None = None
+    seconds: float = 0.0
+    saved: Json | None = None
+    reason: str = ""
+    cause: str = ""
+    from_events: list[str] = []
+
+
+class BehaviourMissed(msgspec.Struct, frozen=True):
+    """An engine had nothing to replay, or nothing that fits: the agent did it."""
+
+    engine: str
+    key: str
+    reason: str
+    seconds: float = 0.0
+    versions: list[int] = []
+    handed_over: bool = False
+    error: str = ""
+
+
+class BehaviourRetired(msgspec.Struct, frozen=True):
+    """A behaviour was taken out of use."""
+
+    engine: str
+    key: str
+    version: int
+    reason: str
+    recorded: str = ""
+
+
 BODIES: Mapping[str, type[msgspec.Struct]] = {
     "observation": Observation,
     "message": Message,
@@ -154,6 +205,10 @@ BODIES: Mapping[str, type[msgspec.Struct]] = {
     "code_written": CodeWritten,
     "code_trusted": CodeTrusted,
     "code_distrusted": CodeDistrusted,
+    "behaviour_recorded": BehaviourRecorded,
+    "behaviour_replayed": BehaviourReplayed,
+    "behaviour_missed": BehaviourMissed,
+    "behaviour_retired": BehaviourRetired,
 }
 
 _DECODERS = {kind: msgspec.json.Decoder(body).decode for kind, body in BODIES.items()}

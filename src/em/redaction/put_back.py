@@ -10,7 +10,6 @@ from typing import Any
 
 import msgspec
 
-from em.models.canonical import Json
 from em.redaction.redactor import MARKER
 
 ANY_MARKER = re.compile(rf"<private:[^<>]*>|{MARKER.pattern}")
@@ -52,7 +51,7 @@ def _put_back(answer: Any, shown: Any, real: Any) -> Any:
         return real
     if isinstance(answer, dict) and isinstance(shown, dict) and isinstance(real, dict):
         known = dict(zip(shown, real.items(), strict=True))
-        clean: Json = {}
+        clean: dict[str, Any] = {}
         for name, item in answer.items():
             if name in known:
                 real_name, real_item = known[name]

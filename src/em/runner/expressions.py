@@ -11,13 +11,14 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from em.errors import ExpressionError
-from em.runner.functions import FUNCTIONS
+from em.runner.functions import FUNCTIONS, as_text
 from em.runner.names import Evaluate, Scope, no_such_part, undefined
 
 if TYPE_CHECKING:
     from em.runner.sandboxed import Sandboxed
 
 _WHOLE = re.compile(r"\s*\{\{(?P<inside>(?:(?!\{\{|\}\}).)*)\}\}\s*", re.DOTALL)
+_HOLE = re.compile(r"\{\{((?:(?!\{\{|\}\}).)*)\}\}", re.DOTALL)
 _REFERENCE = re.compile(
     r"(?P<name>[A-Za-z_]\w*)(?P<path>(?:\.[A-Za-z_]\w*|\[\d+\]|\['[^'\\]*'\]|\[\"[^\"\\]*\"\])*)",
     re.ASCII,
@@ -82,7 +83,25 @@ def _compile_text(text: str, place: str) -> Evaluate:
     whole = whole_expression(text)
     if whole is not None:
         return compile_expression(whole, place)
-    return _jinja().text(text, place)
+    return _compile_filled(text, place) or _jinja().text(text, place)
+
+
+def _compile_filled(text: str, place: str) -> Evaluate | None:
+    """A text around pure references; None for anything more than that."""
+    parts = _HOLE.split(text)
+    if any(mark in part for part in parts[::2] for mark in ("{{", "}}", "{%", "{#")):
+        return None
+    references = [parse_reference(part) for part in parts[1::2]]
+    if None in references:
+        return None
+    holes = [_compile_reference(*found, place) for found in references if found is not None]
+
+    def evaluate(scope: Scope) -> str:
+        filled = list(parts)
+        filled[1::2] = [as_text(hole(scope)) for hole in holes]
+        return "".join(filled)
+
+    return evaluate
 
 
 def _compile_reference(name: str, path: tuple[str | int, ...], place: str) -> Evaluate:

@@ -3,6 +3,8 @@
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+import msgspec
+
 
 def only(items: Any) -> Any:
     """The one item of a list, or the one value of a mapping; an error if there are more or none."""
@@ -48,6 +50,13 @@ def same(one: Any, other: Any) -> bool:
     if isinstance(one, str) and isinstance(other, str):
         return one.strip().lower() == other.strip().lower()
     return bool(one == other) and isinstance(one, bool) == isinstance(other, bool)
+
+
+def as_text(value: Any) -> str:
+    """How a value stands in a text: a structure as JSON."""
+    if isinstance(value, dict | list):
+        return msgspec.json.encode(value).decode()
+    return str(value)
 
 
 def _as_str(value: Any) -> str:

@@ -5,12 +5,12 @@ from typing import Any
 
 import jinja2
 import jinja2.meta
-import msgspec
 from jinja2.exceptions import SecurityError
 from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from em.errors import ExpressionError
+from em.runner.functions import as_text
 from em.runner.names import Evaluate, Scope, undefined
 
 MAX_REPEAT = 1_000_000
@@ -76,7 +76,7 @@ class Sandboxed:
     def __init__(self, functions: Mapping[str, Callable[..., Any]]) -> None:
         self._environment = _Environment(
             undefined=jinja2.StrictUndefined,
-            finalize=_as_text,
+            finalize=_finalize,
             autoescape=False,  # these are values for tools, not HTML
             keep_trailing_newline=True,
         )
@@ -133,9 +133,8 @@ class Sandboxed:
         return self.missing if isinstance(found, jinja2.Undefined) else found
 
 
-def _as_text(value: Any) -> Any:
-    """How a value stands in a text: a structure as JSON."""
-    return msgspec.json.encode(value).decode() if isinstance(value, dict | list) else value
+def _finalize(value: Any) -> Any:
+    return as_text(value) if isinstance(value, dict | list) else value
 
 
 def _settled(value: Any) -> Any:

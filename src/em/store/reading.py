@@ -101,7 +101,10 @@ def _page(query: EventQuery, newest_seq: int, last: tuple[Any, ...] | None, size
 
 def _newest_page(query: EventQuery, newest_seq: int) -> Page:
     where, params = _conditions(query, newest_seq)
-    return Page(_select(where) + " ORDER BY seq DESC LIMIT ?", [*params, query.limit], raw=False)
+    order = "seq" if query.stream is None else "pos"  # as above
+    return Page(
+        _select(where) + f" ORDER BY {order} DESC LIMIT ?", [*params, query.limit], raw=False
+    )
 
 
 def _select(where: list[str]) -> str:

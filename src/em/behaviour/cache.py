@@ -1,0 +1,313 @@
+"""Behaviours in the store: found by their task's key, kept in step with other processes.
+
+An artefact's name is `ENGINE/KEY`, its versions are the behaviours of that task. What comes and
+goes is told in the stream `behaviours/ENGINE`: one look at its head says whether what is loaded
+here is still true. Replays are told in `behaviours/ENGINE/KEY`.
+"""
+
+import threading
+from collections import OrderedDict
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple
+
+import msgspec
+
+from em.behaviour.model import KIND, Behaviour, Task
+from em.behaviour.paths import Node, plant
+from em.behaviour.recording import Run
+from em.behaviour.traces import trace_of
+from em.capture.traces import trace_events
+from em.errors import NotRecordable
+from em.models.artefact import Artefact, ArtefactDraft
+from em.models.canonical import Json, identical
+from em.models.event import Draft, Event, EventQuery
+from em.models.ids import new_id, new_ids
+from em.models.times import now
+from em.store import Commit, Store
+
+TASKS_LOADED = 1_024
+_NEWEST = EventQuery(limit=1, newest=True)
+_CHANGES = ("behaviour_recorded", "behaviour_retired", "erased")
+RECENT = 200
+"""Replays of a task that are looked at to judge a behaviour."""
+
+
+class Stored(NamedTuple):
+    """One behaviour as the store has it. `event` is the id of the event that tells of it."""
+
+    id: str
+    artefact_id: str
+    version: int
+    created_at: datetime
+    event: str
+    behaviour: Behaviour
+
+
+class Known:
+    """The behaviours of one task that are in use, oldest first."""
+
+    def __init__(self, stored: Sequence[Stored]) -> None:
+        self.stored = stored
+        self.root: Node = plant([item.behaviour for item in stored])
+        self.all = (1 << len(stored)) - 1
+        self.tool_seconds = [sum(step.seconds for step in item.behaviour.steps) for item in stored]
+        self.fitting: tuple[int, int, str] | None = None
+        self.has_pins = any(item.behaviour.pinned for item in stored)
+
+
+def behaviour_id(engine: str, key: str, version: int) -> str:
+    """How people and commands name a behaviour."""
+    return f"{engine}/{key}@{version}"
+
+
+def stream_of(engine: str) -> str:
+    """The stream in which it is told what an engine has recorded and let go of."""
+    return f"behaviours/{engine}"
+
+
+class Cache:
+    """The behaviours of one engine. Safe to share between threads."""
+
+    def __init__(self, store: Store, engine: str) -> None:
+        self.store = store
+        self.engine = engine
+        self.stream = stream_of(engine)
+        self._lock = threading.Lock()
+        self._tasks: OrderedDict[str, Known] = OrderedDict()
+        self._pos = 0
+        self._seq = 0
+        self._live: dict[str, str] | None = None
+
+    def find(self, key: str) -> Known:
+        """The behaviours of a task: one look at the stream's head, and a load if it is not here."""
+        self._catch_up()
+        with self._lock:
+            known = self._tasks.get(key)
+            if known is not None:
+                self._tasks.move_to_end(key)
+                return known
+            pos = self._pos
+        known = Known(self._load(key))
+        with self._lock:
+            if self._pos == pos:
+                self._tasks[key] = known
+                while len(self._tasks) > TASKS_LOADED:
+                    self._tasks.popitem(last=False)
+        return known
+
+    def _catch_up(self) -> None:
+        """Let go of what others have changed since."""
+        pos, _ = self.store.head(self.stream)
+        with self._lock:
+            if pos == self._pos:
+                return
+            if not self._tasks and self._live is None:
+                # Nothing is loaded yet: what happened before needs no reading.
+                self._seq = next(iter(self.store.read(_NEWEST))).seq
+                self._pos, _ = self.store.head(self.stream)
+                return
+            for event in self.store.read(EventQuery(kinds=_CHANGES, after=self._seq)):
+                self._seq = event.seq
+                if event.stream == self.stream:
+                    self._pos = event.pos
+                    self._take_note(event)
+
+    def _take_note(self, event: Event) -> None:
+        body = event.body
+        if body is None or "key" not in body:
+            self._tasks.clear()  # something was erased: nobody says of which task
+            self._live = None
+            return
+        self._tasks.pop(body["key"], None)
+        if self._live is not None:
+            _fold(self._live, event.kind, event.id, body)
+
+    def _load(self, key: str) -> list[Stored]:
+        return [
+            stored
+            for artefact in self.store.artefacts(KIND, f"{self.engine}/{key}")
+            if (stored := as_stored(artefact)) is not None
+        ]
+
+    def record(self, task: Task, run: Run, behaviour: Behaviour, missed: Draft, value: Any) -> str:
+        """Keep a run and its behaviour in one transaction; the id of the behaviour."""
+        drafts = trace_events(trace_of(run, task, value, behaviour, self.engine), new_id())
+        ids = new_ids(len(drafts) + 1)
+        events = [
+            msgspec.structs.replace(draft, id=event_id)
+            for draft, event_id in zip(drafts, ids, strict=False)
+        ]
+        return self.add(task.key, behaviour, events, ids, [missed])
+
+    def add(
+        self,
+        key: str,
+        behaviour: Behaviour,
+        sources: Sequence[Draft] = (),
+        ids: Sequence[str] | None = None,
+        others: Sequence[Draft] = (),
+    ) -> str:
+        """Store a behaviour; the last of `ids` is that of the event that tells of it."""
+        ids = ids or [new_id()]
+        recorded = Draft(
+            stream=self.stream,
+            kind="behaviour_recorded",
+            id=ids[-1],
+            body={
+                "engine": self.engine,
+                "key": key,
+                "task": behaviour.task,
+                "steps": len(behaviour.steps),
+                "seconds": behaviour.seconds,
+                "from_events": list(ids[:-1]),
+            },
+        )
+        body = msgspec.to_builtins(behaviour)
+        artefact = ArtefactDraft(
+            kind=KIND, name=f"{self.engine}/{key}", body=body, from_events=list(reversed(ids))
+        )
+        committed = self.store.commit(
+            Commit(events=[*sources, *others, recorded], artefacts=[artefact])
+        )
+        stored = committed.artefacts[0]
+        if not identical(stored.body, body):
+            # The store took a secret out: what is left would be replayed with a hole in it.
+            kept = as_stored(stored)
+            if kept is not None:
+                self.retire(key, kept, "it held a secret")
+            raise NotRecordable(
+                "a secret stands in what it would replay, and secrets are not kept",
+                place=_differing(body, stored.body or {}),
+                fix="declare it in params, or hold it in the object that the tool belongs to",
+            )
+        return behaviour_id(self.engine, key, stored.version)
+
+    def log(self, *drafts: Draft) -> None:
+        """Tell of a use."""
+        self.store.commit(Commit(events=drafts))
+
+    def retire(self, key: str, item: Stored, reason: str) -> None:
+        """Take a behaviour out of use, here and in every other process."""
+        if not self.store.retire(item.artefact_id):
+            return
+        body: Json = {
+            "engine": self.engine,
+            "key": key,
+            "version": item.version,
+            "reason": reason,
+            "recorded": item.event,
+        }
+        self.log(Draft(stream=self.stream, kind="behaviour_retired", body=body))
+
+    def retire_doubtful(self, key: str, suspect: Stored, after: int) -> None:
+        """Retire a behaviour whose last replays, `after` in a row, did not go through."""
+        query = EventQuery(
+            stream=f"{self.stream}/{key}",
+            kinds=["behaviour_replayed"],
+            limit=RECENT,
+            newest=True,
+        )
+        failures = 0
+        for event in reversed(list(self.store.read(query))):
+            body = event.body
+            if body is not None and suspect.version in body["versions"]:
+                if body["outcome"] == "hit":
+                    break
+                failures += 1
+        if failures >= after:
+            self.retire(key, suspect, f"its last {failures} replays did not go through")
+
+    def make_room(self, key: str, own: str, per_task: int | None) -> None:
+        """Retire what says the same as a new behaviour, and the least used beyond a limit."""
+        stored = self.find(key).stored
+        new = next((item for item in stored if item.id == own), None)
+        if new is None:
+            return  # another process was faster
+        before = [item for item in stored if item.version < new.version]
+        digest = new.behaviour.digest()
+        for item in before:
+            if item.behaviour.digest() == digest:
+                self.retire(key, item, "it was recorded again")
+        stored = self.find(key).stored
+        if per_task is None or len(stored) <= per_task:
+            return
+        used = self._last_uses(key)
+        by_use = sorted(before, key=lambda item: (used.get(item.version, 0), item.version))
+        for item in by_use[: len(stored) - per_task]:
+            self.retire(key, item, f"a task keeps {per_task}")
+
+    def _last_uses(self, key: str) -> dict[int, int]:
+        query = EventQuery(
+            stream=f"{self.stream}/{key}",
+            kinds=["behaviour_replayed"],
+            limit=5 * RECENT,
+            newest=True,
+        )
+        used: dict[int, int] = {}
+        for event in self.store.read(query):
+            if event.body is not None and event.body["outcome"] == "hit":
+                used.update(dict.fromkeys(event.body["versions"], event.seq))
+        return used
+
+    def limit(self, at_most: int) -> None:
+        """Retire the oldest behaviours of the engine beyond a number."""
+        self._catch_up()
+        with self._lock:
+            if self._live is None:
+                self._live = {}
+                for event in self.store.read(EventQuery(stream=self.stream)):
+                    if event.body is not None:
+                        _fold(self._live, event.kind, event.id, event.body)
+            surplus = list(self._live.items())[: max(0, len(self._live) - at_most)]
+        for event_id, key in surplus:
+            for item in self.find(key).stored:
+                if item.event == event_id:
+                    self.retire(key, item, f"the engine keeps {at_most}")
+
+
+def _fold(live: dict[str, str], kind: str, event_id: str, body: Json) -> None:
+    """Keep the list of behaviours in use, by the events that tell of them."""
+    if kind == "behaviour_recorded":
+        live[event_id] = body["key"]
+    elif kind == "behaviour_retired":
+        live.pop(body.get("recorded", ""), None)
+
+
+def as_stored(artefact: Artefact) -> Stored | None:
+    """A behaviour that is in use; None if it is retired, erased, or of another em."""
+    if artefact.retired_at is not None or artefact.body is None:
+        return None
+    try:
+        behaviour = msgspec.convert(artefact.body, Behaviour)
+    except msgspec.ValidationError:
+        return None
+    engine, _, key = artefact.name.rpartition("/")
+    return Stored(
+        behaviour_id(engine, key, artefact.version),
+        artefact.id,
+        artefact.version,
+        artefact.created_at,
+        artefact.from_events[0] if artefact.from_events else "",
+        behaviour,
+    )
+
+
+def expired(item: Stored, ttl: timedelta | None) -> bool:
+    """Whether a behaviour is too old to answer."""
+    return ttl is not None and now() - item.created_at > ttl
+
+
+def _differing(given: Any, kept: Any, path: str = "") -> str:
+    """Where two values begin to differ."""
+    if isinstance(given, dict) and isinstance(kept, dict) and given.keys() == kept.keys():
+        for key, item in given.items():
+            if not identical(item, kept[key]):
+                return _differing(item, kept[key], f"{path}.{key}".lstrip("."))
+    if isinstance(given, list) and isinstance(kept, list) and len(given) == len(kept):
+        for number, item in enumerate(given):
+            if not identical(item, kept[number]):
+                tool = item.get("tool") if isinstance(item, dict) else None
+                step = f"step {number + 1}, tool {tool}" if tool else f"{path}[{number}]"
+                return _differing(item, kept[number], step)
+    return path

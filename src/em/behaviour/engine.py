@@ -1,0 +1,283 @@
+"""Engine: an agent with a memory of how it did things."""
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any, Self, TypeVar
+
+from em.behaviour.check import Check
+from em.behaviour.effects import adrive, drive
+from em.behaviour.params import make_task
+from em.behaviour.recording import running
+from em.behaviour.result import Progress, Result
+from em.behaviour.solving import let_agent_alone, solve
+from em.behaviour.stats import Stats, read_stats
+from em.behaviour.tools import Tool
+from em.behaviour.values import Unkept, hints_of, keep
+from em.behaviour.watching import watched
+from em.behaviour.workings import Workings, no_agent, own_name
+from em.errors import NotRecordable, UsageError
+from em.models.canonical import Json
+
+F = TypeVar("F", bound=Callable[..., Any])
+PROGRESS, PARAMS = "progress", "params"
+
+
+class Engine(Workings):
+    """Runs a task from memory where it can, and with the agent where it must.
+
+    db: where behaviours live: a path, a `postgresql://` address, or an open store. Without it they
+        are private to this object and gone with it.
+    name: whose behaviours they are; by default the agent's own name.
+    on_divergence: what happens when a replay ends half-way: `continue` (the agent is told what was
+        done), `restart` (it is not), `raise`.
+    retire_after: failures in a row after which a behaviour is taken out of use; 0 for never.
+    budget, grace: a replay stops when it takes longer than `budget` times its recorded time plus
+        `grace` seconds. It is looked at between steps: a call is never cut off.
+    ttl: seconds (or a timedelta) after which a behaviour no longer answers.
+    max_per_task, max_behaviours: how many are kept; the least used, or the oldest, are retired.
+    briefing: called with the task's arguments on a miss; gives `progress.heuristics`.
+    """
+
+    _signature: inspect.Signature | None
+    _hints: dict[str, Any]
+    _defaults: Json
+    _takes_params: bool
+
+    def set_agent(self, agent: Callable[..., Any]) -> Self:
+        """Say who does what is not known yet: a function, or any object that can be called."""
+        if not callable(agent):
+            raise UsageError(f"a {type(agent).__name__} can't be called", place="agent")
+        try:
+            signature = inspect.signature(agent)
+        except (TypeError, ValueError):
+            signature = None
+        own = {} if signature is None else dict(signature.parameters)
+        if "tags" in own:
+            raise UsageError(
+                "an agent can't take 'tags': the engine does", place="agent", fix="rename it"
+            )
+        self.takes_progress = PROGRESS in own
+        self._takes_params = PARAMS in own
+        own.pop(PROGRESS, None)
+        own.pop(PARAMS, None)
+        self._signature = (
+            None if signature is None else signature.replace(parameters=list(own.values()))
+        )
+        self._defaults = {
+            name: parameter.default
+            for name, parameter in own.items()
+            if parameter.default is not parameter.empty
+        }
+        self.agent = agent
+        self._agents_name = own_name(agent)
+        self.is_async = inspect.iscoroutinefunction(agent) or (
+            not inspect.isroutine(agent) and inspect.iscoroutinefunction(type(agent).__call__)
+        )
+        self._hints = hints_of(agent)
+        self.returns = self._hints.get("return")
+        return self
+
+    def set_context(self, *things: Any) -> Self:
+        """Give objects for methods to be replayed on, one of each class."""
+        for thing in things:
+            self.contexts.put(thing)
+        self._changes += 1
+        return self
+
+    @contextmanager
+    def context(self, *things: Any) -> Iterator[Self]:
+        """Objects for the calls inside of the `with` only: each of several at once has its own."""
+        with self.contexts.scope(things):
+            yield self
+
+    def finalize(self) -> Self:
+        """Check that all is there that a replay may need."""
+        if self.agent is no_agent:
+            raise UsageError("no agent was given", fix="call set_agent first")
+        for tool in self.tools.values():
+            if tool.is_method and self.contexts.owner_of(tool) is None:
+                raise UsageError(
+                    f"no object was given that has {tool.name}",
+                    place=f"tool {tool.name}",
+                    fix=f"call set_context with an object of class {tool.class_name}",
+                )
+        return self
+
+    def function(
+        self,
+        *,
+        pre_check: Check[Any] | None = None,
+        post_check: Check[Any] | None = None,
+        name: str | None = None,
+    ) -> Callable[[F], F]:
+        """Decorate a function, so that its calls are recorded and can be replayed."""
+        return self._decorator(name, pre_check, post_check, is_method=False)
+
+    def method(
+        self,
+        *,
+        pre_check: Check[Any] | None = None,
+        post_check: Check[Any] | None = None,
+        name: str | None = None,
+    ) -> Callable[[F], F]:
+        """Decorate a method; it is replayed on an object given to `set_context`."""
+        return self._decorator(name, pre_check, post_check, is_method=True)
+
+    def _decorator(
+        self,
+        name: str | None,
+        pre_check: Check[Any] | None,
+        post_check: Check[Any] | None,
+        *,
+        is_method: bool,
+    ) -> Callable[[F], F]:
+        def decorate(function: F) -> F:
+            tool = Tool(
+                function,
+                name=name,
+                is_method=is_method,
+                pre_check=pre_check,
+                post_check=post_check,
+            )
+            self._refuse_second(tool)
+            self.tools[tool.name] = tool
+            self._changes += 1
+            return watched(tool, function, self.watching)
+
+        return decorate
+
+    def _refuse_second(self, tool: Tool) -> None:
+        """One name, one tool. A cell of a notebook may be run again; a closure is another tool."""
+        known = self.tools.get(tool.name)
+        if known is None:
+            return
+        if not tool.is_defined_again(known):
+            raise UsageError(
+                f"two tools are called {tool.name!r}",
+                place=f"tool {tool.name}",
+                fix='give each a name of its own: function(name="…")',
+            )
+
+    def __call__(
+        self,
+        *args: Any,
+        tags: Sequence[str] = (),
+        params: Mapping[str, Any] | Sequence[str] = (),
+        **kwargs: Any,
+    ) -> Any:
+        """Do a task: from memory if it can be, else with the agent.
+
+        Arguments are the agent's own. tags: behaviours with other tags don't answer. params: what
+        varies without being another task: values by name, or the names of arguments. An async
+        agent's engine is awaited.
+        """
+        solving = self._solving(args, kwargs, tags, params)
+        return adrive(solving) if self.is_async else drive(solving)
+
+    async def acall(self, *args: Any, **kwargs: Any) -> Result:
+        """The same for asyncio, whatever the agent is: a plain one works in a thread."""
+        import asyncio
+
+        if self.is_async:
+            result: Result = await self(*args, **kwargs)
+        else:
+            result = await asyncio.to_thread(self.__call__, *args, **kwargs)
+        return result
+
+    def _solving(
+        self,
+        args: tuple[Any, ...],
+        kwargs: Json,
+        tags: Sequence[str],
+        params: Mapping[str, Any] | Sequence[str],
+    ) -> Any:
+        if self.agent is no_agent:
+            raise UsageError("no agent was given", fix="call set_agent first")
+        run = running()
+        if run is not None:
+            run.cannot_keep(
+                NotRecordable(
+                    "another engine's task was done inside this run",
+                    place=f"engine {self.name}",
+                    fix="wrap it in a tool: what happens inside of a tool is replayed with it",
+                )
+            )
+        arguments, defaults = self._bind(args, kwargs)
+        try:
+            kept = {name: self._kept(name, value) for name, value in arguments.items()}
+            for name, value in defaults.items():
+                with suppress(NotRecordable):  # a client that the agent brings itself is no task
+                    kept[name] = arguments[name] = self._kept(name, value)
+            given = _params(params, arguments)
+            values = {name: self._kept(name, value) for name, value in given.items()}
+        except NotRecordable as problem:
+            return let_agent_alone(self, args, self._with_params(kwargs, params), problem)
+        task = make_task(kept, _tags(tags), values)
+        return solve(self, task, args, self._with_params(kwargs, given))
+
+    def _with_params(self, kwargs: Json, params: Any) -> Json:
+        return {**kwargs, PARAMS: params} if self._takes_params else kwargs
+
+    def _bind(self, args: tuple[Any, ...], kwargs: Json) -> tuple[Json, Json]:
+        """The agent's arguments by name, and the defaults of those that were not given."""
+        if self._signature is None:
+            return {"args": list(args), **kwargs}, {}
+        try:
+            given = self._signature.bind(*args, **kwargs).arguments
+        except TypeError as error:
+            raise UsageError(f"the agent can't be called so: {error}", place="agent") from None
+        defaults = {name: value for name, value in self._defaults.items() if name not in given}
+        return given, defaults
+
+    def _kept(self, name: str, value: Any) -> Any:
+        try:
+            return keep(value, self._hints.get(name))[0]
+        except Unkept as problem:
+            raise NotRecordable(
+                f"a task is found by its arguments, and {problem.why}",
+                place=f"the agent's argument {name}{problem.path}",
+                fix="annotate it with its type if that is a dataclass or a model,"
+                " or give it to the agent in another way",
+            ) from None
+
+    def progress(self) -> Progress:
+        """Inside an agent's run: what was done before it took over, and why it was needed."""
+        run = running()
+        if run is None:
+            return Progress()
+        run.briefed = True
+        return run.progress
+
+    def report(self, *, tokens: int | None = None, cost_usd: float | None = None) -> None:
+        """Inside an agent's run: add to what it has cost, so that hits can say what they save."""
+        run = running()
+        if run is None:
+            return
+        if tokens is not None:
+            run.tokens = (run.tokens or 0) + tokens
+        if cost_usd is not None:
+            run.cost_usd = (run.cost_usd or 0.0) + cost_usd
+
+    def stats(self) -> Stats:
+        """Hits, misses, hand-overs and failures, for the engine and for each behaviour."""
+        return read_stats(self.cache.store, self.name)
+
+
+def _tags(tags: Sequence[str]) -> list[str]:
+    if isinstance(tags, str) or not all(isinstance(tag, str) for tag in tags):
+        raise UsageError(f"{tags!r} is no list of tags", place="tags", fix='give ["a", "b"]')
+    return sorted(set(tags))
+
+
+def _params(params: Mapping[str, Any] | Sequence[str], arguments: Json) -> Json:
+    if isinstance(params, Mapping):
+        return dict(params)
+    if isinstance(params, str):
+        params = [params]
+    for name in params:
+        if name not in arguments:
+            raise UsageError(
+                f"the agent takes no {name!r}", place="params", fix=f"it takes {list(arguments)}"
+            )
+    return {name: arguments[name] for name in params}

@@ -1,0 +1,230 @@
+"""Params: values that a caller declares to vary, found again in texts and structures."""
+
+import hashlib
+import re
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from em.behaviour.model import Task
+from em.compiler.naming import Names, identifier
+from em.compiler.values import is_informative, leaves
+from em.compiler.wire import literal, plain_segment
+from em.models.canonical import Json, identical
+
+KEY_LENGTH = 32
+HOLE = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
+"""An expression in a template."""
+
+
+class _Leaf(NamedTuple):
+    expression: str
+    value: str | int | float
+    name: str
+
+
+class Params:
+    """The declared values, and the expressions that stand for them."""
+
+    def __init__(self, params: Json, names: dict[str, str]) -> None:
+        self._names = names
+        self._wholes = [(names[name], value) for name, value in params.items()]
+        self._leaves = [
+            _Leaf(names[name] + "".join(map(plain_segment, path)), value, names[name])
+            for name, param in params.items()
+            for path, value in leaves(param)
+            if value is not None
+            and not isinstance(value, bool)
+            and value != ""
+            and not any(part.in_collection for part in path)
+        ]
+        # The longest first: of "Ana Maria" and "Ana", the first is meant where it stands.
+        self._leaves.sort(key=lambda leaf: -len(str(leaf[1])))
+
+    def __bool__(self) -> bool:
+        return bool(self._wholes)
+
+    def whole(
+        self,
+        value: Any,
+        *,
+        place: str = "",
+        cautious: bool = False,
+        by_name: Collection[str] = (),
+    ) -> str | None:
+        """The expression of the param that is just this value.
+
+        Yes, no and nothing are a param only where they are called so; so are short values if
+        `cautious`, and those of the params in `by_name`.
+        """
+        known = [(name, param, name) for name, param in self._wholes]
+        for expression, param, name in (*known, *self._leaves):
+            short = _says_nothing(value) or cautious or name in by_name
+            out_of_place = short and place != name and not is_informative(value)
+            if not out_of_place and identical(param, value):
+                return f"{{{{ {expression} }}}}"
+        return None
+
+    def named_in(self, arguments: Json) -> set[str]:
+        """The params that are called so among some arguments, with just their value."""
+        return {
+            name
+            for name, value in self._wholes
+            if name in arguments and identical(arguments[name], value)
+        }
+
+    def within(self, text: str, *, cautious: bool = False) -> str:
+        """A text with expressions in the place of params; what is no param stays as it is."""
+        pieces: list[tuple[str, bool]] = [(text, False)]
+        for expression, value, _ in self._leaves:
+            if not cautious or is_informative(value):
+                pattern = _pattern(value)
+                pieces = [part for piece in pieces for part in _cut(piece, pattern, expression)]
+        if pieces == [(text, False)]:
+            return text
+        if len(pieces) == 1:  # a number that stands alone in the text stays a text
+            return pieces[0][0].replace("{{ ", "{{ str(").replace(" }}", ") }}")
+        return "".join(part if is_hole else str(literal(part)) for part, is_hole in pieces)
+
+    def fill(self, value: Any, *, cautious: bool = False, place: str = "") -> Any:
+        """A value as a template: expressions where params are, literals elsewhere."""
+        if not self._wholes:
+            return escaped(value)
+        whole = self.whole(value, place=place, cautious=cautious)
+        if whole is not None:
+            return whole
+        if isinstance(value, dict):
+            return {
+                key: self.fill(item, cautious=cautious, place=key) for key, item in value.items()
+            }
+        if isinstance(value, list):
+            return [self.fill(item, cautious=cautious, place=place) for item in value]
+        if isinstance(value, str):
+            filled = self.within(value, cautious=cautious)
+            return literal(value) if filled == value else filled
+        return value
+
+
+def escaped(value: Any) -> Any:
+    """A value as a template that no expression is read out of."""
+    if isinstance(value, dict):
+        return {key: escaped(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [escaped(item) for item in value]
+    return literal(value)
+
+
+def _says_nothing(value: Any) -> bool:
+    return value is None or isinstance(value, bool) or value == ""
+
+
+def _cut(
+    piece: tuple[str, bool], pattern: re.Pattern[str], expression: str
+) -> Iterator[tuple[str, bool]]:
+    text, is_hole = piece
+    if is_hole:
+        yield piece
+        return
+    for number, part in enumerate(pattern.split(text)):
+        if number:
+            yield f"{{{{ {expression} }}}}", True
+        if part:
+            yield part, False
+
+
+def _pattern(value: str | int | float) -> re.Pattern[str]:
+    """Where a param stands in a text: as a word of its own; a longer text also inside of one."""
+    text = re.escape(str(value))
+    if isinstance(value, str) and len(value) >= 4:
+        return re.compile(text)
+    if isinstance(value, str):
+        return re.compile(rf"(?<![A-Za-z0-9]){text}(?![A-Za-z0-9])")
+    return re.compile(rf"(?<![A-Za-z0-9.])(?<!\d,){text}(?![A-Za-z0-9])(?!\.\d)")
+
+
+def followed(templates: Any, names: Sequence[str]) -> set[str]:
+    """Which names stand in the expressions of a template."""
+    found: set[str] = set()
+    for text in _texts(templates):
+        for hole in HOLE.findall(text):
+            found.update(name for name in names if re.search(rf"\b{re.escape(name)}\b", hole))
+    return found
+
+
+def constant_texts(templates: Any) -> Iterator[str]:
+    """What stands in a template outside of its expressions."""
+    for text in _texts(templates):
+        yield HOLE.sub(" ", text)
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from _texts(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _texts(item)
+
+
+def make_task(arguments: Json, tags: Sequence[str], params: Json) -> Task:
+    """A task with its key: what it is about, but for the values that are declared to vary."""
+    if not params:
+        # The common case, and on every hit's way.
+        text = msgspec.json.encode((arguments, sorted(tags)), order="sorted")
+        return Task(
+            arguments=arguments,
+            template=arguments,
+            tags=tags,
+            params=params,
+            inputs=_inputs(arguments, params)[0],
+            key=hashlib.sha256(text).hexdigest()[:KEY_LENGTH],
+        )
+    inputs, names = _inputs(arguments, params)
+    # `{{ "{{" }}` and `{{ name }}` differ, so no text of a task can pass for a param.
+    template = Params(params, names).fill(arguments)
+    # Whether a text was passed on or made of a number shows only as long as it stays a text.
+    kinds = {name: _kind(value) for name, value in params.items()}
+    text = msgspec.json.encode((template, sorted(tags), kinds, _equal_ones(params)), order="sorted")
+    return Task(
+        arguments=arguments,
+        template=template,
+        tags=tags,
+        params=params,
+        inputs=inputs,
+        key=hashlib.sha256(text).hexdigest()[:KEY_LENGTH],
+    )
+
+
+def _inputs(arguments: Json, params: Json) -> tuple[Json, dict[str, str]]:
+    """Arguments and params under the names that expressions use, params first."""
+    names, inputs, param_names = Names(), {}, {}
+    for name, value in params.items():
+        param_names[name] = names.free(identifier(name))
+        inputs[param_names[name]] = value
+    for name, value in arguments.items():
+        if name not in params or not identical(params[name], value):
+            inputs[names.free(identifier(name))] = value
+    return inputs, param_names
+
+
+def param_names(params: Json) -> dict[str, str]:
+    """The name in expressions of each param."""
+    return _inputs({}, params)[1]
+
+
+def _kind(value: Any) -> str:
+    """The JSON type of a value."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return "number"
+    return type(value).__name__
+
+
+def _equal_ones(params: Json) -> list[list[str]]:
+    """Params that have the same value: which of them was meant, such a recording can't tell."""
+    groups: dict[bytes, list[str]] = {}
+    for name in sorted(params):
+        groups.setdefault(msgspec.json.encode(params[name], order="sorted"), []).append(name)
+    return [group for group in groups.values() if len(group) > 1]

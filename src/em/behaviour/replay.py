@@ -1,0 +1,307 @@
+"""Replaying: step by step, behind checks, with this run's values, until it is done or diverges."""
+
+import time
+from collections.abc import Mapping
+from typing import Any, Literal, NamedTuple
+
+from em.behaviour.cache import Known
+from em.behaviour.check import Check
+from em.behaviour.effects import Invoke, Machine, Raised
+from em.behaviour.model import Capture, Step, result_hash
+from em.behaviour.paths import Node, Sight, members, newest, restored
+from em.behaviour.recording import Call, Run, capture_effect
+from em.behaviour.result import Done, short
+from em.behaviour.tools import Bound, Contexts, Tool
+from em.behaviour.values import Unkept, copy, keep, seen
+from em.errors import EmError, NotRecordable
+from em.models.canonical import Json
+
+Cause = Literal["", "check", "error", "time", "value"]
+
+
+class _Prepared:
+    """A step with this run's arguments, and then with what came of it."""
+
+    __slots__ = (
+        "bound", "is_seen", "kept", "node", "result", "seconds", "sights", "step", "tool", "value",
+    )  # fmt: skip
+
+    def __init__(self, node: Node, step: Step, tool: Tool, bound: Bound, kept: Json) -> None:
+        self.node = node
+        self.step = step
+        self.tool = tool
+        self.bound = bound
+        self.kept = kept
+        self.sights: dict[str, Any] = {}
+        self.value: Any = None
+        self.result: Any = None
+        self.is_seen = True
+        self.seconds = 0.0
+
+
+class Replay:
+    """One replay: where it is, what it has done, and what the world answered."""
+
+    def __init__(
+        self,
+        known: Known,
+        alive: int,
+        inputs: Json,
+        tools: Mapping[str, Tool],
+        contexts: Contexts,
+        budget: tuple[float, float],
+    ) -> None:
+        self._known = known
+        self._tools = tools
+        self._contexts = contexts
+        self._factor, self._grace = budget
+        self._scope: Json = dict(inputs)
+        self._lives: list[Any] = []
+        self.alive = alive
+        self.taken: list[_Prepared] = []
+        self._alike: list[int] = []
+        self.done: list[Done] = []
+        self.failed: Done | None = None
+        self.reasons: list[str | _Refusal] = []
+        self.cause: Cause = ""
+        self.started = time.perf_counter()
+        self.seconds = 0.0
+        self.value: Any = None
+        self.ended_as: int | None = None
+
+    @property
+    def reason(self) -> str:
+        """Why it did not go through, in words."""
+        first = str(self.reasons[0]) if self.reasons else ""
+        more = len(self.reasons) - 1
+        return f"{first} (and {more} more did not fit either)" if more > 0 else first
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether anything was done to the world."""
+        return bool(self.done) or self.failed is not None
+
+    def run(self, hint: Any) -> Machine[bool]:
+        """Replay to the end; whether it got there. Otherwise it says why, and what was done."""
+        node = self._known.root
+        try:
+            while True:
+                if not self._has_time():
+                    return False
+                chosen = yield from self._choose(node)
+                if chosen is None:
+                    return self._end(node, hint)
+                if not (yield from self._take(chosen)):
+                    return False
+                node = chosen.node
+        finally:
+            self.seconds = time.perf_counter() - self.started
+
+    def _has_time(self) -> bool:
+        allowed = self._grace + self._factor * self._known.tool_seconds[newest(self.alive)]
+        spent = time.perf_counter() - self.started
+        if spent <= allowed:
+            return True
+        return self._diverge(
+            "time", f"the replay took {spent:.1f} s, and {allowed:.1f} s were allowed"
+        )
+
+    def _diverge(self, cause: Cause, reason: "str | _Refusal") -> bool:
+        self.cause = cause
+        self.reasons.append(reason)
+        return False
+
+    def _choose(self, node: Node) -> Machine["_Prepared | None"]:
+        """The next step: one whose check passes, else one without a check.
+
+        None where none is possible: only then a behaviour that is over here may answer.
+        """
+        unchecked: _Prepared | None = None
+        self.reasons.clear()
+        possible = [child for child in node.children if child.mask & self.alive]
+        if len(possible) > 1:
+            possible.sort(key=self._order)
+        for child in possible:
+            prepared = self._prepare(child)
+            if prepared is None:
+                continue
+            check = prepared.tool.pre_check
+            if check is None or not child.pre:
+                unchecked = unchecked or prepared
+                continue
+            passing = yield from self._compare(prepared, check, child.pre, "pre-check")
+            if passing & child.mask:
+                self.alive &= passing & child.mask
+                return prepared
+        if unchecked is None:
+            return None
+        self.alive &= unchecked.node.mask
+        return unchecked
+
+    def _order(self, child: Node) -> tuple[bool, int, float, int]:
+        """Checked ways first, of them those recorded with results like these, then the cheapest."""
+        mask = child.mask & self.alive
+        return (not child.pre, -max(map(self._likeness, members(mask))), child.cost, -mask)
+
+    def _likeness(self, number: int) -> int:
+        """How many of the results so far are those of a behaviour's recording."""
+        while len(self._alike) < len(self.taken):
+            prepared = self.taken[len(self._alike)]
+            self._alike.append(prepared.node.gave.get(result_hash(prepared.result), 0))
+        return sum(mask >> number & 1 for mask in self._alike)
+
+    def _prepare(self, node: Node) -> "_Prepared | None":
+        """The tool and its arguments now; None if they can't be put together any more."""
+        step = node.step
+        assert step is not None
+        tool = self._tools[step.tool]
+        try:
+            kept = node.arguments(self._scope)
+            arguments = kept
+            if step.forms or step.live:
+                arguments = restored(dict(kept), step.forms, tool.hints)
+                for name, source in step.live.items():
+                    arguments[name] = self._lives[source]
+            problem = node.disagreement(self._scope)
+        except (EmError, ValueError, TypeError, LookupError) as error:
+            problem = f"its arguments can't be put together: {error}"
+        if problem:
+            self._diverge("value", f"{self._place(step)}: {problem}")
+            return None
+        owner = self._contexts.owner_of(tool) if tool.is_method else None
+        # A tool may change what it is given; what is told of it must not change with it.
+        return _Prepared(node, step, tool, Bound(owner, arguments), copy(kept))
+
+    def _place(self, step: Step) -> str:
+        return f"step {len(self.done) + 1} ({step.tool})"
+
+    def _compare(
+        self, prepared: "_Prepared", check: Check[Any], sights: list[Sight], name: str
+    ) -> Machine[int]:
+        """Which behaviours the world still looks right for."""
+        tool = prepared.tool
+        place = f"the {name} of step {len(self.done) + (name == 'pre-check')} ({tool.name})"
+        try:
+            now = yield capture_effect(tool, check, prepared.bound)
+        except Raised as raised:
+            if not isinstance(raised.error, Exception):
+                raise raised.error from None
+            self._diverge("check", f"{place} raised {_named(raised.error)}")
+            return 0
+        prepared.sights[name] = now
+        passing = 0
+        hint = tool.captured_type(check)
+        for sight in reversed(sights):
+            if not sight.mask & self.alive:
+                continue
+            try:
+                then = sight.value(self._scope, hint)
+                verdict = check.compare(now, then)
+                passes = check.passes(verdict)
+            except Exception as error:  # noqa: BLE001 - a check that raises does not pass
+                self._diverge("check", f"{place} raised {_named(error)}")
+                continue
+            if passes:
+                passing |= sight.mask
+            else:
+                self._diverge("check", _Refusal(place, now, then, verdict))
+        return passing
+
+    def _take(self, prepared: "_Prepared") -> Machine[bool]:
+        """Make the call of a step; whether the world then looks as it did."""
+        step, tool, bound = prepared.step, prepared.tool, prepared.bound
+        self.reasons.clear()
+        started = time.perf_counter()
+        args, kwargs = tool.unbind(bound.owner, bound.arguments)
+        try:
+            value = yield Invoke(tool.function, args, kwargs, tool.is_async)
+        except Raised as raised:
+            if not isinstance(raised.error, Exception):
+                raise raised.error from None
+            self.failed = Done(step.tool, prepared.kept, None, _named(raised.error), True)
+            return self._diverge("error", f"{self._place(step)} raised {_named(raised.error)}")
+        result, is_seen = seen(value)
+        prepared.value, prepared.result, prepared.is_seen = value, result, is_seen
+        prepared.seconds = time.perf_counter() - started
+        self.taken.append(prepared)
+        self._lives.append(value)
+        self.done.append(Done(step.tool, prepared.kept, result, None, True))
+        if step.save_as is not None:
+            self._scope[step.save_as] = result
+        post, suspects = prepared.node.post, self.alive
+        if tool.post_check is None or not post:
+            return True
+        passing = yield from self._compare(prepared, tool.post_check, post, "post-check")
+        if not passing & suspects:
+            return False
+        self.alive &= passing
+        return True
+
+    def recount(self, run: Run) -> None:
+        """Note in an agent's run what was done before it took over."""
+        for prepared in self.taken:
+            call = Call(prepared.tool)
+            call.began = run.tick()
+            call.args, call.forms = prepared.kept, dict(prepared.step.forms)
+            call.live = dict(prepared.step.live)
+            call.value, call.result = prepared.value, prepared.result
+            call.opaque = not prepared.is_seen
+            call.seconds = prepared.seconds
+            call.replayed = True
+            call.pre = self._capture(run, prepared, prepared.tool.pre_check, "pre-check")
+            call.ended = run.tick()
+            call.post = self._capture(run, prepared, prepared.tool.post_check, "post-check")
+            run.calls.append(call)
+
+    def _capture(
+        self, run: Run, prepared: _Prepared, check: Check[Any] | None, name: str
+    ) -> Capture | None:
+        if check is None or name not in prepared.sights:
+            return None
+        try:
+            value, form = keep(prepared.sights[name], prepared.tool.captured_type(check))
+        except Unkept as problem:
+            place = f"tool {prepared.tool.name}, {name}"
+            run.cannot_keep(NotRecordable(f"its capture can't be kept: {problem}", place=place))
+            return None
+        return Capture(value, form)
+
+    def _end(self, node: Node, hint: Any) -> bool:
+        """The answer, if a behaviour is over here."""
+        ending = node.end_mask & self.alive
+        if not ending:
+            return False
+        self.reasons.clear()
+        number = newest(ending)
+        if ending & (ending - 1):
+            number = max(members(ending), key=lambda one: (self._likeness(one), one))
+        end = node.ends[number]
+        try:
+            self.value = end.value(self._scope, self._lives, hint)
+        except (EmError, ValueError, TypeError, LookupError) as error:
+            return self._diverge("value", f"the answer can't be put together: {error}")
+        self.alive = ending
+        self.ended_as = end.number
+        return True
+
+
+def _named(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}"
+
+
+class _Refusal(NamedTuple):
+    """A check that did not pass, put into words only if somebody asks."""
+
+    place: str
+    now: Any
+    then: Any
+    verdict: Any
+
+    def __str__(self) -> str:
+        score = f", score {self.verdict:g}" if type(self.verdict) is float else ""
+        now, then = _shown(self.now), _shown(self.then)
+        return f"{self.place} did not pass: it is {now}, it was {then}{score}"
+
+
+def _shown(value: Any) -> str:
+    return short(seen(value)[0])

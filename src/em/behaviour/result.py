@@ -1,0 +1,131 @@
+"""What an engine's call gives, and what an agent is told when it takes over."""
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import msgspec
+
+from em.errors import EmError
+from em.models.canonical import Json
+
+How = Literal["hit", "miss", "handed_over"]
+
+
+class Done(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One call that was made, by a replay or by the agent."""
+
+    tool: str
+    args: Json
+    result: Any = None
+    error: str | None = None
+    replayed: bool = False
+
+
+class Saved(msgspec.Struct, frozen=True):
+    """What a hit spared: the agent's time beyond the replay's; tokens and cost if reported."""
+
+    seconds: float = 0.0
+    tokens: int | None = None
+    cost_usd: float | None = None
+
+
+class Result:
+    """The outcome of one call of an engine; true if it was a hit.
+
+    value: the agent's answer, on a hit put together from this run's results.
+    steps: the calls that were made, in their order.
+    reason: why it was no hit, in words.
+    saved: what the hit spared.
+    behaviour: the id of what was replayed, or of what was stored.
+    problem: why the run was not stored, or what the store said; the answer stands all the same.
+    """
+
+    __slots__ = ("behaviour", "how", "problem", "reason", "saved", "steps", "stored", "value")
+
+    def __init__(
+        self,
+        how: How,
+        value: Any,
+        *,
+        steps: Sequence[Done] = (),
+        reason: str = "",
+        saved: Saved | None = None,
+        behaviour: str | None = None,
+        stored: bool = False,
+        problem: EmError | None = None,
+    ) -> None:
+        self.how = how
+        self.value = value
+        self.steps = steps
+        self.reason = reason
+        self.saved = saved or Saved()
+        self.behaviour = behaviour
+        self.stored = stored
+        self.problem = problem
+
+    @property
+    def hit(self) -> bool:
+        """Whether a behaviour did it all, without the agent."""
+        return self.how == "hit"
+
+    def __bool__(self) -> bool:
+        return self.how == "hit"
+
+    def __repr__(self) -> str:
+        why = f", reason={self.reason!r}" if self.reason else ""
+        return f"<Result {self.how}, {len(self.steps)} steps, value={self.value!r}{why}>"
+
+
+class Progress:
+    """What was done before the agent took over; false where nothing was.
+
+    done: the calls that were made, with their results.
+    reason: why the replay ended, or why there was none.
+    failed: the call that raised, if one did. Its effect is not known.
+    heuristics: lessons that a memory has for this task.
+    """
+
+    __slots__ = ("done", "failed", "heuristics", "reason")
+
+    def __init__(
+        self,
+        done: Sequence[Done] = (),
+        reason: str = "",
+        failed: Done | None = None,
+        heuristics: Sequence[Any] = (),
+    ) -> None:
+        self.done = done
+        self.reason = reason
+        self.failed = failed
+        self.heuristics = heuristics
+
+    def __bool__(self) -> bool:
+        return bool(self.done) or self.failed is not None
+
+    def __str__(self) -> str:
+        """The briefing as a text, for a prompt."""
+        lines = []
+        if self.done:
+            lines.append("Done already; do not repeat it:")
+            lines += [f"{n}. {_call(step)}" for n, step in enumerate(self.done, 1)]
+        if self.failed is not None:
+            lines.append(f"Tried, and it failed: {_call(self.failed)}")
+        if self.reason and lines:
+            lines.append(f"Then you took over, because {self.reason}.")
+        if self.heuristics:
+            lines.append("Lessons:")
+            lines += [f"- {lesson}" for lesson in self.heuristics]
+        return "\n".join(lines)
+
+
+def _call(step: Done) -> str:
+    args = ", ".join(f"{name}={short(value)}" for name, value in step.args.items())
+    if step.error is not None:
+        return f"{step.tool}({args}) raised {step.error}"
+    return f"{step.tool}({args}) returned {short(step.result)}"
+
+
+def short(value: Any) -> str:
+    """A value in few words."""
+    text = msgspec.json.encode(value, enc_hook=repr).decode()
+    return text if len(text) <= 200 else text[:199] + "…"
