@@ -9,7 +9,7 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from functools import wraps
+from functools import cached_property, wraps
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
@@ -20,6 +20,7 @@ from em.errors import InputError, NotFound, UsageError
 from em.models.canonical import Json
 from em.models.event import Draft, Event, EventQuery, check_name
 from em.models.ids import new_id
+from em.models.passage import Within
 from em.models.run import RunResult
 from em.models.times import Moment, moment
 from em.models.trace import Trace
@@ -28,6 +29,7 @@ from em.store import Commit, Erasure, open_store
 from em.store.protocol import Store
 
 if TYPE_CHECKING:
+    from em.recall.search import Recall, Recalled
     from em.runner.engine import Tools
 
 P = ParamSpec("P")
@@ -152,6 +154,44 @@ class Memory:
         from em.runner.engine import resume_run
 
         return resume_run(self.store, run_id, tools, answers=answers)
+
+    def recall(
+        self,
+        query: str,
+        subject: str | None = None,
+        k: int = 10,
+        since: Moment | None = None,
+        until: Moment | None = None,
+        *,
+        neighbours: int = 0,
+        in_order: bool = False,
+        now: Moment | None = None,
+    ) -> "Recalled":
+        """The passages that fit a question best, one of each event; all subjects' without one.
+
+        `neighbours` brings so many passages before and after each; `in_order` gives them as they
+        were said. "Last week" in a question means the week before `now`. What could not be done,
+        such as asking an embedder, stands in the result's `notes`.
+        """
+        within = Within(
+            subject=subject,
+            since=None if since is None else moment(since, "since"),
+            until=None if until is None else moment(until, "until"),
+        )
+        return self._recall.recall(
+            query,
+            within,
+            k,
+            neighbours=neighbours,
+            in_order=in_order,
+            now=None if now is None else moment(now, "now"),
+        )
+
+    @cached_property
+    def _recall(self) -> "Recall":
+        from em.recall.search import Recall
+
+        return Recall(self.store)
 
     def forget(
         self,
@@ -292,5 +332,6 @@ class AsyncMemory:
     import_traces = _threaded(Memory.import_traces)
     run = _threaded(Memory.run)
     resume = _threaded(Memory.resume)
+    recall = _threaded(Memory.recall)
     forget = _threaded(Memory.forget)
     close = _threaded(Memory.close)

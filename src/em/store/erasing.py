@@ -15,6 +15,7 @@ from em.models.ids import new_id
 from em.models.times import now_micros
 from em.store.derivations import delete, holders_of, select
 from em.store.holders import erase_artefacts, erase_records, erase_responses, remove_documents
+from em.store.passages import remove_passages
 from em.store.prepare import PreparedEvent
 from em.store.protocol import Erasure
 from em.store.session import Session, chunks
@@ -24,6 +25,7 @@ IDS_PER_TOMBSTONE = 1_000
 
 
 class _Located(NamedTuple):
+    seq: int
     stream: str
     subject: str | None
     erasable: bool
@@ -48,7 +50,7 @@ def erase(
         )
     about = [row[0] for row in select(session, "id", "events", "subject", subjects)]
     located |= _locate(session, about)
-    erasure, located = _erase_holders(session, located, subjects)
+    erasure, located = _erase_holders(session, writer, located, subjects)
     by_stream: defaultdict[str, list[str]] = defaultdict(list)
     for event_id, where in located.items():
         if where.erasable:
@@ -73,7 +75,7 @@ def erase_as_imported(session: Session, writer: Writer, events: Iterable[Event])
         found = _locate(session, ids)
         # A tombstone speaks of its own stream only.
         located |= {event_id: at for event_id, at in found.items() if at.stream == stream}
-    erasure, also = _erase_holders(session, located, ())
+    erasure, also = _erase_holders(session, writer, located, ())
     # What was derived in other streams was erased there with facts of its own, or is so now.
     elsewhere = {event_id: at for event_id, at in also.items() if event_id not in located}
     tombstones = [
@@ -86,7 +88,7 @@ def erase_as_imported(session: Session, writer: Writer, events: Iterable[Event])
 
 
 def _erase_holders(
-    session: Session, located: dict[str, _Located], subjects: Sequence[str]
+    session: Session, writer: Writer, located: dict[str, _Located], subjects: Sequence[str]
 ) -> tuple[Erasure, dict[str, _Located]]:
     """Erase these bodies and everything that holds something of them; and which events are."""
     holders = holders_of(session, located)
@@ -94,6 +96,8 @@ def _erase_holders(
     erased = [event_id for event_id, where in located.items() if where.erasable]
     documents = remove_documents(session, "id", sorted(holders["documents"]))
     documents += remove_documents(session, "subject", subjects)
+    seqs = [where.seq for where in located.values() if where.erasable]
+    documents += remove_passages(session, writer.passages, seqs)
     erasure = Erasure(
         events=erased,
         artefacts=erase_artefacts(session, sorted(holders["artefacts"])),
@@ -111,11 +115,11 @@ def _erase_holders(
 
 def _locate(session: Session, event_ids: Sequence[str]) -> dict[str, _Located]:
     """Where events are, and whether there is something to erase."""
-    columns = "id, stream, subject, kind, body IS NULL"
+    columns = "id, seq, stream, subject, kind, body IS NULL"
     unique = list(dict.fromkeys(event_ids))
     return {
-        event_id: _Located(stream, subject, kind != "erased" and not empty)
-        for event_id, stream, subject, kind, empty in select(
+        event_id: _Located(seq, stream, subject, kind != "erased" and not empty)
+        for event_id, seq, stream, subject, kind, empty in select(
             session, columns, "events", "id", unique
         )
     }

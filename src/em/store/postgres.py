@@ -20,12 +20,15 @@ from em.errors import (
     StoreUnreachable,
 )
 from em.models.document import Document, DocumentQuery, Hit
+from em.models.passage import SHAPE_BITS, Within
 from em.store.holders import DocumentExtras
 from em.store.migrations import pending
+from em.store.passages import PassageRow
 from em.store.pool import Pool
 from em.store.protocol import Health
 from em.store.reading import FetchPage, Page, bounded
 from em.store.redact import Redactor
+from em.store.searching import numbers_of, time_conditions
 from em.store.session import Params, Rows, Session
 from em.store.sql import (
     SqlStore,
@@ -50,7 +53,7 @@ COPY_FROM = 50
 """From so many events on, COPY is faster than INSERT."""
 
 _WRITE_LOCK = int.from_bytes(b"em-write")
-_TABLES = "events, artefacts, records, documents, requests, derivations"
+_TABLES = "events, artefacts, records, documents, requests, derivations, passages, threads, vectors"
 _OLDER_READERS = (
     "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
     " AND pid <> pg_backend_pid() AND age(backend_xmin) > age(%s::xid)"
@@ -105,6 +108,7 @@ class PostgresStore(SqlStore):
         self._pool = Pool(self._connect, _usable, _close, MAX_CONNECTIONS)
         try:
             self._migrate(create=create)
+            self._keep_index_current()
         except BaseException:
             self._pool.close()
             raise
@@ -244,6 +248,53 @@ class PostgresStore(SqlStore):
             rows = session.execute(sql, (*words, *params, query.limit)).fetchall()
         return [Hit(to_document(row, _floats(row[6])), row[7]) for row in rows]
 
+    def insert_passages(
+        self, session: Session, rows: Sequence[PassageRow], terms: Sequence[str]
+    ) -> None:
+        """Insert passages with their words."""
+        session.executemany(
+            "INSERT INTO passages VALUES"
+            " (?,?,?,?,?,?,?,?, array_to_tsvector(string_to_array(?, ' ')))",
+            [(*row, text) for row, text in zip(rows, terms, strict=True)],
+        )
+
+    def delete_passages(self, session: Session, postings: Sequence[int]) -> None:
+        """Delete passages, their words and their vectors."""
+        numbers = [posting >> SHAPE_BITS for posting in postings]
+        for table in ("passages", "vectors"):
+            session.execute(f"DELETE FROM {table} WHERE number = ANY(?)", (numbers,))  # noqa: S608 - one of two words
+
+    def find_words(
+        self, groups: Sequence[Sequence[str]], within: Within, limit: int
+    ) -> list[list[int]]:
+        """For each group of words the postings of passages that have one of them, newest first."""
+        with self._reading() as session:
+            sql, params = _words_sql(session, within)
+            # Sorted here: asked for an order, the server would walk its numbers, not its words.
+            return [
+                sorted(
+                    (row[0] for row in session.execute(sql, (_any(group), *params, limit))),
+                    reverse=True,
+                )
+                for group in groups
+            ]
+
+    def count_words(self, group: Sequence[str], within: Within) -> int:
+        """How many passages have one of the words."""
+        with self._reading() as session:
+            sql, params = _words_sql(session, within)
+            counted = f"SELECT count(*) FROM ({sql}) AS found"  # noqa: S608 - fixed words; values are bound
+            return int(session.execute(counted, (_any(group), *params, None)).fetchone()[0])
+
+    def find_together(
+        self, group: Sequence[str], others: Sequence[str], within: Within, limit: int
+    ) -> list[int]:
+        """Postings of passages that have one of the words and one of the others."""
+        with self._reading() as session:
+            sql, params = _words_sql(session, within)
+            match = f"({_any(group)}) & ({_any(others)})"
+            return [row[0] for row in session.execute(sql, (match, *params, limit))]
+
     def scrub(self) -> None:
         """Let PostgreSQL drop the old versions of erased rows, once nobody can see them."""
         deadline = time.monotonic() + self._busy_timeout
@@ -330,6 +381,21 @@ def _usable(connection: "psycopg.Connection[tuple[Any, ...]]") -> bool:
 
 def _close(connection: "psycopg.Connection[tuple[Any, ...]]") -> None:
     connection.close()
+
+
+def _words_sql(session: Session, within: Within) -> tuple[str, list[int]]:
+    """Postings of a match, as far as they are in scope; the match is the first value."""
+    when, moments = time_conditions(within)
+    sql = f"SELECT (p.number << {SHAPE_BITS}) | p.shape FROM passages AS p WHERE p.words @@ ?::tsquery"  # noqa: E501, S608 - fixed words; values are bound
+    if within.subject is None:
+        return f"{sql}{when} LIMIT ?", moments
+    bounds = list(numbers_of(session, within.subject))
+    return f"{sql} AND p.number BETWEEN ? AND ?{when} LIMIT ?", bounds + moments
+
+
+def _any(words: Sequence[str]) -> str:
+    """A match for any of the words, each quoted: none is an operator."""
+    return " | ".join(f"'{word}'" for word in words)
 
 
 def _folded(text: str) -> str:

@@ -9,6 +9,7 @@ import msgspec
 from em.models.artefact import Artefact, ArtefactDraft
 from em.models.document import Document, DocumentQuery, Hit
 from em.models.event import Draft, Event, EventQuery
+from em.models.passage import Mark, Passage, Within
 from em.models.record import Record
 from em.models.request import Claim, RequestOutcome
 
@@ -127,6 +128,31 @@ class Store(Protocol):
 
     def search(self, query: DocumentQuery) -> list[Hit]:
         """Documents that share a word with the query, best first."""
+
+    def count_passages(self, subject: str | None) -> int:
+        """How many passages of events can be found; of one subject, or of all."""
+
+    def find_words(
+        self, groups: Sequence[Sequence[str]], within: Within, limit: int
+    ) -> list[list[int]]:
+        """For each group of words the postings of passages that have one of them, newest first.
+
+        At most `limit` of each.
+        """
+
+    def count_words(self, group: Sequence[str], within: Within) -> int:
+        """How many passages have one of the words."""
+
+    def find_together(
+        self, group: Sequence[str], others: Sequence[str], within: Within, limit: int
+    ) -> list[int]:
+        """Postings of passages that have one of the words and one of the others."""
+
+    def marks(self, numbers: Sequence[int]) -> list[Mark]:
+        """What ranking needs of passages; numbers that nothing has are passed over."""
+
+    def passages(self, numbers: Sequence[int]) -> list[Passage]:
+        """Passages with their texts, in no order."""
 
     def claim(self, key: str, fingerprint: str, *, lease: timedelta, keep: timedelta) -> Claim:
         """Claim a request key; a claim not completed within `lease` may be taken over."""

@@ -24,12 +24,15 @@ from em.errors import (
     UsageError,
 )
 from em.models.document import Document, DocumentQuery, Hit
+from em.models.passage import SHAPE_BITS, Within
 from em.store.holders import DocumentExtras
 from em.store.migrations import pending
+from em.store.passages import PassageRow
 from em.store.pool import Pool
 from em.store.protocol import Health
 from em.store.reading import FetchPage, Page, bounded
 from em.store.redact import Redactor
+from em.store.searching import numbers_of, time_conditions
 from em.store.session import Session
 from em.store.sql import (
     SqlStore,
@@ -118,6 +121,8 @@ class SqliteStore(SqlStore):
             self._check_path(create=create)
         try:
             self._migrate()
+            if not self._read_only:
+                self._keep_index_current()
         except BaseException:
             self._pool.close()
             raise
@@ -297,12 +302,62 @@ class SqliteStore(SqlStore):
             rows = session.execute(sql, (match, *params, query.limit)).fetchall()
         return [Hit(to_document(row, _floats(row[6])), -row[7]) for row in rows]
 
+    def insert_passages(
+        self, session: Session, rows: Sequence[PassageRow], terms: Sequence[str]
+    ) -> None:
+        """Insert passages with their words."""
+        session.executemany("INSERT INTO passages VALUES (?,?,?,?,?,?,?,?)", rows)
+        session.executemany(
+            "INSERT INTO words(rowid, terms) VALUES (?, ?)",
+            [
+                (row.number << SHAPE_BITS | row.shape, text)
+                for row, text in zip(rows, terms, strict=True)
+            ],
+        )
+
+    def delete_passages(self, session: Session, postings: Sequence[int]) -> None:
+        """Delete passages, their words and their vectors."""
+        session.executemany("DELETE FROM words WHERE rowid = ?", [(item,) for item in postings])
+        numbers = [(posting >> SHAPE_BITS,) for posting in postings]
+        session.executemany("DELETE FROM passages WHERE number = ?", numbers)
+        session.executemany("DELETE FROM vectors WHERE number = ?", numbers)
+
+    def find_words(
+        self, groups: Sequence[Sequence[str]], within: Within, limit: int
+    ) -> list[list[int]]:
+        """For each group of words the postings of passages that have one of them, newest first."""
+        with self._reading() as session:
+            sql, params = _words_sql(session, within)
+            sql += " ORDER BY w.rowid DESC LIMIT ?"
+            return [
+                [row[0] for row in session.execute(sql, (_any(group), *params, limit))]
+                for group in groups
+            ]
+
+    def count_words(self, group: Sequence[str], within: Within) -> int:
+        """How many passages have one of the words."""
+        with self._reading() as session:
+            sql, params = _words_sql(session, within)
+            counted = f"SELECT count(*) FROM ({sql})"  # noqa: S608 - fixed words; values are bound
+            return int(session.execute(counted, (_any(group), *params)).fetchone()[0])
+
+    def find_together(
+        self, group: Sequence[str], others: Sequence[str], within: Within, limit: int
+    ) -> list[int]:
+        """Postings of passages that have one of the words and one of the others."""
+        with self._reading() as session:
+            sql, params = _words_sql(session, within)
+            match = f"({_any(group)}) AND ({_any(others)})"
+            rows = session.execute(sql + " LIMIT ?", (match, *params, limit))
+            return [row[0] for row in rows]
+
     def scrub(self) -> None:
         """Rewrite the file without what was erased, and empty the write-ahead log."""
         with self._translated(), self._pool.connection() as connection:
             mark = self._scrub_asked(connection)
             # A deleted text leaves its words in the index until its segments are merged.
             connection.execute("INSERT INTO documents_words(documents_words) VALUES('optimize')")
+            connection.execute("INSERT INTO words(words) VALUES('optimize')")
             connection.execute("VACUUM")
             busy, _, _ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
         if busy:
@@ -411,6 +466,26 @@ def _statements(script: str) -> Iterator[str]:
         if sqlite3.complete_statement(statement):
             yield statement
             statement = ""
+
+
+def _words_sql(session: Session, within: Within) -> tuple[str, list[int]]:
+    """Postings of a match, as far as they are in scope; the match itself is the first value."""
+    first, last = numbers_of(session, within.subject)
+    sql = "SELECT w.rowid FROM words AS w"
+    when, moments = time_conditions(within)
+    if when:
+        sql += f" JOIN passages AS p ON p.number = w.rowid >> {SHAPE_BITS}"
+    sql += " WHERE words MATCH ?"
+    if within.subject is None:
+        return sql + when, moments
+    # The index seeks to a range of numbers: it does not read the words of other subjects.
+    bounds = [first << SHAPE_BITS, ((last + 1) << SHAPE_BITS) - 1]
+    return f"{sql} AND w.rowid BETWEEN ? AND ?{when}", bounds + moments
+
+
+def _any(words: Sequence[str]) -> str:
+    """A match for any of the words, each quoted: none is an operator."""
+    return " OR ".join(f'"{word}"' for word in words)
 
 
 def _lenient_text(raw: bytes) -> str:

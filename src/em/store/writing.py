@@ -2,16 +2,14 @@
 
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
 
 from em.errors import ChainConflict, DuplicateEvent, PositionConflict
 from em.models.chain import SALT_BYTES, START, hash_body, hash_event
-from em.models.document import Document
 from em.models.event import Event
-from em.models.kinds import SEARCHED, searched_text
 from em.models.times import from_micros, now_micros, to_micros
 from em.store.derivations import (
     Derivation,
@@ -26,12 +24,10 @@ from em.store.holders import (
     put_documents,
     put_records,
 )
+from em.store.passages import PassageTable, index_events
 from em.store.prepare import Prepared, PreparedEvent
 from em.store.protocol import Committed
 from em.store.session import Session, chunks
-
-CHUNK = 100_000
-"""Characters of one document; a longer text is searched in several."""
 
 InsertEvents = Callable[[Session, Sequence[tuple[Any, ...]]], None]
 
@@ -39,9 +35,12 @@ InsertEvents = Callable[[Session, Sequence[tuple[Any, ...]]], None]
 class Writer:
     """The SQL of a commit. A back end says how it inserts events, and what a document adds."""
 
-    def __init__(self, insert_events: InsertEvents, extras: DocumentExtras) -> None:
+    def __init__(
+        self, insert_events: InsertEvents, extras: DocumentExtras, passages: PassageTable
+    ) -> None:
         self._insert_events = insert_events
         self._extras = extras
+        self.passages = passages
 
     def write(self, session: Session, prepared: Prepared) -> Committed:
         """Write all of it; the caller commits or rolls back."""
@@ -58,9 +57,15 @@ class Writer:
         artefacts = [put_artefact(session, item, recorded_at) for item in prepared.artefacts]
         if prepared.records:
             put_records(session, prepared.records)
-        documents = [*prepared.documents, *_documents(prepared.events, recorded_at)]
-        if documents:
-            put_documents(session, documents, self._extras)
+        if prepared.documents:
+            put_documents(session, prepared.documents, self._extras)
+        searched = [
+            (item, event.seq, recorded_at if item.at is None else item.at)
+            for item, event in zip(prepared.events, events, strict=True)
+            if item.pieces
+        ]
+        if searched:
+            index_events(session, self.passages, searched)
         if prepared.request is not None:
             complete_request(session, prepared.request)
         return Committed(events, artefacts)
@@ -234,24 +239,6 @@ def _without_known(session: Session, prepared: Prepared) -> Prepared:
         given_ids=[],  # none of those that are left is there
         documents=[doc for doc in prepared.documents if known.keys().isdisjoint(doc.from_events)],
     )
-
-
-def _documents(events: Sequence[PreparedEvent], recorded_at: int) -> Iterator[Document]:
-    """What is searched of these events. Their bodies are redacted already, so no secret is cut."""
-    for event in events:
-        if event.kind not in SEARCHED:
-            continue
-        text = searched_text(event.kind, event.body)
-        for number, start in enumerate(range(0, len(text or ""), CHUNK)):
-            assert text is not None
-            yield Document(
-                id=f"{event.id}:{number}",
-                kind=event.kind,
-                text=text[start : start + CHUNK].replace("\0", "\N{REPLACEMENT CHARACTER}"),
-                at=from_micros(recorded_at if event.at is None else event.at),
-                subject=event.subject,
-                from_events=(event.id,),
-            )
 
 
 def _refuse_duplicates(session: Session, ids: Sequence[str]) -> None:
