@@ -10,6 +10,7 @@
     ├── RoutineError          a routine is wrong, or can't be run here
     │   ├── InvalidRoutine    everything that is wrong with it, in `problems`
     │   └── ExpressionError   an expression does not parse, or a name in it is not there
+    ├── EmbedderError         an embedder failed, or what it returned is no vector
     ├── StoreError            the store could not do it; what it held before is still there
     │   ├── NotADatabase      the file is something else
     │   ├── NewerDatabase     written by a newer em
@@ -117,6 +118,12 @@ class ExpressionError(RoutineError):
     """An expression does not parse, or a name in it is not there."""
 
     code = "bad_expression"
+
+
+class EmbedderError(EmError):
+    """An embedder failed, or what it returned is no vector."""
+
+    code = "embedder"
 
 
 class StoreError(EmError):

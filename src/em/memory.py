@@ -29,6 +29,8 @@ from em.store import Commit, Erasure, open_store
 from em.store.protocol import Store
 
 if TYPE_CHECKING:
+    from em.recall.embed import Embed
+    from em.recall.meaning import Progress
     from em.recall.search import Recall, Recalled
     from em.runner.engine import Tools
 
@@ -42,6 +44,7 @@ class Memory:
     """The memory of an agent, on one store. A context manager; safe to share between threads.
 
     db: a path or a `postgresql://` address; `EM_DB`, then `.em/em.db`, where it is not given.
+    embedder: a function from texts to vectors, for recall; the settings may name one too.
     """
 
     def __init__(
@@ -50,8 +53,12 @@ class Memory:
         *,
         settings: Settings | None = None,
         create: bool = True,
+        embedder: "Embed | None" = None,
     ) -> None:
+        settings = settings or Settings.load()
         self.store: Store = open_store(db, settings, create=create)
+        self._embed_settings = settings.embed
+        self._embedder = embedder
         self.log = Log(self.store)
 
     def __repr__(self) -> str:
@@ -191,7 +198,19 @@ class Memory:
     def _recall(self) -> "Recall":
         from em.recall.search import Recall
 
-        return Recall(self.store)
+        embedder = self._embedder
+        if embedder is None and self._embed_settings.use != "none":
+            from em.recall.embed import make_embedder
+
+            embedder = make_embedder(self._embed_settings)
+        return Recall(self.store, embedder)
+
+    def embed(self, progress: "Progress | None" = None) -> int:
+        """Give every passage its vector, after an import or a change of embedder; those left.
+
+        Searching does so by itself for a few hundred. `progress(done, total)` is told of it.
+        """
+        return self._recall.embed_all(progress)
 
     def forget(
         self,
@@ -316,8 +335,9 @@ class AsyncMemory:
         *,
         settings: Settings | None = None,
         create: bool = True,
+        embedder: "Embed | None" = None,
     ) -> None:
-        self._sync = Memory(db, settings=settings, create=create)
+        self._sync = Memory(db, settings=settings, create=create, embedder=embedder)
         self.log = AsyncLog(self._sync.log)
 
     async def __aenter__(self) -> Self:
@@ -333,5 +353,6 @@ class AsyncMemory:
     run = _threaded(Memory.run)
     resume = _threaded(Memory.resume)
     recall = _threaded(Memory.recall)
+    embed = _threaded(Memory.embed)
     forget = _threaded(Memory.forget)
     close = _threaded(Memory.close)

@@ -21,6 +21,18 @@ class RedactSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     tool_args: dict[str, list[str]] = {}
 
 
+class EmbedSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Who makes vectors for recall: nobody, the model of the extra `embed`, or a server."""
+
+    use: Literal["none", "local", "http"] = "none"
+    folder: str = ""
+    sha256: dict[str, str] = {}
+    url: str = ""
+    model: str = ""
+    key_env: str = ""
+    timeout: Annotated[float, msgspec.Meta(gt=0, le=3_600)] = 30.0
+
+
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Everything that can be set; the environment (`EM_DB`, …) wins over the file."""
 
@@ -28,19 +40,26 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     busy_timeout: Annotated[float, msgspec.Meta(gt=0, le=86_400)] = 30.0
     synchronous: Literal["normal", "full"] = "normal"
     redact: RedactSettings = RedactSettings()
+    embed: EmbedSettings = EmbedSettings()
 
     @classmethod
     def load(cls, folder: str | Path = ".", environ: Mapping[str, str] | None = None) -> "Settings":
         """Read the settings that hold in a folder."""
         path = Path(folder) / FILE
         environ = os.environ if environ is None else environ
-        given = {
+        given: dict[str, Any] = {
             name: environ[f"EM_{name.upper()}"]
             for name in ("db", "busy_timeout", "synchronous")
             if environ.get(f"EM_{name.upper()}")
         }
         # A name without a value says nothing.
         from_file = {name: value for name, value in _read_file(path).items() if value is not None}
+        if environ.get("EM_EMBED"):
+            known = from_file.get("embed")
+            given["embed"] = {
+                **(known if isinstance(known, dict) else {}),
+                "use": environ["EM_EMBED"],
+            }
         for place, values in (("environment", given), (str(path), from_file)):
             try:
                 msgspec.convert(values, cls, strict=False)

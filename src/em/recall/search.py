@@ -6,10 +6,13 @@ from heapq import nlargest
 
 import msgspec
 
-from em.errors import InputError, UsageError
+from em.errors import EmbedderError, InputError, UsageError
 from em.models.event import check_name
 from em.models.passage import Mark, Passage, Within
 from em.models.times import now as this_moment
+from em.models.words import speaker_terms
+from em.recall.embed import Embed
+from em.recall.meaning import Meaning, Progress, silent
 from em.recall.question import Question, read_question
 from em.recall.rank import Word, rarity, score_words, substance
 from em.recall.weights import ROLES, Weights
@@ -32,8 +35,11 @@ class Recalled(list[Passage]):
 class Recall:
     """Search in the passages of a store."""
 
-    def __init__(self, store: Store, weights: Weights | None = None) -> None:
+    def __init__(
+        self, store: Store, embed: Embed | None = None, weights: Weights | None = None
+    ) -> None:
         self._store = store
+        self._meaning = None if embed is None else Meaning(store, embed)
         self._weights = weights or Weights()
 
     def recall(
@@ -50,11 +56,53 @@ class Recall:
         _check(query, within, k, neighbours)
         question = self._read(query, within, now or this_moment())
         scores = self._by_words(question, within)
+        notes: list[str] = []
+        if self._meaning is not None and query.strip():
+            try:
+                scores = self._with_meaning(self._meaning, scores, question, within, k, notes)
+            except EmbedderError as error:
+                notes.append(f"found by words only, since the embedder failed: {error}")
         best = self._best(scores, question, k)
         found = self._fetch(best, neighbours)
         if in_order:
             found.sort(key=lambda passage: (passage.at, passage.number))
-        return Recalled(found)
+        return Recalled(found, notes)
+
+    def embed_all(self, progress: Progress | None = None) -> int:
+        """Give every passage its vector; how many are left without one."""
+        if self._meaning is None:
+            raise UsageError(
+                "there is no embedder",
+                fix="give Memory one, or set EM_EMBED=local (docs/recall.md)",
+            )
+        self._meaning.vector("a first text, to learn how long its vectors are")
+        return self._meaning.catch_up(None, None, progress or silent)
+
+    def _with_meaning(
+        self,
+        meaning: Meaning,
+        scores: dict[int, float],
+        question: Question,
+        within: Within,
+        k: int,
+        notes: list[str],
+    ) -> dict[int, float]:
+        """Scores by words and by meaning together: neither's candidates are dropped."""
+        vector = meaning.vector(question.text)
+        left = meaning.catch_up(within.subject)
+        if left:
+            notes.append(f"{left:,} passages have no vector yet: `em recall --embed` makes them")
+        candidates = [number for number, _ in self._candidates(scores, k)]
+        near = meaning.nearest(vector, within, candidates, self._weights.vector_neighbours)
+        together = {number: scores[number] for number in candidates}
+        for number, nearness in near.items():
+            # A word hit that is not a candidate may become one through its meaning.
+            score = scores.get(number, 0.0)
+            together[number] = score + self._weights.vector * nearness
+        return together
+
+    def _candidates(self, scores: dict[int, float], k: int) -> list[tuple[int, float]]:
+        return nlargest(4 * k + CANDIDATES, scores.items(), key=lambda item: item[1])
 
     def _read(self, query: str, within: Within, now: datetime) -> Question:
         def are_speakers(stems: Sequence[str]) -> list[bool]:
@@ -98,8 +146,7 @@ class Recall:
         self, scores: dict[int, float], question: Question, k: int
     ) -> list[tuple[Mark, float]]:
         """The best passage of each event, weighed by what their words don't say."""
-        candidates = nlargest(4 * k + CANDIDATES, scores.items(), key=lambda item: item[1])
-        raw = dict(candidates)
+        raw = dict(self._candidates(scores, k))
         weighed = [
             (mark, raw[mark.number] * self._factor(mark, question))
             for mark in self._store.marks(list(raw))
@@ -139,8 +186,6 @@ class Recall:
 
 def said_by(speaker: str | None, names: frozenset[str]) -> bool:
     """Whether one of the names, which are stems, is this speaker's."""
-    from em.models.words import speaker_terms
-
     return speaker is not None and any(term[1:] in names for term in speaker_terms(speaker))
 
 

@@ -24,7 +24,7 @@ class Weights(msgspec.Struct, frozen=True, kw_only=True):
     """What a passage keeps if the question names a speaker and somebody else said it."""
     time: float = 1.0
     """What a named time counts, beside a word of the same rarity."""
-    vector: float = 0.5
+    vector: float = 0.3
     """What meaning counts, beside all words together."""
     vector_neighbours: float = 0.3
 

@@ -2,7 +2,7 @@
 
 import time
 import unicodedata
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from functools import lru_cache
 from typing import Any, cast
@@ -38,6 +38,7 @@ from em.store.sql import (
     to_document,
     words_of,
 )
+from em.store.vectors import embedder_of, put_vectors
 
 try:
     import psycopg
@@ -295,6 +296,41 @@ class PostgresStore(SqlStore):
             match = f"({_any(group)}) & ({_any(others)})"
             return [row[0] for row in session.execute(sql, (match, *params, limit))]
 
+    def put_vectors(self, identity: str, vectors: Mapping[int, Sequence[float]]) -> None:
+        """Keep vectors of length 1. Those of another embedder go: two are never mixed."""
+        texts = {number: _vector(vector) for number, vector in vectors.items()}
+        with self._writing() as session:
+            put_vectors(session, identity, texts, "?::vector")
+
+    def nearest(
+        self, identity: str, vector: Sequence[float], within: Within, limit: int
+    ) -> list[tuple[int, float]]:
+        """Numbers and similarities of the passages nearest to a vector of this embedder."""
+        when, moments = time_conditions(within)
+        join = " JOIN passages AS p ON p.number = v.number" if when else ""
+        sql = (
+            "SELECT v.number, -(v.vector <#> ?::vector) AS score FROM vectors AS v"  # noqa: S608 - fixed words; values are bound
+            f"{join} WHERE v.number BETWEEN ? AND ?{when}"
+            " ORDER BY score DESC, v.number LIMIT ?"
+        )
+        with self._reading() as session:
+            if embedder_of(session) != identity:
+                return []
+            bounds = numbers_of(session, within.subject)
+            params = (_vector(vector), *bounds, *moments, limit)
+            return [(row[0], row[1]) for row in session.execute(sql, params)]
+
+    def similarities(
+        self, identity: str, vector: Sequence[float], numbers: Sequence[int]
+    ) -> dict[int, float]:
+        """How near passages are to a vector; those without one are passed over."""
+        sql = "SELECT number, -(vector <#> ?::vector) FROM vectors WHERE number = ANY(?)"
+        with self._reading() as session:
+            if embedder_of(session) != identity:
+                return {}
+            rows = session.execute(sql, (_vector(vector), list(numbers)))
+            return {row[0]: row[1] for row in rows}
+
     def scrub(self) -> None:
         """Let PostgreSQL drop the old versions of erased rows, once nobody can see them."""
         deadline = time.monotonic() + self._busy_timeout
@@ -381,6 +417,10 @@ def _usable(connection: "psycopg.Connection[tuple[Any, ...]]") -> bool:
 
 def _close(connection: "psycopg.Connection[tuple[Any, ...]]") -> None:
     connection.close()
+
+
+def _vector(vector: Sequence[float]) -> str:
+    return msgspec.json.encode([float(x) for x in vector]).decode()
 
 
 def _words_sql(session: Session, within: Within) -> tuple[str, list[int]]:

@@ -154,6 +154,27 @@ class Store(Protocol):
     def passages(self, numbers: Sequence[int]) -> list[Passage]:
         """Passages with their texts, in no order."""
 
+    def embedder(self) -> str | None:
+        """The identity of the embedder that made the vectors, if there are any."""
+
+    def without_vector(
+        self, identity: str, subject: str | None, limit: int
+    ) -> tuple[int, list[int]]:
+        """How many passages have no vector of this embedder, and the newest of them."""
+
+    def put_vectors(self, identity: str, vectors: Mapping[int, Sequence[float]]) -> None:
+        """Keep vectors of length 1. Those of another embedder go: two are never mixed."""
+
+    def nearest(
+        self, identity: str, vector: Sequence[float], within: Within, limit: int
+    ) -> list[tuple[int, float]]:
+        """Numbers and similarities of the passages nearest to a vector of this embedder."""
+
+    def similarities(
+        self, identity: str, vector: Sequence[float], numbers: Sequence[int]
+    ) -> dict[int, float]:
+        """How near passages are to a vector; those without one are passed over."""
+
     def claim(self, key: str, fingerprint: str, *, lease: timedelta, keep: timedelta) -> Claim:
         """Claim a request key; a claim not completed within `lease` may be taken over."""
 

@@ -18,7 +18,7 @@ from em.models.passage import Mark, Passage
 from em.models.record import Record
 from em.models.request import Claim
 from em.models.times import from_micros, moment, now_micros, to_micros
-from em.store import claims, erasing, searching
+from em.store import claims, erasing, searching, vectors
 from em.store.holders import ARTEFACT_COLUMNS, DocumentExtras, to_artefact
 from em.store.passages import PassageRow, is_current, reindex
 from em.store.prepare import Prepared, prepare, refuse_secret_name
@@ -246,6 +246,18 @@ class SqlStore(ABC):
         """Passages with their texts, in no order."""
         with self._reading() as session:
             return searching.read_passages(session, numbers)
+
+    def embedder(self) -> str | None:
+        """The identity of the embedder that made the vectors, if there are any."""
+        with self._reading() as session:
+            return vectors.embedder_of(session)
+
+    def without_vector(
+        self, identity: str, subject: str | None, limit: int
+    ) -> tuple[int, list[int]]:
+        """How many passages have no vector of this embedder, and the newest of them."""
+        with self._reading() as session:
+            return vectors.without_vector(session, identity, subject, limit)
 
     def claim(self, key: str, fingerprint: str, *, lease: timedelta, keep: timedelta) -> Claim:
         """Claim a request key; a claim not completed within `lease` may be taken over."""

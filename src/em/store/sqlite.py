@@ -5,7 +5,7 @@ import sqlite3
 import threading
 import time
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -41,6 +41,7 @@ from em.store.sql import (
     query_words,
     to_document,
 )
+from em.store.vectors import Matrices, embedder_of, put_vectors, similarities, to_blob
 
 IN_MEMORY = ":memory:"
 APPLICATION_ID = int.from_bytes(b"emem")
@@ -115,6 +116,7 @@ class SqliteStore(SqlStore):
         self._busy_timeout = busy_timeout
         self._synchronous = synchronous
         self._read_only = False
+        self.matrices = Matrices()
         limit = 1 if self._path == IN_MEMORY else MAX_CONNECTIONS
         self._pool = Pool(self._connect, self._usable, sqlite3.Connection.close, limit)
         if self._path != IN_MEMORY:
@@ -350,6 +352,30 @@ class SqliteStore(SqlStore):
             match = f"({_any(group)}) AND ({_any(others)})"
             rows = session.execute(sql + " LIMIT ?", (match, *params, limit))
             return [row[0] for row in rows]
+
+    def put_vectors(self, identity: str, vectors: Mapping[int, Sequence[float]]) -> None:
+        """Keep vectors of length 1. Those of another embedder go: two are never mixed."""
+        blobs = {number: to_blob(vector) for number, vector in vectors.items()}
+        with self._writing() as session:
+            put_vectors(session, identity, blobs)
+
+    def nearest(
+        self, identity: str, vector: Sequence[float], within: Within, limit: int
+    ) -> list[tuple[int, float]]:
+        """Numbers and similarities of the passages nearest to a vector of this embedder."""
+        with self._reading() as session:
+            if embedder_of(session) != identity:
+                return []
+            return self.matrices.nearest(session, vector, within, limit)
+
+    def similarities(
+        self, identity: str, vector: Sequence[float], numbers: Sequence[int]
+    ) -> dict[int, float]:
+        """How near passages are to a vector; those without one are passed over."""
+        with self._reading() as session:
+            if embedder_of(session) != identity:
+                return {}
+            return similarities(session, vector, numbers)
 
     def scrub(self) -> None:
         """Rewrite the file without what was erased, and empty the write-ahead log."""
