@@ -134,14 +134,15 @@ def _cuts(text: str) -> Iterator[tuple[int, int]]:
 
 
 def _piece(text: str, start: int, end: int, at: datetime, own: str) -> Piece:
+    # On every commit's way. A word that comes twice is kept twice: the index doesn't mind, and
+    # telling them apart would take longer.
     words = words_of(text)
-    unique = set(words)
-    terms = {*map(_stems.__getitem__, unique)}
-    if not unique.isdisjoint(TRIGGERS):
-        for span in spans(words, at):
-            terms.update(span_terms(span))
+    terms = " ".join(map(_stems.__getitem__, words)) + own
+    if not TRIGGERS.isdisjoint(words):
+        named = (term for span in spans(words, at) for term in span_terms(span))
+        terms = " ".join((terms, *named))
     content = len(words) - sum(map(STOP_WORDS.__contains__, words))
-    return Piece(start, end, " ".join(terms) + own, shape_of(content, text))
+    return Piece(start, end, terms, shape_of(content, text))
 
 
 QUESTION = 128

@@ -8,7 +8,7 @@ who its neighbours are, its shape how long it is and whether it is a question.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from heapq import nlargest
 from math import log, log1p
@@ -19,11 +19,12 @@ from em.models.words import QUESTION, length_of
 from em.recall.weights import TYPICAL_LENGTH, Weights
 
 _SHAPES = 1 << SHAPE_BITS
+_SHAPE = _SHAPES - 1
 
-SPREAD = 4_000
+SPREAD = 1_500
 """Postings whose neighbourhoods are scored in full, rarest words first; the others' words then
 only add to the best of these."""
-KEPT = 1_000
+KEPT = 600
 
 
 class Word(NamedTuple):
@@ -63,47 +64,65 @@ def score_words(words: Iterable[Word], weights: Weights) -> dict[int, float]:
     Numbers that no passage has may be among them.
     """
     ordered = sorted(words, key=lambda word: len(word.postings))
+    whole = sum(word.weight for word in ordered) or 1.0
     scores: defaultdict[int, float] = defaultdict(float)
     spent = 0
     for word in ordered:
+        share = word.weight / whole
         if spent and spent + len(word.postings) > SPREAD:
             if len(scores) > KEPT:
-                scores = defaultdict(float, nlargest(KEPT, scores.items(), key=lambda s: s[1]))
-            _probe(word, scores, weights)
-        else:
-            _spread(word, scores, weights)
+                kept = best_of(scores, KEPT)
+                scores = defaultdict(float, {number: score for score, number in kept})
+            _probe(word, share, scores, weights)
+        elif word.spreads:
+            _spread(word, share, scores, weights)
             spent += len(word.postings)
-    best = sum(word.weight for word in ordered) or 1.0
-    return {number: score / best for number, score in scores.items()}
+        else:
+            for posting in word.postings:
+                scores[posting >> SHAPE_BITS] += share / (1 + weights.saturation)
+    return scores
 
 
-def _spread(word: Word, scores: defaultdict[int, float], weights: Weights) -> None:
-    if not word.spreads:
-        for posting in word.postings:
-            scores[posting >> SHAPE_BITS] += word.weight / (1 + weights.saturation)
-        return
-    units, offsets, answer = _units(weights.length), weights.offsets(), 1 + weights.answer
+def best_of(scores: Mapping[int, float], count: int) -> list[tuple[float, int]]:
+    """The highest scores with their numbers; of equals the newer."""
+    return nlargest(count, zip(scores.values(), scores, strict=True))
+
+
+def _spread(word: Word, worth: float, scores: defaultdict[int, float], weights: Weights) -> None:
+    """Count a word for each passage that has it and for those around.
+
+    This loop is most of a search, so it is written out for the three neighbours on each side.
+    """
+    units, answer = _units(weights.length), weights.answer
+    after, after_2, after_3 = weights.shares(weights.previous)
+    before, before_2, before_3 = weights.shares(weights.following)
     counts: defaultdict[int, float] = defaultdict(float)
     for posting in word.postings:
-        number, unit = posting >> SHAPE_BITS, units[posting & (_SHAPES - 1)]
+        number, unit = posting >> SHAPE_BITS, units[posting & _SHAPE]
         counts[number] += unit
-        for offset, share in offsets:
-            counts[number + offset] += unit * share
-        if posting & QUESTION and offsets:
-            counts[number + 1] += unit * offsets[0][1] * (answer - 1)
-    worth, saturation = word.weight, weights.saturation
+        counts[number + 1] += unit * (after + after * answer if posting & QUESTION else after)
+        counts[number + 2] += unit * after_2
+        counts[number + 3] += unit * after_3
+        counts[number - 1] += unit * before
+        counts[number - 2] += unit * before_2
+        counts[number - 3] += unit * before_3
+    saturation = weights.saturation
     for number, count in counts.items():
         scores[number] += worth * count / (count + saturation)
 
 
-def _probe(word: Word, scores: defaultdict[int, float], weights: Weights) -> None:
+def _probe(word: Word, worth: float, scores: defaultdict[int, float], weights: Weights) -> None:
     """Add a frequent word to passages that are candidates already."""
     units, saturation = _units(weights.length), weights.saturation
-    has = {posting >> SHAPE_BITS: units[posting & (_SHAPES - 1)] for posting in word.postings}
-    offsets = weights.offsets() if word.spreads else ()
+    has = {posting >> SHAPE_BITS: units[posting & _SHAPE] for posting in word.postings}
+    around: list[tuple[int, float]] = []
+    if word.spreads:
+        around += enumerate(weights.shares(weights.previous), 1)
+        around += ((-n, share) for n, share in enumerate(weights.shares(weights.following), 1))
     for number in scores:
         count = has.get(number, 0.0)
-        for offset, share in offsets:
-            count += has.get(number - offset, 0.0) * share
+        for offset, share in around:
+            if (unit := has.get(number - offset)) is not None:
+                count += unit * share
         if count:
-            scores[number] += word.weight * count / (count + saturation)
+            scores[number] += worth * count / (count + saturation)

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from datetime import datetime
-from heapq import nlargest
 
 import msgspec
 
@@ -14,7 +13,7 @@ from em.models.words import speaker_terms
 from em.recall.embed import Embed
 from em.recall.meaning import Meaning, Progress, silent
 from em.recall.question import Question, read_question
-from em.recall.rank import Word, rarity, score_words, substance
+from em.recall.rank import Word, best_of, rarity, score_words, substance
 from em.recall.weights import ROLES, Weights
 from em.store.protocol import Store
 
@@ -92,7 +91,7 @@ class Recall:
         left = meaning.catch_up(within.subject)
         if left:
             notes.append(f"{left:,} passages have no vector yet: `em recall --embed` makes them")
-        candidates = [number for number, _ in self._candidates(scores, k)]
+        candidates = [number for _, number in best_of(scores, _wanted(k))]
         near = meaning.nearest(vector, within, candidates, self._weights.vector_neighbours)
         together = {number: scores[number] for number in candidates}
         for number, nearness in near.items():
@@ -100,9 +99,6 @@ class Recall:
             score = scores.get(number, 0.0)
             together[number] = score + self._weights.vector * nearness
         return together
-
-    def _candidates(self, scores: dict[int, float], k: int) -> list[tuple[int, float]]:
-        return nlargest(4 * k + CANDIDATES, scores.items(), key=lambda item: item[1])
 
     def _read(self, query: str, within: Within, now: datetime) -> Question:
         def are_speakers(stems: Sequence[str]) -> list[bool]:
@@ -146,7 +142,7 @@ class Recall:
         self, scores: dict[int, float], question: Question, k: int
     ) -> list[tuple[Mark, float]]:
         """The best passage of each event, weighed by what their words don't say."""
-        raw = dict(self._candidates(scores, k))
+        raw = {number: score for score, number in best_of(scores, _wanted(k))}
         weighed = [
             (mark, raw[mark.number] * self._factor(mark, question))
             for mark in self._store.marks(list(raw))
@@ -182,6 +178,11 @@ class Recall:
             ]
             found.append(msgspec.structs.replace(passage, score=score, neighbours=beside))
         return found
+
+
+def _wanted(k: int) -> int:
+    """Candidates for k passages: some are no passages, some of one event, some weigh less."""
+    return 4 * k + CANDIDATES
 
 
 def said_by(speaker: str | None, names: frozenset[str]) -> bool:

@@ -2,8 +2,6 @@
 
 import msgspec
 
-from em.models.passage import REACH
-
 
 class Weights(msgspec.Struct, frozen=True, kw_only=True):
     """The numbers of the ranking; `bench/recall.py` measures what each is worth."""
@@ -28,13 +26,9 @@ class Weights(msgspec.Struct, frozen=True, kw_only=True):
     """What meaning counts, beside all words together."""
     vector_neighbours: float = 0.3
 
-    def offsets(self) -> tuple[tuple[int, float], ...]:
-        """How much a word counts for the passages around it, by their distance from it."""
-        if not self.previous and not self.following:
-            return ()
-        after = [(n, self.previous * self.fade ** (n - 1)) for n in range(1, REACH + 1)]
-        before = [(-n, self.following * self.fade ** (n - 1)) for n in range(1, REACH + 1)]
-        return (*after, *before)
+    def shares(self, nearest: float) -> tuple[float, float, float]:
+        """How much a word counts for the passages one, two and three away."""
+        return nearest, nearest * self.fade, nearest * self.fade**2
 
 
 TYPICAL_LENGTH = 12.0

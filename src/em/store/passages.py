@@ -5,7 +5,7 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
-from em.models.kinds import SEARCHED, detail
+from em.models.kinds import SEARCHED, details
 from em.models.passage import REACH, SHAPE_BITS, SLOT_BITS
 from em.models.words import ANALYSIS
 from em.store.prepare import PreparedEvent, with_pieces
@@ -121,34 +121,33 @@ class _Thread:
         return first
 
 
-_DETAILS = ("speaker", "role", "session")
-
-
 def index_events(
     session: Session, table: PassageTable, items: Sequence[tuple[PreparedEvent, int, int]]
 ) -> None:
     """Index events, given with their seq and the moment they happened."""
     scopes: dict[str | None, _Scope] = {}
-    rows: list[tuple[PassageRow, str]] = []
+    rows: list[PassageRow] = []
+    terms: list[str] = []
     for event, seq, at in items:
         scope = scopes.get(event.subject)
         if scope is None:
             scope = scopes[event.subject] = _Scope(session, event.subject)
         thread = scope.threads.get(event.stream) or scope.thread(session, event.stream)
-        speaker, role, sitting = (detail(event.body, name) for name in _DETAILS)
+        speaker, role, sitting = details(event.body)
         slot = thread.take(len(event.pieces), at, sitting)
-        scope.added += len(event.pieces)
         number = (scope.number << SLOT_BITS) + slot
-        for piece in event.pieces:
-            row = PassageRow(number, piece.shape, seq, piece.start, piece.end, at, speaker, role)
-            rows.append((row, piece.terms))
+        for start, end, words, shape in event.pieces:
+            rows.append(PassageRow(number, shape, seq, start, end, at, speaker, role))
+            terms.append(words)
             number += 1
-    if rows:
+        scope.added += len(event.pieces)
+    if len(scopes) > 1 or any(len(scope.threads) > 1 for scope in scopes.values()):
         # The word index of SQLite takes numbers fastest in their order.
-        rows.sort()
-        table.insert_passages(session, [row for row, _ in rows], [terms for _, terms in rows])
-        for scope in scopes.values():
-            scope.save(session)
+        order = sorted(range(len(rows)), key=rows.__getitem__)
+        rows, terms = [rows[n] for n in order], [terms[n] for n in order]
+    table.insert_passages(session, rows, terms)
+    for scope in scopes.values():
+        scope.save(session)
 
 
 def remove_passages(session: Session, table: PassageTable, seqs: Sequence[int]) -> int:
@@ -202,7 +201,8 @@ def reindex(session: Session, table: PassageTable) -> None:
             content = msgspec.json.decode(body)
             event = PreparedEvent(event_id, stream, subject, kind, v, at, None, content, None)
             items.append((with_pieces(event), seq, at))
-        index_events(session, table, [item for item in items if item[0].pieces])
+        if found := [item for item in items if item[0].pieces]:
+            index_events(session, table, found)
     session.execute(
         "INSERT INTO flags(name, value) VALUES (?, ?)"
         " ON CONFLICT(name) DO UPDATE SET value = excluded.value",
