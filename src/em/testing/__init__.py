@@ -1,4 +1,4 @@
-"""The conformance suite, for people who write a store.
+"""The conformance suites, for people who write a store.
 
     class TestMyStore(StoreConformance):
         @pytest.fixture
@@ -13,9 +13,18 @@ from em.testing.events import SECRET, T0, append, note, texts
 from em.testing.forgetting import ForgettingConformance
 from em.testing.holders import HolderConformance
 from em.testing.log import LogConformance
+from em.testing.recall import RecallConformance
 
-__all__ = ["SECRET", "T0", "StoreConformance", "append", "note", "texts"]
+__all__ = [
+    "SECRET",
+    "T0",
+    "RecallConformance",
+    "StoreConformance",
+    "append",
+    "note",
+    "texts",
+]
 
 
-class StoreConformance(LogConformance, HolderConformance, ForgettingConformance):
+class StoreConformance(LogConformance, HolderConformance, ForgettingConformance, RecallConformance):
     """What every store promises."""
