@@ -60,7 +60,7 @@ _years = r"(?:19|20)\d\d"
 # On words with one space between them: 2025-04-07 comes as 2025 04 07.
 _TIME = re.compile(
     rf"""\b(?:
-      (?P<iso>{_years}\ [01]\d\ [0-3]\d)
+      (?P<iso>{_years}\ [01]\d\ [0-3]\d)(?:t\d+)?
     | (?P<day>\d\d?)(?:st|nd|rd|th)?\ (?:of\ )?(?P<dmonth>{_month})(?:\ (?P<dyear>{_years}))?
     | (?P<mmonth>{_month})\ (?P<mday>\d\d?)(?:st|nd|rd|th)?(?:\ (?P<myear>{_years}))?
     | (?P<named>{_month})\ (?:of\ )?(?P<nyear>{_years})
@@ -71,7 +71,7 @@ _TIME = re.compile(
     | in\ (?P<fcount>{_count})\ (?P<funit>day|week|month|year)s
     | (?P<near>day\ before\ yesterday|day\ after\ tomorrow|yesterday|today|tonight|tomorrow)
     | (?:in|during|since|until|of|early|late|mid|by|the)[ ]
-        (?:(?P<imonth>{_month})|(?P<iseason>{_season}))
+        (?:(?P<imonth>{_month})|(?P<iseason>{_season}))(?!\ (?:of\ )?\d)
     | (?:in|during|since|until|of|by)\ (?P<year>{_years})
     | (?P<weekday>{_weekday})s?
     )\b""",

@@ -12,7 +12,7 @@ _IRREGULAR = {
         *("draw drew drawn", "drink drank drunk", "drive drove driven", "eat ate eaten"),
         *("fall fell fallen", "feed fed", "feel felt", "fight fought", "find found"),
         *("fly flew flown", "forget forgot forgotten", "forgive forgave forgiven"),
-        *("freeze froze frozen", "get got gotten", "give gave given", "go went gone"),
+        *("freeze froze frozen", "get got gotten", "give gave given", "go went gone goes"),
         *("grow grew grown", "hang hung", "hear heard", "hide hid hidden", "hold held"),
         *("keep kept", "know knew known", "lead led", "lend lent", "light lit", "lose lost"),
         *("make made", "mean meant", "meet met", "pay paid", "ride rode ridden", "ring rang rung"),

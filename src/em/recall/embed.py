@@ -211,6 +211,7 @@ class HttpEmbedder:
             with urlopen(request, timeout=self._timeout) as answer:  # noqa: S310 - as above
                 data = msgspec.json.decode(answer.read(), type=_Answer).data
         except HTTPError as error:
+            error.close()
             raise EmbedderError(f"the server says {error.code}", place=self._url) from error
         except (URLError, TimeoutError, OSError, msgspec.MsgspecError) as error:
             raise EmbedderError(f"no answer: {error}", place=self._url) from error
