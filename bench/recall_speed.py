@@ -178,7 +178,7 @@ def vectors() -> Iterator[Figure]:
         asked /= np.linalg.norm(asked, axis=1, keepdims=True)
         found, times = {}, {}
         for kind, limit in (("exact", count + 1), ("graph", 1)):
-            store.matrices = Matrices(limit)  # type: ignore[attr-defined]
+            store.matrices = Matrices(None, limit)  # type: ignore[attr-defined]
             start = perf_counter()
             store.nearest("bench", asked[0], Within("ana"), 10)
             print(f"    {kind}: read in {perf_counter() - start:.1f} s", end="")
@@ -187,7 +187,7 @@ def vectors() -> Iterator[Figure]:
                 {n for n, _ in store.nearest("bench", v, Within("ana"), 10)} for v in asked
             ]
             times[kind] = (perf_counter() - start) / len(asked)
-            memory_used = store.matrices._size()  # type: ignore[attr-defined]
+            memory_used = store.matrices.size()  # type: ignore[attr-defined]
             print(f", {memory_used / count * 1e6 / 2**30:.2f} GB for a million vectors of {size}")
         share = sum(
             len(exact & graph) for exact, graph in zip(found["exact"], found["graph"], strict=True)

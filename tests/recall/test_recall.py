@@ -80,7 +80,7 @@ def test_an_approximate_index_finds_the_same(tmp_path: Path) -> None:
         identity, (vector,) = store.embedder() or "", scattered(["text 17"])
         answers = []
         for limit in (10_000, 1):
-            store.matrices = Matrices(limit)
+            store.matrices = Matrices(tmp_path / "graphs", limit)
             answers.append(store.nearest(identity, vector, Within("ana"), 10))
         exact, approximate = ([number for number, _ in answer] for answer in answers)
         assert approximate == exact
@@ -88,6 +88,32 @@ def test_an_approximate_index_finds_the_same(tmp_path: Path) -> None:
         assert best.text == "text 17"
         store.erase([best.event_id])
         assert exact[0] not in dict(store.nearest(identity, vector, Within("ana"), 250))
+        append(store, said("text 17"))
+        Recall(store, scattered).embed_all()
+        ((new, _),) = store.nearest(identity, vector, Within("ana"), 1)
+        assert new != exact[0]
+        assert store.passages([new])[0].text == "text 17"
+
+
+def test_a_graph_is_kept_on_the_disk_until_something_is_forgotten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("em.store.vectors.SAVED_FROM", 10)
+    folder, (vector,) = tmp_path / "graphs", scattered(["text 17"])
+    with SqliteStore(tmp_path / "em.db") as store:
+        events = append(store, *(said(f"text {n}", session=str(n)) for n in range(50)))
+        Recall(store, scattered).embed_all()
+        identity = store.embedder() or ""
+        for damaged in (False, False, True):
+            store.matrices = Matrices(folder, 1)
+            ((number, _),) = store.nearest(identity, vector, Within("ana"), 1)
+            assert store.passages([number])[0].text == "text 17"
+            (file,) = folder.iterdir()
+            if damaged:
+                file.write_bytes(file.read_bytes()[:100])
+        store.erase([events[3].id])
+        assert not folder.exists()
+        assert len(store.nearest(identity, vector, Within("ana"), 100)) == 49
 
 
 def test_a_log_from_before_recall_is_indexed_when_it_is_opened(

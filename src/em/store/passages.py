@@ -191,6 +191,8 @@ def reindex(session: Session, table: PassageTable) -> None:
     """Index all events again, within the caller's transaction."""
     postings = session.execute("SELECT number, shape FROM passages").fetchall()
     table.delete_passages(session, [number << SHAPE_BITS | shape for number, shape in postings])
+    # The numbers are given out anew, so no vector fits any more.
+    session.execute("DELETE FROM flags WHERE name = 'embedder'")
     for emptied in ("DELETE FROM threads", "DELETE FROM scopes"):
         session.execute(emptied)
     after = 0

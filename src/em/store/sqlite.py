@@ -116,7 +116,8 @@ class SqliteStore(SqlStore):
         self._busy_timeout = busy_timeout
         self._synchronous = synchronous
         self._read_only = False
-        self.matrices = Matrices()
+        in_file = self._path != IN_MEMORY
+        self.matrices = Matrices(Path(f"{self._path}-vectors") if in_file else None)
         limit = 1 if self._path == IN_MEMORY else MAX_CONNECTIONS
         self._pool = Pool(self._connect, self._usable, sqlite3.Connection.close, limit)
         if self._path != IN_MEMORY:
@@ -320,6 +321,7 @@ class SqliteStore(SqlStore):
     def delete_passages(self, session: Session, postings: Sequence[int]) -> None:
         """Delete passages, their words and their vectors."""
         session.executemany("DELETE FROM words WHERE rowid = ?", [(item,) for item in postings])
+        self.matrices.forget_files()
         numbers = [(posting >> SHAPE_BITS,) for posting in postings]
         session.executemany("DELETE FROM passages WHERE number = ?", numbers)
         session.executemany("DELETE FROM vectors WHERE number = ?", numbers)
