@@ -5,10 +5,10 @@ BIN := .venv/bin
 PIP := PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.txt \
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help demo test lint bench constraints clean
+.PHONY: help demo test lint bench bench-peers constraints clean
 
 help: ## this list
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
 demo: .venv/core ## set up, and show em at work: record, compile, run
 	@$(BIN)/python examples/csv_report/demo.py
@@ -22,6 +22,9 @@ test: .venv/dev ## set up, and run every check
 
 bench: .venv/dev ## set up, and print each figure beside its limit
 	$(BIN)/python -m bench
+
+bench-peers: .venv/dev ## recall beside mem0 and chromadb, installed for this once
+	$(BIN)/python -m bench.peers
 
 constraints: .venv/dev ## pin what is installed now, without naming where it came from
 	$(BIN)/python -m pip freeze --exclude-editable --exclude em-core --exclude pip --exclude setuptools | sort -f > constraints.txt

@@ -33,9 +33,7 @@ def read_question(text: str, now: datetime, are_speakers: IsSpeaker) -> Question
     named = [stem for stem, known in zip(stems, are_speakers(stems), strict=True) if known]
     rest = [stem for stem in stems if stem not in named]
     times = [_time_group(span, now) for span in spans(words, now)]
-    # A question about nothing but a person is about what that person said and is said of them.
-    about = rest or [*named, *(f"@{name}" for name in named)]
-    return Question(about, frozenset(named), times, _without(text, named))
+    return Question(rest, frozenset(named), times, _without(text, named))
 
 
 def _time_group(span: Span, now: datetime) -> list[str]:

@@ -109,10 +109,16 @@ class Recall:
 
     def _by_words(self, question: Question, within: Within) -> dict[int, float]:
         groups = [*([word] for word in question.words), *question.times]
-        if not groups:
+        found = self._store.find_words(groups, within, POSTINGS + 1) if groups else []
+        if question.speakers and not any(found):
+            # Nobody used these words: then whatever that person said, and is said of them.
+            names = sorted(question.speakers)
+            question = question._replace(words=[*names, *(f"@{name}" for name in names)], times=[])
+            groups = [[word] for word in question.words]
+            found = self._store.find_words(groups, within, POSTINGS + 1)
+        if not any(found):
             return {}
         total = self._store.count_passages(within.subject)
-        found = self._store.find_words(groups, within, POSTINGS + 1)
         rare = [
             word
             for group, has in zip(groups, found, strict=True)

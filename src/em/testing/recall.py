@@ -127,6 +127,7 @@ class RecallConformance:
         assert recall.recall("what does Bo love", Within("ana"))[0].speaker == "Bo"
         assert recall.recall("what does Ana love", Within("ana"))[0].speaker == "Ana"
         assert recall.recall("bo", Within("ana"))[0].speaker == "Bo"
+        assert recall.recall("where does Bo live", Within("ana"))[0].speaker == "Bo"
 
     def test_neighbours_and_reading_order(self, store: Store) -> None:
         """Windows around a hit, and hits as they were said."""
