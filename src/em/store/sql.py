@@ -341,10 +341,10 @@ def document_conditions(query: DocumentQuery) -> tuple[str, list[Any]]:
 
 def query_words(text: str) -> list[str]:
     """The words of a query, once each."""
-    return list(dict.fromkeys(words_of(text[:100_000])))[:MAX_QUERY_WORDS]
+    return list(dict.fromkeys(plain_words(text[:100_000])))[:MAX_QUERY_WORDS]
 
 
-def words_of(text: str) -> list[str]:
+def plain_words(text: str) -> list[str]:
     """The words of a text: letters and digits of any script, nothing of any syntax."""
     return [word[:MAX_WORD] for word in _NO_WORD.split(text.lower()) if word]
 
