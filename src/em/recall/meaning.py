@@ -19,6 +19,8 @@ Progress = Callable[[int, int], None]
 AT_ONCE = 256
 """Passages without a vector that a search embeds first; more are left to `embed_all`."""
 PORTION = 64
+LISTED = 4_096
+"""Passages that are looked up at once when all of them are embedded."""
 NEAR = 200
 TIMEOUT = 60.0
 
@@ -34,6 +36,7 @@ class Meaning:
         self._store, self._embed, self._timeout = store, embed, timeout
         self._name = identity_of(embed)
         self._size = 0
+        self._complete: dict[str | None, int] = {}
 
     def vector(self, text: str) -> Sequence[float]:
         """The vector of a question."""
@@ -45,21 +48,31 @@ class Meaning:
         """Embed passages that have no vector yet, the newest first; how many are left."""
         done = 0
         identity = self._identity()
-        while True:
-            portion = PORTION if limit is None else min(PORTION, limit - done)
-            if portion <= 0:
-                return self._store.without_vector(identity, subject, 0)[0]
-            count, numbers = self._store.without_vector(identity, subject, portion)
+        count = self._store.count_passages(subject)
+        if self._complete.get(subject) == count and self._store.embedder() == identity:
+            return 0  # as many as when all had theirs: looking for others would take long
+        while limit is None or done < limit:
+            most = LISTED if limit is None else limit - done
+            left, numbers = self._store.without_vector(identity, subject, most)
             if not numbers:
-                return count
-            progress(done, done + count)
-            passages = self._store.passages(numbers)
-            vectors = self._vectors([passage.text for passage in passages])
+                self._complete[subject] = count
+                return left
+            for start in range(0, len(numbers), PORTION):
+                portion = numbers[start : start + PORTION]
+                progress(done, done + left - start)
+                self._embed_passages(portion)
+                done += len(portion)
             identity = self._identity()
-            found = {p.number: v for p, v in zip(passages, vectors, strict=True)}
-            self._store.put_vectors(identity, found)
-            done += len(numbers)
-            progress(done, done + count - len(numbers))
+            progress(done, done + left - len(numbers))
+        return self._store.without_vector(identity, subject, 0)[0]
+
+    def _embed_passages(self, numbers: Sequence[int]) -> None:
+        passages = self._store.passages(numbers)
+        if not passages:
+            return  # forgotten meanwhile
+        vectors = self._vectors([passage.text for passage in passages])
+        found = {p.number: v for p, v in zip(passages, vectors, strict=True)}
+        self._store.put_vectors(self._identity(), found)
 
     def nearest(
         self, vector: Sequence[float], within: Within, candidates: Sequence[int], neighbours: float
