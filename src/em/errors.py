@@ -28,6 +28,7 @@
     ├── BehaviourError        a recorded behaviour can't be kept, or did not go through
     │   ├── NotRecordable     a run that can't be kept; the agent's answer stands
     │   └── Diverged          a replay ended half-way, and the engine was told to raise
+    ├── EmbedderError         an embedder failed, or what it returned is no vector
     ├── StoreError            the store could not do it; what it held before is still there
     │   ├── NotADatabase      the file is something else
     │   ├── NewerDatabase     written by a newer em
@@ -243,6 +244,12 @@ class Diverged(BehaviourError):
     """A replay ended half-way, and the engine was told to raise; `data` has what was done."""
 
     code = "diverged"
+
+
+class EmbedderError(EmError):
+    """An embedder failed, or what it returned is no vector."""
+
+    code = "embedder"
 
 
 class StoreError(EmError):

@@ -9,7 +9,7 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from functools import wraps
+from functools import cached_property, wraps
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
@@ -22,6 +22,7 @@ from em.errors import InputError, NotFound, UsageError
 from em.models.canonical import Json
 from em.models.event import Draft, Event, EventQuery, check_name
 from em.models.ids import new_id
+from em.models.passage import Within
 from em.models.run import RunResult
 from em.models.times import Moment, moment
 from em.models.trace import Effect, KeptTrace, Outcome, Trace
@@ -36,6 +37,9 @@ if TYPE_CHECKING:
     from em.compiler.heal import Healing
     from em.llm.protocol import LlmClient
     from em.models.routine import Routine
+    from em.recall.embed import Embed
+    from em.recall.meaning import Progress
+    from em.recall.search import Recall, Recalled
     from em.runner.calls import AutoFix
     from em.runner.engine import RunOptions, Tools
     from em.runner.stored import KeptRoutine
@@ -50,6 +54,7 @@ class Memory:
     """The memory of an agent, on one store. A context manager; safe to share between threads.
 
     db: a path or a `postgresql://` address; `EM_DB`, then `.em/em.db`, where it is not given.
+    embedder: a function from texts to vectors, for recall; the settings may name one too.
     """
 
     def __init__(
@@ -58,11 +63,15 @@ class Memory:
         *,
         settings: Settings | None = None,
         create: bool = True,
+        embedder: "Embed | None" = None,
     ) -> None:
-        self.store: Store = open_store(db, settings, create=create)
-        self.log = Log(self.store)
         # None: what em.yaml says when a run asks for it.
         self._allow = None if settings is None else settings.allow
+        settings = settings or Settings.load()
+        self.store: Store = open_store(db, settings, create=create)
+        self._embed_settings = settings.embed
+        self._embedder = embedder
+        self.log = Log(self.store)
 
     def __repr__(self) -> str:
         return f"<Memory {self.store.location}>"
@@ -239,6 +248,56 @@ class Memory:
 
         return Engine(self.store, name=name, **options)
 
+    def recall(
+        self,
+        query: str,
+        subject: str | None = None,
+        k: int = 10,
+        since: Moment | None = None,
+        until: Moment | None = None,
+        *,
+        neighbours: int = 0,
+        in_order: bool = False,
+        now: Moment | None = None,
+    ) -> "Recalled":
+        """The passages that fit a question best, one of each event; all subjects' without one.
+
+        `neighbours` brings so many passages before and after each; `in_order` gives them as they
+        were said. "Last week" in a question means the week before `now`. What could not be done,
+        such as asking an embedder, stands in the result's `notes`.
+        """
+        within = Within(
+            subject=subject,
+            since=None if since is None else moment(since, "since"),
+            until=None if until is None else moment(until, "until"),
+        )
+        return self._recall.recall(
+            query,
+            within,
+            k,
+            neighbours=neighbours,
+            in_order=in_order,
+            now=None if now is None else moment(now, "now"),
+        )
+
+    @cached_property
+    def _recall(self) -> "Recall":
+        from em.recall.search import Recall
+
+        embedder = self._embedder
+        if embedder is None and self._embed_settings.use != "none":
+            from em.recall.embed import make_embedder
+
+            embedder = make_embedder(self._embed_settings)
+        return Recall(self.store, embedder)
+
+    def embed(self, progress: "Progress | None" = None) -> int:
+        """Give every passage its vector, after an import or a change of embedder; those left.
+
+        Searching does so by itself for a few hundred. `progress(done, total)` is told of it.
+        """
+        return self._recall.embed_all(progress)
+
     def forget(
         self,
         events: str | Event | Sequence[str | Event] = (),
@@ -362,8 +421,9 @@ class AsyncMemory:
         *,
         settings: Settings | None = None,
         create: bool = True,
+        embedder: "Embed | None" = None,
     ) -> None:
-        self._sync = Memory(db, settings=settings, create=create)
+        self._sync = Memory(db, settings=settings, create=create, embedder=embedder)
         self.log = AsyncLog(self._sync.log)
 
     async def __aenter__(self) -> Self:
@@ -385,5 +445,7 @@ class AsyncMemory:
     run = _threaded(Memory.run)
     resume = _threaded(Memory.resume)
     heal = _threaded(Memory.heal)
+    recall = _threaded(Memory.recall)
+    embed = _threaded(Memory.embed)
     forget = _threaded(Memory.forget)
     close = _threaded(Memory.close)

@@ -65,6 +65,18 @@ class AllowSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         )
 
 
+class EmbedSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Who makes vectors for recall: nobody, the model of the extra `embed`, or a server."""
+
+    use: Literal["none", "local", "http"] = "none"
+    folder: str = ""
+    sha256: dict[str, str] = {}
+    url: str = ""
+    model: str = ""
+    key_env: str = ""
+    timeout: Annotated[float, msgspec.Meta(gt=0, le=3_600)] = 30.0
+
+
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Everything that can be set; the environment (`EM_DB`, …) wins over the file."""
 
@@ -75,16 +87,23 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     llm: LlmSettings = LlmSettings()
     providers: dict[str, ProviderSettings] = {}
     allow: AllowSettings = AllowSettings()
+    embed: EmbedSettings = EmbedSettings()
 
     @classmethod
     def load(cls, folder: str | Path = ".", environ: Mapping[str, str] | None = None) -> "Settings":
         """Read the settings that hold in a folder."""
         path = Path(folder) / FILE
         environ = os.environ if environ is None else environ
-        given = _given(environ, "EM_", ("db", "busy_timeout", "synchronous"))
+        given: dict[str, Any] = _given(environ, "EM_", ("db", "busy_timeout", "synchronous"))
         llm = _given(environ, "EM_LLM_", LlmSettings.__struct_fields__)
         # A name without a value says nothing.
         from_file = {name: value for name, value in _read_file(path).items() if value is not None}
+        if environ.get("EM_EMBED"):
+            known = from_file.get("embed")
+            given["embed"] = {
+                **(known if isinstance(known, dict) else {}),
+                "use": environ["EM_EMBED"],
+            }
         for place, values in (("environment", given), (str(path), from_file)):
             try:
                 msgspec.convert(values, cls, strict=False)

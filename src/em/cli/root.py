@@ -20,6 +20,7 @@ COMMANDS = {
     "forget": ("em.cli.forget", "Erase events, and everything derived from them."),
     "import": ("em.cli.import_", "Keep the traces that agents left on disk."),
     "log": ("em.cli.log", "Append to, look at, prove, save and load the log."),
+    "recall": ("em.cli.recall", "Find what was said."),
     "resume": ("em.cli.run:resume", "Go on with a run that was interrupted or waits."),
     "run": ("em.cli.run", "Run a routine."),
     "runs": ("em.cli.runs", "Look at past runs of routines."),

@@ -280,3 +280,17 @@ def searched_text(kind: str, body: Json | None) -> str | None:
 
 def _plain_text(value: Any) -> str:
     return value if isinstance(value, str) else str(value)
+
+
+def detail(body: Json | None, name: str) -> str | None:
+    """What a body says of an event's speaker, role or session, if it is a text."""
+    value = None if body is None else body.get(name)
+    if not isinstance(value, str):
+        return None
+    # PostgreSQL has no NUL in a text; both stores keep the same.
+    return value.replace("\0", "\N{REPLACEMENT CHARACTER}") if "\0" in value else value
+
+
+def details(body: Json | None) -> tuple[str | None, str | None, str | None]:
+    """Speaker, role and session."""
+    return detail(body, "speaker"), detail(body, "role"), detail(body, "session")

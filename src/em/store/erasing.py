@@ -13,17 +13,19 @@ from em.models.canonical import canonical
 from em.models.event import Event
 from em.models.ids import new_id
 from em.models.times import now_micros
-from em.store.chaining import Chain
 from em.store.derivations import delete, holders_of, select
 from em.store.holders import erase_artefacts, erase_records, erase_responses, remove_documents
+from em.store.passages import remove_passages
 from em.store.prepare import PreparedEvent
 from em.store.protocol import Erasure
 from em.store.session import Session, chunks
+from em.store.writing import Writer
 
 IDS_PER_TOMBSTONE = 1_000
 
 
 class _Located(NamedTuple):
+    seq: int
     stream: str
     subject: str | None
     erasable: bool
@@ -31,7 +33,7 @@ class _Located(NamedTuple):
 
 def erase(
     session: Session,
-    chain: Chain,
+    writer: Writer,
     event_ids: Sequence[str],
     subjects: Sequence[str],
     reason: str,
@@ -48,7 +50,7 @@ def erase(
         )
     about = [row[0] for row in select(session, "id", "events", "subject", subjects)]
     located |= _locate(session, about)
-    erasure, located = _erase_holders(session, located, subjects)
+    erasure, located = _erase_holders(session, writer, located, subjects)
     by_stream: defaultdict[str, list[str]] = defaultdict(list)
     for event_id, where in located.items():
         if where.erasable:
@@ -58,11 +60,11 @@ def erase(
         for stream, ids in by_stream.items()
         for start in range(0, len(ids), IDS_PER_TOMBSTONE)
     ]
-    chain.append(session, tombstones, now_micros(), {})
+    writer.chain.append(session, tombstones, now_micros(), {})
     return erasure
 
 
-def erase_as_imported(session: Session, chain: Chain, events: Iterable[Event]) -> bool:
+def erase_as_imported(session: Session, writer: Writer, events: Iterable[Event]) -> bool:
     """What an imported event says was erased elsewhere is erased here too; whether anything was."""
     named: defaultdict[str, list[str]] = defaultdict(list)
     for event in events:
@@ -73,7 +75,7 @@ def erase_as_imported(session: Session, chain: Chain, events: Iterable[Event]) -
         found = _locate(session, ids)
         # A tombstone speaks of its own stream only.
         located |= {event_id: at for event_id, at in found.items() if at.stream == stream}
-    erasure, also = _erase_holders(session, located, ())
+    erasure, also = _erase_holders(session, writer, located, ())
     # What was derived in other streams was erased there with facts of its own, or is so now.
     elsewhere = {event_id: at for event_id, at in also.items() if event_id not in located}
     tombstones = [
@@ -81,12 +83,12 @@ def erase_as_imported(session: Session, chain: Chain, events: Iterable[Event]) -
         for event_id, at in elsewhere.items()
         if at.erasable
     ]
-    chain.append(session, tombstones, now_micros(), {})
+    writer.chain.append(session, tombstones, now_micros(), {})
     return bool(erasure.events)
 
 
 def _erase_holders(
-    session: Session, located: dict[str, _Located], subjects: Sequence[str]
+    session: Session, writer: Writer, located: dict[str, _Located], subjects: Sequence[str]
 ) -> tuple[Erasure, dict[str, _Located]]:
     """Erase these bodies and everything that holds something of them; and which events are."""
     holders = holders_of(session, located)
@@ -94,6 +96,8 @@ def _erase_holders(
     erased = [event_id for event_id, where in located.items() if where.erasable]
     documents = remove_documents(session, "id", sorted(holders["documents"]))
     documents += remove_documents(session, "subject", subjects)
+    seqs = [where.seq for where in located.values() if where.erasable]
+    documents += remove_passages(session, writer.passages, seqs)
     erasure = Erasure(
         events=erased,
         artefacts=erase_artefacts(session, sorted(holders["artefacts"])),
@@ -111,11 +115,11 @@ def _erase_holders(
 
 def _locate(session: Session, event_ids: Sequence[str]) -> dict[str, _Located]:
     """Where events are, and whether there is something to erase."""
-    columns = "id, stream, subject, kind, body IS NULL"
+    columns = "id, seq, stream, subject, kind, body IS NULL"
     unique = list(dict.fromkeys(event_ids))
     return {
-        event_id: _Located(stream, subject, kind != "erased" and not empty)
-        for event_id, stream, subject, kind, empty in select(
+        event_id: _Located(seq, stream, subject, kind != "erased" and not empty)
+        for event_id, seq, stream, subject, kind, empty in select(
             session, columns, "events", "id", unique
         )
     }

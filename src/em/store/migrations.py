@@ -110,6 +110,55 @@ MIGRATIONS = (
         CREATE TABLE flags(name TEXT PRIMARY KEY, value TEXT NOT NULL);
         """,
     ),
+    Migration(
+        2,
+        "recall: passages of events with words of em's own, numbered so that neighbours touch",
+        # The words come analysed, so the tokenizer only splits them; who searches asks for the
+        # passages of one word at a time, so their positions and lengths are not kept.
+        sqlite="""
+        DELETE FROM derivations WHERE noun = 'documents' AND holder IN (
+            SELECT id FROM documents
+            WHERE kind IN ('observation', 'message') AND id <> replace(id, ':', ''));
+        DELETE FROM documents
+            WHERE kind IN ('observation', 'message') AND id <> replace(id, ':', '');
+        CREATE TABLE scopes(
+            number INTEGER PRIMARY KEY, subject TEXT NOT NULL UNIQUE, next INTEGER NOT NULL,
+            passages INTEGER NOT NULL, stamp INTEGER NOT NULL);
+        CREATE TABLE threads(
+            scope INTEGER NOT NULL, stream TEXT NOT NULL, next INTEGER NOT NULL,
+            ends INTEGER NOT NULL, at INTEGER, session TEXT,
+            PRIMARY KEY(scope, stream)) WITHOUT ROWID;
+        CREATE TABLE passages(
+            number INTEGER PRIMARY KEY, shape INTEGER NOT NULL, seq INTEGER NOT NULL,
+            starts INTEGER NOT NULL, ends INTEGER NOT NULL, at INTEGER NOT NULL,
+            speaker TEXT, role TEXT);
+        CREATE INDEX passages_seq ON passages(seq);
+        CREATE VIRTUAL TABLE words USING fts5(
+            terms, detail=none, columnsize=0, tokenize="ascii tokenchars '@='");
+        CREATE TABLE vectors(number INTEGER PRIMARY KEY, vector BLOB NOT NULL);
+        """,
+        postgres="""
+        DELETE FROM derivations WHERE noun = 'documents' AND holder IN (
+            SELECT id FROM documents
+            WHERE kind IN ('observation', 'message') AND id <> replace(id, ':', ''));
+        DELETE FROM documents
+            WHERE kind IN ('observation', 'message') AND id <> replace(id, ':', '');
+        CREATE TABLE scopes(
+            number BIGINT PRIMARY KEY, subject TEXT COLLATE "C" NOT NULL UNIQUE,
+            next BIGINT NOT NULL, passages BIGINT NOT NULL, stamp BIGINT NOT NULL);
+        CREATE TABLE threads(
+            scope BIGINT NOT NULL, stream TEXT COLLATE "C" NOT NULL, next BIGINT NOT NULL,
+            ends BIGINT NOT NULL, at BIGINT, session TEXT,
+            PRIMARY KEY(scope, stream));
+        CREATE TABLE passages(
+            number BIGINT PRIMARY KEY, shape SMALLINT NOT NULL, seq BIGINT NOT NULL,
+            starts INTEGER NOT NULL, ends INTEGER NOT NULL, at BIGINT NOT NULL,
+            speaker TEXT, role TEXT, words tsvector NOT NULL);
+        CREATE INDEX passages_seq ON passages(seq);
+        CREATE INDEX passages_words ON passages USING gin(words);
+        CREATE TABLE vectors(number BIGINT PRIMARY KEY, vector vector NOT NULL);
+        """,
+    ),
 )
 
 NEWEST = MIGRATIONS[-1].number

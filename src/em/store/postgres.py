@@ -1,13 +1,10 @@
 """The large store: PostgreSQL with pgvector (extra `postgres`)."""
 
 import time
-import unicodedata
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from functools import lru_cache
 from typing import Any, cast
-
-import msgspec
 
 from em.errors import (
     EmError,
@@ -19,21 +16,15 @@ from em.errors import (
     StoreReadOnly,
     StoreUnreachable,
 )
-from em.models.document import Document, DocumentQuery, Hit
 from em.redaction.redactor import Redactor
-from em.store.holders import DocumentExtras
 from em.store.migrations import pending
 from em.store.pool import Pool
+from em.store.postgres_search import PostgresSearch
 from em.store.protocol import Health
 from em.store.reading import FetchPage, Page, bounded
 from em.store.session import Params, Rows, Session
 from em.store.sql import (
-    SqlStore,
     check_busy_timeout,
-    document_conditions,
-    query_words,
-    to_document,
-    words_of,
 )
 
 try:
@@ -44,13 +35,11 @@ except ImportError as error:
     raise MissingExtra("postgres", "a postgresql:// address") from error
 
 MAX_CONNECTIONS = 16
-SEARCHED_CHARS = 200_000
-"""Of one document; a text search vector has an upper size."""
 COPY_FROM = 50
 """From so many events on, COPY is faster than INSERT."""
 
 _WRITE_LOCK = int.from_bytes(b"em-write")
-_TABLES = "events, artefacts, records, documents, requests, derivations"
+_TABLES = "events, artefacts, records, documents, requests, derivations, passages, threads, vectors"
 _OLDER_READERS = (
     "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
     " AND pid <> pg_backend_pid() AND age(backend_xmin) > age(%s::xid)"
@@ -77,7 +66,7 @@ def _translate(sql: str) -> bytes:
     return sql.replace("?", "%s").encode()
 
 
-class PostgresStore(SqlStore):
+class PostgresStore(PostgresSearch):
     """A log in a PostgreSQL database.
 
     One advisory lock orders all commits: `seq` is handed out and committed under it, so a reader
@@ -105,6 +94,7 @@ class PostgresStore(SqlStore):
         self._pool = Pool(self._connect, _usable, _close, MAX_CONNECTIONS)
         try:
             self._migrate(create=create)
+            self._keep_index_current()
         except BaseException:
             self._pool.close()
             raise
@@ -218,32 +208,6 @@ class PostgresStore(SqlStore):
             for row in rows:
                 copy.write_row(row)
 
-    def _document_extras(self) -> DocumentExtras:
-        def values(document: Document) -> tuple[str | None, str]:
-            vector = document.vector
-            encoded = None if vector is None else msgspec.json.encode(list(vector)).decode()
-            words = words_of((document.text or "")[:SEARCHED_CHARS])
-            return encoded, _folded(" ".join(words))
-
-        return DocumentExtras("vector, words", "?, to_tsvector('em_words', ?)", values)
-
-    def search(self, query: DocumentQuery) -> list[Hit]:
-        """Documents that share a word with the query, best first (`ts_rank_cd`)."""
-        words = [_folded(word) for word in query_words(query.text)]
-        if not words:
-            return []
-        scope, params = document_conditions(query)
-        any_word = " || ".join(["plainto_tsquery('em_words', ?)"] * len(words))
-        sql = (
-            "SELECT d.id, d.kind, d.subject, d.at, d.text, d.from_events, d.vector::text,"  # noqa: S608 - fixed words; values are bound
-            " ts_rank_cd(d.words, q.query) AS score"
-            f" FROM documents AS d, (SELECT {any_word} AS query) AS q"
-            f" WHERE d.words @@ q.query{scope} ORDER BY score DESC, d.num LIMIT ?"
-        )
-        with self._reading() as session:
-            rows = session.execute(sql, (*words, *params, query.limit)).fetchall()
-        return [Hit(to_document(row, _floats(row[6])), row[7]) for row in rows]
-
     def scrub(self) -> None:
         """Let PostgreSQL drop the old versions of erased rows, once nobody can see them."""
         deadline = time.monotonic() + self._busy_timeout
@@ -330,18 +294,6 @@ def _usable(connection: "psycopg.Connection[tuple[Any, ...]]") -> bool:
 
 def _close(connection: "psycopg.Connection[tuple[Any, ...]]") -> None:
     connection.close()
-
-
-def _folded(text: str) -> str:
-    """Without accents, as SQLite's tokenizer has it: café is cafe."""
-    if text.isascii():
-        return text
-    parts = unicodedata.normalize("NFKD", text)
-    return unicodedata.normalize("NFC", "".join(c for c in parts if not unicodedata.combining(c)))
-
-
-def _floats(text: str | None) -> tuple[float, ...] | None:
-    return None if text is None else tuple(float(x) for x in msgspec.json.decode(text))
 
 
 def _is_connection_error(error: psycopg.Error) -> bool:

@@ -18,10 +18,11 @@ from em.models.chain import HASH_BYTES, SALT_BYTES, hash_body
 from em.models.document import Document
 from em.models.event import Draft, Event, check_name
 from em.models.ids import new_id, new_ids
-from em.models.kinds import SEARCHED, check_body, check_kind
+from em.models.kinds import SEARCHED, check_body, check_kind, detail, searched_text
 from em.models.record import Record
 from em.models.request import RequestOutcome
-from em.models.times import moment, to_micros
+from em.models.times import from_micros, moment, now, to_micros
+from em.models.words import Piece, pieces
 from em.redaction.redactor import Redactor
 from em.store.protocol import Commit
 
@@ -39,6 +40,7 @@ class PreparedEvent(NamedTuple):
     body: Json | None
     imported: Event | None
     sources: tuple[str, ...] = ()
+    pieces: Sequence[Piece] = ()
 
 
 class PreparedArtefact(NamedTuple):
@@ -121,7 +123,16 @@ def _events(
                 error.place = f"event {n} of the batch, {error.place}"
             raise
     _redact_events(prepared, given_ids, redactor)
-    return prepared
+    return [event if event.kind not in SEARCHED else with_pieces(event) for event in prepared]
+
+
+def with_pieces(event: PreparedEvent) -> PreparedEvent:
+    """With the passages it is found by. Its body is redacted already, so no secret is cut."""
+    text = searched_text(event.kind, event.body)
+    if not text:
+        return event
+    at = now() if event.at is None else from_micros(event.at)
+    return PreparedEvent(*event[:-1], pieces(text, at, detail(event.body, "speaker")))
 
 
 def _event(draft: Draft | Event, fresh_id: str) -> PreparedEvent:

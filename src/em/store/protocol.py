@@ -9,6 +9,7 @@ import msgspec
 from em.models.artefact import Artefact, ArtefactDraft
 from em.models.document import Document, DocumentQuery, Hit
 from em.models.event import Draft, Event, EventQuery
+from em.models.passage import Mark, Passage, Within
 from em.models.record import Record
 from em.models.request import Claim, RequestOutcome
 
@@ -132,6 +133,52 @@ class Store(Protocol):
 
     def search(self, query: DocumentQuery) -> list[Hit]:
         """Documents that share a word with the query, best first."""
+
+    def count_passages(self, subject: str | None) -> int:
+        """How many passages of events can be found; of one subject, or of all."""
+
+    def find_words(
+        self, groups: Sequence[Sequence[str]], within: Within, limit: int
+    ) -> list[list[int]]:
+        """For each group of words the postings of passages that have one of them, newest first.
+
+        At most `limit` of each.
+        """
+
+    def count_words(self, group: Sequence[str], within: Within) -> int:
+        """How many passages have one of the words."""
+
+    def find_together(
+        self, group: Sequence[str], others: Sequence[str], within: Within, limit: int
+    ) -> list[int]:
+        """Postings of passages that have one of the words and one of the others."""
+
+    def marks(self, numbers: Sequence[int]) -> list[Mark]:
+        """What ranking needs of passages; numbers that nothing has are passed over."""
+
+    def passages(self, numbers: Sequence[int]) -> list[Passage]:
+        """Passages with their texts, in no order."""
+
+    def embedder(self) -> str | None:
+        """The identity of the embedder that made the vectors, if there are any."""
+
+    def without_vector(
+        self, identity: str, subject: str | None, limit: int
+    ) -> tuple[int, list[int]]:
+        """How many passages have no vector of this embedder, and the newest of them."""
+
+    def put_vectors(self, identity: str, vectors: Mapping[int, Sequence[float]]) -> None:
+        """Keep vectors of length 1. Those of another embedder go: two are never mixed."""
+
+    def nearest(
+        self, identity: str, vector: Sequence[float], within: Within, limit: int
+    ) -> list[tuple[int, float]]:
+        """Numbers and similarities of the passages nearest to a vector of this embedder."""
+
+    def similarities(
+        self, identity: str, vector: Sequence[float], numbers: Sequence[int]
+    ) -> dict[int, float]:
+        """How near passages are to a vector; those without one are passed over."""
 
     def claim(self, key: str, fingerprint: str, *, lease: timedelta, keep: timedelta) -> Claim:
         """Claim a request key; a claim not completed within `lease` may be taken over."""

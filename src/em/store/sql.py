@@ -14,13 +14,15 @@ from em.models.artefact import Artefact
 from em.models.document import Document, DocumentQuery
 from em.models.event import Event, EventQuery, check_name
 from em.models.ids import new_id
+from em.models.passage import Mark, Passage
 from em.models.record import Record
 from em.models.request import Claim
 from em.models.times import from_micros, moment, now_micros, to_micros
 from em.redaction.redactor import Redactor
-from em.store import claims, erasing
+from em.store import claims, erasing, searching, vectors
 from em.store.chaining import Chain, Tip, read_head
 from em.store.holders import ARTEFACT_COLUMNS, DocumentExtras, to_artefact
+from em.store.passages import PassageRow, is_current, reindex
 from em.store.prepare import Prepared, prepare, refuse_secret_name
 from em.store.protocol import Commit, Committed, Erasure, Row
 from em.store.reading import FetchPage, check_query, stream_rows, to_event, to_row
@@ -42,7 +44,7 @@ class SqlStore(ABC):
     def __init__(self, redactor: Redactor | None = None) -> None:
         self._redactor = redactor or Redactor()
         self._chain = Chain(self._insert_events, self._number_taken)
-        self._writer = Writer(self._chain, self._document_extras())
+        self._writer = Writer(self._chain, self._document_extras(), self)
 
     @property
     @abstractmethod
@@ -84,6 +86,16 @@ class SqlStore(ABC):
     @abstractmethod
     def _document_extras(self) -> DocumentExtras:
         """What a document's row has here beyond the common columns."""
+
+    @abstractmethod
+    def insert_passages(
+        self, session: Session, rows: Sequence[PassageRow], terms: Sequence[str]
+    ) -> None:
+        """Insert passages with their words, in the order of their numbers."""
+
+    @abstractmethod
+    def delete_passages(self, session: Session, postings: Sequence[int]) -> None:
+        """Delete passages, their words and their vectors."""
 
     @abstractmethod
     def scrub(self) -> None:
@@ -128,7 +140,7 @@ class SqlStore(ABC):
         committed, tip = self._writer.write(session, prepared)
         if not any(event.kind == "erased" for event in committed.events):
             return committed, tip, False
-        erased = erasing.erase_as_imported(session, self._chain, committed.events)
+        erased = erasing.erase_as_imported(session, self._writer, committed.events)
         if erased:
             self._ask_for_scrub(session)
         return committed, None, erased
@@ -230,6 +242,33 @@ class SqlStore(ABC):
                 return
             after = tuple(rows[-1][n] for n in at)
 
+    def count_passages(self, subject: str | None) -> int:
+        """How many passages of events can be found; of one subject, or of all."""
+        with self._reading() as session:
+            return searching.count_passages(session, subject)
+
+    def marks(self, numbers: Sequence[int]) -> list[Mark]:
+        """What ranking needs of passages; numbers that nothing has are passed over."""
+        with self._reading() as session:
+            return searching.read_marks(session, numbers)
+
+    def passages(self, numbers: Sequence[int]) -> list[Passage]:
+        """Passages with their texts, in no order."""
+        with self._reading() as session:
+            return searching.read_passages(session, numbers)
+
+    def embedder(self) -> str | None:
+        """The identity of the embedder that made the vectors, if there are any."""
+        with self._reading() as session:
+            return vectors.embedder_of(session)
+
+    def without_vector(
+        self, identity: str, subject: str | None, limit: int
+    ) -> tuple[int, list[int]]:
+        """How many passages have no vector of this embedder, and the newest of them."""
+        with self._reading() as session:
+            return vectors.without_vector(session, identity, subject, limit)
+
     def claim(self, key: str, fingerprint: str, *, lease: timedelta, keep: timedelta) -> Claim:
         """Claim a request key; a claim not completed within `lease` may be taken over."""
         check_name(key, "request key")
@@ -248,11 +287,20 @@ class SqlStore(ABC):
         """Erase bodies and all that was derived from them, then scrub."""
         reason = self._redactor.text(reason)
         with self._writing() as session:
-            erasure = erasing.erase(session, self._chain, event_ids, subjects, reason)
+            erasure = erasing.erase(session, self._writer, event_ids, subjects, reason)
             self._ask_for_scrub(session)
         # The erasure stands in any case; if its traces on the disk are still there, that is said.
         problem = self._try_to_scrub()
         return msgspec.structs.replace(erasure, scrubbed=not problem, scrub_problem=problem)
+
+    def _keep_index_current(self) -> None:
+        """Index all events again, if that was done by another analysis or not at all."""
+        with self._reading() as session:
+            if is_current(session):
+                return
+        with self._writing() as session:
+            if not is_current(session):
+                reindex(session, self)
 
     def _ask_for_scrub(self, session: Session) -> None:
         session.execute(
@@ -303,10 +351,10 @@ def document_conditions(query: DocumentQuery) -> tuple[str, list[Any]]:
 
 def query_words(text: str) -> list[str]:
     """The words of a query, once each."""
-    return list(dict.fromkeys(words_of(text[:100_000])))[:MAX_QUERY_WORDS]
+    return list(dict.fromkeys(plain_words(text[:100_000])))[:MAX_QUERY_WORDS]
 
 
-def words_of(text: str) -> list[str]:
+def plain_words(text: str) -> list[str]:
     """The words of a text: letters and digits of any script, nothing of any syntax."""
     return [word[:MAX_WORD] for word in _NO_WORD.split(text.lower()) if word]
 

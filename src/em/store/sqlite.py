@@ -4,7 +4,6 @@ import os
 import sqlite3
 import threading
 import time
-from array import array
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,10 +22,8 @@ from em.errors import (
     StoreUnreachable,
     UsageError,
 )
-from em.models.document import Document, DocumentQuery, Hit
 from em.models.event import Event
 from em.redaction.redactor import Redactor
-from em.store.holders import DocumentExtras
 from em.store.migrations import pending
 from em.store.pool import Pool
 from em.store.prepare import Prepared
@@ -34,12 +31,10 @@ from em.store.protocol import Health
 from em.store.reading import FetchPage, Page, bounded
 from em.store.session import Session
 from em.store.sql import (
-    SqlStore,
     check_busy_timeout,
-    document_conditions,
-    query_words,
-    to_document,
 )
+from em.store.sqlite_search import SqliteSearch
+from em.store.vectors import Matrices
 
 IN_MEMORY = ":memory:"
 APPLICATION_ID = int.from_bytes(b"emem")
@@ -87,7 +82,7 @@ _ERRORS: dict[int, tuple[type[StoreError], str, str]] = {
 }
 
 
-class SqliteStore(SqlStore):
+class SqliteStore(SqliteSearch):
     """A log in a file.
 
     path: the file, or `:memory:`. create: make it where there is none.
@@ -115,12 +110,16 @@ class SqliteStore(SqlStore):
         self._busy_timeout = busy_timeout
         self._synchronous = synchronous
         self._read_only = False
+        in_file = self._path != IN_MEMORY
+        self.matrices = Matrices(Path(f"{self._path}-vectors") if in_file else None)
         limit = 1 if self._path == IN_MEMORY else MAX_CONNECTIONS
         self._pool = Pool(self._connect, self._usable, sqlite3.Connection.close, limit)
         if self._path != IN_MEMORY:
             self._check_path(create=create)
         try:
             self._migrate()
+            if not self._read_only:
+                self._keep_index_current()
         except BaseException:
             self._pool.close()
             raise
@@ -280,36 +279,13 @@ class SqliteStore(SqlStore):
         with _Transaction(self, of_one_statement=True) as session:
             return self._chain.insert_at_once(session, prepared.events[0], prepared.expected_pos)
 
-    def _document_extras(self) -> DocumentExtras:
-        def values(document: Document) -> tuple[bytes | None]:
-            vector = document.vector
-            return (None if vector is None else array("f", vector).tobytes(),)
-
-        return DocumentExtras("vector", "?", values)
-
-    def search(self, query: DocumentQuery) -> list[Hit]:
-        """Documents that share a word with the query, best first (BM25)."""
-        words = query_words(query.text)
-        if not words:
-            return []
-        scope, params = document_conditions(query)
-        sql = (
-            "SELECT d.id, d.kind, d.subject, d.at, d.text, d.from_events, d.vector,"  # noqa: S608 - fixed words; values are bound
-            " bm25(documents_words) AS score"
-            " FROM documents_words JOIN documents AS d ON d.num = documents_words.rowid"
-            f" WHERE documents_words MATCH ?{scope} ORDER BY score, d.num LIMIT ?"
-        )
-        match = " OR ".join(f'"{word}"' for word in words)
-        with self._reading() as session:
-            rows = session.execute(sql, (match, *params, query.limit)).fetchall()
-        return [Hit(to_document(row, _floats(row[6])), -row[7]) for row in rows]
-
     def scrub(self) -> None:
         """Rewrite the file without what was erased, and empty the write-ahead log."""
         with self._translated(), self._pool.connection() as connection:
             mark = self._scrub_asked(connection)
             # A deleted text leaves its words in the index until its segments are merged.
             connection.execute("INSERT INTO documents_words(documents_words) VALUES('optimize')")
+            connection.execute("INSERT INTO words(words) VALUES('optimize')")
             connection.execute("VACUUM")
             busy, _, _ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
         if busy:
@@ -424,7 +400,3 @@ def _statements(script: str) -> Iterator[str]:
 
 def _lenient_text(raw: bytes) -> str:
     return raw.decode(errors="surrogateescape")
-
-
-def _floats(blob: bytes | None) -> tuple[float, ...] | None:
-    return None if blob is None else tuple(array("f", blob))

@@ -1,13 +1,11 @@
 """Writing a prepared commit inside a transaction that holds the write lock."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from em.errors import DuplicateEvent
-from em.models.document import Document
-from em.models.kinds import SEARCHED, searched_text
-from em.models.times import from_micros, now_micros
+from em.models.times import now_micros
 from em.store.chaining import Chain, Tip
 from em.store.derivations import refuse_erased_sources
 from em.store.holders import (
@@ -17,20 +15,19 @@ from em.store.holders import (
     put_documents,
     put_records,
 )
+from em.store.passages import PassageTable, index_events
 from em.store.prepare import Prepared, PreparedEvent
 from em.store.protocol import Committed
 from em.store.session import Session, chunks
-
-CHUNK = 100_000
-"""Characters of one document; a longer text is searched in several."""
 
 
 class Writer:
     """The SQL of a commit. A back end says what a document adds."""
 
-    def __init__(self, chain: Chain, extras: DocumentExtras) -> None:
-        self._chain = chain
+    def __init__(self, chain: Chain, extras: DocumentExtras, passages: PassageTable) -> None:
+        self.chain = chain
         self._extras = extras
+        self.passages = passages
 
     def write(self, session: Session, prepared: Prepared) -> tuple[Committed, Tip | None]:
         """Write all of it; the caller commits or rolls back. Also where the log then ends."""
@@ -41,15 +38,21 @@ class Writer:
             _refuse_duplicates(session, prepared.given_ids)
         if prepared.sources:
             refuse_erased_sources(session, prepared.sources)
-        events, tip = self._chain.append(
+        events, tip = self.chain.append(
             session, prepared.events, recorded_at, prepared.expected_pos
         )
         artefacts = [put_artefact(session, item, recorded_at) for item in prepared.artefacts]
         if prepared.records:
             put_records(session, prepared.records)
-        documents = [*prepared.documents, *_documents(prepared.events, recorded_at)]
-        if documents:
-            put_documents(session, documents, self._extras)
+        if prepared.documents:
+            put_documents(session, prepared.documents, self._extras)
+        searched = [
+            (item, event.seq, recorded_at if item.at is None else item.at)
+            for item, event in zip(prepared.events, events, strict=True)
+            if item.pieces
+        ]
+        if searched:
+            index_events(session, self.passages, searched)
         if prepared.request is not None:
             complete_request(session, prepared.request)
         return Committed(events, artefacts), tip
@@ -107,24 +110,6 @@ def _without_known(session: Session, prepared: Prepared) -> Prepared:
         given_ids=[],  # none of those that are left is there
         documents=[doc for doc in prepared.documents if known.keys().isdisjoint(doc.from_events)],
     )
-
-
-def _documents(events: Sequence[PreparedEvent], recorded_at: int) -> Iterator[Document]:
-    """What is searched of these events. Their bodies are redacted already, so no secret is cut."""
-    for event in events:
-        if event.kind not in SEARCHED:
-            continue
-        text = searched_text(event.kind, event.body)
-        for number, start in enumerate(range(0, len(text or ""), CHUNK)):
-            assert text is not None
-            yield Document(
-                id=f"{event.id}:{number}",
-                kind=event.kind,
-                text=text[start : start + CHUNK].replace("\0", "\N{REPLACEMENT CHARACTER}"),
-                at=from_micros(recorded_at if event.at is None else event.at),
-                subject=event.subject,
-                from_events=(event.id,),
-            )
 
 
 def _refuse_duplicates(session: Session, ids: Sequence[str]) -> None:

@@ -16,12 +16,14 @@ from em.testing.holders import HolderConformance
 from em.testing.log import LogConformance
 from em.testing.model_server import LoopbackModel
 from em.testing.providers import ProviderConformance
+from em.testing.recall import RecallConformance
 
 __all__ = [
     "SECRET",
     "T0",
     "LoopbackModel",
     "ProviderConformance",
+    "RecallConformance",
     "StoreConformance",
     "append",
     "note",
@@ -29,5 +31,5 @@ __all__ = [
 ]
 
 
-class StoreConformance(LogConformance, HolderConformance, ForgettingConformance):
+class StoreConformance(LogConformance, HolderConformance, ForgettingConformance, RecallConformance):
     """What every store promises."""

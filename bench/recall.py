@@ -1,0 +1,199 @@
+"""Recall on LOCOMO beside plain FTS5; ablations; weights chosen on other conversations."""
+
+import sqlite3
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import product
+from pathlib import Path
+from statistics import mean
+from typing import Any, NamedTuple
+
+import msgspec
+
+from bench.figure import Figure
+from bench.locomo import Asked, Conversation, Locomo, load
+from em import Memory
+from em.models.passage import Within
+from em.models.words import words_of
+from em.recall.search import Recall
+from em.recall.weights import Weights
+
+CATEGORIES = (1, 2, 3, 4, 5)
+WITHOUT: Mapping[str, dict[str, float]] = {
+    "neighbours": {"previous": 0.0, "following": 0.0},
+    "more from a question before": {"answer": 0.0},
+    "lengths": {"length": 0.0, "substance": 0.0},
+    "speakers' weight": {"other_speaker": 1.0},
+    "times": {"time": 0.0},
+}
+GRID: Mapping[str, Sequence[float]] = {
+    "previous": (0.5, 0.65),
+    "saturation": (0.5, 0.7, 1.0),
+    "other_speaker": (0.6, 0.7, 0.8),
+    "time": (0.5, 1.0),
+}
+
+Search = Callable[[Conversation, Asked], Sequence[str]]
+
+
+class Score(NamedTuple):
+    """Of one question: the share of its evidence among the first 10 and the first 30."""
+
+    conversation: str
+    category: int
+    at_10: float
+    at_30: float
+
+
+def judge(conversations: Sequence[Conversation], search: Search) -> list[Score]:
+    scores = []
+    for conversation in conversations:
+        for asked in conversation.questions:
+            found = search(conversation, asked)
+            shares = [len(asked.evidence & set(found[:k])) / len(asked.evidence) for k in (10, 30)]
+            scores.append(Score(conversation.name, asked.category, *shares))
+    return scores
+
+
+def line(what: str, scores: Sequence[Score]) -> str:
+    columns = [scores, *([s for s in scores if s.category == n] for n in CATEGORIES)]
+    cells = [f"{mean(s.at_10 for s in c):.3f} {mean(s.at_30 for s in c):.3f}" for c in columns]
+    return f"    {what:38} " + "   ".join(cells)
+
+
+def plain_fts5(data: Locomo) -> Search:
+    """One FTS5 table for each conversation, every word of the question, its own BM25."""
+    tables = {}
+    for conversation in data.conversations:
+        connection = tables[conversation.name] = sqlite3.connect(":memory:")
+        connection.execute("CREATE VIRTUAL TABLE t USING fts5(x, tokenize='porter unicode61')")
+        rows = [
+            (n, f"{turn['speaker']}: {turn['text']}") for n, turn in enumerate(conversation.turns)
+        ]
+        connection.executemany("INSERT INTO t(rowid, x) VALUES (?, ?)", rows)
+
+    def search(conversation: Conversation, asked: Asked) -> list[str]:
+        match = " OR ".join(f'"{word}"' for word in dict.fromkeys(words_of(asked.text)))
+        sql = "SELECT rowid FROM t WHERE t MATCH ? ORDER BY rank LIMIT 30"
+        rows = tables[conversation.name].execute(sql, (match,))
+        return [conversation.turns[row[0]]["source"] for row in rows]
+
+    return search
+
+
+def fill(memory: Memory, data: Locomo) -> dict[str, str]:
+    """Observe every turn; from an event's id to the turn's."""
+    sources = {}
+    for conversation in data.conversations:
+        ids = memory.observe_many(conversation.turns)
+        sources |= dict(zip(ids, (turn["source"] for turn in conversation.turns), strict=True))
+    return sources
+
+
+def by_em(memory: Memory, sources: Mapping[str, str], **options: Any) -> Search:
+    recall = Recall(memory.store, **options)
+
+    def search(conversation: Conversation, asked: Asked) -> list[str]:
+        found = recall.recall(asked.text, Within(conversation.name), 30)
+        assert not found.notes, found.notes
+        return [sources[passage.event_id] for passage in found]
+
+    return search
+
+
+def _bars(what: str, scores: Sequence[Score], bars: tuple[float, float]) -> Iterator[Figure]:
+    shares = mean(s.at_10 for s in scores), mean(s.at_30 for s in scores)
+    for k, share, bar in zip((10, 30), shares, bars, strict=True):
+        yield Figure(f"recall@{k} {what}", share, "of all evidence", 1, "", share, bar, True)
+
+
+def quality() -> Iterator[Figure]:
+    data = load()
+    if data is None:
+        return
+    count = sum(len(c.questions) for c in data.conversations)
+    print(
+        f"LOCOMO, {len(data.conversations)} conversations, {count} questions with usable evidence"
+        f" ({data.without_evidence} have none, {data.malformed} ids are malformed)"
+    )
+    heads = "".join(f"{f'category {n}':14}" for n in CATEGORIES)
+    print(f"    {'recall@10 and @30':38} {'all':14}{heads}")
+    print(line("plain FTS5, porter, every word", judge(data.conversations, plain_fts5(data))))
+    with Memory(":memory:") as memory:
+        sources = fill(memory, data)
+        ours = judge(data.conversations, by_em(memory, sources))
+        print(line("em, by words", ours))
+        for what, change in WITHOUT.items():
+            weights = msgspec.structs.replace(Weights(), **change)
+            without = judge(data.conversations, by_em(memory, sources, weights=weights))
+            print(line(f"  without {what}", without))
+        yield from _bars("without a model", ours, (0.78, 0.87))
+        yield _crossed(data, memory, sources)
+
+
+def _crossed(data: Locomo, memory: Memory, sources: Mapping[str, str]) -> Figure:
+    """Choose the weights on the other conversations, again and again; what it costs."""
+    trials: list[dict[str, list[Score]]] = []
+    for values in product(*GRID.values()):
+        weights = msgspec.structs.replace(Weights(), **dict(zip(GRID, values, strict=True)))
+        search = by_em(memory, sources, weights=weights)
+        trials.append({c.name: judge([c], search) for c in data.conversations})
+
+    def worth(trial: dict[str, list[Score]], names: Sequence[str]) -> float:
+        return mean(s.at_10 + s.at_30 for name in names for s in trial[name]) / 2
+
+    names = [c.name for c in data.conversations]
+    best = max(trials, key=lambda trial: worth(trial, names))
+    held_out: list[Score] = []
+    for name in names:
+        others = [other for other in names if other != name]
+        held_out += max(trials, key=lambda trial: worth(trial, others))[name]
+    drops = []
+    for what in ("at_10", "at_30"):
+        chosen_on_all = mean(getattr(s, what) for name in names for s in best[name])
+        drops.append(chosen_on_all - mean(getattr(s, what) for s in held_out))
+    print(line(f"  weights from the other conversations ({len(trials)} tried)", held_out))
+    return Figure(
+        "drop of recall when weights are chosen on the other conversations (worse of @10, @30)",
+        max(drops), "chosen on all five", 0, "", max(drops), 0.01, False,
+    )  # fmt: skip
+
+
+def quality_with_model() -> Iterator[Figure]:
+    from bench.model import development_model
+
+    data, embed = load(), development_model()
+    if data is None or embed is None:
+        return
+    with tempfile.TemporaryDirectory() as folder, Memory(Path(folder) / "em.db") as memory:
+        sources = fill(memory, data)
+        start = time.perf_counter()
+        recall = Recall(memory.store, embed)
+        recall.embed_all()
+        print(f"    {len(sources):,} turns embedded in {time.perf_counter() - start:.0f} s")
+        only = Weights(vector=1_000.0, other_speaker=1.0, substance=0.0, vector_neighbours=0.0)
+        alone = judge(data.conversations, by_em(memory, sources, embed=embed, weights=only))
+        print(line("the model alone", alone))
+        ours = judge(data.conversations, by_em(memory, sources, embed=embed))
+        print(line("em, by words and meaning", ours))
+        for weight in (0.15, 0.6):
+            other = judge(
+                data.conversations,
+                by_em(memory, sources, embed=embed, weights=Weights(vector=weight)),
+            )
+            print(line(f"  with a weight of {weight} instead of {Weights().vector}", other))
+        yield from _bars("with the model of the extra `embed`", ours, (0.82, 0.90))
+
+
+def quality_on_postgres() -> Iterator[Figure]:
+    from bench.server import postgres_address
+
+    data = load()
+    if data is None:
+        return
+    with postgres_address() as address, Memory(address) as memory:
+        sources = fill(memory, data)
+        ours = judge(data.conversations, by_em(memory, sources))
+        print(line("em on PostgreSQL, by words", ours))
+        yield from _bars("on PostgreSQL, without a model", ours, (0.78, 0.87))

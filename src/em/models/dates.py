@@ -1,0 +1,295 @@
+"""Times that a text names, in English: absolute, or relative to the moment it was said.
+
+`spans(["last", "friday"], at)` are the days that are meant, as first and last. Only what is
+clearly a time counts: "may" is a month where a preposition, a day or a year stands beside it.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from datetime import date, datetime, timedelta
+from functools import lru_cache
+from typing import NamedTuple
+
+_MONTHS = (
+    *("january", "february", "march", "april", "may", "june", "july", "august"),
+    *("september", "october", "november", "december"),
+)
+_MONTH_NUMBER = {name: n for n, name in enumerate(_MONTHS, 1)}
+_MONTH_NUMBER |= {name[:3]: n for name, n in _MONTH_NUMBER.items()} | {"sept": 9}
+_WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
+_SEASONS = {"spring": 3, "summer": 6, "autumn": 9, "fall": 9, "winter": 12}
+_COUNTS = {
+    **{"a": 1, "an": 1, "one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6},
+    **{"seven": 7, "eight": 8, "nine": 9, "ten": 10, "couple": 2, "few": 3},
+}
+_DAY = timedelta(days=1)
+_ONE_MONTH = 31
+
+TRIGGERS = frozenset(
+    [
+        *_MONTH_NUMBER,
+        *_WEEKDAYS,
+        *_SEASONS,
+        *("today", "tonight", "yesterday", "tomorrow", "ago", "week", "weeks", "weekend"),
+        *("month", "months", "year", "years", "night", "days"),
+        *map(str, range(1900, 2100)),
+    ]
+)
+"""A text without any of these words names no time."""
+
+
+class Span(NamedTuple):
+    """The days that are meant, the last one included."""
+
+    first: date
+    last: date
+    any_year: bool = False
+    """Whether a month or a day was named without its year, and the nearest one taken."""
+
+    @property
+    def days(self) -> int:
+        """How many there are."""
+        return (self.last - self.first).days + 1
+
+
+_month = "|".join(sorted(_MONTH_NUMBER, key=len, reverse=True))
+_weekday = "|".join(_WEEKDAYS)
+_season = "|".join(_SEASONS)
+_count = r"\d{1,3}|" + "|".join(_COUNTS)
+_years = r"(?:19|20)\d\d"
+# On words with one space between them: 2025-04-07 comes as 2025 04 07.
+_TIME = re.compile(
+    rf"""\b(?:
+      (?P<iso>{_years}\ [01]\d\ [0-3]\d)(?:t\d+)?
+    | (?P<day>\d\d?)(?:st|nd|rd|th)?\ (?:of\ )?(?P<dmonth>{_month})(?:\ (?P<dyear>{_years}))?
+    | (?P<mmonth>{_month})\ (?P<mday>\d\d?)(?:st|nd|rd|th)?(?:\ (?P<myear>{_years}))?
+    | (?P<named>{_month})\ (?:of\ )?(?P<nyear>{_years})
+    | (?P<season>{_season})\ (?:of\ )?(?P<syear>{_years})
+    | (?P<which>last|this|next|past|previous|coming)[ ]
+        (?P<unit>week(?:end)?|month|year|night|{_weekday}|{_month}|{_season})
+    | (?P<count>{_count})\ (?:of\ )?(?P<aunit>day|week|weekend|month|year)s?\ ago
+    | in\ (?P<fcount>{_count})\ (?P<funit>day|week|month|year)s
+    | (?P<near>day\ before\ yesterday|day\ after\ tomorrow|yesterday|today|tonight|tomorrow)
+    | (?:in|during|since|until|of|early|late|mid|by|the)[ ]
+        (?:(?P<imonth>{_month})|(?P<iseason>{_season}))(?!\ (?:of\ )?\d)
+    | (?:in|during|since|until|of|by)\ (?P<year>{_years})
+    | (?P<weekday>{_weekday})s?
+    )\b""",
+    re.VERBOSE,
+)
+
+
+def spans(words: Sequence[str], at: datetime) -> list[Span]:
+    """The times that a text names, given as its words, for somebody who says it at that moment."""
+    places = [n for n, word in enumerate(words) if word in TRIGGERS]
+    found: dict[Span, None] = {}
+    end = 0
+    for n in places:
+        if n < end:
+            continue
+        # A time is a few words around one that gives it away.
+        end = n + 4
+        for match in _TIME.finditer(" ".join(words[max(0, n - 3) : end])):
+            if (span := _span(match, at.date())) is not None:
+                found[span] = None
+    return list(found)
+
+
+def _span(match: re.Match[str], said: date) -> Span | None:
+    groups = {key: value for key, value in match.groupdict().items() if value}
+    for key in groups:
+        if (read := _READERS.get(key)) is not None:
+            try:
+                return read(groups, said)
+            except (ValueError, OverflowError):
+                return None  # a 31st of February, or beyond the years a date has
+    raise AssertionError(match[0])
+
+
+def _iso(groups: dict[str, str], _said: date) -> Span:
+    return _one(date(*map(int, groups["iso"].split())))
+
+
+def _day_month(groups: dict[str, str], said: date) -> Span:
+    number = _MONTH_NUMBER[groups["dmonth"]]
+    return _day(groups.get("dyear"), number, int(groups["day"]), said)
+
+
+def _month_day(groups: dict[str, str], said: date) -> Span:
+    number = _MONTH_NUMBER[groups["mmonth"]]
+    return _day(groups.get("myear"), number, int(groups["mday"]), said)
+
+
+def _day(year: str | None, month: int, day: int, said: date) -> Span:
+    if year is not None:
+        return _one(date(int(year), month, day))
+    # Without a year the nearest one is meant, and rather a past than a coming one.
+    near = date(said.year, month, day)
+    if near - said >= timedelta(days=180):
+        near = near.replace(year=said.year - 1)
+    return Span(near, near, any_year=True)
+
+
+def _named_month(groups: dict[str, str], _said: date) -> Span:
+    return month_of(int(groups["nyear"]), _MONTH_NUMBER[groups["named"]])
+
+
+def _named_season(groups: dict[str, str], _said: date) -> Span:
+    return _season_of(int(groups["syear"]), groups["season"])
+
+
+def _inside_month(groups: dict[str, str], said: date) -> Span:
+    month = _MONTH_NUMBER[groups["imonth"]]
+    return month_of(_year_near(month, said), month)._replace(any_year=True)
+
+
+def _inside_season(groups: dict[str, str], said: date) -> Span:
+    start = _SEASONS[groups["iseason"]]
+    return _season_of(_year_near(start, said), groups["iseason"])._replace(any_year=True)
+
+
+def _year_near(month: int, said: date) -> int:
+    return said.year if month - said.month < 6 else said.year - 1
+
+
+def _year(groups: dict[str, str], _said: date) -> Span:
+    year = int(groups["year"])
+    return Span(date(year, 1, 1), date(year, 12, 31))
+
+
+def _weekday_alone(groups: dict[str, str], said: date) -> Span:
+    return _one(_weekday_before(groups["weekday"], said + _DAY))
+
+
+def _near(groups: dict[str, str], said: date) -> Span:
+    words = groups["near"]
+    offset = {"yesterday": -1, "tomorrow": 1}.get(words.split()[-1], 0)
+    return _one(said + _DAY * (offset * 2 if words.startswith("day") else offset))
+
+
+def _ago(groups: dict[str, str], said: date) -> Span:
+    return _counted(groups["count"], groups["aunit"], said, -1)
+
+
+def _ahead(groups: dict[str, str], said: date) -> Span:
+    return _counted(groups["fcount"], groups["funit"], said, 1)
+
+
+def _counted(count: str, unit: str, said: date, sign: int) -> Span:
+    number = sign * (int(count) if count.isdecimal() else _COUNTS[count])
+    if unit == "day":
+        return _one(said + _DAY * number)
+    if unit == "week":
+        middle = said + _DAY * 7 * number
+        return Span(middle - _DAY * 2, middle + _DAY * 2)
+    if unit == "weekend":
+        return _weekend(said, number)
+    if unit == "month":
+        return _months_away(said, number)
+    return Span(date(said.year + number, 1, 1), date(said.year + number, 12, 31))
+
+
+def _which(groups: dict[str, str], said: date) -> Span:
+    unit = groups["unit"]
+    sign = {"this": 0, "next": 1, "coming": 1}.get(groups["which"], -1)
+    if unit in _UNITS:
+        return _UNITS[unit](said, sign)
+    if unit in _SEASONS:
+        year = _year_near(_SEASONS[unit], said) if sign <= 0 else said.year + 1
+        return _season_of(year, unit)
+    if unit in _MONTH_NUMBER:
+        month = _MONTH_NUMBER[unit]
+        past = said.year if month < said.month else said.year - 1
+        return month_of({-1: past, 0: said.year, 1: past + 1}[sign], month)
+    last = _weekday_before(unit, said)
+    return _one(last if sign < 0 else last + _DAY * 7)
+
+
+def _week(said: date, sign: int) -> Span:
+    monday = said - _DAY * said.weekday() + _DAY * 7 * sign
+    return Span(monday, monday + _DAY * 6)
+
+
+def _weekend(said: date, sign: int) -> Span:
+    saturday = said - _DAY * said.weekday() + _DAY * (5 + 7 * sign)
+    return Span(saturday, saturday + _DAY)
+
+
+def _months_away(said: date, sign: int) -> Span:
+    month = said.year * 12 + said.month - 1 + sign
+    return month_of(month // 12, month % 12 + 1)
+
+
+def _years_away(said: date, sign: int) -> Span:
+    return Span(date(said.year + sign, 1, 1), date(said.year + sign, 12, 31))
+
+
+def _nights_away(said: date, sign: int) -> Span:
+    return _one(said + _DAY * sign)
+
+
+def _weekday_before(name: str, said: date) -> date:
+    back = (said.weekday() - _WEEKDAYS.index(name)) % 7 or 7
+    return said - _DAY * back
+
+
+def month_of(year: int, month: int) -> Span:
+    """The days of a month."""
+    first = date(year, month, 1)
+    return Span(first, (first + _DAY * _ONE_MONTH).replace(day=1) - _DAY)
+
+
+def _season_of(year: int, name: str) -> Span:
+    first = date(year, _SEASONS[name], 1)
+    return Span(first, month_of(*_plus_months(first, 2)).last)
+
+
+def _plus_months(day: date, number: int) -> tuple[int, int]:
+    month = day.year * 12 + day.month - 1 + number
+    return month // 12, month % 12 + 1
+
+
+def _one(day: date) -> Span:
+    return Span(day, day)
+
+
+_UNITS: dict[str, Callable[[date, int], Span]] = {
+    "week": _week,
+    "weekend": _weekend,
+    "month": _months_away,
+    "year": _years_away,
+    "night": _nights_away,
+}
+_READERS: dict[str, Callable[[dict[str, str], date], Span]] = {
+    "iso": _iso,
+    "dmonth": _day_month,
+    "mmonth": _month_day,
+    "named": _named_month,
+    "season": _named_season,
+    "which": _which,
+    "count": _ago,
+    "fcount": _ahead,
+    "near": _near,
+    "imonth": _inside_month,
+    "iseason": _inside_season,
+    "year": _year,
+    "weekday": _weekday_alone,
+}
+
+
+@lru_cache(maxsize=4_096)
+def span_terms(span: Span) -> tuple[str, ...]:
+    """The words under which days are kept in the index: `=20250407` and `=202504`."""
+    days = span.days if span.days <= 7 else 0
+    each = (span.first + _DAY * n for n in range(days))
+    return (*(f"={day:%Y%m%d}" for day in each), *month_terms(span))
+
+
+def month_terms(span: Span) -> Iterator[str]:
+    """The months of a span, up to a year of them."""
+    month = span.first.replace(day=1)
+    for _ in range(12):
+        if month > span.last:
+            return
+        yield f"={month:%Y%m}"
+        month = date(*_plus_months(month, 1), 1)

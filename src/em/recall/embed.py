@@ -1,0 +1,227 @@
+"""Embedders: one function from texts to vectors. Two come with the box, a custom one is as good.
+
+def embed(texts):                      # any callable; `identity` on it names its version
+    return [my_model(text) for text in texts]
+
+Memory("em.db", embedder=embed)
+"""
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from hashlib import sha256
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+import msgspec
+
+from em.errors import EmbedderError, MissingExtra, UsageError
+from em.settings import EmbedSettings
+
+Embed = Callable[[Sequence[str]], Sequence[Sequence[float]]]
+
+_HOME = "https://huggingface.co/sentence-transformers/all-MiniLM-L6-v2/resolve/"
+_REVISION = "1110a243fdf4706b3f48f1d95db1a4f5529b4d41"
+MINILM = {
+    "model.onnx": "6fd5d72fe4589f189f8ebc006442dbb529bb7ce38f8082112682524616046452",
+    "tokenizer.json": "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
+}
+"""all-MiniLM-L6-v2, as its authors publish it: the files and their SHA-256."""
+_PATHS = {"model.onnx": "onnx/model.onnx", "tokenizer.json": "tokenizer.json"}
+MAX_TOKENS = 256
+BATCH = 32
+
+
+def identity_of(embed: Embed) -> str:
+    """The name under which an embedder's vectors are kept: another name, other vectors."""
+    given = getattr(embed, "identity", None)
+    if isinstance(given, str) and given:
+        return given
+    kind = embed if hasattr(embed, "__qualname__") else type(embed)
+    return f"{kind.__module__}.{kind.__qualname__}"
+
+
+def make_embedder(settings: EmbedSettings) -> Embed | None:
+    """The embedder that the settings name; none by default."""
+    if settings.use == "local":
+        return LocalEmbedder(settings.folder or None, settings.sha256 or MINILM)
+    if settings.use == "http":
+        key = os.environ.get(settings.key_env, "") if settings.key_env else ""
+        return HttpEmbedder(settings.url, settings.model, key=key, timeout=settings.timeout)
+    return None
+
+
+class LocalEmbedder:
+    """A sentence model on this machine's CPU, through onnxruntime (extra `embed`).
+
+    folder: where model.onnx and tokenizer.json are; without one they are fetched once into the
+    user's cache. Either way they are the ones whose hashes `pins` says.
+    """
+
+    def __init__(self, folder: str | Path | None = None, pins: Mapping[str, str] = MINILM) -> None:
+        self._pins = dict(pins)
+        self._folder = None if folder is None else Path(folder)
+        self._lock = Lock()
+        self._loaded: tuple[Any, Any] | None = None
+        self.identity = f"onnx:{self._pins.get('model.onnx', '')[:16]}"
+
+    def __call__(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
+        """Mean of the last layer, of length 1, for each text."""
+        import numpy as np
+
+        tokenizer, model = self._load()
+        # Texts of like length together: a short one then costs what it is worth.
+        order = sorted(range(len(texts)), key=lambda n: len(texts[n]))
+        vectors: list[Any] = [None] * len(texts)
+        for start in range(0, len(order), BATCH):
+            part = order[start : start + BATCH]
+            tokens = tokenizer.encode_batch([texts[n] for n in part])
+            ids = np.array([item.ids for item in tokens])
+            mask = np.array([item.attention_mask for item in tokens])
+            given = {
+                "input_ids": ids,
+                "attention_mask": mask,
+                "token_type_ids": np.zeros_like(ids),
+            }
+            names = [item.name for item in model.get_inputs()]
+            (hidden, *_) = model.run(None, {name: given[name] for name in names})
+            mean = (hidden * mask[..., None]).sum(1) / mask.sum(1, keepdims=True)
+            mean /= np.linalg.norm(mean, axis=1, keepdims=True)
+            for n, row in zip(part, mean, strict=True):
+                vectors[n] = row
+        return vectors
+
+    def _load(self) -> tuple[Any, Any]:
+        with self._lock:
+            if self._loaded is None:
+                try:
+                    import onnxruntime
+                    from tokenizers import Tokenizer
+                except ImportError as error:
+                    raise MissingExtra("embed", "the local embedder") from error
+                folder = self._files()
+                tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+                tokenizer.enable_truncation(MAX_TOKENS)
+                tokenizer.enable_padding()
+                options = onnxruntime.SessionOptions()
+                options.log_severity_level = 3
+                model = onnxruntime.InferenceSession(
+                    str(folder / "model.onnx"), options, providers=["CPUExecutionProvider"]
+                )
+                self._loaded = (tokenizer, model)
+            return self._loaded
+
+    def _files(self) -> Path:
+        folder = self._folder
+        if folder is None:
+            folder = _cache_folder()
+            for name, pin in self._pins.items():
+                if not (folder / name).exists():
+                    _fetch(name, pin, folder)
+        for name, pin in self._pins.items():
+            _check_file(folder / name, pin)
+        return folder
+
+
+def _cache_folder() -> Path:
+    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    return Path(base) / "em" / "all-MiniLM-L6-v2"
+
+
+def _fetch(name: str, pin: str, folder: Path) -> None:
+    """Fetch a file of the model; it gets its name only once its hash was checked."""
+    import shutil
+    from urllib.error import URLError
+    from urllib.request import urlopen
+
+    folder.mkdir(parents=True, exist_ok=True)
+    part = folder / f"{name}.{os.getpid()}.part"
+    try:
+        address = f"{_HOME}{_REVISION}/{_PATHS[name]}"
+        with urlopen(address, timeout=60) as answer, part.open("wb") as file:  # noqa: S310 - a fixed https address
+            shutil.copyfileobj(answer, file)
+        _check_file(part, pin)
+        part.replace(folder / name)
+    except (URLError, OSError, TimeoutError) as error:
+        raise EmbedderError(
+            f"the model can't be fetched: {error}",
+            place=name,
+            fix="connect once, or name a folder that has model.onnx and tokenizer.json",
+        ) from error
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _check_file(path: Path, pin: str) -> None:
+    try:
+        with path.open("rb") as file:
+            digest = sha256()
+            while block := file.read(1 << 20):
+                digest.update(block)
+    except OSError as error:
+        raise EmbedderError(
+            f"the model's file can't be read: {error.strerror}",
+            place=str(path),
+            fix="name a folder that has model.onnx and tokenizer.json",
+        ) from error
+    if digest.hexdigest() != pin:
+        raise EmbedderError(
+            "this file is not the one whose hash is pinned",
+            place=str(path),
+            fix="remove it, or pin yours: embed.sha256 in em.yaml",
+        )
+
+
+class HttpEmbedder:
+    """A server that speaks OpenAI's protocol for embeddings.
+
+    url: its base, such as https://api.openai.com/v1, or the whole address of `/embeddings`.
+    """
+
+    def __init__(
+        self, url: str, model: str, *, key: str = "", timeout: float = 30.0, batch: int = 64
+    ) -> None:
+        if not url.startswith(("http://", "https://")) or not model:
+            raise UsageError(
+                "an HTTP embedder needs the address of a server and the name of a model",
+                place="embed",
+                fix="give embed.url and embed.model in em.yaml",
+            )
+        self._url = url if url.endswith("/embeddings") else url.rstrip("/") + "/embeddings"
+        self._model, self._key, self._timeout, self._batch = model, key, timeout, batch
+        self.identity = f"http:{model}"
+
+    def __call__(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
+        """Ask the server, some texts at a time."""
+        vectors: list[Sequence[float]] = []
+        for start in range(0, len(texts), self._batch):
+            vectors += self._ask(texts[start : start + self._batch])
+        return vectors
+
+    def _ask(self, texts: Sequence[str]) -> list[Sequence[float]]:
+        from urllib.error import HTTPError, URLError
+        from urllib.request import Request, urlopen
+
+        headers = {"Content-Type": "application/json"}
+        if self._key:
+            headers["Authorization"] = f"Bearer {self._key}"
+        body = msgspec.json.encode({"model": self._model, "input": list(texts)})
+        request = Request(self._url, body, headers)  # noqa: S310 - checked to be http or https
+        try:
+            with urlopen(request, timeout=self._timeout) as answer:  # noqa: S310 - as above
+                data = msgspec.json.decode(answer.read(), type=_Answer).data
+        except HTTPError as error:
+            error.close()
+            raise EmbedderError(f"the server says {error.code}", place=self._url) from error
+        except (URLError, TimeoutError, OSError, msgspec.MsgspecError) as error:
+            raise EmbedderError(f"no answer: {error}", place=self._url) from error
+        return [item.embedding for item in sorted(data, key=lambda item: item.index)]
+
+
+class _Item(msgspec.Struct):
+    embedding: list[float]
+    index: int = 0
+
+
+class _Answer(msgspec.Struct):
+    data: list[_Item]

@@ -1,0 +1,67 @@
+"""A question as the index understands it: its words, the speakers and the times it names."""
+
+import re
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import NamedTuple
+
+from em.models.dates import Span, month_terms, span_terms, spans
+from em.models.words import STOP_WORDS, stems_of, words_of
+
+MAX_CHARS = 100_000
+MAX_WORDS = 64
+_YEARS_BACK = 30
+
+IsSpeaker = Callable[[Sequence[str]], Sequence[bool]]
+
+
+class Question(NamedTuple):
+    """What to look for. A group is a list of words of which any will do."""
+
+    words: list[str]
+    speakers: frozenset[str]
+    times: list[list[str]]
+    text: str
+
+
+def read_question(text: str, now: datetime, are_speakers: IsSpeaker) -> Question:
+    """Read a question; `are_speakers` says for each of some words whether a speaker is so named."""
+    text = text[:MAX_CHARS]
+    words = words_of(text)
+    content = [word for word in words if word not in STOP_WORDS] or words
+    stems = list(dict.fromkeys(stems_of(content)))[:MAX_WORDS]
+    named = [stem for stem, known in zip(stems, are_speakers(stems), strict=True) if known]
+    rest = [stem for stem in stems if stem not in named]
+    times = [_time_group(span, now) for span in spans(words, now)]
+    return Question(rest, frozenset(named), times, _without(text, named))
+
+
+def _time_group(span: Span, now: datetime) -> list[str]:
+    """The words of a time; a month without its year is that of any year."""
+    terms = dict.fromkeys(_terms(span))
+    if span.any_year:
+        for year in range(now.year + 1, now.year - _YEARS_BACK, -1):
+            away = year - span.first.year
+            try:
+                first, last = (day.replace(year=day.year + away) for day in span[:2])
+            except ValueError:
+                continue  # a 29th of February
+            terms |= dict.fromkeys(_terms(Span(first, last)))
+    return list(terms)
+
+
+def _terms(span: Span) -> Sequence[str]:
+    # A day is asked for as a day: its month would bring in thirty others.
+    return [term for term in span_terms(span) if len(term) > 7] or list(month_terms(span))
+
+
+def _without(text: str, names: Sequence[str]) -> str:
+    """The question without the names of speakers: who it is about is settled by other means."""
+    if not names:
+        return text
+    kept = [
+        part
+        for part in re.split(r"(\s+)", text)
+        if not set(stems_of([word for word in words_of(part) if len(word) > 1])) & set(names)
+    ]
+    return "".join(kept).strip() or text

@@ -1,0 +1,208 @@
+"""Recall: from a question to passages, best first."""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+import msgspec
+
+from em.errors import EmbedderError, InputError, UsageError
+from em.models.event import check_name
+from em.models.passage import Mark, Passage, Within
+from em.models.times import now as this_moment
+from em.models.words import speaker_terms
+from em.recall.embed import Embed
+from em.recall.meaning import Meaning, Progress, silent
+from em.recall.question import Question, read_question
+from em.recall.rank import Word, best_of, rarity, score_words, substance
+from em.recall.weights import ROLES, Weights
+from em.store.protocol import Store
+
+MOST = 10_000
+POSTINGS = 20_000
+"""Of one word; of one that is more frequent only those beside a rarer word are read."""
+CANDIDATES = 60
+
+
+class Recalled(list[Passage]):
+    """Passages, best first; `notes` says what could not be done."""
+
+    def __init__(self, passages: Sequence[Passage] = (), notes: Sequence[str] = ()) -> None:
+        super().__init__(passages)
+        self.notes = list(notes)
+
+
+class Recall:
+    """Search in the passages of a store."""
+
+    def __init__(
+        self, store: Store, embed: Embed | None = None, weights: Weights | None = None
+    ) -> None:
+        self._store = store
+        self._meaning = None if embed is None else Meaning(store, embed)
+        self._weights = weights or Weights()
+
+    def recall(
+        self,
+        query: str,
+        within: Within,
+        k: int = 10,
+        *,
+        neighbours: int = 0,
+        in_order: bool = False,
+        now: datetime | None = None,
+    ) -> Recalled:
+        """The passages that fit best, one of each event, with so many neighbours on each side."""
+        _check(query, within, k, neighbours)
+        question = self._read(query, within, now or this_moment())
+        scores = self._by_words(question, within)
+        notes: list[str] = []
+        if self._meaning is not None and query.strip():
+            try:
+                scores = self._with_meaning(self._meaning, scores, question, within, k, notes)
+            except EmbedderError as error:
+                notes.append(f"found by words only, since the embedder failed: {error}")
+        best = self._best(scores, question, k)
+        found = self._fetch(best, neighbours)
+        if in_order:
+            found.sort(key=lambda passage: (passage.at, passage.number))
+        return Recalled(found, notes)
+
+    def embed_all(self, progress: Progress | None = None) -> int:
+        """Give every passage its vector; how many are left without one."""
+        if self._meaning is None:
+            raise UsageError(
+                "there is no embedder",
+                fix="give Memory one, or set EM_EMBED=local (docs/recall.md)",
+            )
+        self._meaning.vector("a first text, to learn how long its vectors are")
+        return self._meaning.catch_up(None, None, progress or silent)
+
+    def _with_meaning(
+        self,
+        meaning: Meaning,
+        scores: dict[int, float],
+        question: Question,
+        within: Within,
+        k: int,
+        notes: list[str],
+    ) -> dict[int, float]:
+        """Scores by words and by meaning together: neither's candidates are dropped."""
+        vector = meaning.vector(question.text)
+        left = meaning.catch_up(within.subject)
+        if left:
+            notes.append(f"{left:,} passages have no vector yet: `em recall --embed` makes them")
+        candidates = [number for _, number in best_of(scores, _wanted(k))]
+        near = meaning.nearest(vector, within, candidates, self._weights.vector_neighbours)
+        together = {number: scores[number] for number in candidates}
+        for number, nearness in near.items():
+            # A word hit that is not a candidate may become one through its meaning.
+            score = scores.get(number, 0.0)
+            together[number] = score + self._weights.vector * nearness
+        return together
+
+    def _read(self, query: str, within: Within, now: datetime) -> Question:
+        def are_speakers(stems: Sequence[str]) -> list[bool]:
+            found = self._store.find_words([[f"@{stem}"] for stem in stems], within, 1)
+            return [bool(postings) for postings in found]
+
+        return read_question(query, now, are_speakers)
+
+    def _by_words(self, question: Question, within: Within) -> dict[int, float]:
+        groups = [*([word] for word in question.words), *question.times]
+        found = self._store.find_words(groups, within, POSTINGS + 1) if groups else []
+        if question.speakers and not any(found):
+            # Nobody used these words: then whatever that person said, and is said of them.
+            names = sorted(question.speakers)
+            question = question._replace(words=[*names, *(f"@{name}" for name in names)], times=[])
+            groups = [[word] for word in question.words]
+            found = self._store.find_words(groups, within, POSTINGS + 1)
+        if not any(found):
+            return {}
+        total = self._store.count_passages(within.subject)
+        rare = [
+            word
+            for group, has in zip(groups, found, strict=True)
+            if len(has) <= POSTINGS
+            for word in group
+        ]
+        words = []
+        for n, (group, postings) in enumerate(zip(groups, found, strict=True)):
+            count, known = self._settle(group, postings, rare, within)
+            named_time = n >= len(question.words)
+            worth = rarity(count, total) * (self._weights.time if named_time else 1)
+            words.append(Word(worth, known, spreads=not named_time))
+        return score_words(words, self._weights)
+
+    def _settle(
+        self, group: Sequence[str], postings: list[int], rare: Sequence[str], within: Within
+    ) -> tuple[int, list[int]]:
+        """How many passages have a word, and those of them that are worth looking at."""
+        if len(postings) <= POSTINGS:
+            return len(postings), postings
+        count = self._store.count_words(group, within)
+        if rare:
+            postings = self._store.find_together(group, rare, within, POSTINGS)
+        return count, postings
+
+    def _best(
+        self, scores: dict[int, float], question: Question, k: int
+    ) -> list[tuple[Mark, float]]:
+        """The best passage of each event, weighed by what their words don't say."""
+        raw = {number: score for score, number in best_of(scores, _wanted(k))}
+        weighed = [
+            (mark, raw[mark.number] * self._factor(mark, question))
+            for mark in self._store.marks(list(raw))
+        ]
+        weighed.sort(key=lambda item: (-item[1], -item[0].number))
+        best: dict[int, tuple[Mark, float]] = {}
+        for mark, score in weighed:
+            best.setdefault(mark.seq, (mark, score))
+            if len(best) == k:
+                break
+        return list(best.values())
+
+    def _factor(self, mark: Mark, question: Question) -> float:
+        weights = self._weights
+        factor = substance(mark.shape, weights) * ROLES.get(mark.role or "", 1.0)
+        if question.speakers and not said_by(mark.speaker, question.speakers):
+            factor *= weights.other_speaker
+        return factor
+
+    def _fetch(self, best: Sequence[tuple[Mark, float]], neighbours: int) -> list[Passage]:
+        around = range(-neighbours, neighbours + 1)
+        numbers = {mark.number + offset for mark, _ in best for offset in around}
+        texts = {passage.number: passage for passage in self._store.passages(sorted(numbers))}
+        found = []
+        for mark, score in best:
+            # Forgotten since it was ranked: then it is not found.
+            if (passage := texts.get(mark.number)) is None:
+                continue
+            beside = [
+                texts[mark.number + offset]
+                for offset in around
+                if offset and mark.number + offset in texts
+            ]
+            found.append(msgspec.structs.replace(passage, score=score, neighbours=beside))
+        return found
+
+
+def _wanted(k: int) -> int:
+    """Candidates for k passages: some are no passages, some of one event, some weigh less."""
+    return 4 * k + CANDIDATES
+
+
+def said_by(speaker: str | None, names: frozenset[str]) -> bool:
+    """Whether one of the names, which are stems, is this speaker's."""
+    return speaker is not None and any(term[1:] in names for term in speaker_terms(speaker))
+
+
+def _check(query: str, within: Within, k: int, neighbours: int) -> None:
+    if not isinstance(query, str):
+        raise InputError(f"a {type(query).__name__} is no question", place="query")
+    if within.subject is not None:
+        check_name(within.subject, "subject")
+    for name, value, least, most in (("k", k, 1, MOST), ("neighbours", neighbours, 0, 100)):
+        if type(value) is not int or not least <= value <= most:
+            raise UsageError(
+                f"{value!r} makes no sense", place=name, fix=f"give a number from {least} to {most}"
+            )

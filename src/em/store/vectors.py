@@ -1,0 +1,319 @@
+"""Vectors of passages: which there are, who made them, and those near to a question.
+
+All come from one embedder, which a flag names: the first vector of another one takes the place of
+all of them, in the same transaction, so two are never mixed.
+"""
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from hashlib import sha256
+from pathlib import Path
+from shutil import rmtree
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+
+from em.errors import MissingExtra, StoreError
+from em.models.passage import SLOT_BITS, Within
+from em.store.searching import numbers_of, select_numbers, time_conditions
+from em.store.session import Session
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float32]
+
+EMBEDDER = "embedder"
+APPROXIMATE_FROM = 50_000
+"""From so many vectors in a scope on they are searched through a graph instead of one by one."""
+SAVED_FROM = 10_000
+"""From so many new vectors on a graph is written to its file again."""
+CACHED_BYTES = 1_000_000_000
+"""What matrices may take in memory together; the one that was used longest ago goes first."""
+
+
+def import_numpy() -> Any:
+    """Numpy, which comes with the extra."""
+    try:
+        import numpy as np
+    except ImportError as error:
+        raise MissingExtra("embed", "searching by meaning") from error
+    return np
+
+
+def embedder_of(session: Session) -> str | None:
+    """The identity of the embedder that made the vectors."""
+    sql = "SELECT value FROM flags WHERE name = ?"
+    row = session.execute(sql, (EMBEDDER,)).fetchone()
+    return None if row is None else str(row[0])
+
+
+def without_vector(
+    session: Session, identity: str, subject: str | None, limit: int
+) -> tuple[int, list[int]]:
+    """How many passages have no vector of this embedder, and the newest of them."""
+    first, last = numbers_of(session, subject)
+    condition = "p.number BETWEEN ? AND ?"
+    if embedder_of(session) == identity:
+        condition += " AND NOT EXISTS (SELECT 1 FROM vectors AS v WHERE v.number = p.number)"
+    sql = f"FROM passages AS p WHERE {condition}"
+    (count,) = session.execute(f"SELECT count(*) {sql}", (first, last)).fetchone()
+    rows = session.execute(
+        f"SELECT p.number {sql} ORDER BY p.number DESC LIMIT ?", (first, last, limit)
+    ).fetchall()
+    return count, [row[0] for row in rows]
+
+
+def put_vectors(
+    session: Session, identity: str, vectors: Mapping[int, Any], mark: str = "?"
+) -> None:
+    """Keep vectors, as the back end writes them; those of passages that are gone are dropped."""
+    if embedder_of(session) != identity:
+        session.execute("DELETE FROM vectors")
+        session.execute("UPDATE scopes SET stamp = stamp + 1")
+        session.execute(
+            "INSERT INTO flags(name, value) VALUES (?, ?)"
+            " ON CONFLICT(name) DO UPDATE SET value = excluded.value",
+            (EMBEDDER, identity),
+        )
+    there = "SELECT number FROM passages WHERE number IN ({})"
+    kept = [row[0] for row in select_numbers(session, there, list(vectors))]
+    session.executemany(
+        f"INSERT INTO vectors(number, vector) VALUES (?, {mark})"  # noqa: S608 - a question mark
+        " ON CONFLICT(number) DO UPDATE SET vector = excluded.vector",
+        [(number, vectors[number]) for number in kept],
+    )
+    for scope in {number >> SLOT_BITS for number in kept}:
+        session.execute("UPDATE scopes SET stamp = stamp + 1 WHERE number = ?", (scope,))
+
+
+class _Matrix:
+    """The vectors of a scope in memory; a graph where there are too many to compare each."""
+
+    def __init__(self, identity: str | None, file: Path | None) -> None:
+        np = import_numpy()
+        self.identity, self.stamp = identity, -1
+        self.numbers: Any = np.empty(0, np.int64)
+        self.rows: Floats | None = None
+        self.graph: Any = None
+        self._file = file
+        self._has_forgotten = False
+
+    @property
+    def size(self) -> int:
+        """Bytes in memory."""
+        rows = 0 if self.rows is None else self.rows.nbytes
+        graph = 0 if self.graph is None else int(self.graph.memory_usage)
+        return int(self.numbers.nbytes) + rows + graph
+
+    def refresh(self, session: Session, subject: str | None, approximate_from: int) -> None:
+        """Take in what was added and let go of what was forgotten since it was read."""
+        np = import_numpy()
+        bounds = numbers_of(session, subject)
+        sql = "SELECT number FROM vectors WHERE number BETWEEN ? AND ? ORDER BY number"
+        now = np.fromiter((row[0] for row in session.execute(sql, bounds)), np.int64)
+        if self.graph is None and len(now) >= approximate_from:
+            self.rows, self.numbers = None, np.empty(0, np.int64)
+            self.graph = _saved_graph(self._file)
+            if self.graph is not None:
+                self.numbers = np.sort(np.asarray(self.graph.keys, dtype=np.int64))
+        gone = np.setdiff1d(self.numbers, now, assume_unique=True)
+        new = np.setdiff1d(now, self.numbers, assume_unique=True)
+        if self.graph is not None or len(now) >= approximate_from:
+            self._change_graph(session, gone, new)
+            self.numbers = now
+        else:
+            self._change_rows(session, gone, new)
+
+    def _change_rows(self, session: Session, gone: Any, new: Any) -> None:
+        np = import_numpy()
+        kept = ~np.isin(self.numbers, gone)
+        rows = [] if self.rows is None else [self.rows[kept]]
+        rows += [portion for _, portion in _portions(session, new)]
+        self.numbers = np.concatenate([self.numbers[kept], new])
+        self.rows = np.concatenate(rows) if rows else np.empty((0, 1), np.float32)
+
+    def _change_graph(self, session: Session, gone: Any, new: Any) -> None:
+        if self.graph is not None and len(gone):
+            self.graph.remove(gone)
+            self._has_forgotten = True  # only out of sight: its bytes must not reach a file
+        for numbers, rows in _portions(session, new):
+            if self.graph is None:
+                self.graph = _new_graph(rows.shape[1])
+            self.graph.add(numbers, rows)
+        if self._file is not None and len(new) >= SAVED_FROM and not self._has_forgotten:
+            _save_graph(self.graph, self._file)
+
+
+class Matrices:
+    """Vectors that were read from blobs, kept in step. Safe between threads.
+
+    folder: where graphs are kept, since making one of many vectors takes minutes.
+    """
+
+    def __init__(
+        self, folder: Path | None = None, approximate_from: int = APPROXIMATE_FROM
+    ) -> None:
+        self._matrices: dict[str | None, _Matrix] = {}
+        self._lock = Lock()
+        self._folder = folder
+        self._approximate_from = approximate_from
+
+    def nearest(
+        self, session: Session, vector: Sequence[float], within: Within, limit: int
+    ) -> list[tuple[int, float]]:
+        """Numbers and similarities of the passages nearest to a vector."""
+        np = import_numpy()
+        wanted = np.asarray(vector, dtype=np.float32)
+        bounded = within.since is not None or within.until is not None
+        allowed = _numbers_at(session, within) if bounded else None
+        with self._lock:
+            matrix = self._matrix(session, within.subject)
+            if not len(matrix.numbers):
+                return []
+            if matrix.graph is None:
+                return _exact(matrix, wanted, allowed, limit)
+            found = matrix.graph.search(wanted, max(limit, 10) * 2).keys
+        near = [int(number) for number in found if allowed is None or int(number) in allowed]
+        # The graph has its vectors rounded: the best are compared again as they were given.
+        exact = similarities(session, vector, near)
+        return sorted(exact.items(), key=lambda item: -item[1])[:limit]
+
+    def size(self) -> int:
+        """Bytes in memory."""
+        return sum(matrix.size for matrix in self._matrices.values())
+
+    def forget_files(self) -> None:
+        """Remove the graphs on the disk: they hold vectors of what was forgotten."""
+        if self._folder is None or not self._folder.exists():
+            return
+        try:
+            rmtree(self._folder)
+        except OSError as error:
+            raise StoreError(
+                f"the vectors of what is to be forgotten can't be removed: {error.strerror}",
+                place=str(self._folder),
+                fix="remove this folder, then try again",
+            ) from error
+
+    def _matrix(self, session: Session, subject: str | None) -> _Matrix:
+        identity, stamp = embedder_of(session), _stamp(session, subject)
+        known = self._matrices.pop(subject, None)
+        if known is None or known.identity != identity:
+            known = _Matrix(identity, self._file(identity, subject))
+        if known.stamp != stamp:
+            known.refresh(session, subject, self._approximate_from)
+            known.stamp = stamp
+        self._matrices[subject] = known
+        while len(self._matrices) > 1 and self.size() > CACHED_BYTES:
+            self._matrices.pop(next(iter(self._matrices)))
+        return known
+
+    def _file(self, identity: str | None, subject: str | None) -> Path | None:
+        if self._folder is None:
+            return None
+        name = sha256(f"{identity}\0{subject}".encode()).hexdigest()[:32]
+        return self._folder / f"{name}.usearch"
+
+
+def _exact(
+    matrix: _Matrix, wanted: Any, allowed: set[int] | None, limit: int
+) -> list[tuple[int, float]]:
+    np = import_numpy()
+    scores, numbers = matrix.rows @ wanted, matrix.numbers
+    if allowed is not None:
+        keep = np.isin(numbers, list(allowed))
+        scores, numbers = scores[keep], numbers[keep]
+    count = min(limit, len(scores))
+    if not count:
+        return []
+    best = np.argpartition(-scores, count - 1)[:count]
+    best = best[np.argsort(-scores[best], kind="stable")]
+    return [(int(numbers[n]), float(scores[n])) for n in best]
+
+
+def _portions(session: Session, numbers: Any) -> Iterator[tuple[Any, Any]]:
+    """Vectors of passages as rows, some thousands at a time."""
+    np = import_numpy()
+    sql = "SELECT number, vector FROM vectors WHERE number BETWEEN ? AND ? ORDER BY number"
+    for start in range(0, len(numbers), 10_000):
+        wanted = set(numbers[start : start + 10_000].tolist())
+        bounds = (min(wanted), max(wanted))
+        found = [row for row in session.execute(sql, bounds) if row[0] in wanted]
+        rows = np.frombuffer(b"".join(row[1] for row in found), np.float16).astype(np.float32)
+        keys = np.fromiter((row[0] for row in found), np.int64)
+        yield keys, rows.reshape(len(found), -1)
+
+
+def _import_index() -> Any:
+    try:
+        from usearch.index import Index
+    except ImportError as error:
+        raise MissingExtra("embed", "an approximate index") from error
+    return Index
+
+
+def _new_graph(size: int) -> Any:
+    """An approximate index with one byte for each dimension."""
+    return _import_index()(
+        ndim=size,
+        metric="cos",
+        dtype="i8",
+        connectivity=16,
+        expansion_add=128,
+        expansion_search=256,
+    )
+
+
+def _saved_graph(file: Path | None) -> Any:
+    """The graph in a file; None where there is none that can be read."""
+    if file is None or not file.exists():
+        return None
+    try:
+        return _import_index().restore(str(file))
+    except (RuntimeError, ValueError, OSError):
+        return None  # cut short by a crash: it is made again
+
+
+def _save_graph(graph: Any, file: Path) -> None:
+    """Keep a graph; where that can't be done, it is made again next time."""
+    part = file.with_suffix(f".{os.getpid()}")
+    try:
+        file.parent.mkdir(exist_ok=True)
+        graph.save(str(part))
+        part.replace(file)
+    except (OSError, RuntimeError):
+        part.unlink(missing_ok=True)
+
+
+def _stamp(session: Session, subject: str | None) -> int:
+    condition, params = ("", ()) if subject is None else (" WHERE subject = ?", (subject,))
+    sql = f"SELECT COALESCE(SUM(stamp), 0) FROM scopes{condition}"  # noqa: S608 - fixed words; values are bound
+    return int(session.execute(sql, params).fetchone()[0])
+
+
+def _numbers_at(session: Session, within: Within) -> set[int]:
+    when, moments = time_conditions(within)
+    sql = f"SELECT p.number FROM passages AS p WHERE p.number BETWEEN ? AND ?{when}"  # noqa: S608 - fixed words; values are bound
+    bounds = numbers_of(session, within.subject)
+    return {row[0] for row in session.execute(sql, (*bounds, *moments))}
+
+
+def similarities(
+    session: Session, vector: Sequence[float], numbers: Sequence[int]
+) -> dict[int, float]:
+    """How near passages are to a vector; those without a vector are passed over."""
+    np = import_numpy()
+    sql = "SELECT number, vector FROM vectors WHERE number IN ({})"
+    rows = list(select_numbers(session, sql, numbers))
+    if not rows:
+        return {}
+    blobs = np.frombuffer(b"".join(row[1] for row in rows), np.float16).astype(np.float32)
+    scores = blobs.reshape(len(rows), -1) @ np.asarray(vector, dtype=np.float32)
+    return {row[0]: float(score) for row, score in zip(rows, scores, strict=True)}
+
+
+def to_blob(vector: Sequence[float]) -> bytes:
+    """A vector as SQLite keeps it: two bytes for each dimension."""
+    np = import_numpy()
+    return bytes(np.asarray(vector, dtype=np.float16).tobytes())

@@ -1,0 +1,320 @@
+"""What recall promises on every store: passages found at once, each subject's alone, and forgotten.
+
+A store that passes `StoreConformance` passes this too; `embed` stands for any embedder.
+"""
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from em.models.event import Draft, Event
+from em.models.passage import Within
+from em.recall.meaning import Meaning
+from em.recall.search import Recall
+from em.store.protocol import Store
+from em.testing.events import MINUTE, SECRET, T0, append
+
+LETTERS = "abcdefghijklmnopqrstuvwxyz"
+
+
+def embed(texts: Sequence[str]) -> list[list[float]]:
+    """Vectors from the letters of a text: alike for texts that are spelt alike."""
+    return [[1.0 + text.lower().count(letter) for letter in LETTERS] for text in texts]
+
+
+def said(text: str, subject: str | None = "ana", stream: str = "talk", **body: Any) -> Draft:
+    """Something that was said, a minute or more after T0."""
+    at = body.pop("at", T0)
+    body = {"text": text, **body}
+    return Draft(stream=stream, kind="observation", body=body, subject=subject, at=at)
+
+
+def found(store: Store, query: str, subject: str | None = "ana", **options: Any) -> list[str]:
+    """What recall finds, best first."""
+    times = {name: options.pop(name, None) for name in ("since", "until")}
+    recall = Recall(store, options.pop("embed", None))
+    passages = recall.recall(query, Within(subject, **times), options.pop("k", 10), **options)
+    return [passage.text for passage in passages]
+
+
+class RecallConformance:
+    """Recall on a store."""
+
+    def test_what_is_appended_is_found_at_once(self, store: Store) -> None:
+        """Observations, messages and records; best first, one passage for each event."""
+        append(
+            store,
+            said("I moved to Porto in March", speaker="Ana"),
+            Draft(stream="run", kind="message", body={"role": "user", "text": "book a flight"}),
+            Draft(
+                stream="r", subject="ana", kind="observation", body={"record": {"city": "Lisbon"}}
+            ),
+            Draft(stream="run", kind="tool_call", body={"tool": "porto"}),
+        )
+        assert found(store, "moving to porto")[0] == "I moved to Porto in March"
+        assert found(store, "Lisbon") == ["city: Lisbon"]
+        assert found(store, "flights", None) == ["book a flight"]
+        assert len(found(store, "porto", None)) == 1
+        assert found(store, "nowhere") == []
+
+    def test_the_answer_is_found_by_the_words_of_its_question(self, store: Store) -> None:
+        """A passage counts with its neighbours, in a conversation and not beyond it."""
+        append(
+            store,
+            said("What did you think of the concert?", speaker="Bo", session="1"),
+            said("It was wonderful, I cried a lot.", speaker="Ana", session="1"),
+            said("By the way, the dishwasher broke.", speaker="Ana", session="2"),
+        )
+        assert found(store, "concert") == [
+            "What did you think of the concert?",
+            "It was wonderful, I cried a lot.",
+        ]
+
+    def test_conversations_that_take_turns_do_not_touch(self, store: Store) -> None:
+        """Each stream of a subject is a conversation of its own."""
+        for n in range(5):
+            append(store, said(f"alpha {n}", stream="a"), said(f"beta {n}", stream="b"))
+        assert all(text.startswith("alpha") for text in found(store, "alpha", k=30))
+        assert len(found(store, "alpha", k=30)) == 5
+
+    def test_a_subject_never_sees_anothers_text(self, store: Store) -> None:
+        """Not as a hit, not as a neighbour, and its ranking does not depend on theirs."""
+        mine = [said("the red car", "ana"), said("the blue boat", "ana")]
+        append(store, *mine)
+        recall = Recall(store)
+        before = recall.recall("red boat", Within("ana"), neighbours=3)
+        append(store, *(said(f"the red secret {n}", "bo") for n in range(50)))
+        after = recall.recall("red boat", Within("ana"), neighbours=3)
+        assert before == after
+        assert found(store, "secret") == []
+        assert found(store, "secret", "nobody") == []
+        for hostile in ("ana' OR 1=1", 'ana" OR "x', "an_", "%", "*"):
+            assert found(store, "secret car", hostile) == []
+        together = recall.recall("secret", Within("bo"), 50, neighbours=5)
+        assert {p.subject for hit in together for p in (hit, *hit.neighbours)} == {"bo"}
+        assert len(found(store, "secret car", None, k=100)) > 40, (
+            "all subjects, where none is named"
+        )
+
+    def test_times_bound_what_is_found(self, store: Store) -> None:
+        """From `since` on, and before `until`."""
+        append(store, *(said(f"note {n}", at=T0 + n * timedelta(days=1)) for n in range(4)))
+        day = timedelta(days=1)
+        assert set(found(store, "note", since=T0 + 2 * day)) == {"note 2", "note 3"}
+        assert set(found(store, "note", until=T0 + day)) == {"note 0"}
+        for embedder in (None, embed):
+            bounds = {"since": T0 + day, "until": T0 + 2 * day, "embed": embedder}
+            assert found(store, "note", "ana", **bounds) == ["note 1"]
+
+    def test_a_relative_date_is_found_by_the_day_it_means(self, store: Store) -> None:
+        """Resolved against the event's own time: T0 is a Saturday, the 1st of March 2025."""
+        append(store, said("We met last Friday", at=T0), said("We talked", at=T0 + 40 * MINUTE))
+        append(store, said("We met often", at=T0 - timedelta(days=90)))
+        assert found(store, "whom did they meet on 28 February 2025")[0] == "We met last Friday"
+        assert found(store, "what was on 2025-02-28")[0] == "We met last Friday"
+        assert found(store, "what happened in December 2024")[0] == "We met often"
+
+    def test_a_named_speaker_is_preferred(self, store: Store) -> None:
+        """And the name alone finds what they said."""
+        append(
+            store,
+            said("I love hiking", speaker="Bo", session="1"),
+            said("I love hiking", speaker="Ana", session="2"),
+        )
+        recall = Recall(store)
+        assert recall.recall("what does Bo love", Within("ana"))[0].speaker == "Bo"
+        assert recall.recall("what does Ana love", Within("ana"))[0].speaker == "Ana"
+        assert recall.recall("bo", Within("ana"))[0].speaker == "Bo"
+        assert recall.recall("where does Bo live", Within("ana"))[0].speaker == "Bo"
+
+    def test_neighbours_and_reading_order(self, store: Store) -> None:
+        """Windows around a hit, and hits as they were said."""
+        append(store, *(said(f"line {word}") for word in ("one", "two", "three", "four")))
+        (best, *_) = Recall(store).recall("three", Within("ana"), 1, neighbours=1)
+        assert [passage.text for passage in best.neighbours] == ["line two", "line four"]
+        assert found(store, "four two", in_order=True) == [
+            *("line one", "line two", "line three", "line four")
+        ]
+
+    def test_a_long_text_is_found_in_parts(self, store: Store) -> None:
+        """Ten megabytes in one event: one passage, with the part that fits."""
+        filler = "padding words to fill the pages " * 320_000
+        middle = len(filler) // 2
+        append(store, said(filler[:middle] + " the needle lies here " + filler[middle:]))
+        (passage, *others) = Recall(store).recall("needle", Within("ana"))
+        assert "needle lies here" in passage.text
+        assert len(passage.text) <= 2_000
+        assert passage.start > 4_000_000
+        assert others == []
+
+    @pytest.mark.parametrize(
+        "query",
+        [
+            *("", " ", "a", "?", '"', "'", "AND", "OR NOT", "NEAR(a b)", "a* OR (", "text:x"),
+            *("'; DROP TABLE events", "%", "\0", "{}", "^x", "-x", "\ud800", "=20250301", "@ana"),
+            *(
+                "日本語",
+                "приве́т",
+                "สวัสดี",
+                "🎉",
+                "🏳️‍🌈",
+                "٣٤٥",
+                "ﬁ",
+                "a" * 1_000_000,
+                "word " * 200_000,
+            ),
+        ],
+    )
+    def test_any_query_is_words_and_never_syntax(self, store: Store, query: str) -> None:
+        """Nothing breaks the search, and words beside it are still found."""
+        append(store, said("some plain text"))
+        found(store, query)
+        assert found(store, f"plain {query[:50]}") == ["some plain text"]
+
+    @pytest.mark.parametrize(
+        ("text", "query"),
+        [
+            ("Grüße aus München", "munchen"),
+            ("Я купил машину вчера", "машину"),
+            ("今日は東京タワーに行きました", "東京タワー"),
+            ("오늘은 서울에서 만났다", "서울"),
+            ("ฉันไปเที่ยวเชียงใหม่", "เชียงใหม่"),
+            ("party 🎉 tonight", "🎉"),
+            ("मुझे आम पसंद है", "आम"),
+            ("אני גר בחיפה", "בחיפה"),
+            ("invoice-4711 at ana@example.com", "ana@example.com"),
+            ("to be or not to be", "to be"),
+        ],
+    )
+    def test_every_script_is_found(self, store: Store, text: str, query: str) -> None:
+        """Folded, cut into pairs where there are no spaces, and stop words when nothing else."""
+        append(store, said("something else entirely", session="1"), said(text, session="2"))
+        assert found(store, query)[0] == text
+
+    def test_a_text_without_words_is_kept_as_a_neighbour(self, store: Store) -> None:
+        """It has nothing to be found by, and breaks nothing."""
+        append(store, said("…"), said(" "), said("alpha"), said("!!!", speaker="?"), said(""))
+        (best, *_) = Recall(store).recall("alpha", Within("ana"), neighbours=1)
+        assert [passage.text for passage in best.neighbours] == [" ", "!!!"]
+
+    def test_nothing_secret_reaches_the_index(self, store: Store) -> None:
+        """What is redacted in the log is redacted in passages."""
+        append(store, said(f"my key is {SECRET}"))
+        assert found(store, "key") == ["my key is [redacted:anthropic-key]"]
+        assert found(store, SECRET.rpartition("-")[2]) == []
+
+    def test_what_was_forgotten_is_not_found(self, store: Store) -> None:
+        """Neither as a hit nor as a neighbour, by words or by meaning; the rest still is."""
+        events = append(store, said("we spoke of xylophones"), said("yes indeed"), said("more"))
+        found(store, "xylophones", embed=embed)
+        assert store.erase([events[0].id]).documents == 1
+        assert found(store, "xylophones") == []
+        for embedder in (None, embed):
+            texts = found(store, "yes xylophones", neighbours=3, embed=embedder)
+            assert "yes indeed" in texts
+            assert "xylophones" not in "".join(texts)
+        assert store.count_passages("ana") == 2
+
+    def test_a_forgotten_subject_leaves_nothing(self, store: Store) -> None:
+        """No passage, no count."""
+        append(store, said("alpha"), said("beta", "bo"))
+        store.erase([], subjects=["ana"])
+        assert (found(store, "alpha"), store.count_passages("ana")) == ([], 0)
+        assert found(store, "beta", "bo") == ["beta"]
+
+    def test_an_export_is_found_where_it_is_imported(self, store: Store) -> None:
+        """What comes in by another way is indexed too, once."""
+        from em.models.event import EventQuery
+        from em.store.protocol import Commit
+        from em.store.sqlite import SqliteStore
+
+        append(store, said("alpha"), said("beta"))
+        exported: list[Event] = list(store.read(EventQuery()))
+        with SqliteStore(":memory:") as copy:
+            for _ in range(2):
+                copy.commit(Commit(events=exported, skip_known=True))
+            assert found(copy, "alpha")[0] == "alpha"
+            assert copy.count_passages("ana") == 2
+
+    # --- meaning -------------------------------------------------------------------------------
+
+    def test_meaning_finds_what_words_do_not(self, store: Store) -> None:
+        """And never drops what words found."""
+        append(store, said("zzzzzz zz", session="1"), said("plain words", session="2"))
+        assert found(store, "zzzz") == []
+        texts = found(store, "zzzz plain", embed=embed)
+        assert set(texts) == {"zzzzzz zz", "plain words"}
+
+    def test_vectors_of_two_embedders_are_never_mixed(self, store: Store) -> None:
+        """The first vector of another takes the place of all."""
+
+        def other(texts: Sequence[str]) -> list[list[float]]:
+            return [[1.0, float(len(text))] for text in texts]
+
+        append(store, *(said(f"text {n}") for n in range(10)))
+        Meaning(store, embed).catch_up("ana")
+        first = store.embedder()
+        assert first is not None
+        assert store.without_vector(first, None, 1)[0] == 0
+        meaning = Meaning(store, other)
+        meaning.vector("x")
+        meaning.catch_up("ana", 3)
+        second = store.embedder()
+        assert second not in (None, first)
+        assert store.without_vector(second or "", None, 1)[0] == 7
+        assert store.nearest(first, embed(["text"])[0], Within("ana"), 5) == []
+
+    def test_vectors_wait_for_nobody(self, store: Store) -> None:
+        """Of a passage that was forgotten while it was embedded nothing is kept."""
+        events = append(store, said("alpha"), said("beta"))
+        _, numbers = store.without_vector("x", "ana", 10)
+        store.erase([events[0].id])
+        store.put_vectors("x", {number: [1.0, 0.0] for number in numbers})
+        assert len(store.nearest("x", [1.0, 0.0], Within("ana"), 10)) == 1
+
+    @pytest.mark.parametrize("how", ["fails", "hangs", "too few", "wrong size", "nan", "no vector"])
+    def test_an_embedder_that_fails_leaves_the_words(self, store: Store, how: str) -> None:
+        """Recall goes on, and says so."""
+        from time import sleep
+
+        def broken(texts: Sequence[str]) -> Any:
+            if how == "fails":
+                raise RuntimeError("out of memory")
+            if how == "hangs":
+                sleep(2)
+            wrong: dict[str, Any] = {
+                "too few": [],
+                "wrong size": [[1.0, 2.0]] * len(texts),
+                "nan": [[float("nan")] * len(LETTERS)] * len(texts),
+                "no vector": ["text"] * len(texts),
+            }
+            return wrong.get(how, embed(texts))
+
+        broken.identity = "same"  # type: ignore[attr-defined]  # as an embedder may say who it is
+
+        def good(texts: Sequence[str]) -> Any:
+            return embed(texts)
+
+        good.identity = "same"  # type: ignore[attr-defined]  # as above
+        append(store, said("alpha"), said("beta"))
+        assert Recall(store, good).recall("alpha", Within("ana")).notes == []
+        recall = Recall(store, broken)
+        assert recall._meaning is not None
+        recall._meaning._timeout = 0.2
+        append(store, said("alpha again"))
+        answer = recall.recall("alpha", Within("ana"))
+        assert {"alpha", "alpha again"} <= {passage.text for passage in answer}
+        assert "by words only" in answer.notes[0]
+        assert Recall(store, good).recall("alpha", Within("ana")).notes == []
+
+    def test_more_than_a_few_passages_without_a_vector_are_told_of(self, store: Store) -> None:
+        """A search embeds the newest, `embed_all` the rest, with its progress."""
+        append(store, *(said(f"text {n}") for n in range(300)))
+        recall = Recall(store, embed)
+        assert "44 passages have no vector yet" in recall.recall("text", Within("ana")).notes[0]
+        steps: list[tuple[int, int]] = []
+        assert recall.embed_all(lambda done, total: steps.append((done, total))) == 0
+        assert steps[-1] == (44, 44)
+        assert recall.recall("text", Within("ana")).notes == []

@@ -1,0 +1,82 @@
+"""`em recall` from a user's chair."""
+
+import json
+from pathlib import Path
+
+import pytest
+from em_command import em
+
+from em import Memory
+
+YAML = "embed: {use: http, url: 'http://127.0.0.1:9/v1', model: m, timeout: 1}\n"
+
+
+@pytest.fixture
+def talk() -> list[str]:
+    with Memory() as memory:
+        return memory.observe_many(
+            [
+                {"subject": "ana", "text": text, "speaker": who, "at": at, "session": at}
+                for text, who, at in (
+                    ("I moved to Porto last Friday", "Ana", "2025-04-07"),
+                    ("How is the new flat?", "Bo", "2025-04-07"),
+                    ("The view of the river is great", "Ana", "2025-04-07"),
+                    ("My bike was stolen\x1b[31m", "Bo", "2025-05-02"),
+                )
+            ]
+        )
+
+
+def test_a_question_gets_a_table_best_first(talk: list[str]) -> None:
+    ran = em("recall", "where", "did", "Ana", "move")
+    assert ran.code == 0
+    lines = ran.out.splitlines()
+    assert lines[0].split() == ["SCORE", "AT", "BY", "EVENT", "TEXT"]
+    assert "I moved to Porto" in lines[1]
+    assert talk[0] in lines[1]
+    assert "\x1b" not in em("recall", "bike").out
+
+
+def test_json_is_one_object(talk: list[str]) -> None:
+    ran = em("recall", "porto", "--json", "-k", "1", "--neighbours", "1", "--subject", "ana")
+    (passage,) = ran.json["passages"]
+    assert ran.json["notes"] == []
+    assert passage["event_id"] == talk[0]
+    assert (passage["text"], passage["speaker"]) == ("I moved to Porto last Friday", "Ana")
+    assert passage["at"].startswith("2025-04-07")
+    assert [item["text"] for item in passage["neighbours"]] == ["How is the new flat?"]
+
+
+def test_windows_order_and_bounds(talk: list[str]) -> None:
+    window = em("recall", "flat", "-k", "1", "--neighbours", "1").out.splitlines()
+    assert window[1:] == [
+        "  Ana: I moved to Porto last Friday",
+        "> Bo: How is the new flat?",
+        "  Ana: The view of the river is great",
+    ]
+    ordered = em("recall", "river porto", "--in-order", "--json").json["passages"]
+    assert [passage["event_id"] for passage in ordered] == talk[:3]
+    assert "bike" not in em("recall", "bike", "--until", "2025-05-01").out
+    assert "bike" in em("recall", "bike", "--since", "2025-05-01").out
+
+
+def test_what_can_not_be_done_is_said(talk: list[str], tmp_path: Path) -> None:
+    for args, code, word in (
+        (["recall"], 2, "nothing to look for"),
+        (["recall", "x", "--k", "0"], 2, "number from 1"),
+        (["recall", "x", "--since", "soon"], 2, "no date"),
+        (["recall", "--embed"], 2, "EM_EMBED=local"),
+        (["recall", "zzzz"], 0, "nothing found"),
+        (["recall", "x", "--db", "none.db"], 1, "no log here"),
+        (["recal", "x"], 2, "Did you mean 'recall'"),
+    ):
+        ran = em(*args)
+        assert (ran.code, word in ran.err) == (code, True), ran
+    (tmp_path / "em.yaml").write_text(YAML)
+    ran = em("recall", "porto", "--json")
+    assert ran.json["passages"][0]["event_id"] == talk[0]
+    assert "by words only" in ran.json["notes"][0]
+    assert "note: found by words only" in em("recall", "porto").err
+    failed = em("recall", "--embed", "--json")
+    assert failed.code == 1
+    assert json.loads(failed.err)["error"]["code"] == "embedder"
