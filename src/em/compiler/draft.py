@@ -89,10 +89,23 @@ def draft_routine(
         ]
         if not idle:
             break
+        idle = _but_the_last(idle, verdicts)
+        if not idle:
+            break
         # Only what stands last is surely idle: what it used may then be idle too.
         for index in idle:
             verdicts[index] = unused(verdicts[index])
     return draft
+
+
+def _but_the_last(idle: list[int], verdicts: list[Verdict]) -> list[int]:
+    """Reads that may go: not all that is left, or the routine would say this run's answer again."""
+    kept = [index for index, verdict in enumerate(verdicts) if verdict.keep]
+    if len(idle) < len(kept):
+        return idle
+    last = idle[-1]
+    verdicts[last] = Verdict(True, "nothing uses its result, but nothing else is left to do")
+    return idle[:-1]
 
 
 def _field_type(answer: Any) -> FieldType:
@@ -119,6 +132,7 @@ class _Builder:
         self._recording: list[Recorded] = []
         self._answers: dict[str, Json] = {}
         self._step_of: dict[int, str] = {}
+        self._saved: dict[int, str] = {}
         self.used: set[int] = set()
 
     def build(self) -> Draft:
@@ -168,6 +182,7 @@ class _Builder:
         else:
             self._steps.append(ToolStep(tool=call.name, **common))
         self._step_of[call.index] = step_id
+        self._saved[call.index] = saved
         self._wiring.add_result(call.index, saved, call.result, computed=call.is_udf)
         self._recording.append(Recorded(step_id, call.name, call.is_udf, call.args, call.result))
 
@@ -205,9 +220,15 @@ class _Builder:
             writes = [call for call in kept if call.effect == "write"]
             last = (writes or kept)[-1:]
             output = last[0].result if last else None
+            if last and last[0].index in self._saved:
+                self.used.add(last[0].index)
+                return self._return(f"{{{{ {self._saved[last[0].index]} }}}}", output)
         said = self._calls[-1].said if self._calls else ""
         value, used = self._wiring.wire(output, said, len(self._calls), OUTPUT)
         self.used |= used
+        return self._return(value, output)
+
+    def _return(self, value: Any, output: Any) -> Any:
         self._returned = value
         self._steps.append(ReturnStep(id=self._ids.free("return"), value=value))
         return output

@@ -60,6 +60,15 @@ def is_informative(value: Any) -> bool:
     return len(text) >= 4 or (len(text) >= 3 and bool(re.search(r"\d", text)))
 
 
+def is_telling(value: Any) -> bool:
+    """Whether a value says enough to be traced where it stands in one place only: 42, R1, not 1."""
+    if value is None or isinstance(value, bool):
+        return False
+    if isinstance(value, int | float):
+        return abs(value) >= 10 or value != int(value)
+    return len(value.strip()) >= 2 and any(char.isdigit() for char in value)
+
+
 def said_in(value: Any, text: str, *, exactly: bool = False) -> bool:
     """Whether somebody said this value: as a word of its own, in any case unless `exactly`."""
     wanted = str(value).strip()

@@ -12,6 +12,7 @@ from em.compiler.values import (
     Scalar,
     Segment,
     is_informative,
+    is_telling,
     items_of,
     leaves,
     said_in,
@@ -51,6 +52,10 @@ OUTPUT = "output"
 
 _TOKEN = re.compile(r"[#\w@.+-]*\d[\w@+-]*")
 """Words of a text that are more than words: numbers, ids, addresses."""
+
+
+_NUMBER = re.compile(r"(?<![\w.,-])\d+(?:\.\d+)?(?![\w]|[.,]\d)")
+"""Numbers that stand in a text as words of their own."""
 
 
 class _Found(NamedTuple):
@@ -134,7 +139,7 @@ class Wiring:
             named = isinstance(value, str) and value[:1].isupper()
             if named and said_in(value, said, exactly=True):
                 return self._from_said(value, name)
-            return self._from_computed(value) or Wire(literal(value), "constant")
+            return self._from_computed(value) or self._from_one_place(value, said, name)
         if said_in(value, said):
             return self._from_said(value, name)
         found = self._from_results(value, said, name)
@@ -171,6 +176,29 @@ class Wiring:
             if identical(result, value):
                 return Wire(f"{{{{ {name} }}}}", "result", call)
         return None
+
+    def _from_one_place(self, value: Scalar, said: str, name: str) -> Wire:
+        """A value that says little by itself, and stands in one place only."""
+        constant = Wire(literal(value), "constant")
+        if not is_telling(value):
+            return constant
+        if said_in(value, said, exactly=True):
+            return self._from_said(value, name)
+        stated = [found for found in self._mission if found[0] and _equal(found[1], value)]
+        given = [found for found in self._found if _equal(found.value, value)]
+        if len(stated) == 1 and not given:
+            path, known = stated[0]
+            return Wire(self._use_mission(path, value, known), "mission")
+        if not given:
+            return constant
+        wire = self._path_wire(given[-1], value, said)
+        # The same field of a record that was read twice is one place.
+        if stated or wire.how == "index" or len({_last_key(found) for found in given}) > 1:
+            # The call stays: whoever reads the routine may find that it is what is meant.
+            note = f"{value!r} may be {wire.value}; it is kept as it is"
+            return constant._replace(note=note, source=wire.source)
+        note = f"by its value alone: {value!r} stands nowhere else"
+        return wire._replace(note=wire.note or ("" if _last_key(given[-1]) == name else note))
 
     def _by_key(self, value: Scalar, name: str) -> Wire | None:
         """The newest result that has this value under this very name."""
@@ -274,8 +302,9 @@ class Wiring:
         pieces: list[tuple[str, bool]] = [(value, False)]
         source = None
         known = self._known_in(value, said)
+        numbers = set(_NUMBER.findall(value))
         for content, expression, call in sorted(known, key=lambda item: -len(item[0])):
-            if content != value and len(content) >= 4:
+            if content != value and (len(content) >= 4 or content in numbers):
                 pieces, hit = _cut(pieces, content, f"{{{{ {expression} }}}}")
                 source = call if hit and call is not None else source
         if len(pieces) == 1:
@@ -299,10 +328,19 @@ class Wiring:
                 known.append((str(stated), expression, None))
         for found in self._found:
             simple = not any(part.in_collection for part in found.path)
-            if simple and isinstance(found.value, str) and is_informative(found.value):
+            if simple and (_is_text(found.value) or self._is_lone_number(found, text)):
                 wire = self._path_wire(found, found.value, said)
-                known.append((found.value, _inside(wire.value), found.call))
+                known.append((str(found.value), _inside(wire.value), found.call))
         return known
+
+    def _is_lone_number(self, found: _Found, text: str) -> bool:
+        """A number that stands in the text as a word, and in no other field."""
+        value = found.value
+        if isinstance(value, str | bool) or not is_telling(value):
+            return False
+        if str(value) not in _NUMBER.findall(text):
+            return False
+        return len({_last_key(other) for other in self._found if _equal(other.value, value)}) == 1
 
     def _same_record(
         self, recorded: Json, wired: Json, used: set[int], call: int, place: str
@@ -348,10 +386,30 @@ def _cut(
         if is_expression or content not in text:
             cut.append((text, is_expression))
             continue
-        for number, part in enumerate(text.split(content)):
+        for number, part in enumerate(_around(content, text)):
             cut += [(expression, True)] if number else []
             cut += [(part, False)] if part else []
     return cut, len(cut) != len(pieces)
+
+
+def _around(content: str, text: str) -> list[str]:
+    """What stands around a content; a number counts only where it is a word of its own."""
+    if not _NUMBER.fullmatch(content):
+        return text.split(content)
+    parts, done = [], 0
+    for found in _NUMBER.finditer(text):
+        if found.group() == content:
+            parts.append(text[done : found.start()])
+            done = found.end()
+    return [*parts, text[done:]]
+
+
+def _last_key(found: _Found) -> str | int:
+    return found.path[-1].key if found.path else ""
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str) and is_informative(value)
 
 
 def _record_with(

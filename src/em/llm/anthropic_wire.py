@@ -1,5 +1,6 @@
 """The Messages protocol of Anthropic, through its SDK."""
 
+import weakref
 from typing import Any
 
 from em.errors import MissingExtra
@@ -25,6 +26,7 @@ class AnthropicWire:
         self._client = anthropic.Anthropic(
             api_key=key, base_url=base_url, timeout=timeout, max_retries=0
         )
+        weakref.finalize(self, self._client.close)
 
     def fits(self, schema: Json) -> bool:
         """`output_config` takes schemas whose objects name all that may stand in them."""

@@ -1,6 +1,7 @@
 """The Chat Completions protocol of OpenAI, which many servers speak, through its SDK."""
 
 import re
+import weakref
 from typing import Any
 
 from em.errors import MissingExtra
@@ -32,6 +33,7 @@ class OpenAIWire:
         self._model = model
         self._limit = NEW_LIMIT if new_limit else OLD_LIMIT
         self._client = openai.OpenAI(api_key=key, base_url=base_url, timeout=timeout, max_retries=0)
+        weakref.finalize(self, self._client.close)
 
     def fits(self, schema: Json) -> bool:
         """`response_format` takes any schema of an object."""
