@@ -19,13 +19,13 @@ import msgspec
 from em.capture.log import Log
 from em.capture.traces import content_id, find_traces, get_traces, trace_events
 from em.errors import InputError, NotFound, UsageError
-from em.models.canonical import Json
+from em.models.canonical import Json, canonical
 from em.models.event import Draft, Event, EventQuery, check_name
 from em.models.ids import new_id
 from em.models.passage import Within
 from em.models.run import RunResult
 from em.models.times import Moment, moment
-from em.models.trace import Effect, KeptTrace, Outcome, Trace
+from em.models.trace import Effect, KeptTrace, Outcome, Trace, read_trace
 from em.settings import Settings
 from em.store import Commit, Erasure, open_store
 from em.store.protocol import Store
@@ -126,8 +126,13 @@ class Memory:
                 raise
         return [event.id for event in self.log.append_many(drafts)]
 
-    def add_trace(self, trace: Trace) -> str:
-        """Keep one attempt at a task; the id of the trace, whose stream is `trace/ID`."""
+    def add_trace(self, trace: Trace | Mapping[str, Any]) -> str:
+        """Keep one attempt at a task; the id of the trace, whose stream is `trace/ID`.
+
+        A mapping is read as the native format, or as a trajectory.
+        """
+        if not isinstance(trace, Trace):
+            trace = read_trace(canonical(trace, "trace")[0], "trace")
         trace_id = new_id()
         self.log.append_many(trace_events(trace, trace_id))
         return trace_id

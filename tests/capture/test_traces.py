@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 
 from em import Memory
 from em.capture.traces import get_traces
-from em.errors import NotFound
+from em.errors import InputError, NotFound
 from em.models.trace import Approval, Message, Mission, ToolCall, Trace, UdfCall, Usage
 from strategies import traces
 
@@ -56,6 +56,16 @@ def test_traces_are_found_by_their_task_and_their_outcome(tmp_path: Path) -> Non
         assert [kept.trace.mission.goal for kept in memory.traces("TRIP")] == ["Cancel a trip"]
         assert len(memory.traces(outcome="success")) == 1
         assert memory.traces("cancel", "unknown") == []
+
+
+def test_a_trace_may_be_given_as_the_json_it_is(tmp_path: Path) -> None:
+    plain = {"mission": {"goal": "g"}, "events": [{"type": "tool_call", "tool": "t", "args": {}}]}
+    with Memory(tmp_path / "em.db") as memory:
+        memory.add_trace(plain)
+        memory.add_trace({"task": "g", "steps": [{"action": "t", "observation": 1}]})
+        assert [kept.trace.mission.goal for kept in memory.traces()] == ["g", "g"]
+        with pytest.raises(InputError):
+            memory.add_trace({"events": 5})
 
 
 def test_an_unknown_trace_and_an_erased_one_are_told(tmp_path: Path) -> None:

@@ -503,6 +503,68 @@ def test_without_a_final_output_the_last_result_is_returned_whatever_it_is(resul
     assert draft.routine.steps[-1].value == "{{ update_name_result }}"  # type: ignore[union-attr]
 
 
+@pytest.mark.parametrize(
+    ("recorded", "other"),
+    [("yes", "no, do not!"), ({"approved": True}, {"approved": False}), (3, 4), (None, "no")],
+)
+def test_what_follows_an_approval_runs_only_after_the_recorded_answer(
+    tmp_path: Path, recorded: Any, other: Any
+) -> None:
+    (tmp_path / "trace.json").write_text(
+        json.dumps(
+            {
+                "mission": {"goal": "refund it", "input_summary": {"order": "#W1207"}},
+                "events": [
+                    {"type": "approval", "prompt": "Refund?", "answer": recorded},
+                    {"type": "tool_call", "tool": "refund", "args": {"order": "#W1207"}},
+                ],
+            }
+        )
+    )
+    compile_trace_file(tmp_path / "trace.json", tmp_path / "r")
+    made: list[str] = []
+    tools = {"refund": lambda **args: made.append(args["order"])}
+    for answer, status in ((other, "failed"), (recorded, "ok")):
+        answers = {"approval": {"answer": answer}}
+        result = run_routine(tmp_path / "r", {"order": "#W1207"}, tools, answers=answers)
+        assert result.status == status
+    assert made == ["#W1207"]
+
+
+@pytest.mark.parametrize(
+    ("name", "effect"),
+    [
+        ("get_order", "read"),
+        ("list_all_products", "read"),
+        ("github_search_issues", "read"),
+        ("find_user_by_email", "read"),
+        ("orders.fetch", "read"),
+        ("mark_as_read", "write"),
+        ("unsubscribe_from_list", "write"),
+        ("drop_view", "write"),
+        ("purge_list", "write"),
+        ("run_query", "write"),
+        ("kill_query", "write"),
+        ("find_and_replace", "write"),
+        ("fetch_and_lock", "write"),
+        ("git_reset_head", "write"),
+        ("decrement_count", "write"),
+        ("x", "write"),
+    ],
+)
+def test_an_effect_is_inferred_and_in_doubt_it_is_a_write(name: str, effect: str) -> None:
+    assert infer_effect(name) == effect
+
+
+def test_a_choice_between_equal_values_is_said() -> None:
+    draft = compiled(
+        tool("get_order", {"owner": "U-4711", "approver": "U-4711"}, order="#W1207"),
+        tool("grant_access", "done", user="U-4711"),
+        mission={"order": "#W1207"},
+    )
+    assert any("may be any of approver, owner" in note for note in draft.comments["grant_access"])
+
+
 # --- any trace ------------------------------------------------------------------------------------
 
 

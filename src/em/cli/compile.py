@@ -37,7 +37,7 @@ from em.store.protocol import Commit
 @click.option("--name", help="What the routine is called.  [from the trace]")
 @click.option("--tools", metavar="MODULE|FILE", help="Where the tools declare their effects.")
 @click.option("--udf", metavar="MODULE|FILE", help="Where the functions are that the trace called.")
-@click.option("--keep-all", is_flag=True, help="Copy the calls one to one.")
+@click.option("--keep-all", is_flag=True, help="Copy all calls that did not fail.")
 @click.option("--llm", is_flag=True, help="Let a model improve it; what it returns must hold.")
 @click.option("--explain", is_flag=True, help="Say of each call and argument what became of it.")
 @everywhere

@@ -34,5 +34,8 @@ def command(ctx: click.Context, files: tuple[str, ...], format_: str) -> None:
     if ctx.obj["json"]:
         print_json({"imported": new, "already_there": known})
     else:
+        if not new and not known:
+            click.echo("there was no trace in it", err=True)
+            return 1
         already = f", {known:,} already there" if known else ""
         click.echo(f"{count(new, 'trace')} imported{already}")

@@ -1,5 +1,6 @@
 """The calls of a trace as the compiler sees them: with their effect and what became of them."""
 
+import itertools
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -20,6 +21,11 @@ _WRITES = frozenset(
     "create update delete cancel modify send post put patch write set add remove insert exchange"
     " return transfer pay book submit approve upload move rename execute edit save store".split()
 )
+_THINGS = frozenset(
+    "list read query count view look show select head stat scan cat compare extract download"
+    " summarize is has exists find inspect browse think parse compute".split()
+)
+_JOINS = frozenset({"and", "or", "then", "n"})
 _UNKNOWN_EFFECT = re.compile(
     r"time[d]?[ -]?out|connection|reset by peer|broken pipe|\b5\d\d\b", re.IGNORECASE
 )
@@ -99,6 +105,11 @@ def _call(
 def infer_effect(name: str) -> Effect:
     """What a tool's name says of its effect; when in doubt it is a write."""
     words = [word.lower() for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+", name)]
-    if not _WRITES.isdisjoint(words):
+    if not words or not _WRITES.isdisjoint(words):
         return "write"
-    return "write" if _READS.isdisjoint(words) else "read"
+    # Of two things that it does, the second may be another: find_and_replace.
+    if any(one in _JOINS and other not in _READS for one, other in itertools.pairwise(words)):
+        return "write"
+    # A list, a view, a query are things as well: purge_list, drop_view, run_query.
+    reads = words[0] in _READS or not (_READS - _THINGS).isdisjoint(words)
+    return "read" if reads else "write"

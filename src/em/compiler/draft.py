@@ -114,6 +114,23 @@ def _field_type(answer: Any) -> FieldType:
     return "text" if answer is None or isinstance(answer, str) else "json"
 
 
+def _is_answer(name: str, answer: Any) -> str:
+    """The expression that holds if the answer is the recorded one."""
+    if isinstance(answer, bool):
+        return name if answer else f"not {name}"
+    return f"{name} is none" if answer is None else f"{name} == {_as_expression(answer)}"
+
+
+def _as_expression(value: Any) -> str:
+    """A value as an expression writes it: JSON, but for null."""
+    if isinstance(value, dict):
+        pairs = (f"{_as_expression(key)}: {_as_expression(item)}" for key, item in value.items())
+        return "{" + ", ".join(pairs) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_as_expression, value)) + "]"
+    return "none" if value is None else msgspec.json.encode(value).decode()
+
+
 class _Builder:
     def __init__(
         self,
@@ -202,16 +219,14 @@ class _Builder:
             prompt = Prompt(message=message, fields=[field])
             self._steps.append(PromptStep(id=step_id, prompt=prompt, save_as=saved))
             self._answers[step_id] = {"answer": approval.answer}
-            if isinstance(approval.answer, bool):
-                # What follows was done after this answer, and only after it.
-                check = f"{saved}.answer" if approval.answer else f"not {saved}.answer"
-                self._steps.append(
-                    AssertStep(
-                        id=self._ids.free("as_approved"),
-                        check=check,
-                        message="the answer is not the one that this routine follows",
-                    )
+            # What follows was done after this answer, and only after it.
+            self._steps.append(
+                AssertStep(
+                    id=self._ids.free("as_approved"),
+                    check=_is_answer(f"{saved}.answer", approval.answer),
+                    message="the answer is not the one that this routine follows",
                 )
+            )
 
     def _add_return(self) -> Any:
         output = self._trace.final_output

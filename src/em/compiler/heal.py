@@ -6,6 +6,7 @@ A value that nothing in the run explains was right for that run only, and is ref
 """
 
 import difflib
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -17,11 +18,12 @@ from em.compiler.naming import Names
 from em.compiler.package_files import render_routine
 from em.compiler.replay import NotReproduced
 from em.compiler.show import short
-from em.compiler.values import is_informative
+from em.compiler.values import is_informative, leaves
 from em.compiler.wire import Wiring
 from em.errors import EmError, RoutineError
-from em.models.canonical import Json, identical
-from em.models.routine import Default, Routine, Step, ToolStep, UdfStep
+from em.models.canonical import Json, canonical, identical
+from em.models.routine import Default, PromptStep, Routine, Step, ToolStep, UdfStep
+from em.redaction.redactor import marker
 from em.runner.drivers import drive
 from em.runner.expressions import compile_value
 from em.runner.functions import FUNCTIONS
@@ -29,6 +31,7 @@ from em.runner.journal import PastRun
 from em.runner.machine import Machine
 from em.runner.package import ROUTINE
 from em.runner.program import Program
+from em.runner.secrets import Secrets
 from em.runner.tools import Tool
 
 _NOTHING = object()
@@ -110,12 +113,14 @@ class _Healer:
 
     def heal(self) -> Healed:
         steps = []
-        scope: Json = {**FUNCTIONS, **self._past.input}
+        scope: Json = {**FUNCTIONS, **self._past.input, **_markers(self._routine)}
         wiring = Wiring(self._past.input, Names())
         for number, step in enumerate(self._routine.steps):
             own = [body for body in self._notes if body["step"] == step.id]
             steps.append(self._mended(step, own, scope, wiring))
-            if step.save_as is not None and own:
+            if isinstance(step, PromptStep) and step.save_as is not None:
+                scope[step.save_as] = self._past.restored.answers.get(step.id, {})
+            elif step.save_as is not None and own:
                 result = own[0].get("result")
                 if step.for_each is not None:
                     result = [body.get("result") for body in own]
@@ -132,38 +137,74 @@ class _Healer:
         )
 
     def _mended(self, step: Step, own: Sequence[Json], scope: Json, wiring: Wiring) -> Step:
-        for body in own:
-            fix = body.get("fix")
-            if not fix or not isinstance(step, ToolStep | UdfStep):
-                continue
+        fixed = [body for body in own if body.get("fix")]
+        if not fixed or not isinstance(step, ToolStep | UdfStep):
+            return step
+        if len(fixed) < len(own):
+            self._refused.append(f"step {step.id}: only some of its items needed a fix")
+            return step
+        made = {canonical(self._one(step, body, scope, wiring))[0] for body in fixed}
+        if len(made) > 1:
+            self._refused.append(f"step {step.id}: its items needed different fixes")
+            return step
+        healed = self._one(step, fixed[0], scope, wiring)
+        if not identical(healed, step):
+            self._changed.append(_told(step, healed))
+        return healed
+
+    def _one(
+        self, step: ToolStep | UdfStep, body: Json, scope: Json, wiring: Wiring
+    ) -> ToolStep | UdfStep:
+        """The step with one fix written into it."""
+        fix = body["fix"]
+        try:
             if fix["strategy"] == "skip":
-                step = self._with_default(step, fix.get("default"))
-            else:
-                step = self._with_args(step, body, fix["args"], scope, wiring)
-        return step
+                self._check_default(step, fix.get("default"), scope)
+                return msgspec.structs.replace(step, on_error=Default(fix.get("default")))
+            args = self._args(step, body, fix["args"], scope, wiring)
+            return msgspec.structs.replace(step, args=args)
+        except _Unexplained as error:
+            refusal = f"step {step.id}{error}"
+            if refusal not in self._refused:
+                self._refused.append(refusal)
+            return step
 
-    def _with_default(self, step: Step, default: Any) -> Step:
-        self._changed.append(f"step {step.id}: goes on with {short(default)} when it fails")
-        return msgspec.structs.replace(step, on_error=Default(default))
+    def _check_default(self, step: Step, default: Any, scope: Json) -> None:
+        """A default goes for every run: it must not be this one's, nor decide anything."""
+        known = {
+            canonical(value)[0]
+            for name, held in scope.items()
+            if name not in FUNCTIONS
+            for _, value in leaves(held)
+        }
+        own = [value for _, value in leaves(default) if is_informative(value)]
+        if any(canonical(value)[0] in known for value in own):
+            raise _Unexplained(f": the default {short(default)} is this run's own")
+        for other in self._routine.steps:
+            checks = [other.when or "", getattr(other, "check", "")]
+            checks += [*(other.checks.pre if other.checks else ())]
+            if step.save_as and any(re.search(rf"\b{step.save_as}\b", text) for text in checks):
+                raise _Unexplained(
+                    f": step {other.id} decides by its result, which a default is not"
+                )
 
-    def _with_args(
+    def _args(
         self, step: ToolStep | UdfStep, body: Json, args: Json, scope: Json, wiring: Wiring
-    ) -> Step:
+    ) -> Json:
         own = dict(scope)
         if step.for_each is not None:
             items = compile_value(step.for_each, f"step {step.id}")(scope)
             own[step.as_] = items[body.get("item") or 0]
         old = _evaluated(step.args, own, step.id)
         source = _Source(step.args, old, wiring)
-        try:
-            wired = {key: source.of((key,), value) for key, value in args.items()}
-        except _Unexplained as error:
-            self._refused.append(f"step {step.id}, {error}")
-            return step
-        if identical(wired, step.args):
-            return step
-        self._changed.append(f"step {step.id}: args {short(step.args)} become {short(wired)}")
-        return msgspec.structs.replace(step, args=wired)
+        return {key: source.of((key,), value) for key, value in args.items()}
+
+
+def _told(old: ToolStep | UdfStep, new: ToolStep | UdfStep) -> str:
+    """A change in words."""
+    if identical(old.args, new.args):
+        return f"step {old.id}: goes on with {short(new.on_error)} when it fails"
+    return f"step {old.id}: args {short(old.args)} become {short(new.args)}"
 
 
 class _Unexplained(Exception):
@@ -189,7 +230,7 @@ class _Source:
     def of(self, path: Path, value: Any) -> Any:
         """A mended value as the routine may say it."""
         before, template = _at(self._value, path), _at(self._template, path)
-        if template is not _NOTHING and identical(before, value):
+        if template is not _NOTHING and before is not _NOTHING and identical(before, value):
             return template
         elsewhere = self._elsewhere(value)
         if elsewhere is not _NOTHING:
@@ -198,16 +239,18 @@ class _Source:
             return {key: self.of((*path, key), item) for key, item in value.items()}
         if isinstance(value, list):
             return [self.of((*path, n), item) for n, item in enumerate(value)]
-        wired, used = self._wiring.wire(value, "", 0, ".".join(map(str, path)))
-        if used or wired != value:
-            return wired
-        if template is _NOTHING or (isinstance(template, str) and "{{" in template):
-            place = f"args.{'.'.join(map(str, path))}"
-            said = "it was not there" if template is _NOTHING else f"it was {template}"
-            raise _Unexplained(
-                f"{place}: {said}; the fix says {short(value)}, and nothing in the run explains it"
-            )
-        return value  # a constant that was wrong
+        is_expression = isinstance(template, str) and "{{" in template
+        if template is not _NOTHING and not is_expression:
+            return value  # a constant that was wrong
+        if not is_expression and is_informative(value):
+            wired, used = self._wiring.wire(value, "", 0, ".".join(map(str, path)))
+            if used or wired != value:
+                return wired
+        place = f", args.{'.'.join(map(str, path))}"
+        said = f"it was {template}" if is_expression else "it was not there"
+        raise _Unexplained(
+            f"{place}: {said}; the fix says {short(value)}, and nothing in the run explains it"
+        )
 
     def _elsewhere(self, value: Any) -> Any:
         """The expression of another argument that had this very value."""
@@ -284,6 +327,7 @@ def _replay(healed: Healed, past: PastRun, notes: Sequence[Json]) -> list[Record
         tools={n: Tool(n, stand_in(n, is_udf=False)) for n, is_udf in names if not is_udf},
         udfs={n: stand_in(n, is_udf=True) for n, is_udf in names if is_udf},
         answers=healed.answers,
+        secrets=Secrets(healed.routine.secrets, _markers(healed.routine)),
     )
     result = drive(machine.run(healed.input))
     if result.failure is not None:
@@ -299,6 +343,11 @@ def _replay(healed: Healed, past: PastRun, notes: Sequence[Json]) -> list[Record
             replayed=short(result.output),
         )
     return made
+
+
+def _markers(routine: Routine) -> dict[str, str]:
+    """Each secret as the journal writes it."""
+    return {secret.name: marker(secret.name) for secret in routine.secrets}
 
 
 def _name_of(step: ToolStep | UdfStep) -> str:

@@ -216,10 +216,18 @@ class Wiring:
             return Wire(self._use_mission(named, value, by_name), "mission")
         if not is_informative(value):
             return None
-        for path, stated in self._mission:
-            if path and _equal(stated, value):
-                return Wire(self._use_mission(path, value, stated), "mission")
-        return None
+        stated = [found for found in self._mission if found[0] and _equal(found[1], value)]
+        if not stated:
+            return None
+        also = [f"input {plain_path(path)}" for path, _ in stated[1:]]
+        also += [
+            _inside(self._path_wire(found, value, "").value)
+            for found in self._found
+            if _equal(found.value, value) and _last_key(found) == name
+        ]
+        note = f"it may be {also[0]} as well" if also else ""
+        path, known = stated[0]
+        return Wire(self._use_mission(path, value, known), "mission", note=note)
 
     def _use_mission(self, path: Path, value: Scalar, stated: Scalar) -> str:
         key = str(path[0].key)
@@ -245,7 +253,13 @@ class Wiring:
             rank = (_ORDER.index(wire.how), int(last != name), len(found.path), -found.call)
             if best is None or rank < best[0]:
                 best = (rank, wire)
-        return best[1] if best else None
+        if best is None:
+            return None
+        wire = best[1]
+        others = {_last_key(found) for found in candidates} - {name}
+        if not wire.note and len(others) > 1 and name not in map(_last_key, candidates):
+            wire = wire._replace(note=f"it may be any of {', '.join(sorted(map(str, others)))}")
+        return wire
 
     def _path_wire(self, found: _Found, value: Scalar, said: str) -> Wire:
         source, _ = self._results[found.call]
@@ -402,6 +416,11 @@ def _around(content: str, text: str) -> list[str]:
             parts.append(text[done : found.start()])
             done = found.end()
     return [*parts, text[done:]]
+
+
+def plain_path(path: Path) -> str:
+    """A path as it is told."""
+    return ".".join(str(part.key) for part in path)
 
 
 def _last_key(found: _Found) -> str | int:
