@@ -22,7 +22,7 @@ from em.models.trace import Trace
 )
 @everywhere
 @click.pass_context
-def command(ctx: click.Context, files: tuple[str, ...], format_: str) -> None:
+def command(ctx: click.Context, files: tuple[str, ...], format_: str) -> int:
     """Keep the traces of FILES in the log. The same trace again changes nothing."""
 
     def traces() -> Iterator[Trace]:
@@ -39,3 +39,4 @@ def command(ctx: click.Context, files: tuple[str, ...], format_: str) -> None:
             return 1
         already = f", {known:,} already there" if known else ""
         click.echo(f"{count(new, 'trace')} imported{already}")
+    return 0
