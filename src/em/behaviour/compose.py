@@ -27,7 +27,8 @@ from em.behaviour.values import Unkept, keep
 from em.compiler.calls import TracedCall, infer_effect
 from em.compiler.naming import Names, result_name, words_of
 from em.compiler.values import Path, Scalar, Segment, leaves, said_in
-from em.compiler.wire import OUTPUT, Wiring, literal, plain_segment
+from em.compiler.wire import OUTPUT, Wiring
+from em.compiler.wire_text import literal, plain_segment
 from em.errors import EmError, ExpressionError, NotRecordable
 from em.models.canonical import Json, identical
 from em.runner.expressions import compile_value

@@ -10,7 +10,7 @@ import msgspec
 from em.behaviour.model import Task
 from em.compiler.naming import Names, identifier
 from em.compiler.values import is_informative, leaves
-from em.compiler.wire import literal, plain_segment
+from em.compiler.wire_text import literal, plain_segment
 from em.models.canonical import Json, identical
 
 KEY_LENGTH = 32

@@ -1,7 +1,6 @@
 """Wiring: where each argument came from, as an expression that means something on the next run."""
 
 import re
-from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 import msgspec
@@ -16,6 +15,19 @@ from em.compiler.values import (
     items_of,
     leaves,
     said_in,
+)
+from em.compiler.wire_text import (
+    NUMBER,
+    cut,
+    equal,
+    inside,
+    is_text,
+    is_wired,
+    literal,
+    plain_path,
+    plain_segment,
+    record_with,
+    reference,
 )
 from em.models.canonical import Json, identical
 from em.redaction.redactor import MARKER
@@ -52,10 +64,6 @@ OUTPUT = "output"
 
 _TOKEN = re.compile(r"[#\w@.+-]*\d[\w@+-]*")
 """Words of a text that are more than words: numbers, ids, addresses."""
-
-
-_NUMBER = re.compile(r"(?<![\w.,-])\d+(?:\.\d+)?(?![\w]|[.,]\d)")
-"""Numbers that stand in a text as words of their own."""
 
 
 class _Found(NamedTuple):
@@ -184,8 +192,8 @@ class Wiring:
             return constant
         if said_in(value, said, exactly=True):
             return self._from_said(value, name)
-        stated = [found for found in self._mission if found[0] and _equal(found[1], value)]
-        given = [found for found in self._found if _equal(found.value, value)]
+        stated = [found for found in self._mission if found[0] and equal(found[1], value)]
+        given = [found for found in self._found if equal(found.value, value)]
         if len(stated) == 1 and not given:
             path, known = stated[0]
             return Wire(self._use_mission(path, value, known), "mission")
@@ -205,25 +213,25 @@ class Wiring:
         for found in reversed(self._found):
             named = found.path and found.path[-1].key == name
             plain = not any(part.in_collection for part in found.path)
-            if named and plain and _equal(found.value, value):
+            if named and plain and equal(found.value, value):
                 return self._path_wire(found, value, "")
         return None
 
     def _from_mission(self, value: Scalar, name: str) -> Wire | None:
         by_name = self._mission_values.get(name)
-        if by_name is not None and not isinstance(by_name, dict | list) and _equal(by_name, value):
+        if by_name is not None and not isinstance(by_name, dict | list) and equal(by_name, value):
             named: Path = (Segment(name, False, None),)
             return Wire(self._use_mission(named, value, by_name), "mission")
         if not is_informative(value):
             return None
-        stated = [found for found in self._mission if found[0] and _equal(found[1], value)]
+        stated = [found for found in self._mission if found[0] and equal(found[1], value)]
         if not stated:
             return None
         also = [f"input {plain_path(path)}" for path, _ in stated[1:]]
         also += [
-            _inside(self._path_wire(found, value, "").value)
+            inside(self._path_wire(found, value, "").value)
             for found in self._found
-            if _equal(found.value, value) and _last_key(found) == name
+            if equal(found.value, value) and _last_key(found) == name
         ]
         note = f"it may be {also[0]} as well" if also else ""
         path, known = stated[0]
@@ -233,7 +241,7 @@ class Wiring:
         key = str(path[0].key)
         self.inputs[self._mission_names[key]] = self._mission_values[key]
         source = self._mission_names[key] + "".join(plain_segment(part) for part in path[1:])
-        return _expression(source, value, stated)
+        return reference(source, value, stated)
 
     def _from_said(self, value: Scalar, name: str) -> Wire:
         text = str(value)
@@ -242,10 +250,10 @@ class Wiring:
             self._input_names[text] = free
             self.inputs[free] = value
         own = self._input_names[text]
-        return Wire(_expression(own, value, self.inputs[own]), "said")
+        return Wire(reference(own, value, self.inputs[own]), "said")
 
     def _from_results(self, value: Scalar, said: str, name: str) -> Wire | None:
-        candidates = [found for found in self._found if _equal(found.value, value)]
+        candidates = [found for found in self._found if equal(found.value, value)]
         best: tuple[tuple[int, int, int, int], Wire] | None = None
         for found in candidates:
             wire = self._path_wire(found, value, said)
@@ -274,7 +282,7 @@ class Wiring:
             if _ORDER.index(chosen) > _ORDER.index(how):
                 how = chosen
             note = note or why
-        return Wire(_expression(source, value, found.value), how, found.call, note)
+        return Wire(reference(source, value, found.value), how, found.call, note)
 
     def _choose(self, source: str, part: Segment, said: str) -> tuple[str, How, str]:
         """How one item of a collection was chosen: the only one, by a field, or nobody knows."""
@@ -303,7 +311,7 @@ class Wiring:
                 return name
         for path, stated in self._mission:
             if path and same(stated, content):
-                return _inside(self._use_mission(path, stated, stated))
+                return inside(self._use_mission(path, stated, stated))
         if said_in(content, said):
             self._from_said(content, "chosen")
             return self._input_names[content]
@@ -316,10 +324,10 @@ class Wiring:
         pieces: list[tuple[str, bool]] = [(value, False)]
         source = None
         known = self._known_in(value, said)
-        numbers = set(_NUMBER.findall(value))
+        numbers = set(NUMBER.findall(value))
         for content, expression, call in sorted(known, key=lambda item: -len(item[0])):
             if content != value and (len(content) >= 4 or content in numbers):
-                pieces, hit = _cut(pieces, content, f"{{{{ {expression} }}}}")
+                pieces, hit = cut(pieces, content, f"{{{{ {expression} }}}}")
                 source = call if hit and call is not None else source
         if len(pieces) == 1:
             return None
@@ -338,13 +346,13 @@ class Wiring:
         ]
         for path, stated in self._mission:
             if path and is_informative(stated) and str(stated) in text:
-                expression = _inside(self._use_mission(path, stated, stated))
+                expression = inside(self._use_mission(path, stated, stated))
                 known.append((str(stated), expression, None))
         for found in self._found:
             simple = not any(part.in_collection for part in found.path)
-            if simple and (_is_text(found.value) or self._is_lone_number(found, text)):
+            if simple and (is_text(found.value) or self._is_lone_number(found, text)):
                 wire = self._path_wire(found, found.value, said)
-                known.append((str(found.value), _inside(wire.value), found.call))
+                known.append((str(found.value), inside(wire.value), found.call))
         return known
 
     def _is_lone_number(self, found: _Found, text: str) -> bool:
@@ -352,9 +360,9 @@ class Wiring:
         value = found.value
         if isinstance(value, str | bool) or not is_telling(value):
             return False
-        if str(value) not in _NUMBER.findall(text):
+        if str(value) not in NUMBER.findall(text):
             return False
-        return len({_last_key(other) for other in self._found if _equal(other.value, value)}) == 1
+        return len({_last_key(other) for other in self._found if equal(other.value, value)}) == 1
 
     def _same_record(
         self, recorded: Json, wired: Json, used: set[int], call: int, place: str
@@ -363,12 +371,12 @@ class Wiring:
         constants = [
             key
             for key, item in recorded.items()
-            if not isinstance(item, dict | list) and not _is_wired(wired[key])
+            if not isinstance(item, dict | list) and not is_wired(wired[key])
         ]
         others = self._results.keys() - used
         for other in (*sorted(used, reverse=True), *sorted(others, reverse=True)):
             name, result = self._results[other]
-            record = _record_with(result, recorded, constants, 2 if other in used else 3)
+            record = record_with(result, recorded, constants, 2 if other in used else 3)
             if record is None:
                 continue
             path, holder = record
@@ -376,9 +384,9 @@ class Wiring:
                 continue
             base = name + "".join(plain_segment(part) for part in path)
             for key in constants:
-                if key in holder and _equal(holder[key], recorded[key]):
+                if key in holder and equal(holder[key], recorded[key]):
                     source = base + plain_segment(Segment(key, False, None))
-                    wired[key] = _expression(source, recorded[key], holder[key])
+                    wired[key] = reference(source, recorded[key], holder[key])
                     self._explain(
                         call, f"{place}.{key}", recorded[key], Wire(wired[key], "key", other)
                     )
@@ -391,109 +399,9 @@ class Wiring:
         self.explained.append(Explained(call, place, recorded, wire.value, wire.how, wire.note))
 
 
-def _cut(
-    pieces: list[tuple[str, bool]], content: str, expression: str
-) -> tuple[list[tuple[str, bool]], bool]:
-    """Texts with an expression in the place of what it stands for; and whether it was there."""
-    cut: list[tuple[str, bool]] = []
-    for text, is_expression in pieces:
-        if is_expression or content not in text:
-            cut.append((text, is_expression))
-            continue
-        for number, part in enumerate(_around(content, text)):
-            cut += [(expression, True)] if number else []
-            cut += [(part, False)] if part else []
-    return cut, len(cut) != len(pieces)
-
-
-def _around(content: str, text: str) -> list[str]:
-    """What stands around a content; a number counts only where it is a word of its own."""
-    if not _NUMBER.fullmatch(content):
-        return text.split(content)
-    parts, done = [], 0
-    for found in _NUMBER.finditer(text):
-        if found.group() == content:
-            parts.append(text[done : found.start()])
-            done = found.end()
-    return [*parts, text[done:]]
-
-
-def plain_path(path: Path) -> str:
-    """A path as it is told."""
-    return ".".join(str(part.key) for part in path)
-
-
 def _last_key(found: _Found) -> str | int:
     return found.path[-1].key if found.path else ""
 
 
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str) and is_informative(value)
-
-
-def _record_with(
-    result: Any, recorded: Json, constants: Sequence[str], at_least: int
-) -> tuple[Path, Mapping[str, Any]] | None:
-    """The part of a result that has the same names and values as these arguments, most of them."""
-    best: tuple[int, Path, Mapping[str, Any]] | None = None
-    todo: list[tuple[Path, Any]] = [((), result)]
-    while todo:
-        path, value = todo.pop()
-        if not isinstance(value, dict):
-            continue
-        hits = sum(
-            key in value and _equal(value[key], item)
-            for key, item in recorded.items()
-            if not isinstance(item, dict | list)
-        )
-        if hits >= at_least and any(key in value for key in constants) and hits > (best or (0,))[0]:
-            best = (hits, path, value)
-        todo += [((*path, Segment(key, False, value)), item) for key, item in value.items()]
-    return None if best is None else (best[1], best[2])
-
-
-def _is_wired(value: Any) -> bool:
-    return isinstance(value, str) and "{{" in value
-
-
-def _equal(found: Any, value: Any) -> bool:
-    """The same value, or the same number written as a text."""
-    if isinstance(found, bool) or isinstance(value, bool) or found is None or value is None:
-        return found is value
-    if type(found) is type(value) or not isinstance(found, str | int | float):
-        return bool(found == value)
-    return str(found).strip() == str(value).strip()
-
-
-def _expression(source: str, value: Any, found: Any) -> str:
-    """A reference, converted where the trace wrote a number as text or the other way round."""
-    if isinstance(value, str) and not isinstance(found, str):
-        source = f"str({source})"
-    elif isinstance(found, str) and isinstance(value, int | float):
-        source = f"{'int' if isinstance(value, int) else 'float'}({source})"
-    return f"{{{{ {source} }}}}"
-
-
-def _inside(expression: str) -> str:
-    return expression.removeprefix("{{ ").removesuffix(" }}")
-
-
-def plain_segment(part: Segment) -> str:
-    """One step of a path as an expression writes it."""
-    key = part.key
-    if part.in_collection and isinstance(part.of, dict):
-        key = list(part.of)[int(key)]
-    if isinstance(key, int):
-        return f"[{key}]"
-    return f".{key}" if key.isidentifier() else f"[{msgspec.json.encode(key).decode()}]"
-
-
 def _as_it_is(value: Any) -> Wire:
     return Wire(literal(value), "constant")
-
-
-def literal(value: Any) -> Any:
-    """A constant that no expression is read out of."""
-    if isinstance(value, str) and ("{{" in value or "{%" in value or "{#" in value):
-        return "{{ " + msgspec.json.encode(value).decode() + " }}"
-    return value
