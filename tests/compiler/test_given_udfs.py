@@ -9,7 +9,10 @@ import pytest
 
 from em.compiler.compile_trace import compile_trace_file
 from em.compiler.replay import NotReproduced
+from em.errors import UsageError
+from em.runner.authorship import WRITTEN_BY, code_hash, is_model_written, render_marks
 from em.runner.engine import run_routine
+from em.runner.trust import revoke, trust
 from em.runner.validate import validate
 
 TRACE = {
@@ -98,3 +101,21 @@ def test_a_function_that_does_not_give_what_was_recorded_is_told_side_by_side(
     assert says in str(caught.value)
     assert caught.value.data["recorded"] == ["lisbon", "840"]
     assert not (tmp_path / "r").exists(), "nothing is written"
+
+
+def test_a_models_functions_are_taken_once_they_are_read_and_their_mark_goes_with_them(
+    tmp_path: Path, trace: Path
+) -> None:
+    (tmp_path / "p").mkdir()
+    file = tmp_path / "p" / "udf.py"
+    file.write_text(CODE)
+    (tmp_path / "p" / WRITTEN_BY).write_text(render_marks({"udf.py": CODE.encode()}, "acme/1"))
+    with pytest.raises(UsageError, match="em trust"):
+        compile_trace_file(trace, tmp_path / "r", udfs=str(file))
+    trust(code_hash(CODE.encode()), file, len(CODE))
+    try:
+        compile_trace_file(trace, tmp_path / "r", udfs=str(file))
+    finally:
+        revoke(code_hash(CODE.encode()), file)
+    assert is_model_written(tmp_path / "r", "udf.py")
+    assert "acme/1" in (tmp_path / "r" / WRITTEN_BY).read_text()

@@ -424,3 +424,29 @@ def test_a_get_is_a_read_and_what_was_under_way_is_done_again(tmp_path: Path, ho
     with Memory(tmp_path / "em.db") as memory:
         assert memory.run(folder, allow=allow).status == "ok"
         assert not list(memory.log.read(kinds=["step_started"])), "a read has no intent"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{{ env["API_" ~ "TOKEN"] }}',
+        "{% set t = env.API_TOKEN %}{{ t }}",
+        "{{ env|dictsort }}",
+        "{{ env.values()|list }}",
+        "{{ env.API_TOKEN|urlencode }}",
+    ],
+)
+def test_a_variable_is_a_secret_however_it_was_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    monkeypatch.setenv("API_TOKEN", "tok SUPER/SECRET+99")
+    monkeypatch.setenv("NOT_ALLOWED_WORD", "never seen")
+    folder = one_call(tmp_path, f"command: [printf, '%s', {json.dumps(text)}]", {})
+    allow = AllowSettings(commands=["printf"], env=["API_TOKEN"])
+    with Memory(tmp_path / "em.db") as memory:
+        result = memory.run(folder, {}, {}, allow=allow)
+        told = repr([event.body for event in memory.log.read()])
+    assert "SECRET" not in told
+    assert "never seen" not in repr(result) + told
+    if result.status == "ok":
+        assert "SECRET" in repr(result.output)

@@ -14,7 +14,9 @@ from em.models.fix import Fix
 from em.models.trace import Approval, Mission, ToolCall, Trace
 from em.runner.engine import run_routine
 from em.runner.package import Package
+from em.runner.secrets import without_secrets
 from em.runner.validate import validate
+from em.settings import AllowSettings
 
 KEY, TOKEN = "plain-words-not-like-a-key", "another odd one"
 GIVEN = {"api_key": KEY, "token": TOKEN}
@@ -174,3 +176,81 @@ def test_a_secret_within_another_is_masked_whole(tmp_path: Path) -> None:
     done = run_routine(tmp_path, {}, {"t": t}, secrets={"a": "abc", "b": "abcdef"})
     assert done.failure is not None
     assert done.failure.message == "[redacted:b] and [redacted:a]"
+
+
+SIGNS = """
+name: signs
+secrets: [{name: key}]
+steps:
+  - {id: s, type: tool.call, tool: sign, args: {key: "{{ key }}"}, save_as: told}
+  - {id: ask, type: prompt.user, prompt: {message: "use {{ key }}?", fields: [
+      {name: ok, type: confirm}, {name: how, default: "by {{ key }}"}]}}
+  - {id: end, type: return, value: ok}
+"""
+
+
+def write(folder: Path, text: str) -> Path:
+    folder.mkdir(exist_ok=True)
+    (folder / "routine.yaml").write_text(text)
+    return folder
+
+
+@pytest.mark.parametrize("word", ["done", "args", "step_id", "s", "tool", "confirm", "failed"])
+def test_a_secret_that_is_a_word_of_em_breaks_nothing(tmp_path: Path, word: str) -> None:
+    folder, given, told = write(tmp_path / "r", SIGNS), {"key": word}, []
+
+    def fails(key: str) -> None:
+        raise ValueError("no")
+
+    def fix(context: Any) -> Fix:
+        return Fix(strategy="skip", default=1, reason="so")
+
+    result = run_routine(folder, {}, {"sign": lambda key: 1}, secrets=given, on_step=told.append)
+    assert (result.status, [report.status for report in told]) == ("needs_input", ["done"])
+    mended = run_routine(folder, {}, {"sign": fails}, fix, secrets=given)
+    assert (mended.status, mended.steps[0].status) == ("needs_input", "defaulted")
+    assert list(mended.context) == ["told"]
+
+
+def test_what_a_run_asks_is_told_without_its_secrets(tmp_path: Path) -> None:
+    folder = write(tmp_path / "r", SIGNS)
+    waiting = run_routine(folder, {}, {"sign": lambda key: 1}, secrets={"key": "hush-hush"})
+    assert waiting.pending_prompt is not None
+    assert waiting.pending_prompt.message == "use [redacted:key]?"
+    assert "hush" not in repr(waiting)
+
+
+def test_a_secret_comes_only_from_variables_that_are_meant_for_it_or_allowed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CLOUD_KEY", "of the user's own")
+    monkeypatch.setenv("EM_SECRET_SHARED", "shared one")
+    text = (
+        'name: r\nsecrets: [{name: x, env: %s}]\nsteps: [{id: e, type: return, value: "{{ x }}"}]'
+    )
+    folder = write(tmp_path / "r", text % "CLOUD_KEY")
+    for allow in (None, AllowSettings(env=["OTHER"])):
+        refused = run_routine(folder, {}, allow=allow).failure
+        assert refused is not None
+        assert refused.error_type == "NotAllowed"
+        assert "'CLOUD_KEY' is not allowed" in refused.message
+        assert "--allow-env CLOUD_KEY" in refused.message
+    allowed = run_routine(folder, {}, allow=AllowSettings(env=["CLOUD_KEY"]))
+    assert allowed.output == "of the user's own"
+    assert run_routine(folder, {}, secrets={"x": "given"}).output == "given"
+    assert run_routine(write(folder, text % "EM_SECRET_SHARED"), {}).output == "shared one"
+
+
+def test_what_a_secret_prompt_did_not_ask_for_is_not_written(tmp_path: Path) -> None:
+    fields = "[{name: pin, type: secret}, {name: who}]"
+    folder = write(
+        tmp_path / "r",
+        "name: r\nsteps:\n  - {id: ask, type: prompt.user,"
+        f" prompt: {{message: P, fields: {fields}}}}}",
+    )
+    given = {"ask": {"Pin": "hunter3secret", "who": "me"}, "aks": {"pin": "hunter3secret"}}
+    kept = without_secrets(Package(folder).routine, {**given, "ask?": {"happened": True}})
+    assert kept == {"ask": {"who": "me"}, "ask?": {"happened": True}}
+    with Memory(tmp_path / "em.db") as memory:
+        memory.run(folder, {}, {}, answers=given)
+        assert "hunter3secret" not in repr([event.body for event in memory.log.read()])

@@ -10,11 +10,14 @@ from typing import Any
 import pytest
 
 from em import Memory
-from em.errors import RoutineError, SandboxRefused, UsageError
-from em.runner.authorship import WRITTEN_BY, code_hash, render_marks
+from em.compiler.export_python import export_python
+from em.errors import ExportError, RoutineError, SandboxRefused, UsageError
+from em.runner.authorship import WRITTEN_BY, code_hash, is_model_written, render_marks
 from em.runner.engine import arun_routine, run_routine
 from em.runner.package import Package
 from em.runner.sandbox.protocol import backends
+from em.runner.stored import files_in, keep_routine
+from em.runner.tools import ToolRegistry, load_module
 from em.runner.trust import revoke, trust, trust_folder
 
 ROUTINE = """
@@ -215,3 +218,46 @@ steps:
     failure = run_routine(folder, {}).failure
     assert failure is not None
     assert failure.error_type == "StepTimeout"
+
+
+def test_unread_code_is_not_loaded_as_tools_or_functions_either(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = package(tmp_path, PLAIN, marked=PLAIN)
+    (tmp_path / "link.py").symlink_to(folder / "udf.py")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    for source in (str(folder / "udf.py"), str(tmp_path / "link.py"), "where.udf"):
+        with pytest.raises(UsageError, match=r"nobody has read it.*em trust"):
+            load_module(source)
+        with pytest.raises(UsageError, match="nobody has read it"):
+            ToolRegistry.load(source)
+    trust(code_hash(PLAIN.encode()), folder / "udf.py", len(PLAIN))
+    assert load_module(str(folder / "udf.py")).twice(2) == 4
+
+
+def test_a_script_has_no_sandbox_so_unread_code_is_not_exported(tmp_path: Path) -> None:
+    folder = package(tmp_path, PLAIN, marked=PLAIN)
+    with pytest.raises(ExportError, match="nobody has read them"):
+        export_python(Package(folder))
+    assert "def twice" in export_python(Package(folder), trust=True)
+    trust(code_hash(PLAIN.encode()), folder / "udf.py", len(PLAIN))
+    assert "def twice" in export_python(Package(folder))
+
+
+@pytest.mark.parametrize("kind", ["folder", "link", "unreadable", "broken", "of no file"])
+def test_a_package_with_an_odd_mark_is_not_kept(tmp_path: Path, kind: str) -> None:
+    folder = package(tmp_path, PLAIN, marked=PLAIN)
+    mark = folder / WRITTEN_BY
+    if kind in ("folder", "link"):
+        mark.unlink()
+        mark.mkdir() if kind == "folder" else mark.symlink_to("nowhere")
+        assert is_model_written(folder, "udf.py")
+    elif kind == "unreadable":
+        mark.write_bytes(b"\xff")
+    else:
+        mark.write_text("{" if kind == "broken" else '{"gone.py": {"sha256": "0"}}')
+    with (
+        Memory(tmp_path / "em.db") as memory,
+        pytest.raises((UsageError, RoutineError), match=WRITTEN_BY),
+    ):
+        keep_routine(memory.store, files_in(folder))

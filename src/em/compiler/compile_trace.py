@@ -96,7 +96,7 @@ def _spare_own_functions(draft: Draft, folder: Path, files: dict[str, str]) -> N
     if not (folder / UDF).exists():
         return
     if not draft.written_by:
-        for name in (UDF, "test_udf.py"):
+        for name in (UDF, "test_udf.py", WRITTEN_BY):
             files.pop(name, None)
     elif not is_model_written(folder, UDF):
         raise UsageError(
@@ -127,7 +127,10 @@ def package_texts(draft: Draft, udfs: GivenUdfs | None = None) -> dict[str, str]
         files[UDF] = draft.udf_source
         files[WRITTEN_BY] = render_marks({UDF: draft.udf_source.encode()}, draft.written_by)
     elif any(item.is_udf for item in draft.recording):
-        files[UDF] = render_udfs(draft, udfs or GivenUdfs())
+        given = udfs or GivenUdfs()
+        files[UDF] = render_udfs(draft, given)
+        if given.written_by:
+            files[WRITTEN_BY] = render_marks({UDF: files[UDF].encode()}, given.written_by)
         files["test_udf.py"] = render_udf_tests(draft)
     return files
 

@@ -23,6 +23,7 @@ from em.models.routine import (
     ToolStep,
     UdfStep,
 )
+from em.runner.authorship import runs_in_sandbox
 from em.runner.functions import FUNCTIONS
 from em.runner.package import UDF, Package
 
@@ -36,10 +37,23 @@ CHECKED = frozenset(
 )
 
 
-def export_python(package: Package) -> str:
-    """The script: it does what the runner does with this routine, without a journal."""
+def export_python(package: Package, *, trust: bool = False) -> str:
+    """The script: it does what the runner does with this routine, without a journal.
+
+    It has no sandbox: functions that a model wrote must have been read by a person.
+    """
     path = package.folder / UDF
-    source = path.read_text(encoding="utf-8") if path.exists() else ""
+    code = path.read_bytes() if path.exists() else b""
+    if runs_in_sandbox(path, code) and not trust:
+        raise ExportError(
+            "a model wrote these functions and nobody has read them: a script has no sandbox",
+            place=str(path),
+            fix="read them and say so with `em trust`, or export with --trust",
+        )
+    try:
+        source = code.decode()
+    except UnicodeDecodeError as error:
+        raise ExportError(f"it is no UTF-8: {error}", place=str(path)) from None
     return _Script(package.routine, Udfs(source, package.folder)).text()
 
 

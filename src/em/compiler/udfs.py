@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from em.errors import InputError
+from em.runner.authorship import is_model_written, model_of
 from em.runner.tools import Function, functions_of, load_module
 
 Udfs = Mapping[str, Function] | str | None
@@ -20,6 +21,8 @@ class GivenUdfs(msgspec.Struct, frozen=True):
 
     functions: Mapping[str, Function] = {}
     text: str = ""
+    written_by: str = ""
+    """The model that wrote that file, if one did and a person has read it."""
 
 
 def load_udfs(udfs: Udfs) -> GivenUdfs:
@@ -30,9 +33,14 @@ def load_udfs(udfs: Udfs) -> GivenUdfs:
     if not udfs.endswith(".py"):
         return GivenUdfs(functions)
     try:
-        return GivenUdfs(functions, Path(udfs).read_text(encoding="utf-8"))
+        text = Path(udfs).read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
         raise InputError(f"it is no UTF-8: {error}", place=udfs) from None
+    file = Path(udfs).resolve()
+    marked = is_model_written(file.parent, file.name)
+    return GivenUdfs(
+        functions, text, (model_of(file.parent, file.name) or "model") if marked else ""
+    )
 
 
 def import_line(name: str, function: Any) -> str | None:

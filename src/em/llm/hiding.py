@@ -7,11 +7,11 @@ was talked into it must not be able to move a card number into a URL.
 import re
 from collections.abc import Iterator
 from typing import Any
-from urllib.parse import quote, quote_plus
 
 import msgspec
 
 from em.models.canonical import Json
+from em.redaction.forms import forms
 from em.redaction.put_back import ANY_MARKER, put_back
 from em.redaction.redactor import MARKER, Redactor
 
@@ -128,13 +128,13 @@ class _Elsewhere:
         self._markers = {
             form.lower(): marker
             for value, marker in found.items()
-            for form in _forms(value)
+            for form in forms(value)
             if not ANY_MARKER.fullmatch(value)
         }
         # Longest first: else a part of a value would be hidden, and its rest shown.
-        forms = sorted(self._markers, key=len, reverse=True)
+        longest_first = sorted(self._markers, key=len, reverse=True)
         # Markers are matched first, and left alone.
-        patterns = [ANY_MARKER.pattern, *map(_pattern, forms)]
+        patterns = [ANY_MARKER.pattern, *map(_pattern, longest_first)]
         self._find = re.compile("|".join(patterns), re.IGNORECASE)
 
     def hide(self, value: Any) -> Any:
@@ -166,17 +166,6 @@ class _Elsewhere:
             return text
         # Letters that match without regard to case need not be equal in lower case.
         return self._markers.get(text.lower(), "<private:value>")
-
-
-def _forms(value: str) -> set[str]:
-    """A value as it is, and as JSON, Python and addresses write it."""
-    return {
-        value,
-        msgspec.json.encode(value).decode()[1:-1],
-        repr(value)[1:-1],
-        quote(value, safe=""),
-        quote_plus(value),
-    }
 
 
 def _pattern(form: str) -> str:

@@ -6,7 +6,7 @@ of a command, name them; the same goes for variables of the environment.
 
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from urllib.parse import SplitResult
 
@@ -28,7 +28,7 @@ def settings_for(folder: Path, given: AllowSettings | None) -> AllowSettings:
 def find_program(name: str, allow: AllowSettings) -> str:
     """The program of an allowed command: by its name on the PATH, or by its whole path."""
     if name not in allow.commands:
-        raise _refused("command", name, "commands")
+        raise refused("command", name, "commands")
     if os.sep in name:
         if not os.path.isabs(name):
             raise NotAllowed(f"the command {name!r} is a relative path", fix="name the program")
@@ -45,7 +45,7 @@ def check_host(address: SplitResult, allow: AllowSettings) -> None:
     """Refuse a host that is not allowed; a port counts unless it is the usual one."""
     host = host_of(address)
     if host not in (entry.lower() for entry in allow.hosts):
-        raise _refused("host", host, "hosts")
+        raise refused("host", host, "hosts")
 
 
 def host_of(address: SplitResult) -> str:
@@ -57,18 +57,21 @@ def host_of(address: SplitResult) -> str:
 
 
 class Environment(Mapping[str, str]):
-    """The variables of the environment that are allowed."""
+    """The variables of the environment that are allowed; whoever must know is told what is read."""
 
-    def __init__(self, allow: AllowSettings) -> None:
+    def __init__(self, allow: AllowSettings, on_read: Callable[[str, str], None]) -> None:
         self._allowed = frozenset(allow.env)
+        self._on_read = on_read
 
     def __getitem__(self, name: str) -> str:
         if name not in self._allowed:
-            raise _refused("variable", name, "env")
+            raise refused("variable", name, "env")
         try:
-            return os.environ[name]
+            value = os.environ[name]
         except KeyError:
             raise NotAllowed(f"the variable {name!r} is not set", fix=f"export {name}=…") from None
+        self._on_read(name, value)
+        return value
 
     def __contains__(self, _name: object) -> bool:
         # So that asking for one that is not there says why.
@@ -81,7 +84,8 @@ class Environment(Mapping[str, str]):
         return sum(1 for _ in self)
 
 
-def _refused(what: str, name: str, field: str) -> NotAllowed:
+def refused(what: str, name: str, field: str) -> NotAllowed:
+    """The error for what is not allowed: it says how to allow it."""
     option = {"commands": "--allow-command", "hosts": "--allow-host", "env": "--allow-env"}[field]
     return NotAllowed(
         f"the {what} {name!r} is not allowed",

@@ -7,11 +7,13 @@ person's side (`trust.py`) and never in the package.
 """
 
 import hashlib
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import msgspec
 
+from em.errors import RoutineError, UsageError
 from em.models.canonical import Json
 from em.models.event import Draft
 
@@ -42,22 +44,67 @@ def is_model_written(folder: Path, name: str) -> bool:
     try:
         text = (folder / WRITTEN_BY).read_bytes()
     except FileNotFoundError:
-        return False
+        return os.path.lexists(folder / WRITTEN_BY)  # a link that leads nowhere
     except OSError:
         return True
     try:
-        return name in msgspec.json.decode(text, type=dict[str, Mark])
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return name in read_marks(text)
+    except RoutineError:
         return True
+
+
+def model_of(folder: Path, name: str) -> str:
+    """Which model wrote a file of a package, as its mark says."""
+    try:
+        marks = read_marks((folder / WRITTEN_BY).read_bytes())
+    except (OSError, RoutineError):
+        return ""
+    return marks[name].model if name in marks else ""
+
+
+def runs_in_sandbox(path: Path, code: bytes) -> bool:
+    """Whether this is a model's code that no person has read."""
+    if not any(is_model_written(file.parent, file.name) for file in {path, path.resolve()}):
+        return False
+    from em.runner.trust import is_trusted
+
+    return not is_trusted(code_hash(code))
+
+
+def refuse_unread(path: Path, code: bytes) -> None:
+    """What a model wrote and no person has read is not loaded into this process."""
+    if runs_in_sandbox(path, code):
+        raise UsageError(
+            "a model wrote this and nobody has read it: it can't be loaded into this process",
+            place=str(path),
+            fix=f"read it, then say so: em trust {path.resolve().parent}",
+        )
+
+
+def read_marks(text: bytes | str) -> dict[str, Mark]:
+    """The marks that `written_by.json` holds."""
+    try:
+        return msgspec.json.decode(text, type=dict[str, Mark])
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise RoutineError(
+            f"it can't be read, so nobody knows what a model wrote here: {error}",
+            place=WRITTEN_BY,
+            fix="put the one back that em wrote",
+        ) from None
 
 
 def code_notes(
     files: Mapping[str, str], routine: str, from_events: Sequence[str] = ()
 ) -> list[Draft]:
     """What the log is told of the files of a package that a model wrote."""
-    marks = msgspec.json.decode(files.get(WRITTEN_BY, "{}"), type=dict[str, Mark])
     notes = []
-    for name, mark in marks.items():
+    for name, mark in read_marks(files.get(WRITTEN_BY, "{}")).items():
+        if name not in files:
+            raise RoutineError(
+                f"it marks {name!r}, which the package does not have",
+                place=WRITTEN_BY,
+                fix="put the file back, or take its mark away",
+            )
         sha256 = code_hash(files[name].encode())
         body: Json = {"file": name, "sha256": sha256, "model": mark.model, "routine": routine}
         if from_events:

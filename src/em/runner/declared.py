@@ -79,11 +79,10 @@ def _texts(value: Any) -> Iterator[str]:
 
 
 def _tool(spec: ToolSpec, allow: AllowSettings, secrets: Secrets) -> Tool:
-    environment = Environment(allow)
+    # What is read is a secret from then on, by whatever expression it was read.
+    environment = Environment(allow, secrets.add)
     for name in {*_env_names(spec), *spec.env}:
-        value = environment[name]
-        secrets.add(name, value)
-        secrets.add(name, quote(value, safe=""))
+        environment[name]  # refused before the first step, where its name can be seen
     answer = _command(spec, allow, environment) if spec.command else _request(spec, allow)
     names = argument_names(spec)
     schema = spec.args_schema or {}

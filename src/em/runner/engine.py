@@ -143,7 +143,12 @@ class _Run:
     ) -> None:
         self.package = routine_dir if isinstance(routine_dir, Package) else Package(routine_dir)
         self._answers = options.get("answers")
-        self.secrets = Secrets(self.package.routine.secrets, options.get("secrets"))
+        self.secrets = Secrets(
+            self.package.routine.secrets,
+            options.get("secrets"),
+            options.get("allow"),
+            self.package.folder,
+        )
         registry = tools if isinstance(tools, ToolRegistry) else ToolRegistry(tools)
         known, refusal = _with_declared(self.package, registry, options.get("allow"), self.secrets)
         self._udfs = self.package.udfs(trust=options.get("trust", False))

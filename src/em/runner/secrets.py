@@ -5,7 +5,9 @@ secret fields, or variables that a declared tool uses.
 """
 
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -14,9 +16,11 @@ from em.errors import RoutineError, UsageError
 from em.models.canonical import Json
 from em.models.fix import Fix
 from em.models.routine import PromptStep, Routine, Secret
-from em.models.run import Failure, RunResult, StepReport
+from em.models.run import Failure, PendingPrompt, RunResult, StepReport
+from em.redaction.forms import forms
 from em.redaction.put_back import MarkerMoved, put_back, refuse_markers
 from em.redaction.redactor import marker
+from em.settings import AllowSettings
 
 SHORTEST_INSIDE = 3
 """From this length on a secret is also found inside other texts."""
@@ -25,17 +29,32 @@ Given = Mapping[str, str] | Callable[[str], str | None] | None
 """Where secrets come from, by name; the environment where this does not have one."""
 
 
-class Secrets:
-    """The secrets of one run."""
+PREFIX = "EM_SECRET_"
+"""Variables that begin so are meant for routines; any other one must be allowed."""
 
-    def __init__(self, declared: Sequence[Secret] = (), given: Given = None) -> None:
+
+class Secrets:
+    """The secrets of one run.
+
+    `folder` is the routine's: where nothing is said to be allowed, what em.yaml allows is.
+    """
+
+    def __init__(
+        self,
+        declared: Sequence[Secret] = (),
+        given: Given = None,
+        allow: AllowSettings | None = None,
+        folder: Path | None = None,
+    ) -> None:
         self._declared = declared
+        self._allow, self._folder = allow, folder
         self._marks: dict[str, str] = {}
-        self._inside: list[tuple[str, str]] = []
+        self._forms: dict[str, str] = {}
+        self._find = re.compile("(?!)")
         self.values: dict[str, str] = {}
         ask = given if callable(given) else (given or {}).get
         for secret in declared:
-            value = ask(secret.name) or os.environ.get(secret.variable)
+            value = ask(secret.name) or self._variable(secret)
             if value and not isinstance(value, str):
                 raise UsageError("a secret is a text", place=f"secret {secret.name}")
             if value:
@@ -45,25 +64,46 @@ class Secrets:
     def __bool__(self) -> bool:
         return bool(self._marks)
 
+    def _variable(self, secret: Secret) -> str | None:
+        return os.environ.get(secret.variable) if self._may_read(secret) else None
+
+    def _may_read(self, secret: Secret) -> bool:
+        """A routine is data that anyone may have sent: it can't name just any variable."""
+        if secret.variable.startswith(PREFIX):
+            return True
+        from em.runner.allowing import settings_for
+
+        allow = settings_for(self._folder or Path.cwd(), self._allow)
+        return secret.variable in allow.env
+
     def add(self, name: str, value: Any) -> None:
-        """From now on this text is taken out of whatever is told."""
-        if isinstance(value, str) and value:
-            self._marks[value] = marker(name)
-            # The longest first: one may stand in another.
-            self._inside = sorted(
-                (pair for pair in self._marks.items() if len(pair[0]) >= SHORTEST_INSIDE),
-                key=lambda pair: -len(pair[0]),
-            )
+        """From now on this text is taken out of whatever is told, however it is written."""
+        if not isinstance(value, str) or not value or self._marks.get(value) == marker(name):
+            return
+        self._marks[value] = marker(name)
+        for form in forms(value):
+            if len(form) >= SHORTEST_INSIDE:
+                self._forms.setdefault(form.lower(), marker(name))
+        # Markers first: they are left alone. Then the longest: one may stand in another.
+        words = [*dict.fromkeys(self._marks.values()), *sorted(self._forms, key=len, reverse=True)]
+        self._find = re.compile("|".join(map(re.escape, words)), re.IGNORECASE)
 
     def check(self) -> None:
         """None of those that the routine declares may be missing."""
         for secret in self._declared:
-            if secret.name not in self.values:
-                raise RoutineError(
-                    f"the secret {secret.name!r} is not set",
-                    place=f"secret {secret.name}",
-                    fix=f"set the environment variable {secret.variable}",
-                )
+            if secret.name in self.values:
+                continue
+            if not self._may_read(secret):
+                from em.runner.allowing import refused
+
+                error = refused("variable", secret.variable, "env")
+                error.place = f"secret {secret.name}"
+                raise error
+            raise RoutineError(
+                f"the secret {secret.name!r} is not set",
+                place=f"secret {secret.name}",
+                fix=f"set the environment variable {secret.variable}",
+            )
 
     def masked(self, value: Any) -> Any:
         """A value with a marker in the place of every secret."""
@@ -72,24 +112,48 @@ class Secrets:
         if isinstance(value, str):
             return self._text(value)
         if isinstance(value, dict):
-            return {self.masked(key): self.masked(item) for key, item in value.items()}
+            return self._object(value)
         if isinstance(value, list | tuple):
             return [self.masked(item) for item in value]
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            return self._forms.get(str(value), value)
         return value
+
+    def _object(self, value: dict[Any, Any]) -> dict[Any, Any]:
+        clean: dict[Any, Any] = {}
+        for key, item in value.items():
+            name = self.masked(key)
+            while name in clean:  # two names with secrets in them must not become one
+                name += "#"
+            clean[name] = self.masked(item)
+        return clean
 
     def _text(self, text: str) -> str:
         if text in self._marks:
             return self._marks[text]
-        for secret, mark in self._inside:
-            if secret in text:
-                text = text.replace(secret, mark)
-        return text
+        lowered = text.lower()
+        # Far faster than the expression, where there is none: nearly always.
+        if not any(form in lowered for form in self._forms):
+            return text
+        return self._find.sub(self._marker, text)
+
+    def _marker(self, match: re.Match[str]) -> str:
+        found = match.group()
+        return (
+            found
+            if found in self._marks.values()
+            else self._forms.get(found.lower(), marker("secret"))
+        )
+
+    def _values(self, value: Json, but: Sequence[str] = ()) -> Json:
+        """A value of em's own: its names, and what stands under some, are no content."""
+        return {name: item if name in but else self.masked(item) for name, item in value.items()}
 
     def telling(self, tell: Callable[[StepReport], None] | None) -> Any:
         """Tell what became of a step, masked."""
         if tell is None:
             return None
-        return lambda report: tell(self._masked_as(report, StepReport))
+        return lambda report: tell(self._report(report))
 
     def asking(self, ask: Callable[[Json], Any] | None) -> Any:
         """Ask for a fix without showing secrets; each goes back to where it was, and only there."""
@@ -100,7 +164,7 @@ class Secrets:
             if not self._marks:
                 fix: Fix = ask(context)
                 return fix
-            shown = self.masked(context)
+            shown = self._values(context)
             fix = ask(shown)
             try:
                 if fix.strategy == "modify_args":
@@ -117,15 +181,34 @@ class Secrets:
         """A result that holds no secret but in its output, which is what the caller asked for."""
         if not self._marks:
             return result
-        failure = result.failure and self._masked_as(result.failure, Failure)
-        steps = [self._masked_as(report, StepReport) for report in result.steps]
-        context = self.masked(result.context)
-        return msgspec.structs.replace(result, failure=failure, steps=steps, context=context)
+        return msgspec.structs.replace(
+            result,
+            failure=result.failure and self._failure(result.failure),
+            pending_prompt=result.pending_prompt and self._prompt(result.pending_prompt),
+            steps=[self._report(report) for report in result.steps],
+            context=self._values(result.context),
+        )
 
-    def _masked_as(self, value: Any, kind: type[Any]) -> Any:
+    def _report(self, report: StepReport) -> StepReport:
         if not self._marks:
-            return value
-        return msgspec.convert(self.masked(msgspec.to_builtins(value)), kind)
+            return report
+        fix = report.fix and self._values(report.fix, but=["strategy"])
+        return msgspec.structs.replace(report, error=self.masked(report.error), fix=fix)
+
+    def _failure(self, failure: Failure) -> Failure:
+        context = self._values(msgspec.to_builtins(failure.context, enc_hook=repr))
+        return msgspec.structs.replace(
+            failure, message=self.masked(failure.message), context=context
+        )
+
+    def _prompt(self, prompt: PendingPrompt) -> PendingPrompt:
+        fields = []
+        for field in prompt.fields:
+            shown = self._values(field, but=["name", "type", "required"])
+            if shown.get("default") != field.get("default"):
+                del shown["default"]  # a marker is no answer; the run itself knows the default
+            fields.append(shown)
+        return msgspec.structs.replace(prompt, message=self.masked(prompt.message), fields=fields)
 
 
 def secret_fields(routine: Routine) -> dict[str, frozenset[str]]:
@@ -139,15 +222,22 @@ def secret_fields(routine: Routine) -> dict[str, frozenset[str]]:
 
 
 def without_secrets(routine: Routine, answers: Mapping[str, Json]) -> dict[str, Json]:
-    """Answers as they may be written: those to secret fields are left out."""
+    """Answers as they may be written: those to secret fields are left out.
+
+    So is what such a prompt does not ask for: it may be a secret under a mistyped name.
+    """
     secret = secret_fields(routine)
-    return {
-        step_id: {
-            name: value
-            for name, value in answer.items()
-            if name not in secret.get(step_id, frozenset())
-        }
-        if step_id in secret
-        else answer
-        for step_id, answer in answers.items()
+    asked = {
+        step.id: {field.name for field in step.prompt.fields}
+        for step in routine.steps
+        if isinstance(step, PromptStep)
     }
+    steps = {step.id for step in routine.steps}
+    kept: dict[str, Json] = {}
+    for step_id, answer in answers.items():
+        if step_id in secret and isinstance(answer, Mapping):
+            known = asked[step_id] - secret[step_id]
+            kept[step_id] = {name: value for name, value in answer.items() if name in known}
+        elif not secret or step_id in steps or step_id.endswith("?"):
+            kept[step_id] = answer
+    return kept

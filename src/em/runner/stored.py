@@ -11,7 +11,7 @@ from em.errors import NotFound, RoutineError, UsageError
 from em.models.artefact import Artefact, ArtefactDraft
 from em.models.canonical import Json
 from em.models.routine import Routine
-from em.runner.authorship import code_notes
+from em.runner.authorship import WRITTEN_BY, code_notes
 from em.runner.journal import PastRun
 from em.runner.package import ROUTINE, Package, parse_yaml, read_routine, write_files
 from em.store.protocol import Commit, Store
@@ -39,6 +39,9 @@ def files_in(folder: str | Path) -> dict[str, str]:
     Package(folder)  # what can't be run is not kept
     files: dict[str, str] = {}
     for path in sorted(Path(folder).iterdir()):
+        if path.name == WRITTEN_BY and not path.is_file():
+            # Without it the model's code would count as a person's own.
+            raise UsageError("this is no file", place=str(path), fix="put the one of em back")
         if path.suffix not in (".yaml", ".py", ".json") or not path.is_file():
             continue
         if path.stat().st_size > MAX_FILE:
@@ -47,6 +50,8 @@ def files_in(folder: str | Path) -> dict[str, str]:
             files[path.name] = path.read_text(encoding="utf-8")
         except UnicodeDecodeError:
             raise UsageError("it is no text", place=str(path)) from None
+        except OSError as error:
+            raise UsageError(f"it can't be read: {error.strerror}", place=str(path)) from None
     return files
 
 

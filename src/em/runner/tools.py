@@ -3,6 +3,7 @@
 import importlib
 import importlib.util
 import inspect
+import sys
 from collections.abc import Callable, Collection, Iterator, Mapping
 from difflib import get_close_matches
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any, TypeVar
 
 from em.errors import RoutineError, UsageError
 from em.models.trace import Effect
+from em.runner.authorship import refuse_unread
 
 F = TypeVar("F", bound=Callable[..., Any])
 Function = Callable[..., Any]
@@ -125,14 +127,24 @@ def load_module(source: str) -> ModuleType:
     path = Path(source)
     try:
         if path.suffix != ".py":
+            if source not in sys.modules:
+                _refuse_unread_module(source)
             return importlib.import_module(source)
-        return load_file(path, f"em_tools_{path.stem}")
+        code = path.read_bytes()
+        refuse_unread(path, code)
+        return load_file(path, f"em_tools_{path.stem}", code)
     except ModuleNotFoundError as error:
         raise UsageError(
             f"there is no module {error.name!r}", place=source, fix="give a path or package.module"
         ) from error
     except FileNotFoundError as error:
         raise UsageError("there is no such file", place=source) from error
+
+
+def _refuse_unread_module(name: str) -> None:
+    spec = importlib.util.find_spec(name)
+    if spec is not None and spec.origin and spec.origin.endswith(".py"):
+        refuse_unread(Path(spec.origin), Path(spec.origin).read_bytes())
 
 
 def load_file(path: Path, name: str, code: bytes | None = None) -> ModuleType:

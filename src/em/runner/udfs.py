@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from em.errors import RoutineError, SandboxError
-from em.runner.authorship import code_hash, is_model_written
+from em.runner.authorship import code_hash, runs_in_sandbox
 from em.runner.tools import Function, functions_of, load_file
 
 if TYPE_CHECKING:
@@ -39,15 +39,6 @@ def load_udfs(path: Path, *, trust: bool = False) -> Udfs:
         return sandboxed(path, code)
     module = load_file(path, f"em_udf_{code_hash(code)[:12]}", code)
     return Udfs(functions_of(module, imported=True))
-
-
-def runs_in_sandbox(path: Path, code: bytes) -> bool:
-    """Whether this is a model's code that no person has read."""
-    if not is_model_written(path.parent, path.name):
-        return False
-    from em.runner.trust import is_trusted
-
-    return not is_trusted(code_hash(code))
 
 
 def sandboxed(path: Path, code: bytes) -> Udfs:
