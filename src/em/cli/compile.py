@@ -145,7 +145,14 @@ def _tell_improved(improved: Improved) -> None:
     tokens = f"{spent.tokens.input + spent.tokens.output:,} tokens"
     cost = "" if spent.cost_usd is None else f", ${spent.cost_usd:.4f}"
     if improved.by_model:
-        click.echo(f"improved by {improved.draft.written_by} ({tokens}{cost}): {improved.notes}")
+        notes = printable(improved.notes)
+        click.echo(f"improved by {improved.draft.written_by} ({tokens}{cost}): {notes}")
+        if improved.not_compared:
+            click.echo(
+                "note: compared with the draft on the recorded values only:"
+                f" {printable(improved.not_compared)}",
+                err=True,
+            )
         if improved.draft.udf_source.strip():
             click.echo(
                 "its functions run in the sandbox until you have read them: em trust", err=True
@@ -164,6 +171,7 @@ def _asked(made: CompiledTrace) -> dict[str, Any] | None:
         "improved": improved.by_model,
         "problems": improved.problems,
         "notes": improved.notes,
+        "not_compared": improved.not_compared,
         "spent": improved.spent,
     }
 

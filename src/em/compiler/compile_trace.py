@@ -75,18 +75,27 @@ def read_trace_file(trace_path: str | Path) -> Trace:
         raise InputError("this file does not exist", place=str(path)) from None
     except OSError as error:
         raise InputError(f"it can't be read: {error.strerror}", place=str(path)) from None
-    trace = read_trace(data, str(path))
+    return without_secrets(read_trace(data, str(path)))
+
+
+def redactor() -> Redactor:
+    """What takes secrets out, as the settings of this folder say."""
     said = Settings.load().redact
-    redactor = Redactor(said.patterns, said.fields, said.tool_args)
-    if not redactor.suspects([data]):
+    return Redactor(said.patterns, said.fields, said.tool_args)
+
+
+def without_secrets(trace: Trace) -> Trace:
+    """A trace with a marker in place of each secret."""
+    redact = redactor()
+    if not redact.suspects([msgspec.json.encode(trace)]):
         return trace
-    return msgspec.convert(redactor.value(msgspec.to_builtins(trace)), Trace)
+    return msgspec.convert(redact.value(msgspec.to_builtins(trace)), Trace)
 
 
 def write_package(draft: Draft, folder: Path, udfs: GivenUdfs | None = None) -> None:
     """Write em's own files of a package, each whole; what else lies there is left alone."""
     files = package_texts(draft, udfs)
-    _check_text(draft, files[ROUTINE])
+    check_text(draft, files[ROUTINE])
     _spare_own_functions(draft, folder, files)
     write_files(files, folder)
 
@@ -95,7 +104,7 @@ def _spare_own_functions(draft: Draft, folder: Path, files: dict[str, str]) -> N
     """What a person may have written is not overwritten: neither by stubs nor by a model."""
     if not (folder / UDF).exists():
         return
-    if not draft.written_by:
+    if not draft.udf_source.strip():
         for name in (UDF, "test_udf.py", WRITTEN_BY):
             files.pop(name, None)
     elif not is_model_written(folder, UDF):
@@ -106,7 +115,7 @@ def _spare_own_functions(draft: Draft, folder: Path, files: dict[str, str]) -> N
         )
 
 
-def _check_text(draft: Draft, text: str) -> None:
+def check_text(draft: Draft, text: str) -> None:
     """What is written must say what was verified."""
     written = read_routine(parse_yaml(text.encode(), ROUTINE), ROUTINE)
     if not identical(msgspec.to_builtins(written), msgspec.to_builtins(draft.routine)):

@@ -109,7 +109,7 @@ def compile_file(
 def _improved(
     trace: Trace, draft: Draft, given: GivenUdfs, client: LlmClient | None
 ) -> CompiledTrace:
-    improved = None if client is None else improve(trace, draft, client)
+    improved = None if client is None else improve(trace, draft, client, given)
     best = draft if improved is None else improved.draft
     files = package_texts(best, given)
     return CompiledTrace(draft=best, files=files, udfs=given, improved=improved)

@@ -1,7 +1,7 @@
 """Verification: a routine must make the recorded calls again, with no effect on the world."""
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -10,14 +10,22 @@ from em.compiler.draft import Draft, Recorded
 from em.compiler.show import short
 from em.errors import RoutineError
 from em.models.canonical import Json, identical
+from em.models.routine import PromptStep, Routine, Step, ToolStep
 from em.models.run import RunResult
 from em.models.trace import Effect
-from em.runner.drivers import drive
+from em.runner.drivers import Running, drive
+from em.runner.effects import Wait
 from em.runner.journal import keepable
 from em.runner.machine import Machine
 from em.runner.program import Program
 from em.runner.secrets import Secrets
 from em.runner.tools import Function, Tool
+
+ASK = "ask a person"
+"""Stands for a question among the effects of a replay; no tool has such a name."""
+
+Same = Callable[[Any, Any], bool]
+"""Whether an output, the first, is the one that is wanted."""
 
 
 class NotReproduced(RoutineError):
@@ -67,22 +75,48 @@ class _FreerReplay:
         self._writes = [item for item in recording if effects.get(item.name) != "read"]
         self._reads = [item for item in recording if effects.get(item.name) == "read"]
         self.difference: NotReproduced | None = None
+        self._step = ""
+        self._called_by: set[str] = set()
+
+    def start(self, step_id: str) -> None:
+        """This step comes now."""
+        self._step = step_id
 
     def tool(self, name: str) -> Any:
         """A stand-in for a tool."""
 
         def call(**args: Any) -> Any:
+            self._called_by.add(self._step)
             if self._writes and _is(self._writes[0], name, args):
                 return self._writes.pop(0).result
             for item in self._reads:
                 if _is(item, name, args):
                     self._reads.remove(item)
                     return item.result
-            same = [item for item in (*self._writes, *self._reads) if item.name == name]
-            self.difference = self.difference or _differs(same[0] if same else None, name, args)
+            self.difference = self.difference or self._unexpected(name, args)
             raise self.difference
 
         return call
+
+    def _unexpected(self, name: str, args: Json) -> NotReproduced:
+        if any(_is(item, name, args) for item in self._writes):
+            first = self._writes[0]
+            return NotReproduced(
+                f"{name}({short(args)}) comes too early: first {first.name}({short(first.args)})",
+                place=f"step {self._step}",
+            )
+        same = [item for item in (*self._writes, *self._reads) if item.name == name]
+        return _differs(same[0] if same else None, name, args)
+
+    def check_all_called(self, steps: Sequence[Step], reads: set[str]) -> None:
+        """A step with an effect that never comes about here would do so on another day."""
+        acting = [s for s in steps if isinstance(s, ToolStep) and s.tool not in reads]
+        for step in acting:
+            if step.id not in self._called_by:
+                raise NotReproduced(
+                    f"{step.tool} has an effect and is never called here: leave the step out",
+                    place=f"step {step.id}",
+                )
 
     def finish(self) -> None:
         """No effect may be left over."""
@@ -112,37 +146,136 @@ def verify_draft(draft: Draft, udfs: Mapping[str, Function] | None = None) -> Ru
     return _verify(draft, replay, stand_ins)
 
 
-def verify_improved(draft: Draft, udfs: Mapping[str, Function]) -> RunResult:
-    """Replay a routine that was rewritten, with its own functions.
-
-    The same effects in the same order, the same output; reads may be left out, none is added.
-    """
-    effects = {tool.name: tool.effect for tool in draft.routine.tools}
-    recording = [item for item in draft.recording if not item.is_udf]
-    return _verify(draft, _FreerReplay(recording, effects), udfs)
+def effects_of(draft: Draft) -> dict[str, Effect | None]:
+    """What the tools of a draft do to the world."""
+    return {tool.name: tool.effect for tool in draft.routine.tools}
 
 
-def _verify(
-    draft: Draft, replay: "_Replay | _FreerReplay", udfs: Mapping[str, Function]
+def verify_improved(
+    draft: Draft,
+    udfs: Mapping[str, Function],
+    effects: Mapping[str, Effect | None],
+    same: Same = identical,
 ) -> RunResult:
-    names = {item.name for item in draft.recording if not item.is_udf}
+    """Replay a routine that was rewritten, with its own functions; `effects` as in its draft.
+
+    The same effects and questions in the same order, the same output; reads may be left out, none
+    is added. The recording is one that `rehearsed` gave: it has the questions too.
+    """
+    recording = [item for item in draft.recording if not item.is_udf]
+    replay = _FreerReplay(recording, effects)
+    steps = draft.routine.steps
+    asking = msgspec.structs.replace(draft, routine=_asking(draft.routine))
+    result = _verify(asking, replay, udfs, replay.start, same)
+    replay.check_all_called(steps, {name for name, effect in effects.items() if effect == "read"})
+    return result
+
+
+def rehearsed(draft: Draft) -> Draft:
+    """A draft with what it does on its input, given the results of its recording.
+
+    Its calls, with the questions it asks among them, and its output: not compared with anything.
+    """
+    results = {item.step: item for item in draft.recording}
+    made: list[Recorded] = []
+    at = ""
+
+    def start(step_id: str) -> None:
+        nonlocal at
+        at = step_id
+
+    def stand_in(name: str, *, is_udf: bool) -> Function:
+        def call(**args: Any) -> Any:
+            found = results.get(at)
+            result = None if found is None else found.result
+            made.append(Recorded(at, name, is_udf, args, result))
+            return result
+
+        return call
+
+    names = {item.name for item in draft.recording if not item.is_udf} | {ASK}
+    result = _run(
+        msgspec.structs.replace(draft, routine=_asking(draft.routine)),
+        {name: Tool(name, stand_in(name, is_udf=False)) for name in names},
+        {item.name: stand_in(item.name, is_udf=True) for item in draft.recording if item.is_udf},
+        start,
+    )
+    if result.status != "ok":
+        why = result.failure.message if result.failure else "an answer is missing"
+        raise NotReproduced(f"the draft fails on this: {why}")
+    return msgspec.structs.replace(draft, recording=made, output=result.output)
+
+
+def _asking(routine: Routine) -> Routine:
+    """A routine that tells what it asks: before each question stands a call with its words."""
+    steps: list[Step] = []
+    for step in routine.steps:
+        if isinstance(step, PromptStep):
+            args = {"step": step.id, "message": step.prompt.message}
+            steps.append(ToolStep(id=f"{step.id}, {ASK}", tool=ASK, args=args, when=step.when))
+        steps.append(step)
+    return msgspec.structs.replace(routine, steps=steps)
+
+
+def _run(
+    draft: Draft,
+    tools: Mapping[str, Tool],
+    udfs: Mapping[str, Function],
+    on_start: Callable[[str], None] | None = None,
+) -> RunResult:
     machine = Machine(
         Program(draft.routine),
         run_id="verification",
-        tools={name: Tool(name, replay.tool(name)) for name in names},
+        tools=tools,
         udfs=udfs,
         answers=draft.answers,
-        # The recording has a marker in place of each secret.
-        secrets=Secrets(draft.routine.secrets, draft.secrets),
+        on_start=on_start,
+        # The recording has a marker in place of each secret; without one there is no secret here:
+        # a replay never looks at the environment.
+        secrets=Secrets(
+            [secret for secret in draft.routine.secrets if draft.secrets.get(secret.name)],
+            draft.secrets,
+        ),
     )
-    result = drive(machine.run(draft.input))
+    return drive(_at_once(machine.run(draft.input)))
+
+
+def _at_once(running: Running) -> Running:
+    """The same run without its pauses between attempts."""
+    try:
+        effect = next(running)
+        while True:
+            if isinstance(effect, Wait):
+                effect = running.send(None)
+                continue
+            try:
+                outcome = yield effect
+            except Exception as error:  # noqa: BLE001 - the machine decides what a failure means
+                effect = running.throw(error)
+            else:
+                effect = running.send(outcome)
+    except StopIteration as end:
+        result: RunResult = end.value
+        return result
+
+
+def _verify(
+    draft: Draft,
+    replay: "_Replay | _FreerReplay",
+    udfs: Mapping[str, Function],
+    on_start: Callable[[str], None] | None = None,
+    same: Same = identical,
+) -> RunResult:
+    names = {item.name for item in draft.recording if not item.is_udf} | {ASK}
+    tools = {name: Tool(name, replay.tool(name)) for name in names}
+    result = _run(draft, tools, udfs, on_start)
     if replay.difference is None and result.failure is not None:
         raise NotReproduced(
             f"replaying it failed: {result.failure.message}",
             place=f"step {result.failure.step_id}",
         )
     replay.finish()
-    if not identical(result.output, draft.output):
+    if not same(result.output, draft.output):
         raise NotReproduced(
             "the output is another one",
             place="step return",

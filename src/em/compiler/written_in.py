@@ -15,7 +15,7 @@ LONGEST_SHOWN = 80
 def written_in(draft: Draft, improved: Draft) -> list[str]:
     """What the draft takes from an input or a result, and the improved routine says itself."""
     allowed = {_text(found.recorded) for found in draft.explained if found.how == "constant"}
-    steps = _steps_text(improved)
+    steps = steps_text(improved)
     literals = set(_literals(improved.udf_source))
     problems: dict[str, None] = {}
     for found in draft.explained:
@@ -36,7 +36,7 @@ def _text(value: Any) -> str:
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
-def _steps_text(draft: Draft) -> str:
+def steps_text(draft: Draft) -> str:
     """What the steps say, but for their descriptions."""
     said = []
     for step in msgspec.to_builtins(draft.routine)["steps"]:
