@@ -4,9 +4,9 @@ import tempfile
 from pathlib import Path
 
 from agent import build
-from server import Shop, serve
 
 from em import Memory
+from server import Shop, serve
 
 
 def main() -> None:
