@@ -226,9 +226,10 @@ def test_a_prompt_waits_for_an_answer_and_checks_it(run: Run) -> None:
         ({"ok": True, "to": "c"}, "one of: a, b"),
         ({"ok": True, "x": 1}, "nobody asked"),
     ):
-        failure = run(PROMPT, input_data={"n": 3}, answers={"ask": answers}).failure
-        assert failure is not None
-        assert says in failure.message
+        asked = run(PROMPT, input_data={"n": 3}, answers={"ask": answers})
+        assert asked.status == "needs_input", "a slip of the pen does not end the run"
+        assert asked.pending_prompt is not None
+        assert says in asked.pending_prompt.problem
 
 
 def test_input_and_output_are_checked_by_their_schemas(run: Run) -> None:

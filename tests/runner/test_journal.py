@@ -154,7 +154,7 @@ def test_an_idempotency_key_makes_an_effect_repeatable(tmp_path: Path) -> None:
         '  - {id: b, type: return, value: "{{ x }}"}\n',
     )
 
-    def interrupted() -> None:
+    def interrupted(idempotency_key: str) -> None:
         raise KeyboardInterrupt
 
     with SqliteStore(tmp_path / "em.db") as store:
@@ -162,7 +162,8 @@ def test_an_idempotency_key_makes_an_effect_repeatable(tmp_path: Path) -> None:
             run_routine(folder, {}, {"act": interrupted}, store=store)
         (started,) = store.read(EventQuery(kinds=["run_started"]))
         run_id = started.stream.removeprefix("run/")
-        assert resume_run(store, run_id, {"act": lambda: 5}).output == 5
+        assert resume_run(store, run_id, {"act": lambda: 5}).status == "needs_input", "takes none"
+        assert resume_run(store, run_id, {"act": lambda idempotency_key: 5}).output == 5
 
 
 def test_a_redacted_result_of_a_read_is_read_again(tmp_path: Path) -> None:

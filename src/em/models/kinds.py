@@ -73,6 +73,7 @@ class StepStarted(msgspec.Struct, frozen=True):
     step: str
     tool: str = ""
     item: int | None = None
+    item_hash: str = ""
     args: Any = None
     key: Any = None
 
@@ -82,6 +83,7 @@ class StepDone(msgspec.Struct, frozen=True):
 
     step: str
     item: int | None = None
+    item_hash: str = ""
     result: Any = None
     status: str = "done"
     attempts: int = 1

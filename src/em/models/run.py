@@ -21,11 +21,12 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PendingPrompt(msgspec.Struct, frozen=True, kw_only=True):
-    """What a run waits for."""
+    """What a run waits for. `problem`: what is wrong with the answer that was given."""
 
     step_id: str
     message: str
     fields: Sequence[Json] = ()
+    problem: str = ""
 
 
 class StepReport(msgspec.Struct, frozen=True, kw_only=True):

@@ -12,14 +12,25 @@ from em.models.fix import Fix
 from em.models.routine import Default, Retry
 from em.models.run import Failure
 from em.runner.effects import AskForFix, CallMany, CallTool, Effect, Wait
-from em.runner.failures import CheckFailed, Failed, failure_of, plain, quietly
-from em.runner.notebook import Notebook
+from em.runner.failures import (
+    CheckFailed,
+    Failed,
+    Pause,
+    StepTimeout,
+    failure_of,
+    plain,
+    quietly,
+)
+from em.runner.journal import keepable
+from em.runner.notebook import Attempt, Notebook, unknown
 from em.runner.program import CompiledStep
 from em.runner.reports import Reports
 from em.runner.tools import Tool
 
 MAX_WAIT = 300.0
 """Seconds between two attempts: the backoff doubles up to here."""
+
+_HAPPENED = "the step returned: its effect happened, and is not repeated"
 
 AutoFix = Callable[[Json], Any]
 Steps = Generator[Effect, Any, Any]
@@ -42,12 +53,14 @@ class Calls:
         self._notebook = notebook
         self._reports = reports
 
-    def call(self, step: CompiledStep, scope: Json, mended: Json | None = None) -> CallTool:
+    def call(
+        self, step: CompiledStep, scope: Json, mended: Json | None = None, key: Any = None
+    ) -> CallTool:
         """One call, to be made; with `mended` arguments where a fix gave them."""
-        tool = (self._tools if step.kind == "tool" else self._udfs)[step.target]
+        tool = self._tool(step)
         args = step.args(scope) if mended is None else dict(mended)
-        if step.key is not None and tool.takes_key:
-            args["idempotency_key"] = step.key(scope)
+        if key is not None:
+            args["idempotency_key"] = key
         if step.args_schema is not None:
             check_schema(step.args_schema, args, "arguments", step.id)
         function = tool.function if tool.within is None else tool.within(step.timeout)
@@ -56,34 +69,37 @@ class Calls:
     def once(self, step: CompiledStep, scope: Json, item: int | None, start: float) -> Steps:
         """A call that is not made again if the journal has its result."""
         notebook = self._notebook
+        attempt = self._attempt(step, scope, item, start)
         if not notebook.is_kept:
-            return (yield from self._tried(step, scope, start))
-        writes = self._writes(step)
-        known = notebook.known(step, (step.id, item), writes=writes)
+            return (yield from self._tried(attempt))
+        known = notebook.known(attempt)
         if known is not None:
             self._reports.add(step.id, "done", 0, start)
             return known.value
-        yield from notebook.announce(step, [(scope, item)], writes=writes)
-        return self._kept(step, item, (yield from self._tried(step, scope, start)))
+        yield from notebook.announce([attempt])
+        return self._kept(attempt, (yield from self._tried(attempt)))
 
     def for_each(self, step: CompiledStep, items: Any, scope: Json, start: float) -> Steps:
         """A call for each of several items; their results in their order."""
         scopes = scopes_of(step, items, scope)
+        self._notebook.check_count(step, len(scopes))
         if step.parallel <= 1:
             values = []
             for number, own in enumerate(scopes):
                 values.append((yield from self.once(step, own, number, start)))
             return values
-        return (yield from self._side_by_side(step, scopes, start))
+        attempts = [self._attempt(step, own, n, start) for n, own in enumerate(scopes)]
+        return (yield from self._side_by_side(step, attempts, start))
 
     def mended(
-        self, step: CompiledStep, scope: Json, error: Exception, attempts: int, start: float
+        self, attempt: Attempt, error: Exception, count: int, *, returned: bool = False
     ) -> Steps:
         """A value for a step that failed: from a fix, or from its `on_error`; else the run ends."""
+        step, scope, start = attempt.step, attempt.scope, attempt.start
         args = plain(quietly(step.args, scope))
         failure = failure_of(step.id, error, {"args": args})
-        if self._auto_fix is None:
-            return self.given_up(step, failure, attempts, start)
+        if self._auto_fix is None or self._is_unknown(attempt, error):
+            return self._left(attempt, error, failure, count)
         context: Json = {
             "step_id": step.id,
             "tool": step.target,
@@ -94,20 +110,28 @@ class Calls:
         fix: Fix = yield AskForFix(self._auto_fix, context)
         told = msgspec.to_builtins(fix)
         if fix.strategy == "skip":
-            self._reports.add(step.id, "defaulted", attempts, start, failure.message, told)
+            self._reports.add(step.id, "defaulted", count, start, failure.message, told)
             return fix.default
+        if fix.strategy == "modify_args" and returned and not attempt.is_repeatable:
+            fix = Fix(strategy="fail", reason=_HAPPENED)
         if fix.strategy == "fail":
             if fix.reason:
                 failure = failure_of(step.id, error, {"args": args, "fix": fix.reason})
-            return self.given_up(step, failure, attempts, start)
+            return self.given_up(step, failure, count, start)
         try:
-            value = yield self.call(step, scope, fix.args)
-            _check(step.post, {**scope, "result": value}, step, "post")
+            value = yield self.call(step, scope, fix.args, attempt.key)
+            _check_result(step, scope, value)
         except Exception as again:  # noqa: BLE001 - a tool may raise anything; it is told
             failure = failure_of(step.id, again, {"args": fix.args, "fix": fix.reason})
-            return self.given_up(step, failure, attempts + 1, start)
-        self._reports.add(step.id, "done", attempts + 1, start, failure.message, told)
+            return self._left(attempt, again, failure, count + 1)
+        self._reports.add(step.id, "done", count + 1, start, failure.message, told)
         return value
+
+    def mended_plain(
+        self, step: CompiledStep, scope: Json, error: Exception, start: float
+    ) -> Steps:
+        """The same for a call that was made straight away."""
+        return (yield from self.mended(self._attempt(step, scope, None, start), error, 1))
 
     def given_up(self, step: CompiledStep, failure: Failure, attempts: int, start: float) -> Any:
         """What the run goes on with after a step that failed for good, if its `on_error` says."""
@@ -117,83 +141,121 @@ class Calls:
         self._reports.add(step.id, "defaulted", attempts, start, failure.message)
         return step.on_error.default if isinstance(step.on_error, Default) else None
 
-    def _writes(self, step: CompiledStep) -> bool:
-        """A step has an effect if either the routine or its tool says so."""
-        tool = self._tools.get(step.target) if step.kind == "tool" else None
-        return step.is_write or (tool is not None and tool.effect == "write")
+    def _left(self, attempt: Attempt, error: Exception, failure: Failure, count: int) -> Any:
+        """What failed for good; a person is asked where nobody knows whether it happened."""
+        step = attempt.step
+        if self._is_unknown(attempt, error) and self._notebook.is_kept and step.on_error == "fail":
+            self._reports.add(step.id, "failed", count, attempt.start, failure.message)
+            raise Pause(unknown(attempt.item_key, f"{{}} gave {failure.message}."))
+        return self.given_up(step, failure, count, attempt.start)
 
-    def _kept(self, step: CompiledStep, item: int | None, value: Any) -> Any:
+    def _is_unknown(self, attempt: Attempt, error: Exception) -> bool:
+        """A call that was left behind may have had its effect, or have it yet."""
+        return isinstance(error, StepTimeout) and not attempt.is_repeatable
+
+    def _tool(self, step: CompiledStep) -> Tool:
+        return (self._tools if step.kind == "tool" else self._udfs)[step.target]
+
+    def _attempt(self, step: CompiledStep, scope: Json, item: int | None, start: float) -> Attempt:
+        tool = self._tool(step)
+        # A step has an effect if either the routine or its tool says so.
+        writes = step.is_write or (step.kind == "tool" and tool.effect == "write")
+        attempt = Attempt(step, scope, item, start, writes)
+        if item is not None and self._notebook.is_kept:
+            attempt.item_hash = self._notebook.hash_of(scope[step.as_name])
+        if step.key is not None and tool.takes_key:
+            # Once: it must be the same for every attempt, also after a resume.
+            attempt.key = self._notebook.key_before(attempt.item_key)
+            if attempt.key is None:
+                try:
+                    attempt.key = keepable(step.key(scope), step.id)
+                except EmError as error:
+                    attempt.problem = error
+        return attempt
+
+    def _kept(self, attempt: Attempt, value: Any) -> Any:
         try:
-            return self._notebook.kept(step, item, value, self._reports.made[-1])
+            return self._notebook.kept(attempt, value, self._reports.made[-1])
         except EmError as error:
-            raise Failed(failure_of(step.id, error, {})) from error
+            raise Failed(failure_of(attempt.step.id, error, {})) from error
 
-    def _tried(self, step: CompiledStep, scope: Json, start: float) -> Steps:
+    def _tried(self, attempt: Attempt) -> Steps:
         """One call, with its checks, again as its retry policy says."""
+        step, scope = attempt.step, attempt.scope
         retry = step.retry or Retry(attempts=1)
-        attempt = 0
+        count = 0
         while True:
-            attempt += 1
+            count += 1
             returned = False
             try:
-                _check(step.pre, scope, step, "pre")
-                value = yield self.call(step, scope)
+                value = yield self._checked_call(attempt)
                 returned = True
                 _check_result(step, scope, value)
             except Exception as error:  # noqa: BLE001 - a tool may raise anything; it is told
-                if not returned and attempt < retry.attempts and _retriable(retry, error):
-                    yield Wait(min(retry.backoff * 2 ** (attempt - 1), MAX_WAIT))
+                final = returned or self._is_unknown(attempt, error) or count >= retry.attempts
+                if not final and _retriable(retry, error):
+                    yield Wait(min(retry.backoff * 2 ** (count - 1), MAX_WAIT))
                     continue
-                return (yield from self.mended(step, scope, error, attempt, start))
-            self._reports.add(step.id, "done", attempt, start)
+                return (yield from self.mended(attempt, error, count, returned=returned))
+            self._reports.add(step.id, "done", count, attempt.start)
             return value
 
-    def _side_by_side(self, step: CompiledStep, scopes: list[Json], start: float) -> Steps:
+    def _checked_call(self, attempt: Attempt) -> CallTool:
+        if attempt.problem is not None:
+            raise attempt.problem
+        _check(attempt.step.pre, attempt.scope, attempt.step, "pre")
+        return self.call(attempt.step, attempt.scope, key=attempt.key)
+
+    def _side_by_side(self, step: CompiledStep, attempts: list[Attempt], start: float) -> Steps:
         values: dict[int, Any] = {}
-        writes = self._writes(step)
-        if self._notebook.is_kept:
-            for item in range(len(scopes)):
-                known = self._notebook.known(step, (step.id, item), writes=writes)
+        notebook = self._notebook
+        if notebook.is_kept:
+            for item, attempt in enumerate(attempts):
+                known = notebook.known(attempt)
                 if known is not None:
                     values[item] = known.value
-        todo = [item for item in range(len(scopes)) if item not in values]
-        if self._notebook.is_kept and todo:
-            intents = [(scopes[item], item) for item in todo]
-            yield from self._notebook.announce(step, intents, writes=writes)
-        calls, failed = self._many(step, scopes, todo)
+        todo = [item for item in range(len(attempts)) if item not in values]
+        if notebook.is_kept and todo:
+            yield from notebook.announce([attempts[item] for item in todo])
+        calls, failed = self._many(attempts, todo)
         outcomes = yield CallMany(list(calls.values()), step.parallel)
         self._reports.add(step.id, "done", 1, start)
         for item, outcome in zip(calls, outcomes, strict=True):
-            problem = outcome.error or _violated(step, scopes[item], outcome.value)
+            problem = outcome.error or _violated(step, attempts[item].scope, outcome.value)
             if problem is None:
-                values[item] = self._kept(step, item, outcome.value)
+                values[item] = self._kept(attempts[item], outcome.value)
             else:
-                failed.append((item, problem))
-        # What was done is noted before what failed can end the run.
-        for item, problem in failed:
-            value = yield from self._again(step, scopes[item], problem, start)
-            values[item] = self._kept(step, item, value)
-        return [values[item] for item in range(len(scopes))]
+                failed.append((item, problem, outcome.error is None))
+        # What was done is noted before what failed can end the run, or is tried again.
+        if notebook.is_kept and failed:
+            yield from notebook.announce([])
+        # Those of which nobody knows come last: they stop the run.
+        failed.sort(key=lambda failure: self._is_unknown(attempts[failure[0]], failure[1]))
+        for item, problem, returned in failed:
+            value = yield from self._again(attempts[item], problem, returned=returned)
+            values[item] = self._kept(attempts[item], value)
+        return [values[item] for item in range(len(attempts))]
 
     def _many(
-        self, step: CompiledStep, scopes: list[Json], todo: list[int]
-    ) -> tuple[dict[int, CallTool], list[tuple[int, Exception]]]:
+        self, attempts: list[Attempt], todo: list[int]
+    ) -> tuple[dict[int, CallTool], list[tuple[int, Exception, bool]]]:
         """The calls of items, and the items whose calls can't be made."""
         calls: dict[int, CallTool] = {}
-        failed: list[tuple[int, Exception]] = []
+        failed: list[tuple[int, Exception, bool]] = []
         for item in todo:
             try:
-                _check(step.pre, scopes[item], step, "pre")
-                calls[item] = self.call(step, scopes[item])
+                calls[item] = self._checked_call(attempts[item])
             except EmError as error:
-                failed.append((item, error))
+                failed.append((item, error, False))
         return calls, failed
 
-    def _again(self, step: CompiledStep, scope: Json, error: Exception, start: float) -> Steps:
+    def _again(self, attempt: Attempt, error: Exception, *, returned: bool) -> Steps:
         """An item that failed beside others: tried again by itself if its policy says so."""
-        if step.retry is not None and step.retry.attempts > 1 and _retriable(step.retry, error):
-            return (yield from self._tried(step, scope, start))
-        return (yield from self.mended(step, scope, error, 1, start))
+        retry = attempt.step.retry
+        final = returned or self._is_unknown(attempt, error)
+        if not final and retry is not None and retry.attempts > 1 and _retriable(retry, error):
+            return (yield from self._tried(attempt))
+        return (yield from self.mended(attempt, error, 1, returned=returned))
 
 
 def scopes_of(step: CompiledStep, items: Any, scope: Json) -> list[Json]:

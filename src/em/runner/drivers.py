@@ -9,10 +9,9 @@ import time
 from collections.abc import Callable, Generator
 from typing import Any
 
-from em.errors import Conflict as ConflictError
-from em.errors import StoreError
 from em.models.run import RunResult
 from em.runner.effects import AskForFix, CallMany, CallTool, Effect, Outcome, Wait, Write
+from em.runner.failures import StepTimeout
 from em.runner.journal import Note
 
 Running = Generator[Effect, Any, RunResult]
@@ -27,32 +26,39 @@ CANCEL_SECONDS = 0.5
 """How long a coroutine whose time is up has to end."""
 
 
-class StepTimeout(Exception):
-    """A call ran past its timeout. It may still be running: its effect is unknown."""
-
-
 def drive(machine: Running, write: WriteNotes = _no_journal) -> RunResult:
     """Run a machine to its end; `write` keeps what it notes."""
     try:
         effect = next(machine)
         while True:
+            if type(effect) is Write:
+                # What can't be written is no failure of a step: it is raised.
+                write(effect.notes)
+                effect = machine.send(None)
+                continue
             try:
                 if type(effect) is CallTool and effect.timeout is None and not effect.is_async:
                     outcome = effect.function(**effect.args)
-                elif type(effect) is Write:
-                    write(effect.notes)
-                    outcome = None
                 else:
                     outcome = _perform(effect)
-            except (ConflictError, StoreError):
+            except (KeyboardInterrupt, GeneratorExit):
                 raise
-            except Exception as error:  # noqa: BLE001 - the machine decides what a failure means
-                effect = machine.throw(error)
+            except BaseException as error:  # noqa: BLE001 - the machine decides what it means
+                effect = machine.throw(_as_failure(error))
             else:
                 effect = machine.send(outcome)
     except StopIteration as end:
         result: RunResult = end.value
         return result
+
+
+def _as_failure(error: BaseException) -> Exception:
+    """What a tool raised: one that wants to end the process ends its step only."""
+    if isinstance(error, Exception):
+        return error
+    failure = RuntimeError(f"it raised {type(error).__name__}({error})")
+    failure.__cause__ = error
+    return failure
 
 
 def _perform(effect: Effect) -> Any:
@@ -93,8 +99,8 @@ def _outcome_here(call: CallTool) -> Outcome:
     """What becomes of a call in this thread."""
     try:
         return Outcome(value=_run_coroutine(call) if call.is_async else call.function(**call.args))
-    except Exception as error:  # noqa: BLE001 - who waits for it raises it
-        return Outcome(error=error)
+    except BaseException as error:  # noqa: BLE001 - who waits for it raises it
+        return Outcome(error=_as_failure(error))
 
 
 def _in_a_loop() -> bool:
@@ -120,8 +126,10 @@ def _too_late(call: CallTool) -> StepTimeout:
 def _outcome(call: CallTool) -> Outcome:
     try:
         return Outcome(value=_call(call))
-    except Exception as error:  # noqa: BLE001 - one failure of many is the machine's to judge
-        return Outcome(error=error)
+    except (KeyboardInterrupt, GeneratorExit):
+        raise
+    except BaseException as error:  # noqa: BLE001 - one failure of many is the machine's to judge
+        return Outcome(error=_as_failure(error))
 
 
 async def adrive(machine: Running, write: WriteNotes = _no_journal) -> RunResult:
@@ -131,14 +139,12 @@ async def adrive(machine: Running, write: WriteNotes = _no_journal) -> RunResult
     try:
         effect = next(machine)
         while True:
+            if type(effect) is Write:
+                await asyncio.to_thread(write, effect.notes)
+                effect = machine.send(None)
+                continue
             try:
-                if type(effect) is Write:
-                    await asyncio.to_thread(write, effect.notes)
-                    outcome = None
-                else:
-                    outcome = await _aperform(effect)
-            except (ConflictError, StoreError):
-                raise
+                outcome = await _aperform(effect)
             except Exception as error:  # noqa: BLE001 - the machine decides what a failure means
                 effect = machine.throw(error)
             else:
@@ -171,21 +177,34 @@ async def _aperform(effect: Effect) -> Any:
     return await asyncio.to_thread(effect.ask, effect.context)
 
 
-def _without_stop_iteration(call: CallTool) -> Any:
+def _in_thread(call: CallTool) -> Any:
     try:
         return call.function(**call.args)
     except StopIteration as error:
         # A future can't hold it: whoever waits for that one waits for ever.
         raise RuntimeError(f"the tool raised StopIteration({error})") from error
+    except (Exception, KeyboardInterrupt):
+        raise
+    except BaseException as error:
+        raise _as_failure(error) from error
+
+
+async def _in_loop(call: CallTool) -> Any:
+    import asyncio
+
+    try:
+        return await call.function(**call.args)
+    except (Exception, KeyboardInterrupt, GeneratorExit, asyncio.CancelledError):
+        raise
+    except BaseException as error:
+        # It would end the loop, with all that runs in it.
+        raise _as_failure(error) from error
 
 
 async def _acall(call: CallTool) -> Any:
     import asyncio
 
-    if call.is_async:
-        running = call.function(**call.args)
-    else:
-        running = asyncio.to_thread(_without_stop_iteration, call)
+    running = _in_loop(call) if call.is_async else asyncio.to_thread(_in_thread, call)
     clock = asyncio.timeout(call.timeout)
     try:
         async with clock:

@@ -16,11 +16,22 @@ class CheckFailed(RoutineError):
     code = "check_failed"
 
 
-class Pause(Exception):
-    """The run waits for a person."""
+class StepTimeout(Exception):
+    """A call ran past its timeout. It may still be running: its effect is unknown."""
 
-    def __init__(self, prompt: PendingPrompt) -> None:
+
+class Mismatch(RoutineError):
+    """What a resumed run finds is not what it began with: it is raised, and nothing written."""
+
+    code = "resumed_differently"
+
+
+class Pause(Exception):
+    """The run waits for a person; `in_flight` if all it wants is what became of a call."""
+
+    def __init__(self, prompt: PendingPrompt, *, in_flight: bool = False) -> None:
         self.prompt = prompt
+        self.in_flight = in_flight
 
 
 class Failed(Exception):

@@ -28,6 +28,8 @@ class Restored(msgspec.Struct):
     """What is known of a run that began before."""
 
     results: dict[ItemKey, Any] = {}
+    keys: dict[ItemKey, Any] = {}
+    items: dict[ItemKey, str] = {}
     in_flight: set[ItemKey] = set()
     redacted: set[ItemKey] = set()
     answers: dict[str, Json] = {}
@@ -113,20 +115,27 @@ def _restore(notes: Iterable[Note]) -> tuple[Restored, str]:
     restored, status = Restored(), "running"
     for kind, body in notes:
         key = (str(body.get("step")), body.get("item"))
+        if kind in ("step_started", "step_done") and body.get("item_hash"):
+            restored.items[key] = body["item_hash"]
         if kind == "step_started":
             restored.in_flight.add(key)
+            restored.keys[key] = None if _has_marker(body.get("key")) else body.get("key")
             # What was said of an earlier attempt says nothing of this one.
             restored.answers.pop(question_of(key), None)
         elif kind == "step_done":
             restored.in_flight.discard(key)
             restored.results[key] = body.get("result")
-            if MARKER.search(msgspec.json.encode(body.get("result")).decode()):
+            if _has_marker(body.get("result")):
                 restored.redacted.add(key)
         elif kind == "run_answered":
             restored.answers.update(body["answers"])
         elif kind in ("run_paused", "run_ended"):
             status = body.get("status", "needs_input")
     return restored, status
+
+
+def _has_marker(value: Any) -> bool:
+    return MARKER.search(msgspec.json.encode(value).decode()) is not None
 
 
 def started_note(
@@ -144,9 +153,9 @@ def answered_note(answers: Mapping[str, Json]) -> Note:
 
 
 def keepable(value: Any, step_id: str) -> Any:
-    """A result as the journal can hold it."""
+    """A result as the journal can hold it: two levels deep in the body of a note."""
     try:
-        return canonical(value, "result")[1]
+        return canonical([[value]], "result")[1][0][0]
     except BadBody as error:
         raise RoutineError(
             f"its result can't be kept in the journal: {error.message}",

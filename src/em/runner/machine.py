@@ -7,10 +7,9 @@ from typing import Any
 from em.errors import EmError, RoutineError
 from em.models.canonical import Json
 from em.models.run import PendingPrompt, RunResult, StepReport
-from em.runner.answers import check_answers
 from em.runner.calls import AutoFix, Calls, Steps, check_schema, scopes_of
 from em.runner.effects import Effect
-from em.runner.failures import CheckFailed, Failed, Pause, failure_of
+from em.runner.failures import CheckFailed, Failed, Mismatch, Pause, failure_of
 from em.runner.functions import FUNCTIONS
 from em.runner.journal import Note, Restored
 from em.runner.notebook import Notebook
@@ -47,7 +46,7 @@ class Machine:
         self._udfs = udfs
         self._on_start = on_start
         self._secrets = Secrets() if secrets is None else secrets
-        self._notebook = Notebook(notes, restored, answers, self._secrets)
+        self._notebook = Notebook(notes, restored, answers, self._secrets, run_id)
         self._reports = Reports(on_step)
         own = {name: Tool(name, function) for name, function in udfs.items()}
         self._calls = Calls(tools, own, auto_fix, self._notebook, self._reports)
@@ -56,28 +55,48 @@ class Machine:
 
     def run(self, input_data: Json) -> Generator[Effect, Any, RunResult]:
         """Yield effects until there is a result. Never raises for a failing step."""
+        in_flight = False
         try:
             self._prepare(input_data)
             output = yield from self._steps()
             if self._program.routine.output_schema is not None:
                 check_schema(self._program.routine.output_schema, output, "output")
+            self._notebook.check_output(output)
         except Pause as pause:
+            in_flight = pause.in_flight
             result = self._result("needs_input", pending_prompt=pause.prompt)
         except Failed as failed:
             result = self._result("failed", failure=failed.failure)
+        except Mismatch:
+            raise
         except EmError as error:
             result = self._result("failed", failure=failure_of("", error, {}))
+        except (Exception, KeyboardInterrupt, GeneratorExit):
+            raise
+        except BaseException as error:  # noqa: BLE001 - a function in an expression wants to exit
+            failure = failure_of("", RuntimeError(f"it raised {type(error).__name__}({error})"), {})
+            result = self._result("failed", failure=failure)
         else:
             result = self._result("ok", output=output)
-        yield from self._notebook.end(result)
+        yield from self._notebook.end(result, in_flight=in_flight)
         return result
+
+    def check(self) -> None:
+        """Raise if anything that the run needs is missing here."""
+        if self._refusal is not None:
+            raise self._refusal
+        self._check_targets()
+        self._secrets.check()
 
     def _prepare(self, input_data: Json) -> None:
         if self._refusal is not None:
             raise self._refusal
         if self._program.routine.input_schema is not None:
             check_schema(self._program.routine.input_schema, input_data, "input")
-        self._check_targets()
+        try:
+            self._check_targets()
+        except RoutineError as error:
+            raise Failed(failure_of(error.data["step"], error, {})) from error
         self._secrets.check()
         self._scope = {**FUNCTIONS, **self._udfs, **input_data, **self._secrets.values}
 
@@ -98,7 +117,8 @@ class Machine:
                     fix="write it in udf.py",
                 )
             if error is not None:
-                raise Failed(failure_of(step.id, error, {}))
+                error.data["step"] = step.id
+                raise error
 
     def _steps(self) -> Steps:
         calls, reports, is_kept = self._calls, self._reports, self._notebook.is_kept
@@ -106,11 +126,11 @@ class Machine:
             start = time.perf_counter()
             if self._on_start is not None:
                 self._on_start(step.id)
-            if step.is_plain and not is_kept:
+            if step.is_plain and not is_kept and step.key is None:
                 try:
                     value = yield calls.call(step, self._scope)
                 except Exception as error:  # noqa: BLE001 - a tool may raise anything; it is told
-                    value = yield from calls.mended(step, self._scope, error, 1, start)
+                    value = yield from calls.mended_plain(step, self._scope, error, start)
                 else:
                     reports.add(step.id, "done", 1, start)
             elif step.when is not None and not self._evaluated(step, step.when):
@@ -160,10 +180,9 @@ class Machine:
             step_id=step.id, message=prompt["message"], fields=prompt.get("fields", ())
         )
         secret = [field["name"] for field in pending.fields if field.get("type") == "secret"]
-        answers = self._notebook.answer_to(step.id, secret)
-        if answers is None:
+        checked = self._notebook.answer_to(pending, secret)
+        if checked is None:
             raise Pause(pending)
-        checked = check_answers(pending, answers)
         for name in secret:
             self._secrets.add(name, checked[name])
         return checked
