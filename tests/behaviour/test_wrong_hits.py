@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from em import Engine
+from em import Check, Engine
 from em.behaviour.result import Result
 
 
@@ -127,3 +127,62 @@ def test_a_number_that_may_be_computed_from_a_param_pins_it(world: World) -> Non
         engine(qty, params={"qty": qty})
     assert world.got == [3, 30, 5, 50]
     assert engine(3, params={"qty": 3})
+
+
+# Where ways part
+
+
+def shop(world: World, state: dict[str, int]) -> Engine:
+    """An engine that orders at a checked price where there is no stock."""
+    engine = Engine()
+    check = Check(lambda: state["price"], lambda now, then: now == then)
+    stock = engine.function(name="stock")(lambda: {"left": state["stock"]})
+    order = engine.function(name="order", pre_check=check)(lambda: world.got.append("order"))
+    close = engine.function(name="close")(lambda: world.got.append("close"))
+
+    def agent(task: str, progress: Any) -> str:
+        left = (progress.done[0].result if progress else stock())["left"]
+        if left == 0:
+            order()
+        elif left > 8:
+            close()
+        return "ordered" if left == 0 else f"{'closed' if left > 8 else 'nothing to do'}"
+
+    return engine.set_agent(agent)
+
+
+@pytest.mark.parametrize(("stock", "value"), [(5, "nothing to do"), (9, "closed")])
+def test_after_a_check_that_failed_no_other_behaviour_answers(
+    world: World, stock: int, value: str
+) -> None:
+    state = {"stock": 0, "price": 100}
+    engine = shop(world, state)
+    last(engine, "a")
+    state.update(stock=stock, price=120)
+    assert last(engine, "a").value == value
+    assert last(engine, "a").hit, "the results are those of this recording"
+    state.update(stock=0, price=130)
+    result = last(engine, "a")
+    assert (result.how, result.value) == ("handed_over", "ordered")
+
+
+def test_of_several_constant_answers_only_the_one_with_these_results_is_given() -> None:
+    engine = Engine()
+    state: dict[str, Any] = {"n": 7, "passes": False}
+    check = Check(lambda: 1, lambda _now, _then: state["passes"])
+    count = engine.function(name="count", pre_check=check)(lambda: {"n": state["n"]})
+
+    def agent(progress: Any) -> str:
+        number = (progress.done[0].result if progress else count())["n"]
+        return "many" if number > 5 else "few"
+
+    engine.set_agent(agent)
+    assert last(engine).value == "many"
+    state["n"] = 3
+    assert last(engine).value == "few"
+    state["passes"] = True
+    assert last(engine).hit
+    state["n"] = 8
+    result = last(engine)
+    assert (result.how, result.value) == ("handed_over", "many")
+    assert result.reason == "step 1 (count) gave what no recording knows"
