@@ -26,7 +26,7 @@ from em.behaviour.recording import Call, Run
 from em.behaviour.values import Unkept, keep
 from em.compiler.calls import TracedCall, infer_effect
 from em.compiler.naming import Names, result_name, words_of
-from em.compiler.values import Path, Scalar, Segment, leaves, said_in
+from em.compiler.values import Path, Scalar, Segment, is_informative, leaves, said_in
 from em.compiler.wire import OUTPUT, Wiring
 from em.compiler.wire_text import literal, plain_segment
 from em.errors import EmError, ExpressionError, NotRecordable
@@ -34,13 +34,19 @@ from em.models.canonical import Json, identical
 from em.runner.expressions import compile_value
 
 _NUMBER = re.compile(
-    r"(?:(?P<before>[A-Za-z]+)[ #:]{1,2})?"
-    r"(?<![\w.,-])(?P<word>[\w-]*\d[\w-]*(?:\.\d+)?)(?!\w|[.,]\d)"
+    r"(?:(?<![A-Za-z])(?P<before>[A-Za-z]{1,40})[ #:/]{1,2})?"
+    r"(?<![\w.,-])(?P<word>(?=[\w-]{0,40}\d)[\w-]{1,80}(?:\.\d{1,20})?)(?!\w|[.,]\d)"
 )
 """A word with a digit in a text, and the word that stands before it."""
 
+LONGEST_TEXT = 10_000
+"""In longer texts no single numbers are looked for: it would take long, and say little."""
+
 MAX_TWINS = 3
-"""A value that stands in more places of the results than this is there by chance."""
+"""So many places of one result are watched for a value that may have come from them."""
+
+_NUMBERS = ("number", "no", "nr", "id")
+"""What people write before an id."""
 
 
 def compose(run: Run, task: Task, value: Any, hint: Any, seconds: float) -> Behaviour:
@@ -104,15 +110,28 @@ def _pinned(task: Task, steps: Sequence[Step], answer: Answer) -> Json:
     names = param_names(task.params)
     found = followed(templates, list(names.values()))
     texts = list(constant_texts(templates))
+    derived = _has_own_numbers(task, templates)
     pinned = {}
     for name, value in task.params.items():
         # "ERIK" was made from "erik" in a way that nobody recorded.
         bent = isinstance(value, str) and any(_is_in(value, text) for text in texts)
         # Which of several params of one value was meant is part of the key, so any will do.
         equal = [names[other] for other, same in task.params.items() if identical(same, value)]
+        # 30 may be ten times a param of 3.
+        bent = bent or (derived and _is_number(value))
         if found.isdisjoint(equal) or bent:
             pinned[name] = value
     return pinned
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _has_own_numbers(task: Task, templates: Any) -> bool:
+    """Whether numbers stand in a template that neither the task nor a result gave."""
+    known = {leaf for _, leaf in leaves(task.inputs) if _is_number(leaf)}
+    return any(_is_number(leaf) and leaf not in known for _, leaf in leaves(templates))
 
 
 def _is_in(value: str, text: str) -> bool:
@@ -132,10 +151,28 @@ def _in_literals(template: str, change: Callable[[str], str]) -> str:
     return "".join(parts)
 
 
+def _is_inside_word(before: str, value: Any, after: str) -> bool:
+    """Whether a word is part of a longer one, as Mark is of Marketing; ids may be anywhere."""
+    if not isinstance(value, str) or not value.isalpha():
+        return False
+    return before[-1:].isalnum() or after[:1].isalnum()
+
+
+def _says_nothing(value: Any) -> bool:
+    return value is None or isinstance(value, bool)
+
+
 class _Source(NamedTuple):
     call: int
     path: Path
     value: Scalar
+
+
+_Place = tuple[int, tuple[str | int, ...]]
+
+
+def _place(source: _Source) -> _Place:
+    return source.call, tuple(part.key for part in source.path)
 
 
 class _Composer:
@@ -149,22 +186,19 @@ class _Composer:
         self._params = Params(task.params, param_names(task.params))
         # A param that is passed on under its own name is not looked for in other short values.
         self._named_params = {name for call in calls for name in self._params.named_in(call.args)}
+        self._short_names = [call.tool.name.rpartition(".")[2] for call in calls]
         names = Names()
         self._wiring = Wiring(task.inputs, names)
         self._scope: Json = dict(task.inputs)
         self._names = [
-            names.free(
-                result_name(
-                    call.tool.name.rpartition(".")[2],
-                    is_write=infer_effect(call.tool.name.rpartition(".")[2]) == "write",
-                )
-            )
-            for call in calls
+            names.free(result_name(name, is_write=infer_effect(name) == "write"))
+            for name in self._short_names
         ]
         self._by_value: dict[bytes, list[_Source]] = {}
         self._by_text: dict[str, list[_Source]] = {}
         self._known: set[int] = set()
         self._first_use: dict[bytes, int] = {}
+        self._claimed: set[_Place] = set()
 
     def _learn_until(self, tick: int) -> None:
         """Results that were there at this moment may be where values come from."""
@@ -181,9 +215,9 @@ class _Composer:
                 continue
             self._wiring.add_result(number, self._names[number], call.result)
             for path, leaf in leaves(call.result):
-                if leaf is not None and not isinstance(leaf, bool):
-                    source = _Source(number, path, leaf)
-                    self._by_value.setdefault(msgspec.json.encode(leaf), []).append(source)
+                source = _Source(number, path, leaf)
+                self._by_value.setdefault(msgspec.json.encode(leaf), []).append(source)
+                if not _says_nothing(leaf):
                     self._by_text.setdefault(str(leaf), []).append(source)
 
     def step(self, number: int) -> Step:
@@ -193,6 +227,12 @@ class _Composer:
         wired, _ = self._wiring.wire(call.args, "", number, "args")
         twins: list[Twin] = []
         args = {}
+        self._claimed = {
+            _place(source)
+            for name, value in call.args.items()
+            for source in self._equal(value)
+            if self._is_named(source, name)
+        }
         for name, value in call.args.items():
             template = wired[name] if isinstance(wired, dict) else value
             template = self._finished(value, template, name, name, twins)
@@ -222,6 +262,7 @@ class _Composer:
     def answer(self, value: Any, hint: Any) -> Answer:
         """What the agent returned."""
         self._learn_until(sys.maxsize)
+        self._claimed = set()
         try:
             kept, form = keep(value, hint)
         except Unkept as problem:
@@ -255,6 +296,8 @@ class _Composer:
         if self._params:
             whole = self._params.whole(value, place=name, by_name=self._named_params)
             if whole is not None:
+                # What a result gave as well must still be the same, whichever was meant.
+                self._watch(self._equal(value), place, whole, twins)
                 return whole
         if isinstance(value, dict) and isinstance(wired, dict):
             return {
@@ -268,19 +311,72 @@ class _Composer:
             ]
         if isinstance(value, str) and isinstance(wired, str):
             return self._text(value, wired, name, place, twins)
-        if wired != literal(value) or isinstance(value, dict | list):
-            return wired
-        return self._short(value, name, place, twins)
+        is_scalar = not isinstance(value, dict | list)
+        if is_scalar and (wired == literal(value) or self._is_guess(value, wired)):
+            return self._short(value, name, place, twins)
+        return wired
+
+    def _is_guess(self, value: Scalar, wired: Any) -> bool:
+        """Whether a result was taken for the source of a value that may well be the agent's own."""
+        if is_informative(value) or not isinstance(wired, str):
+            return False
+        return any(not self._is_input(hole) for hole in HOLE.findall(wired))
+
+    def _is_input(self, expression: str) -> bool:
+        return bool(followed([f"{{{{{expression}}}}}"], list(self._task.inputs)))
 
     def _text(self, value: str, wired: str, name: str, place: str, twins: list[Twin]) -> Any:
         """A text: params are filled in, then the short values of results."""
+        if wired != literal(value) and self._is_guess(value, wired):
+            wired = literal(value)
+        if len(value) <= LONGEST_TEXT:
+            wired = self._without_guesses(wired, place, twins)
         if self._params:
             plain = wired == literal(value)
-            within = self._params.within
-            wired = within(value) if plain else _in_literals(wired, within)
+            wired = self._filled(value if plain else wired, place, twins, plain=plain)
         if wired == value:
             wired = self._short(value, name, place, twins)
+        if len(value) > LONGEST_TEXT:
+            return wired
         return _in_literals(wired, lambda part: self._numbers(part, place, twins))
+
+    def _filled(self, text: str, place: str, twins: list[Twin], *, plain: bool) -> str:
+        """A text with params in it; a number that has its place elsewhere is only watched."""
+        chance: list[str] = []
+
+        def within(part: str) -> str:
+            filled, left = self._params.within_text(part, self._named_params)
+            chance.extend(left)
+            return filled
+
+        filled = within(text) if plain else _in_literals(text, within)
+        for expression, value in self._params.numbers(chance):
+            twins.append(Twin(place, f"{{{{ {expression} }}}}", value))
+        return filled
+
+    def _without_guesses(self, template: str, place: str, twins: list[Twin]) -> str:
+        """A text in which what a result or the task happened to hold stands as it was.
+
+        That are small numbers, which are looked at again, and words inside of words.
+        """
+        parts = HOLE.split(template)
+        if len(parts) == 1 or any("{" in part for part in parts[::2]):
+            return template
+        for n in range(1, len(parts), 2):
+            hole = f"{{{{{parts[n]}}}}}"
+            known, of_task = self._value_of(hole), self._is_input(parts[n])
+            is_number = isinstance(known, int | float) and not is_informative(known)
+            inside = _is_inside_word(parts[n - 1], known, parts[n + 1])
+            if inside and not of_task:
+                twins.append(Twin(place, hole, literal(known)))
+            parts[n] = str(known) if inside or (is_number and not of_task) else hole
+        return "".join(parts)
+
+    def _value_of(self, hole: str) -> Any:
+        try:
+            return compile_value(hole, "")(self._scope)
+        except (EmError, ExpressionError, ValueError, TypeError):
+            return None
 
     def _numbers(self, text: str, place: str, twins: list[Twin]) -> str:
         """A text in which words with digits are results' values, such as the id in `order 7`."""
@@ -295,44 +391,69 @@ class _Composer:
 
     def _short(self, value: Scalar, name: str, place: str, twins: list[Twin]) -> Any:
         """A short value: wired if a result surely gave it, watched if one may have given it."""
-        if value is None or isinstance(value, bool) or value == "" or self._is_of_task(value):
-            return literal(value)
-        return self._wired(value, name, place, twins)
+        return literal(value) if value == "" else self._wired(value, name, place, twins)
+
+    def _equal(self, value: Any, *, as_text: bool = False) -> list[_Source]:
+        """The places of results that held this value."""
+        if as_text:
+            return self._by_text.get(str(value), [])
+        if isinstance(value, dict | list):
+            return []
+        return self._by_value.get(msgspec.json.encode(value), [])
 
     def _wired(
         self, value: Scalar, name: str, place: str, twins: list[Twin], *, as_text: bool = False
     ) -> Any:
-        if as_text:
-            equal = self._by_text.get(str(value), [])
-        else:
-            equal = self._by_value.get(msgspec.json.encode(value), [])
-        found = [source for source in equal if not self._was_used_before(source)]
-        sure = [source for source in equal if source.path and self._is_named(source, name)]
-        if not sure and not (as_text and self._is_in_task(str(value))):
-            sure = [source for source in found if as_text or not source.path]
+        equal = self._equal(value, as_text=as_text)
+        sure = [source for source in equal if self._is_named(source, name)]
+        of_task = self._is_in_task(str(value)) if as_text else self._is_of_task(value)
         if sure:
             # The newest is taken; another that gave the same must still agree with it.
-            own, *others = dict.fromkeys(self._expression(source) for source in reversed(sure))
-            others = others if len(others) <= MAX_TWINS else []
-            twins += [Twin(place, f"{{{{ {other} }}}}", f"{{{{ {own} }}}}") for other in others]
-            return f"{{{{ {own} }}}}"
+            own = f"{{{{ {self._expression(sure[-1])} }}}}"
+            self._watch(sure[:-1], place, own, twins)
+            if of_task and not as_text and not _says_nothing(value):
+                # The task says it too: as long as both are the same, it does not matter.
+                twins.append(Twin(place, own, literal(value)))
+            return own
+        if _says_nothing(value):
+            equal = [source for source in equal if not source.path]
         # In an answer or a text an old value would be wrong; an argument may well be a constant.
-        likely_old = as_text or place.startswith(OUTPUT)
-        unsure = equal if likely_old else [] if value in (0, 1, -1) else found
-        if len(unsure) <= MAX_TWINS:
-            twins += [
-                Twin(place, f"{{{{ {self._expression(source)} }}}}", literal(source.value))
-                for source in unsure
-            ]
+        if not (as_text or place.startswith(OUTPUT)):
+            equal = [source for source in equal if not self._was_used_before(source)]
+            if value in (0, 1, -1):
+                # Of `add(cart=1, quantity=1)` the cart is what `open_cart` gave.
+                equal = [source for source in equal if _place(source) not in self._claimed]
+        self._watch(equal, place, None, twins)
         return literal(value)
+
+    def _watch(
+        self, sources: Sequence[_Source], place: str, own: str | None, twins: list[Twin]
+    ) -> None:
+        """Note results that held the same value: if one of them differs, nobody knows."""
+        seen: dict[int, int] = {}
+        for source in sources:
+            seen[source.call] = seen.get(source.call, 0) + 1
+            if seen[source.call] <= MAX_TWINS:
+                there = f"{{{{ {self._expression(source)} }}}}"
+                if there != own:
+                    twins.append(Twin(place, there, own or literal(source.value)))
 
     def _is_named(self, source: _Source, name: str) -> bool:
         """Whether a result's field is what an argument is called: `id` will do for `order_id`."""
-        last = source.path[-1]
-        key, plain = str(last.key).lower(), name.lower()
-        if last.in_collection or not plain:
+        plain = name.lower()
+        if not plain:
             return False
-        if key == "id" and plain in words_of(self._calls[source.call].tool.name):
+        words = words_of(self._calls[source.call].tool.name)
+        about = {*words, *(f"{word}s" for word in words), *(f"{word}_id" for word in words)}
+        if not source.path:
+            # All that `new_ticket` gave, as `ticket`; what `stock` gave is no `quantity`.
+            made = plain.endswith("id") and infer_effect(self._short_names[source.call]) == "write"
+            return (made or plain in about) and not _says_nothing(source.value)
+        last = source.path[-1]
+        key = str(last.key).lower()
+        if last.in_collection:
+            return False
+        if key == "id" and (plain in about or plain in _NUMBERS):
             return True  # the id that `create_order` gave, as `order`
         return key == plain or (key == "id" and plain.endswith("id")) or plain.endswith(f"_{key}")
 
@@ -341,7 +462,7 @@ class _Composer:
 
     def _is_in_task(self, word: str) -> bool:
         texts = [str(leaf) for _, leaf in leaves(self._task.inputs)]
-        return any(said_in(word, text) or word == text for text in texts)
+        return any(word in text and (word == text or said_in(word, text)) for text in texts)
 
     def _was_used_before(self, source: _Source) -> bool:
         """What the agent used before the result was there did not come from it."""

@@ -74,11 +74,29 @@ class Params:
             if name in arguments and identical(arguments[name], value)
         }
 
-    def within(self, text: str, *, cautious: bool = False) -> str:
+    def within_text(self, text: str, placed: Collection[str]) -> tuple[str, list[str]]:
+        """A text of a call with its params, and the numbers of `placed` params that it holds.
+
+        A number that is passed on under its own name may stand in a text by chance: `in 3 days`.
+        """
+        left = [
+            leaf.expression
+            for leaf in self._leaves
+            if leaf.name in placed
+            and not isinstance(leaf.value, str)
+            and _pattern(leaf.value).search(text)
+        ]
+        return self.within(text, without=left), left
+
+    def numbers(self, expressions: Collection[str]) -> list[tuple[str, Any]]:
+        """Some params with their values."""
+        return [(leaf.expression, leaf.value) for leaf in self._leaves if leaf[0] in expressions]
+
+    def within(self, text: str, *, cautious: bool = False, without: Collection[str] = ()) -> str:
         """A text with expressions in the place of params; what is no param stays as it is."""
         pieces: list[tuple[str, bool]] = [(text, False)]
         for expression, value, _ in self._leaves:
-            if not cautious or is_informative(value):
+            if expression not in without and (not cautious or is_informative(value)):
                 pattern = _pattern(value)
                 pieces = [part for piece in pieces for part in _cut(piece, pattern, expression)]
         if pieces == [(text, False)]:
@@ -134,10 +152,8 @@ def _cut(
 
 
 def _pattern(value: str | int | float) -> re.Pattern[str]:
-    """Where a param stands in a text: as a word of its own; a longer text also inside of one."""
+    """Where a param stands in a text: as a word of its own, not as the Mark of Marketing."""
     text = re.escape(str(value))
-    if isinstance(value, str) and len(value) >= 4:
-        return re.compile(text)
     if isinstance(value, str):
         return re.compile(rf"(?<![A-Za-z0-9]){text}(?![A-Za-z0-9])")
     return re.compile(rf"(?<![A-Za-z0-9.])(?<!\d,){text}(?![A-Za-z0-9])(?!\.\d)")

@@ -67,6 +67,7 @@ class Node:
 
     def __init__(self, step: Step | None) -> None:
         self.step = step
+        self.call = b"" if step is None else _call(step)
         self.mask = 0
         self.children: list[Node] = []
         self.ends: dict[int, End] = {}
@@ -83,10 +84,7 @@ class Node:
 
     def child(self, step: Step) -> "Node":
         """The node of a step, new or shared."""
-        content = msgspec.json.encode(
-            (step.tool, step.code, step.args, step.forms, step.live, step.twins, step.save_as),
-            order="sorted",
-        )
+        content = _call(step) + msgspec.json.encode((step.twins, step.save_as), order="sorted")
         node = self._by_content.get(content)
         if node is None:
             node = self._by_content[content] = Node(step)
@@ -139,14 +137,22 @@ class Node:
         self._constants = constants
 
 
+def _call(step: Step) -> bytes:
+    """The same for steps that make the same call."""
+    return msgspec.json.encode(
+        (step.tool, step.code, step.args, step.forms, step.live), order="sorted"
+    )
+
+
 class End:
     """Where a behaviour is over, and what it then returns."""
 
-    __slots__ = ("_evaluate", "_twins", "answer", "number")
+    __slots__ = ("_evaluate", "_twins", "answer", "number", "said")
 
     def __init__(self, number: int, answer: Answer) -> None:
         self.number = number
         self.answer = answer
+        self.said = msgspec.json.encode((answer.value, answer.live), order="sorted")
         self._evaluate: Evaluate | None = None
         self._twins: list[_Pair] = []
 

@@ -1,7 +1,7 @@
 """Replaying: step by step, behind checks, with this run's values, until it is done or diverges."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from em.behaviour.cache import Known
@@ -60,6 +60,7 @@ class Replay:
         self.alive = alive
         self.taken: list[_Prepared] = []
         self._alike: list[int] = []
+        self._lost = False
         self.done: list[Done] = []
         self.failed: Done | None = None
         self.reasons: list[str | _Refusal] = []
@@ -114,29 +115,62 @@ class Replay:
     def _choose(self, node: Node) -> Machine["_Prepared | None"]:
         """The next step: one whose check passes, else one without a check.
 
-        None where none is possible: only then a behaviour that is over here may answer.
+        None where none is possible: only then a behaviour that is over here may answer. Where ways
+        part, what has no check of its own is right only for the results that it was recorded with.
         """
         unchecked: _Prepared | None = None
         self.reasons.clear()
         possible = [child for child in node.children if child.mask & self.alive]
+        parting = self._parts(node, possible)
         if len(possible) > 1:
             possible.sort(key=self._order)
+        alike = self._alive_and_alike() if parting else self.alive
+        refused = 0
         for child in possible:
             prepared = self._prepare(child)
             if prepared is None:
                 continue
             check = prepared.tool.pre_check
             if check is None or not child.pre:
-                unchecked = unchecked or prepared
+                if child.mask & alike:
+                    unchecked = unchecked or prepared
                 continue
             passing = yield from self._compare(prepared, check, child.pre, "pre-check")
             if passing & child.mask:
                 self.alive &= passing & child.mask
                 return prepared
-        if unchecked is None:
+            refused |= child.mask
+        if refused & alike and parting:
+            alike = 0  # it was the way to go, and the world has changed since
+        if not self._narrow(alike) or unchecked is None:
             return None
         self.alive &= unchecked.node.mask
         return unchecked
+
+    def _narrow(self, alike: int) -> bool:
+        """Go on with some of the behaviours; if there are none, nobody knows which one is right."""
+        self._lost = not alike
+        if self._lost and not self.reasons:
+            self._diverge("value", f"{self._where()} gave what no recording knows")
+        self.alive = alike or self.alive
+        return not self._lost
+
+    def _parts(self, node: Node, possible: Sequence[Node]) -> bool:
+        """Whether the behaviours that are left do different things from here on."""
+        if node.end_mask & self.alive:
+            return bool(possible)
+        return len(possible) > 1 and len({child.call for child in possible}) > 1
+
+    def _alive_and_alike(self) -> int:
+        """The behaviours that were recorded with just the results of this run."""
+        self._compare_results()
+        alike = self.alive
+        for mask in self._alike:
+            alike &= mask
+        return alike
+
+    def _where(self) -> str:
+        return f"step {len(self.done)} ({self.taken[-1].step.tool})" if self.taken else "the task"
 
     def _order(self, child: Node) -> tuple[bool, int, float, int]:
         """Checked ways first, of them those recorded with results like these, then the cheapest."""
@@ -145,10 +179,13 @@ class Replay:
 
     def _likeness(self, number: int) -> int:
         """How many of the results so far are those of a behaviour's recording."""
+        self._compare_results()
+        return sum(mask >> number & 1 for mask in self._alike)
+
+    def _compare_results(self) -> None:
         while len(self._alike) < len(self.taken):
             prepared = self.taken[len(self._alike)]
             self._alike.append(prepared.node.gave.get(result_hash(prepared.result), 0))
-        return sum(mask >> number & 1 for mask in self._alike)
 
     def _prepare(self, node: Node) -> "_Prepared | None":
         """The tool and its arguments now; None if they can't be put together any more."""
@@ -269,9 +306,14 @@ class Replay:
     def _end(self, node: Node, hint: Any) -> bool:
         """The answer, if a behaviour is over here."""
         ending = node.end_mask & self.alive
-        if not ending:
+        if not ending or self._lost:
             return False
         self.reasons.clear()
+        if ending & (ending - 1) and len({node.ends[one].said for one in members(ending)}) > 1:
+            # The same calls, and other answers: only what was seen tells which one is right.
+            ending &= self._alive_and_alike()
+            if not self._narrow(ending):
+                return False
         number = newest(ending)
         if ending & (ending - 1):
             number = max(members(ending), key=lambda one: (self._likeness(one), one))

@@ -1,0 +1,188 @@
+"""A hand-over or a miss is always right, a wrong hit never: one test for each way to be wrong."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from em import Check, Engine
+from em.behaviour.result import Result
+
+
+class World:
+    """What tools give, and what they were given."""
+
+    def __init__(self) -> None:
+        self.gives: Any = None
+        self.got: list[Any] = []
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def engine_of(world: World, agent: Callable[..., Any], argument: str = "value") -> Engine:
+    """An engine with a tool that gives what the world gives, and one that takes a value."""
+    engine = Engine()
+    get = engine.function(name="get")(lambda: world.gives)
+    scope: dict[str, Any] = {"world": world}
+    exec(f"def use({argument}): world.got.append({argument})", scope)
+    use = engine.function(name="use")(scope["use"])
+    return engine.set_agent(lambda *args: agent(get, use, *args))
+
+
+def last(engine: Engine, *args: Any) -> Result:
+    result = engine(*args)
+    assert isinstance(result, Result)
+    assert result.problem is None
+    return result
+
+
+# What a result gave
+
+
+def test_an_id_that_the_task_happens_to_hold_too_is_not_replayed(world: World) -> None:
+    engine = engine_of(world, lambda get, use, qty: use(get()["id"]), "order_id")
+    for number in (1, 2, 3):
+        world.gives = {"id": number}
+        result = last(engine, 1)
+        assert world.got[-1] == number
+    assert result.hit, "the second recording tells both apart"
+
+
+@pytest.mark.parametrize("values", [(1, 2), (0, 1), (-1, 7), (True, False), (None, True)])
+def test_the_smallest_values_of_results_are_not_replayed(world: World, values: Any) -> None:
+    engine = engine_of(world, lambda get, use: use(get()))
+    for world.gives in values:
+        assert last(engine).how != "hit"
+        assert world.got[-1] is world.gives
+
+
+@pytest.mark.parametrize("values", [(True, False), (None, True)])
+def test_yes_and_no_are_this_runs_where_they_are_called_so(world: World, values: Any) -> None:
+    engine = engine_of(world, lambda get, use: use(get()["available"]), "available")
+    for value in values:
+        world.gives = {"available": value}
+        last(engine)
+        assert world.got[-1] is value
+
+
+def test_a_value_that_stands_in_many_places_of_a_result_is_watched(world: World) -> None:
+    engine = engine_of(world, lambda get, use: use(get()[0]["by"]))
+    for number in (42, 43):
+        world.gives = [{"by": number} for _ in range(5)]
+        assert not last(engine)
+        assert world.got[-1] == number
+
+
+# What a result did not give
+
+
+@pytest.mark.parametrize("number", [3, 30])
+def test_a_constant_that_a_call_happened_to_give_stays_one(world: World, number: int) -> None:
+    engine = engine_of(world, lambda get, use: use(number) if get() else None, "quantity")
+    for world.gives in (number, 900):
+        last(engine)
+    assert world.got == [number, number]
+
+
+@pytest.mark.parametrize("number", [2, 30])
+def test_a_number_of_a_text_that_a_call_happened_to_give_stays(world: World, number: int) -> None:
+    engine = engine_of(world, lambda get, use: use(f"back in {number} days") if get() else None)
+    for ticket in (number, 77):
+        world.gives = {"ticket": ticket}
+        last(engine)
+    assert world.got == [f"back in {number} days"] * 2
+
+
+# Params
+
+
+def test_a_param_is_not_replaced_inside_of_a_word(world: World) -> None:
+    engine = engine_of(world, lambda get, use, who: use(who) or use("Marketing"))
+    for who in ("Mark", "John"):
+        engine(who, params={"who": who})
+    assert world.got == ["Mark", "Marketing", "John", "Marketing"]
+
+
+def test_a_number_that_has_its_place_is_not_replaced_in_a_text(world: World) -> None:
+    engine = engine_of(world, lambda get, use, qty: use(qty) or use("ship in 3 days"), "qty")
+    for qty in (3, 5):
+        engine(qty, params={"qty": qty})
+    assert world.got[-2:] == [5, "ship in 3 days"]
+
+
+def test_a_param_that_a_result_gave_too_is_watched(world: World) -> None:
+    world.gives = {"admin": "Ana"}
+    engine = engine_of(world, lambda get, use, who: use(who) or use(get()["admin"]), "who")
+    for who in ("Ana", "Bo"):
+        assert not engine(who, params={"who": who})
+    assert world.got[-1] == "Ana"
+
+
+def test_a_number_that_may_be_computed_from_a_param_pins_it(world: World) -> None:
+    engine = engine_of(world, lambda get, use, qty: use(qty) or use(10 * qty))
+    for qty in (3, 5):
+        engine(qty, params={"qty": qty})
+    assert world.got == [3, 30, 5, 50]
+    assert engine(3, params={"qty": 3})
+
+
+# Where ways part
+
+
+def shop(world: World, state: dict[str, int]) -> Engine:
+    """An engine that orders at a checked price where there is no stock."""
+    engine = Engine()
+    check = Check(lambda: state["price"], lambda now, then: now == then)
+    stock = engine.function(name="stock")(lambda: {"left": state["stock"]})
+    order = engine.function(name="order", pre_check=check)(lambda: world.got.append("order"))
+    close = engine.function(name="close")(lambda: world.got.append("close"))
+
+    def agent(task: str, progress: Any) -> str:
+        left = (progress.done[0].result if progress else stock())["left"]
+        if left == 0:
+            order()
+        elif left > 8:
+            close()
+        return "ordered" if left == 0 else f"{'closed' if left > 8 else 'nothing to do'}"
+
+    return engine.set_agent(agent)
+
+
+@pytest.mark.parametrize(("stock", "value"), [(5, "nothing to do"), (9, "closed")])
+def test_after_a_check_that_failed_no_other_behaviour_answers(
+    world: World, stock: int, value: str
+) -> None:
+    state = {"stock": 0, "price": 100}
+    engine = shop(world, state)
+    last(engine, "a")
+    state.update(stock=stock, price=120)
+    assert last(engine, "a").value == value
+    assert last(engine, "a").hit, "the results are those of this recording"
+    state.update(stock=0, price=130)
+    result = last(engine, "a")
+    assert (result.how, result.value) == ("handed_over", "ordered")
+
+
+def test_of_several_constant_answers_only_the_one_with_these_results_is_given() -> None:
+    engine = Engine()
+    state: dict[str, Any] = {"n": 7, "passes": False}
+    check = Check(lambda: 1, lambda _now, _then: state["passes"])
+    count = engine.function(name="count", pre_check=check)(lambda: {"n": state["n"]})
+
+    def agent(progress: Any) -> str:
+        number = (progress.done[0].result if progress else count())["n"]
+        return "many" if number > 5 else "few"
+
+    engine.set_agent(agent)
+    assert last(engine).value == "many"
+    state["n"] = 3
+    assert last(engine).value == "few"
+    state["passes"] = True
+    assert last(engine).hit
+    state["n"] = 8
+    result = last(engine)
+    assert (result.how, result.value) == ("handed_over", "many")
+    assert result.reason == "step 1 (count) gave what no recording knows"
