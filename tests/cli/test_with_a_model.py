@@ -83,6 +83,29 @@ def test_what_does_not_hold_is_dropped_and_said(tmp_path: Path, says: Any) -> No
     assert len(report["model"]["problems"]) == 3
 
 
+def test_what_a_model_says_does_not_steer_the_terminal(says: Any) -> None:
+    says({**improved(), "notes": "\x1b[2Jgone"})
+    made = em("compile", "trace.json", "-o", "out", "--llm")
+    assert (made.code, "gone" in made.out, "\x1b" in made.out + made.err) == (0, True, False)
+    wrong = {**improved(), "routine_yaml": ROUTINE.replace("id: who", 'id: "\\e[2Jwho", when: "x"')}
+    says(wrong, wrong, wrong)
+    made = em("compile", "trace.json", "-o", "out2", "--llm")
+    assert "the model did not help" in made.out
+    assert "\x1b" not in made.out + made.err
+
+
+def test_a_function_of_one_s_own_is_kept(tmp_path: Path, says: Any) -> None:
+    call = {"type": "udf_call", "function": "same", "args": {"text": "u-771"}, "result": "u-771"}
+    events = [TRACE["events"][0], call, TRACE["events"][1]]  # type: ignore[index]  # a literal
+    (tmp_path / "trace.json").write_text(json.dumps({**TRACE, "events": events}))
+    (tmp_path / "mine.py").write_text("def same(text):\n    return str(text)\n")
+    says(improved(), improved(""))
+    made = em("compile", "trace.json", "-o", "out", "--llm", "--udf", "mine.py")
+    assert (made.code, "improved by" in made.out) == (0, True)
+    assert "str(text)" in (tmp_path / "out" / "udf.py").read_text()
+    assert not (tmp_path / "out" / "written_by.json").exists()
+
+
 def test_without_a_model_the_variable_to_set_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -150,6 +150,8 @@ EXTRA = "  - {id: extra, type: tool.call, tool: refund, args: {order: '#X', trac
          "other values"),
         (changed("'{{ done }}'", '"{{ done }}{% for a in order %}{% endfor %}"'), "no {% %}"),
         (changed("'{{ done }}'", '"{{ done }}\\x7b% for a in order %}{% endfor %}"'), "no {% %}"),
+        (changed("'{{ done }}'", "'{{ found.keys() }}'"), "it can't be used"),
+        (changed("'{{ order }}', tracking", "'{{ found.keys() }}', tracking"), "keys"),
         (answer("[" * 50_000), "nested too deeply"),
         (answer(GOOD + "#" * 200_000), "more than 200,000 characters"),
     ],

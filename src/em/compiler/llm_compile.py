@@ -173,9 +173,10 @@ def _checked(draft: Draft, answer: Any, model: str, given: GivenUdfs) -> tuple[D
         return improved, _within(REPLAY_SECONDS, lambda: _replay(draft, improved, given))
     except EmError as error:
         raise _DoesNotHold([str(error)]) from error
-    except (ValueError, RecursionError) as error:
-        # Text that is no Unicode, nesting without end: the answer's fault, and told to it.
-        raise _DoesNotHold([f"it can't be read: {error}"]) from error
+    except _DoesNotHold:
+        raise
+    except Exception as error:  # whatever an answer brings about is told to it
+        raise _DoesNotHold([f"it can't be used: {type(error).__name__}: {error}"]) from error
 
 
 def _refuse(problems: list[str]) -> None:
