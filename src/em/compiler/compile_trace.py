@@ -78,7 +78,8 @@ def read_trace_file(trace_path: str | Path) -> Trace:
     trace = read_trace(data, str(path))
     said = Settings.load().redact
     redactor = Redactor(said.patterns, said.fields, said.tool_args)
-    if not redactor.suspects([data]):
+    # Not the file's own text: JSON may escape any sign, and so hide a secret.
+    if not redactor.suspects([msgspec.json.encode(trace)]):
         return trace
     return msgspec.convert(redactor.value(msgspec.to_builtins(trace)), Trace)
 
