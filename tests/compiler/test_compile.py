@@ -588,3 +588,19 @@ def test_what_the_agent_spent_is_summed_up_only_where_every_call_says_it() -> No
     assert told.recorded_usage == Usage(
         tokens=7, cost_usd=0.5, duration_ms=2.0, model_calls=3, calls=1
     )
+
+
+@pytest.mark.parametrize("escaped", ["/", "every"])
+def test_a_secret_that_the_file_escapes_is_taken_out_too(tmp_path: Path, escaped: str) -> None:
+    address = "postgres://admin:hunter2pw99@db.example/x"
+    call = {"type": "tool_call", "tool": "send", "args": {"to": address}, "result": "ok-1"}
+    trace = {"mission": {"goal": "send"}, "events": [call], "final_output": "ok-1"}
+    every = "".join(f"\\u{ord(sign):04x}" for sign in address)
+    text = json.dumps(trace).replace(
+        address, every if escaped == "every" else address.replace("/", "\\/")
+    )
+    (tmp_path / "trace.json").write_text(text)
+    compile_trace_file(tmp_path / "trace.json", tmp_path / "r")
+    written = "".join(file.read_text() for file in (tmp_path / "r").iterdir())
+    assert "hunter2pw99" not in written
+    assert "[redacted:" in written or "secrets:" in written

@@ -104,6 +104,32 @@ def test_mistakes_say_where_and_what(text: str, says: str) -> None:
         "{{ url.upper }}",
         "{% for a in rows %}{% include 'x' %}{% endfor %}",
         "{% set x = rows.append(1) %}",
+        "{{ 'a'['ljust'](1500000000) | length }}",
+        "{{ 5['to_bytes'](1500000000) | length }}",
+        "{{ ('a' | attr('ljust'))(1500000000) | length }}",
+        "{{ [1] | tojson(indent=1500000000) }}",
+        "{{ [1] | batch(1500000000, 0) | list }}",
+        "{{ [1] | batch(linecount=1500000000, fill_with=0) | list }}",
+        "{{ [1] | slice(1500000000) | list | length }}",
+        "{{ 1.5 | round(1500000000, 'ceil') }}",
+        "{{ round(5, -1500000000) }}",
+        "{{ ([[0] * 100000] * 10) | sum(start=[]) }}",
+        "{{ sum([[0] * 1000] * 1000 * 2, []) }}",
+        "{{ (['a'] * 100000) | join('b' * 100000) }}",
+        "{% set a = 'a' * 1000000 %}" + "{% set a = a ~ a %}" * 40 + "{{ a }}",
+        "{% set a = 'a' * 1000000 %}" + "{% set a = a + a %}" * 40 + "{{ a }}",
+        "{% set a = 99 %}" + "{% set a = a * a %}" * 40 + "{{ a > 1 }}",
+        "{% set a = [1] %}" + "{% set a = [a, a] %}" * 40 + "{{ a }}",
+        "{% set a = [1] %}" + "{% set a = {1: a, 2: a} %}" * 40 + "{{ a }}",
+        "{% set a = [1] %}" + "{% set a = zip(a, a) | list %}" * 40 + "{{ a }}",
+        "{% set a = 'a' * 999999 %}" + "{{ a }}" * 100,
+        "{% set a = 'a' * 9999 %}"
+        + "{% for b in a %}" * 3
+        + "{% if 0 %}b{% endif %}"
+        + "{% endfor %}" * 3,
+        "{% macro f() %}{{ f() }}{{ f() }}{% endmacro %}{{ f() }}",
+        "{% set a %}aa{% endset %}{{ a }}",
+        "{% for a in rows recursive %}{{ loop(rows) }}{% endfor %}",
     ],
 )
 def test_the_sandbox_holds(text: str) -> None:

@@ -11,12 +11,12 @@ import pytest
 
 from em import Memory
 from em.compiler.export_python import export_python
-from em.errors import ExportError, RoutineError, SandboxRefused, UsageError
+from em.errors import ExportError, NotFound, RoutineError, SandboxRefused, UsageError
 from em.runner.authorship import WRITTEN_BY, code_hash, is_model_written, render_marks
 from em.runner.engine import arun_routine, run_routine
 from em.runner.package import Package
 from em.runner.sandbox.protocol import backends
-from em.runner.stored import files_in, keep_routine
+from em.runner.stored import files_in, find_routine, keep_routine
 from em.runner.tools import ToolRegistry, load_module
 from em.runner.trust import revoke, trust, trust_folder
 
@@ -261,3 +261,34 @@ def test_a_package_with_an_odd_mark_is_not_kept(tmp_path: Path, kind: str) -> No
         pytest.raises((UsageError, RoutineError), match=WRITTEN_BY),
     ):
         keep_routine(memory.store, files_in(folder))
+
+
+def test_an_import_of_what_is_not_installed_is_told_with_its_line(tmp_path: Path) -> None:
+    folder = package(tmp_path, "import os\nimport no_such_module_here\n" + PLAIN)
+    for load in (lambda: run_routine(folder, {"n": 1}), lambda: load_module(f"{folder}/udf.py")):
+        with pytest.raises(RoutineError, match=r"udf.py:2: it imports 'no_such_module_here'"):
+            load()
+    with pytest.raises(UsageError, match="there is no module 'no_such_module_here'"):
+        load_module("no_such_module_here.part")
+
+
+@pytest.mark.parametrize("name", ["a@1", "a/b", "..", "a.b"])
+def test_a_name_that_could_not_be_run_is_not_kept(tmp_path: Path, name: str) -> None:
+    folder = package(tmp_path, PLAIN)
+    (folder / "routine.yaml").write_text(ROUTINE.replace("name: where", f'name: "{name}"'))
+    with (
+        Memory(tmp_path / "em.db") as memory,
+        pytest.raises((UsageError, RoutineError), match="name"),
+    ):
+        keep_routine(memory.store, files_in(folder))
+
+
+def test_a_version_that_is_not_there_is_told_with_those_that_are(tmp_path: Path) -> None:
+    folder = package(tmp_path, PLAIN)
+    with Memory(tmp_path / "em.db") as memory:
+        keep_routine(memory.store, files_in(folder))
+        with pytest.raises(NotFound, match="there are: where@1"):
+            find_routine(memory.store, "where@7")
+        memory.store.retire(find_routine(memory.store, "where").id)
+        with pytest.raises(NotFound, match="retired; name one: where@1"):
+            find_routine(memory.store, "where")

@@ -87,6 +87,7 @@ def redactor() -> Redactor:
 def without_secrets(trace: Trace) -> Trace:
     """A trace with a marker in place of each secret."""
     redact = redactor()
+    # Not the file's own text: JSON may escape any sign, and so hide a secret.
     if not redact.suspects([msgspec.json.encode(trace)]):
         return trace
     return msgspec.convert(redact.value(msgspec.to_builtins(trace)), Trace)

@@ -5,27 +5,24 @@ from typing import Any
 
 import jinja2
 import jinja2.meta
+from jinja2 import nodes
 from jinja2.exceptions import SecurityError
 from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from em.errors import ExpressionError
+from em.runner.bounds import (
+    Counting,
+    bounded_filters,
+    bounded_function,
+    budget,
+    charged,
+    check_operands,
+    may_have,
+    refuse_statements,
+)
 from em.runner.functions import as_text
 from em.runner.names import Evaluate, Scope, undefined
-
-MAX_REPEAT = 1_000_000
-"""Length of what an expression may make by repeating, and size of a power."""
-
-
-_UNBOUNDED = frozenset("format format_map ljust rjust center zfill expandtabs replace join".split())
-"""Methods of texts that make much of little, or reach into objects; the filters are bounded."""
-
-
-def _replace(text: Any, old: str, new: str, count: int | None = None) -> str:
-    whole = str(text)
-    if whole.count(old) * len(new) > MAX_REPEAT:
-        raise SecurityError("that replaces too much")
-    return whole.replace(old, new, -1 if count is None else count)
 
 
 class _MethodIfCalled(jinja2.StrictUndefined):
@@ -40,7 +37,7 @@ class _MethodIfCalled(jinja2.StrictUndefined):
 
 
 class _Environment(ImmutableSandboxedEnvironment):
-    intercepted_binops = frozenset({"*", "**", "%"})
+    intercepted_binops = frozenset({"+", "*", "**", "%"})
 
     def getattr(self, obj: Any, attribute: str) -> Any:
         """`a.b` on a mapping is the key, also where dict has a method of that name."""
@@ -50,22 +47,42 @@ class _Environment(ImmutableSandboxedEnvironment):
             methods = ("get", "items", "keys", "values")
             kind = _MethodIfCalled if attribute in methods else self.undefined
             return kind(obj=obj, name=attribute)
-        if attribute in _UNBOUNDED:
+        if not may_have(obj, attribute):
             return self.unsafe_undefined(obj, attribute)
         return super().getattr(obj, attribute)
 
+    def getitem(self, obj: Any, argument: Any) -> Any:
+        """`a["b"]` is the key `b`, or what `a.b` is."""
+        if isinstance(argument, str) and not isinstance(obj, Mapping):
+            return self.getattr(obj, argument)
+        try:
+            found = obj[argument]
+        except (LookupError, TypeError):
+            return self.undefined(obj=obj, name=argument)
+        return charged(found) if isinstance(argument, slice) else found
+
+    # Named as Jinja names them: any other name may be an argument's.
+    def call(__self, __context: Any, __obj: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N805 - see above
+        """What a function gives is counted."""
+        function = bounded_function(__obj)
+        found = super().call(__context, function, *args, **kwargs)
+        return charged(found, deep=__obj is zip)
+
     def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
         """No expression eats the machine's memory or time."""
-        if operator == "**":
-            if abs(right) > 64 or abs(left) > MAX_REPEAT:
-                raise SecurityError("that power is too large")
-        elif operator == "*":
-            for what, times in ((left, right), (right, left)):
-                if isinstance(what, str | list | tuple) and len(what) * times > MAX_REPEAT:
-                    raise SecurityError("that repeats too often")
-        elif isinstance(left, str):
-            raise SecurityError("text is not formatted with %; write {{ … }} inside it")
-        return super().call_binop(context, operator, left, right)
+        check_operands(operator, left, right)
+        found = super().call_binop(context, operator, left, right)
+        return charged(found, deep=isinstance(found, list | tuple))
+
+    def _parse(self, source: str, name: str | None, filename: str | None) -> nodes.Template:
+        tree = super()._parse(source, name, filename)
+        refuse_statements(tree)
+        return tree
+
+    def _generate(self, source: nodes.Template, *args: Any, **kwargs: Any) -> str:
+        counted = Counting().visit(source)
+        counted.set_environment(self)
+        return super()._generate(counted, *args, **kwargs)
 
 
 class Sandboxed:
@@ -81,18 +98,15 @@ class Sandboxed:
             keep_trailing_newline=True,
         )
         self._environment.globals = dict(functions)
-        self._environment.filters["replace"] = _replace
-        # Filters that pad or repeat without bound.
-        for name in ("center", "indent", "wordwrap", "random", "pprint", "format"):
-            del self._environment.filters[name]
+        self._environment.filters = bounded_filters(self._environment.filters)
 
     def expression(self, source: str, place: str) -> Evaluate:
         """A bare expression; its value keeps its type."""
-        with _explained(place, source):
+        with _explained(place, source), budget():
             compiled = self._environment.compile_expression(source, undefined_to_none=False)
 
         def evaluate(scope: Scope) -> Any:
-            with _explained(place, source, scope):
+            with _explained(place, source, scope), budget():
                 value = compiled(**scope)
                 if isinstance(value, jinja2.Undefined):
                     str(value)  # raises, and says what is undefined
@@ -102,12 +116,12 @@ class Sandboxed:
 
     def text(self, source: str, place: str) -> Evaluate:
         """A text with expressions in it."""
-        with _explained(place, source):
+        with _explained(place, source), budget():
             template = self._environment.from_string(source)
 
         def evaluate(scope: Scope) -> Any:
-            with _explained(place, source, scope):
-                return template.render(scope)
+            with _explained(place, source, scope), budget():
+                return "".join(map(charged, template.generate(scope)))
 
         return evaluate
 

@@ -60,6 +60,12 @@ def keep_routine(
 ) -> KeptRoutine:
     """Keep a package as a new version; the same texts again are the version they were."""
     routine = read_routine(parse_yaml(files[ROUTINE].encode(), ROUTINE), ROUTINE)
+    if not routine.name or any(sign in routine.name for sign in "@/\\."):
+        raise UsageError(
+            f"{routine.name!r} can't be the name of a routine that is kept",
+            place=f"{ROUTINE}, name",
+            fix="it could not be run by this name: leave out @, /, \\ and dots",
+        )
     body: Json = {"files": dict(files)}
     draft = ArtefactDraft(kind=KIND, name=routine.name, body=body, from_events=from_events)
     commit = Commit(artefacts=[draft], events=code_notes(files, routine.name, from_events))
@@ -78,6 +84,13 @@ def find_routine(store: Store, ref: str) -> Artefact:
     if number and not number.isdecimal():
         raise UsageError(f"{number!r} is no version", place=ref, fix=f"write {name}@1")
     artefact = store.artefact(KIND, name, int(number) if number else None)
+    versions = [f"{name}@{found.version}" for found in store.artefacts(KIND, name)]
+    if artefact is None and versions:
+        usable = "" if number else "every version is retired; name one: "
+        raise NotFound(
+            f"there is no routine {ref!r} in this memory",
+            fix=f"{usable or 'there are: '}{', '.join(versions[-10:])}",
+        )
     if artefact is None:
         known = sorted({found.name for found in store.artefacts(KIND)})
         close = [other for other in known if name in other or other in name] or known[:5]

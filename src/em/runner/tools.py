@@ -134,6 +134,12 @@ def load_module(source: str) -> ModuleType:
         refuse_unread(path, code)
         return load_file(path, f"em_tools_{path.stem}", code)
     except ModuleNotFoundError as error:
+        if error.name is None or not f"{source}.".startswith(f"{error.name}."):
+            raise RoutineError(
+                f"it imports {error.name!r}, which is not installed",
+                place=source,
+                fix=f"install {error.name}, or take the import out",
+            ) from error
         raise UsageError(
             f"there is no module {error.name!r}", place=source, fix="give a path or package.module"
         ) from error
@@ -158,8 +164,12 @@ def load_file(path: Path, name: str, code: bytes | None = None) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     try:
         exec(compile(code, str(path), "exec"), vars(module))  # noqa: S102 - as an import does
-    except (FileNotFoundError, ModuleNotFoundError):
-        raise
+    except ModuleNotFoundError as error:
+        raise RoutineError(
+            f"it imports {error.name!r}, which is not installed",
+            place=f"{path}:{_line_in(error, path)}",
+            fix=f"install {error.name}, or take the import out",
+        ) from error
     except SyntaxError as error:
         raise RoutineError(
             f"this is no Python: {error.msg}", place=f"{path}:{error.lineno}"
