@@ -93,7 +93,7 @@ def test_a_run_waits_for_its_answers(tmp_path: Path) -> None:
         (["run", "out", "--tools", "none.py"], 2, "no such file"),
         (["run", "out", "--input", "none.json"], 2, "can't be read"),
         (["run", "out", "--input", "tools.py"], 2, "no JSON object"),
-        (["run", "out"], 1, "'name' is a required property"),
+        (["run", "out", "--tools", "tools.py"], 1, "'name' is a required property"),
         (["run", "out", "--input", "in.json"], 1, "there is no tool 'find_id'"),
         (
             ["run", "out", "--input", "bo.json", "--tools", "tools.py", "--yes"],
