@@ -443,3 +443,42 @@ def test_a_tool_that_exits_is_a_failure_and_is_told(tmp_path: Path) -> None:
     ran = em("run", "w", "--tools", "leave.py")
     assert ran.code == 1
     assert "wanted to exit" in ran.err
+
+
+def typed(keys: str, *args: str) -> str:
+    """What a command shows on a terminal where somebody types these keys."""
+    parent, child = pty.openpty()
+    process = subprocess.Popen([*EM, *args], stdout=child, stderr=child, stdin=child)
+    os.close(child)
+    os.write(parent, keys.encode())
+    shown = b""
+    with suppress(OSError):
+        while block := os.read(parent, 65_536):
+            shown += block
+    os.close(parent)
+    process.wait(timeout=20)
+    return shown.decode()
+
+
+def test_a_person_is_asked_until_the_answer_fits_and_may_leave(tmp_path: Path) -> None:
+    (tmp_path / "w").mkdir()
+    (tmp_path / "w" / "routine.yaml").write_text("""
+name: w
+steps:
+  - id: ask
+    type: prompt.user
+    save_as: x
+    prompt:
+      message: Which?
+      fields:
+        - {name: note, required: false}
+        - {name: several, type: multiselect, options: [red, blue]}
+  - {id: end, type: return, value: "{{ x }}"}
+""")
+    shown = typed("\n\ngreen\n\nblue, red\n", "run", "w")
+    assert "several of: red, blue" in shown
+    assert "at least one is required" in shown
+    assert "not taken: step ask, field several: 'green' is not one of: red, blue" in shown
+    assert re.search(r'"note": ?null', shown)
+    left = typed("\x04", "run", "w", "--tools", "tools.py")
+    assert re.search(r"go on with: em resume \S+ --tools tools.py", left)
