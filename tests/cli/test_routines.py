@@ -93,7 +93,7 @@ def test_a_run_waits_for_its_answers(tmp_path: Path) -> None:
         (["run", "out", "--tools", "none.py"], 2, "no such file"),
         (["run", "out", "--input", "none.json"], 2, "can't be read"),
         (["run", "out", "--input", "tools.py"], 2, "no JSON object"),
-        (["run", "out"], 1, "'name' is a required property"),
+        (["run", "out", "--tools", "tools.py"], 1, "'name' is a required property"),
         (["run", "out", "--input", "in.json"], 1, "there is no tool 'find_id'"),
         (
             ["run", "out", "--input", "bo.json", "--tools", "tools.py", "--yes"],
@@ -391,3 +391,94 @@ def test_validate_tells_errors_from_warnings(tmp_path: Path) -> None:
     report = em("validate", "open", "--json").json
     assert report["ok"]
     assert [problem["severity"] for problem in report["problems"]] == ["warning"]
+
+
+WAITING = """
+name: w
+steps:
+  - {id: a, type: tool.call, tool: find_id, args: {name: Ana}}
+  - id: ask
+    type: prompt.user
+    save_as: x
+    prompt:
+      message: Which?
+      fields: [{name: n, type: integer}]
+  - {id: b, type: tool.call, tool: greet, args: {id: "u-{{ x.n }}"}, save_as: y}
+  - {id: end, type: return, value: "{{ y }}"}
+"""
+
+
+def test_a_forgotten_option_or_a_wrong_answer_does_not_end_a_run(tmp_path: Path) -> None:
+    (tmp_path / "w").mkdir()
+    (tmp_path / "w" / "routine.yaml").write_text(WAITING)
+    waiting = em("run", "w", "--tools", "tools.py")
+    hint = re.search(r"em resume (\S+) --tools tools.py --answers FILE", waiting.err)
+    assert hint is not None, waiting.err
+    (tmp_path / "no.json").write_text('{"ask": {"n": "many"}}')
+    (tmp_path / "yes.json").write_text('{"ask": {"n": 3}}')
+    forgotten = em("resume", hint[1], "--answers", "yes.json")
+    assert "there is no tool" in forgotten.err
+    wrong = em("resume", hint[1], "--tools", "tools.py", "--answers", "no.json")
+    assert "not taken: step ask, field n: 'many' is not a number" in wrong.err
+    shown = em("runs", "show", hint[1])
+    assert f"em resume {hint[1]} --tools tools.py" in shown.err
+    failed = em("resume", hint[1], "--tools", "tools.py", "--answers", "yes.json")
+    assert "step b: ValueError: not you" in failed.err
+    over = em("runs", "show", hint[1])
+    assert "step b: ValueError: not you" in over.out
+    assert "under way" not in over.out
+    assert json.loads(em("runs", "show", hint[1], "--json").out)["saved"] is None
+
+
+def test_a_tool_that_exits_is_a_failure_and_is_told(tmp_path: Path) -> None:
+    (tmp_path / "w").mkdir()
+    (tmp_path / "w" / "routine.yaml").write_text(
+        "name: w\nsteps: [{id: a, type: tool.call, tool: leave}]\n"
+    )
+    (tmp_path / "leave.py").write_text("import sys\ndef leave(): sys.exit(0)\n")
+    ran = em("run", "w", "--tools", "leave.py")
+    assert ran.code == 1
+    assert "step a" in ran.err
+    (tmp_path / "leave.py").write_text("import sys\nsys.exit(0)\n")
+    ran = em("run", "w", "--tools", "leave.py")
+    assert ran.code == 1
+    assert "wanted to exit" in ran.err
+
+
+def typed(keys: str, *args: str) -> str:
+    """What a command shows on a terminal where somebody types these keys."""
+    parent, child = pty.openpty()
+    process = subprocess.Popen([*EM, *args], stdout=child, stderr=child, stdin=child)
+    os.close(child)
+    os.write(parent, keys.encode())
+    shown = b""
+    with suppress(OSError):
+        while block := os.read(parent, 65_536):
+            shown += block
+    os.close(parent)
+    process.wait(timeout=20)
+    return shown.decode()
+
+
+def test_a_person_is_asked_until_the_answer_fits_and_may_leave(tmp_path: Path) -> None:
+    (tmp_path / "w").mkdir()
+    (tmp_path / "w" / "routine.yaml").write_text("""
+name: w
+steps:
+  - id: ask
+    type: prompt.user
+    save_as: x
+    prompt:
+      message: Which?
+      fields:
+        - {name: note, required: false}
+        - {name: several, type: multiselect, options: [red, blue]}
+  - {id: end, type: return, value: "{{ x }}"}
+""")
+    shown = typed("\n\ngreen\n\nblue, red\n", "run", "w")
+    assert "several of: red, blue" in shown
+    assert "at least one is required" in shown
+    assert "not taken: step ask, field several: 'green' is not one of: red, blue" in shown
+    assert re.search(r'"note": ?null', shown)
+    left = typed("\x04", "run", "w", "--tools", "tools.py")
+    assert re.search(r"go on with: em resume \S+ --tools tools.py", left)

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from em.errors import RoutineError, StoreError
+from em.errors import RoutineError, StoreError, UsageError
+from em.models.event import EventQuery
 from em.models.fix import Fix
 from em.models.run import RunResult
 from em.runner.engine import arun_routine, resume_run, run_routine
@@ -257,3 +258,65 @@ def test_what_others_did_is_kept_while_a_failed_item_is_tried_again(
         run_routine(folder, {}, {"act": act}, store=store, run_id="R")
     assert read_run(store, "R").restored.results == {("s", 0): 1, ("s", 2): 3}
     assert asked(resume_run(store, "R", {"act": act})) == "s[1]?"
+
+
+def test_a_run_goes_on_with_the_input_it_began_with(tmp_path: Path, store: Store) -> None:
+    folder = routine(tmp_path, ASK)
+    given = {"to": "alice", "note": f"use {KEY} today", "xs": [1, {"api_key": KEY}]}
+    run_id = run_routine(folder, given, store=store).run_id
+    for other in (
+        {**given, "to": "mallory"},
+        {**given, "note": f"use {KEY} tomorrow"},
+        {**given, "xs": [2, {"api_key": KEY}]},
+        {**given, "more": 1},
+        {"to": "alice"},
+    ):
+        with pytest.raises(RoutineError, match="not the input"):
+            resume_run(store, run_id, input_data=other)
+    answers = {"ask": {"ok": "y"}}
+    assert resume_run(store, run_id, input_data=given, answers=answers).status == "ok"
+
+
+NEEDY = """  - {id: a, type: tool.call, tool: act}
+  - {id: ask, type: prompt.user, prompt: {message: m, fields: [{name: n, type: integer}]}}
+  - {id: f, type: tool.call, tool: later}
+"""
+
+
+def test_what_is_missing_is_raised_before_anything_is_journalled(
+    tmp_path: Path, store: Store
+) -> None:
+    folder = routine(tmp_path, NEEDY)
+    tools = {"act": lambda: 1, "later": lambda: 2}
+    with pytest.raises(RoutineError, match="no tool 'later'"):
+        run_routine(folder, {}, {"act": lambda: 1}, store=store)
+    assert list(store.read(EventQuery())) == []
+    run_id = run_routine(folder, {}, tools, store=store).run_id
+    answers = {"ask": {"n": 3}}
+    with pytest.raises(RoutineError, match="no tool 'act'"):
+        resume_run(store, run_id, answers=answers)
+    assert resume_run(store, run_id, tools, answers=answers).status == "ok"
+
+
+def test_a_wrong_answer_leaves_the_run_waiting(tmp_path: Path, store: Store) -> None:
+    folder = routine(tmp_path, NEEDY)
+    tools = {"act": lambda: 1, "later": lambda: 2}
+    run_id = run_routine(folder, {}, tools, store=store).run_id
+    for wrong, says in (
+        ({"n": "many"}, "not a number"),
+        ({"m": 3}, "nobody asked for 'm'"),
+        ({"n": float("inf")}, "can't be kept"),
+    ):
+        if says == "can't be kept":
+            with pytest.raises(RoutineError, match=says):
+                resume_run(store, run_id, tools, answers={"ask": wrong})
+            continue
+        told = resume_run(store, run_id, tools, answers={"ask": wrong}).pending_prompt
+        assert told is not None
+        assert says in told.problem
+    with pytest.raises(UsageError, match="aks") as slip:
+        resume_run(store, run_id, tools, answers={"aks": {"n": 3}})
+    assert "'ask'" in slip.value.fix
+    with pytest.raises(UsageError, match="fields with values"):
+        resume_run(store, run_id, tools, answers={"ask": 3})
+    assert resume_run(store, run_id, tools, answers={"ask": {"n": 3}}).status == "ok"

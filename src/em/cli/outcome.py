@@ -1,6 +1,7 @@
 """What is printed when a run ends, or stops."""
 
 import sys
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -11,12 +12,14 @@ from em.cli.output import print_json, printable
 from em.errors import NotFound, UsageError
 from em.memory import Memory
 from em.models.run import RunResult
-from em.runner.journal import read_run
+from em.runner.journal import how_to_resume, read_run
 
 
-def print_outcome(memory: Memory | None, result: RunResult, *, as_json: bool) -> int:
+def print_outcome(
+    memory: Memory | None, result: RunResult, options: str = "", *, as_json: bool
+) -> int:
     """The result, and to who looks on what it saved; the exit code."""
-    looked_at = as_json or (sys.stderr.isatty() and result.status == "ok")
+    looked_at = result.status == "ok" and (as_json or sys.stderr.isatty())
     past = read_run(memory.store, result.run_id) if memory and looked_at else None
     saved = None
     if memory is not None and past is not None:
@@ -27,7 +30,8 @@ def print_outcome(memory: Memory | None, result: RunResult, *, as_json: bool) ->
         if as_json:
             print_json({**msgspec.structs.asdict(result), "saved": saved})
         else:
-            _print(result, journalled=memory is not None)
+            _print_fixes(result)
+            _print(result, options, journalled=memory is not None)
     except TypeError as error:
         odd = [name for name, value in result.context.items() if not _is_json(value)]
         raise UsageError(
@@ -40,25 +44,57 @@ def print_outcome(memory: Memory | None, result: RunResult, *, as_json: bool) ->
     return 0 if result.status == "ok" else 1
 
 
-def print_interrupted(memory: Memory | None, run_id: str) -> int:
+def print_interrupted(memory: Memory | None, run_id: str, options: str = "") -> int:
     """Say how to go on, if the journal has anything to go on from; the exit code."""
     click.echo("interrupted", err=True)
     if memory is not None:
         with suppress(NotFound):
             read_run(memory.store, run_id)
-            click.echo(f"  go on with: em resume {run_id}", err=True)
+            click.echo(f"  go on with: {how_to_resume(run_id, options)}", err=True)
     return 130
 
 
-def _print(result: RunResult, *, journalled: bool) -> None:
+def _print_fixes(result: RunResult) -> None:
+    """What a model changed is never silent."""
+    for step in result.steps:
+        if step.fix is None:
+            continue
+        if step.fix["strategy"] == "skip":
+            did = f"skipped, with {shown(step.fix.get('default'))}"
+        else:
+            did = f"called again with {shown(step.fix.get('args'))}"
+        reason = f" ({printable(step.fix['reason'])})" if step.fix.get("reason") else ""
+        click.echo(f"fixed: step {step.id} {did}{reason}", err=True)
+
+
+def failure_lines(failure: Mapping[str, Any]) -> tuple[str, str]:
+    """Which step failed and why; and what whoever was asked for a fix said, if anything."""
+    place = f"step {failure['step_id']}: " if failure.get("step_id") else ""
+    said = (failure.get("context") or {}).get("fix") or ""
+    return (
+        f"{place}{failure['error_type']}: {printable(failure['message'])}",
+        f"  no fix: {printable(str(said))}" if said else "",
+    )
+
+
+def shown(value: Any) -> str:
+    """A value on one line."""
+    return printable(msgspec.json.encode(value).decode())[:400]
+
+
+def _print(result: RunResult, options: str, *, journalled: bool) -> None:
     if result.failure is not None:
-        failure = result.failure
-        place = f"step {failure.step_id}: " if failure.step_id else ""
+        why, said = failure_lines(msgspec.structs.asdict(result.failure))
         click.secho("failed", fg="red", nl=False, err=True)
-        click.echo(f": {place}{failure.error_type}: {printable(failure.message)}", err=True)
+        click.echo(f": {why}", err=True)
+        if said:
+            click.echo(said, err=True)
     elif result.pending_prompt is not None:
         click.echo(f"waits for an answer: {printable(result.pending_prompt.message)}", err=True)
-        again = f"em resume {result.run_id} --answers FILE" if journalled else "--answers FILE"
+        if result.pending_prompt.problem:
+            click.echo(f"  not taken: {printable(result.pending_prompt.problem)}", err=True)
+        again = f"{how_to_resume(result.run_id, options)} " if journalled else ""
+        again += "--answers FILE"
         click.echo(f"  try: {again}, or --yes", err=True)
     else:
         print_json(result.output)

@@ -109,7 +109,10 @@ def _left_early(error: BaseException, *, as_json: bool) -> int:
     if isinstance(error, SystemExit):
         # click leaves so in one case only, when the reader of our output has gone
         # (`em log show | head`): that is no failure of ours.
-        return 0
+        if isinstance(error.__context__, BrokenPipeError):
+            return 0
+        print_error(EmError(f"code that was run wanted to exit ({error.code})"), as_json=as_json)
+        return 1
     if isinstance(error, OSError):
         # Files that a command names are handled where they are opened: this is the output.
         problem = StoreError(f"the output can't be written: {error.strerror}")

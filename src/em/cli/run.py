@@ -1,5 +1,6 @@
 """`em run` and `em resume`: run a routine, and go on with a run."""
 
+import shlex
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -160,8 +161,23 @@ def _given(folder: Path, shared: dict[str, Any]) -> dict[str, Any]:
             "udfs": functions_of(load_module(udf), imported=True) if udf else None,
             "allow": _allow(folder, shared),
             "trust": shared["trust"],
+            "resume_with": _options(shared),
             "auto_fix_fn": _auto_fix(shared["private"]) if shared["auto_fix"] else None,
         }
+
+
+def _options(shared: dict[str, Any]) -> str:
+    """The options as they were typed, for who goes on later."""
+    typed: list[str] = []
+    for name, value in shared.items():
+        option = "--" + name.replace("_", "-")
+        if value is True:
+            typed.append(option)
+        elif isinstance(value, str):
+            typed += [option, value]
+        elif value:
+            typed += [word for each in value for word in (option, each)]
+    return shlex.join(typed)
 
 
 def _auto_fix(private: Sequence[str]) -> AutoFix:
@@ -200,16 +216,19 @@ def _converse(
             with only_results_on_stdout(), watching(wanted=not as_json) as watcher:
                 result = go(given, watcher)
         except KeyboardInterrupt:
-            return print_interrupted(memory, run_id)
+            return print_interrupted(memory, run_id, again["resume_with"])
         prompt = result.pending_prompt
         if prompt is None:
             break
-        said = answer(prompt, yes=yes, ask=sys.stdin.isatty() and not as_json)
+        try:
+            said = answer(prompt, yes=yes, ask=sys.stdin.isatty() and not as_json)
+        except click.Abort:
+            return print_interrupted(memory, run_id, again["resume_with"])
         if said is None:
             break
         given = {**given, prompt.step_id: said}
         go = _going_on(ctx, result.run_id, again) if journalled else go
-    return print_outcome(memory, result, as_json=as_json)
+    return print_outcome(memory, result, again["resume_with"], as_json=as_json)
 
 
 def _going_on(ctx: click.Context, run_id: str, again: dict[str, Any]) -> Go:

@@ -6,11 +6,12 @@ import click
 import msgspec
 
 from em.cli.options import everywhere, open_memory
+from em.cli.outcome import failure_lines
 from em.cli.output import count, print_json, print_table
 from em.cli.saved import print_saved, saved_as_json
 from em.errors import EmError
 from em.models.event import Event, EventQuery
-from em.runner.journal import read_run
+from em.runner.journal import how_to_resume, read_run
 
 
 @click.group("runs", no_args_is_help=True)
@@ -67,7 +68,7 @@ def show(ctx: click.Context, run_id: str) -> None:
                 "input": past.input,
                 "steps": steps,
                 "end": last,
-                "saved": saved_as_json(store, past),
+                "saved": saved_as_json(store, past) if past.status == "ok" else None,
             }
         )
         return
@@ -83,16 +84,22 @@ def show(ctx: click.Context, run_id: str) -> None:
     ]
     if rows:
         print_table(("step", "status", "ms", "attempts", "result"), rows)
+    failure = last.get("failure") if past.status == "failed" else None
     for step, item in sorted(past.restored.in_flight, key=str):
+        if failure and failure["step_id"] == step:
+            continue
         click.echo(f"under way when it stopped: {step}" + ("" if item is None else f"[{item}]"))
     click.echo(f"{past.status}: {count(len(steps), 'step')} in {past.folder or past.stored}")
+    for line in failure_lines(failure) if failure else ():
+        if line:
+            click.echo(line)
     if past.status == "ok":
         click.echo()
         print_saved(store, past)
     if past.status == "ok" and any(step.get("fix") for step in steps):
         _propose(ctx, run_id)
     if past.status in ("running", "needs_input"):
-        click.echo(f"  go on with: em resume {run_id}", err=True)
+        click.echo(f"  go on with: {how_to_resume(run_id, past.resume_with)}", err=True)
 
 
 def _propose(ctx: click.Context, run_id: str) -> None:

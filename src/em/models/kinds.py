@@ -65,6 +65,7 @@ class RunStarted(msgspec.Struct, frozen=True):
     input: Json
     folder: str = ""
     stored: str = ""
+    resume_with: str = ""
 
 
 class StepStarted(msgspec.Struct, frozen=True):

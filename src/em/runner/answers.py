@@ -1,12 +1,42 @@
 """What a person answers: checked by type, options and required."""
 
+import re
+from collections.abc import Mapping
+from difflib import get_close_matches
+from math import isfinite
 from typing import Any
 
-from em.errors import RoutineError
+from em.errors import RoutineError, UsageError
 from em.models.canonical import Json
 from em.models.run import PendingPrompt
+from em.runner.program import Program
+
+_CALL = re.compile(r"(\[\d+\])?\?$")
+"""What follows the id of a step in the question what became of it."""
 
 _WORDS = {"yes": True, "y": True, "true": True, "no": False, "n": False, "false": False}
+
+
+def check_steps(program: Program, answers: Mapping[str, Any]) -> None:
+    """Answers are for prompts, and for calls of which nobody knows; another name is a slip."""
+    prompts = [step.id for step in program.steps if step.kind == "prompt"]
+    calls = [step.id for step in program.steps if step.kind in ("tool", "udf")]
+    for name, said in answers.items():
+        asked = name in prompts or (name.endswith("?") and _CALL.sub("", name) in calls)
+        if not asked:
+            close = get_close_matches(name, [*prompts, *(f"{call}?" for call in calls)], 1)
+            known = f"the prompts are: {', '.join(prompts)}" if prompts else "it has no prompt"
+            raise UsageError(
+                f"no step asks for {name!r}",
+                place="answers",
+                fix=f"did you mean {close[0]!r}?" if close else known,
+            )
+        if not isinstance(said, Mapping):
+            raise UsageError(
+                f"an answer is fields with values, not {said!r}"[:200],
+                place=f"answers, step {name}",
+                fix=f'write {{"{name}": {{"FIELD": …}}}}',
+            )
 
 
 def check_answers(prompt: PendingPrompt, answers: Json) -> Json:
@@ -46,9 +76,9 @@ def _number(field: Json, answer: Any, place: str) -> int | float:
     whole = field.get("type") == "integer"
     try:
         number = float(answer)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise _wrong("a number", answer, place) from None
-    if isinstance(answer, bool) or (whole and number != int(number)):
+    if isinstance(answer, bool) or not isfinite(number) or (whole and number != int(number)):
         raise _wrong("a whole number" if whole else "a number", answer, place)
     return int(number) if whole or isinstance(answer, int) else number
 
@@ -72,6 +102,8 @@ def _select(field: Json, answer: Any, place: str) -> Any:
 def _multiselect(field: Json, answer: Any, place: str) -> list[Any]:
     if not isinstance(answer, list):
         raise _wrong("a list", answer, place)
+    if not answer and field.get("required", True):
+        raise RoutineError("at least one is required", place=place)
     return [_select(field, item, place) for item in answer]
 
 

@@ -1,5 +1,6 @@
 """Running a routine: `run_routine`, and `arun_routine` for asyncio."""
 
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Self, TypedDict, Unpack
@@ -7,9 +8,10 @@ from typing import Any, Self, TypedDict, Unpack
 import msgspec
 
 from em.errors import RoutineError, UsageError
-from em.models.canonical import Json
+from em.models.canonical import Json, identical
 from em.models.run import RunResult, StepReport
 from em.redaction.redactor import MARKER
+from em.runner.answers import check_steps
 from em.runner.calls import AutoFix
 from em.runner.drivers import Running, WriteNotes, adrive, drive
 from em.runner.journal import (
@@ -48,6 +50,8 @@ class RunOptions(TypedDict, total=False):
     """The routine's secrets by name, as a mapping or a function; the environment has the others."""
     allow: AllowSettings | None
     """What tools that the routine declares may use; where it is not given, what em.yaml allows."""
+    resume_with: str
+    """The options that `em resume` is to be given again, kept to be told."""
     trust: bool
     """A person has read the functions that a model wrote: they run in this process."""
 
@@ -66,7 +70,8 @@ def run_routine(
 
     It raises only for what can't be run at all (no such routine, no YAML); a failing step is told
     in the result. With a `store` every step is journalled, and a run that was interrupted can be
-    resumed by its `run_id`. Functions that a model wrote run in the sandbox. `RunOptions` has the
+    resumed by its `run_id`; there a missing tool, function, secret or allowance is raised too, and
+    nothing is journalled. Functions that a model wrote run in the sandbox. `RunOptions` has the
     rest.
     """
     given = _input(input_data)
@@ -108,13 +113,11 @@ def resume_run(
     """
     past = read_run(store, run_id)
     if input_data is not None:
-        past.input = _input(input_data)
+        past.input = _same_input(past, _input(input_data))
     _refuse_to_go_on(past, options.get("answers") or {})
     with package_of(store, past) as package:
         package.check_unchanged(past.routine_hash)
         with _Run(package, tool_registry, auto_fix_fn, options) as run:
-            # Raised: a run that ended for want of one could not go on later.
-            run.secrets.check()
             machine, write = run.go_on(past, store)
             return run.secrets.result(drive(machine, write))
 
@@ -131,6 +134,34 @@ def _refuse_to_go_on(past: PastRun, answers: Mapping[str, Json]) -> None:
         raise RoutineError(f"this run is over: {past.status}", place=f"run {past.run_id}")
 
 
+def _same_input(past: PastRun, given: Json) -> Json:
+    """The input again: what the journal kept of it must be the same."""
+    if not _fits(past.input, keepable(given, "input")):
+        raise RoutineError(
+            "this is not the input that the run began with",
+            place=f"run {past.run_id}, input",
+            fix="give the same input again, or begin a new run",
+        )
+    return given
+
+
+def _fits(kept: Any, given: Any) -> bool:
+    """Whether a value is the one that was kept, whatever stood where it has markers."""
+    if isinstance(kept, str) and MARKER.search(kept):
+        pattern = ".*".join(re.escape(part) for part in MARKER.split(kept))
+        text = given if isinstance(given, str) else ""
+        return bool(MARKER.fullmatch(kept) or re.fullmatch(pattern, text, re.DOTALL))
+    if isinstance(kept, dict) and isinstance(given, dict):
+        # A name may have been a secret itself: then its place tells which it is.
+        known = kept.keys() & given.keys()
+        hidden = [[*pair] for pair in kept.items() if pair[0] not in known]
+        others = [[*pair] for pair in given.items() if pair[0] not in known]
+        return _fits(hidden, others) and all(_fits(kept[name], given[name]) for name in known)
+    if isinstance(kept, list) and isinstance(given, list):
+        return len(kept) == len(given) and all(map(_fits, kept, given))
+    return identical(kept, given)
+
+
 class _Run:
     """What a run needs, put together. A context manager: a sandbox ends with it."""
 
@@ -143,6 +174,7 @@ class _Run:
     ) -> None:
         self.package = routine_dir if isinstance(routine_dir, Package) else Package(routine_dir)
         self._answers = options.get("answers")
+        self._resume_with = options.get("resume_with", "")
         self.secrets = Secrets(
             self.package.routine.secrets,
             options.get("secrets"),
@@ -184,13 +216,19 @@ class _Run:
                     folder, name, self.package.content_hash, kept, stored=self.package.stored
                 )
             ]
+            if self._resume_with:
+                notes[0][1]["resume_with"] = self._resume_with
             notes += self._answered()
             write = Journal(store, run_id).write
+        check_steps(self.package.program, self._answers or {})
         machine = Machine(self.package.program, run_id=run_id, notes=notes, **self._options)
+        if store is not None:
+            machine.check()
         return machine.run(input_data), write
 
     def go_on(self, past: PastRun, store: Store) -> tuple[Running, WriteNotes]:
         """A run that began before."""
+        check_steps(self.package.program, self._answers or {})
         machine = Machine(
             self.package.program,
             run_id=past.run_id,
@@ -198,12 +236,15 @@ class _Run:
             restored=past.restored,
             **self._options,
         )
+        # Raised: a run that ended for want of something could not go on later.
+        machine.check()
         return machine.run(past.input), Journal(store, past.run_id, past.pos).write
 
     def _answered(self) -> list[Note]:
         if not self._answers:
             return []
-        return [answered_note(without_secrets(self.package.routine, self._answers))]
+        said = without_secrets(self.package.routine, self._answers)
+        return [answered_note(keepable(said, "answers"))]
 
 
 def _with_declared(

@@ -60,9 +60,15 @@ class PastRun(msgspec.Struct, kw_only=True):
     routine_hash: str
     input: Json
     status: str
+    resume_with: str
     pos: int
     restored: Restored
     notes: list[Note]
+
+
+def how_to_resume(run_id: str, options: str) -> str:
+    """What a person types to go on with a run."""
+    return f"em resume {run_id} {options}".rstrip()
 
 
 def question_of(key: ItemKey) -> str:
@@ -95,6 +101,7 @@ def read_run(store: Store, run_id: str) -> PastRun:
         routine_hash=started["hash"],
         input=started["input"],
         status=status,
+        resume_with=started.get("resume_with", ""),
         pos=pos,
         restored=restored,
         notes=notes,
