@@ -1,12 +1,16 @@
 """A hand-over or a miss is always right, a wrong hit never: one test for each way to be wrong."""
 
-from collections.abc import Callable
+import asyncio
+import contextlib
+import functools
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
 from em import Check, Engine
 from em.behaviour.result import Result
+from em.errors import UsageError
 
 
 class World:
@@ -186,3 +190,201 @@ def test_of_several_constant_answers_only_the_one_with_these_results_is_given() 
     result = last(engine)
     assert (result.how, result.value) == ("handed_over", "many")
     assert result.reason == "step 1 (count) gave what no recording knows"
+
+
+# What is not done, or not seen
+
+
+def _compared(compare: Any, now: int, then: int) -> Any:
+    return compare(now, then)
+
+
+def test_a_compare_that_must_be_awaited_does_not_pass() -> None:
+    async def compare(_now: int, _then: int) -> bool:
+        return False
+
+    with pytest.raises(UsageError, match="async"):
+        Check(lambda: 1, compare)
+    engine = Engine()
+    check = Check(lambda: 1, functools.partial(_compared, compare))
+    use = engine.function(name="use", pre_check=check)(lambda: None)
+    engine.set_agent(lambda: use() or "done")
+    engine()
+    result = engine()
+    assert not result
+    assert "its compare is async" in result.reason
+
+
+def _generator(got: list[Any]) -> Any:
+    return (got.append(n) for n in range(2))
+
+
+async def _coroutine(got: list[Any]) -> None:
+    got.append("sent")
+
+
+@contextlib.contextmanager
+def _transaction(got: list[Any]) -> Iterator[None]:
+    got.append("begin")
+    yield
+    got.append("commit")
+
+
+def _entered(transaction: Any) -> None:
+    with transaction:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("lazy", "do"), [(_generator, list), (_coroutine, asyncio.run), (_transaction, _entered)]
+)
+def test_a_run_with_a_result_that_is_work_yet_to_be_done_is_not_kept(
+    world: World, lazy: Any, do: Any
+) -> None:
+    engine = Engine()
+    send = engine.function(name="send")(lambda: lazy(world.got))
+    engine.set_agent(lambda: do(send()) and None)
+    for _ in range(2):
+        world.got.clear()
+        result = engine()
+        assert not result
+        assert "tool send" in str(result.problem)
+        assert world.got
+
+
+def test_a_call_that_its_signature_does_not_name_is_not_left_out(world: World) -> None:
+    engine = Engine()
+
+    def send(text: str) -> None:
+        world.got.append(text)
+
+    @functools.wraps(send)
+    def with_timeout(*args: Any, timeout: float = 1, **kwargs: Any) -> None:
+        send(*args, **kwargs)
+
+    tool: Any = engine.function()(with_timeout)
+    log = engine.function(name="log")(lambda: None)
+    engine.set_agent(lambda: tool("x", timeout=5) or log())
+    assert "tool send" in str(engine().problem)
+    assert not engine()
+    assert world.got == ["x", "x"]
+
+
+def test_a_call_that_the_agent_did_not_wait_for_is_not_left_out(world: World) -> None:
+    engine = Engine()
+    left: list[Any] = []
+
+    @engine.function()
+    async def slow() -> None:
+        await asyncio.sleep(0.01)
+        world.got.append("slow")
+
+    @engine.function()
+    async def fast() -> None:
+        world.got.append("fast")
+
+    async def agent(wait: bool) -> None:
+        await fast()
+        left.append(asyncio.create_task(slow()))
+        if wait:
+            await asyncio.sleep(0)
+
+    engine.set_agent(agent)
+
+    async def main() -> None:
+        for wait in (False, True):
+            for _ in range(2):
+                result = await engine(wait)
+                assert not result
+                assert "still running" in str(result.problem)
+                await left[-1]
+
+    asyncio.run(main())
+    assert world.got == ["fast", "slow"] * 4
+
+
+def test_a_method_of_another_object_than_the_contexts_is_not_kept(world: World) -> None:
+    engine = Engine()
+
+    class Account:
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+        @engine.method()
+        def pay(self) -> None:
+            world.got.append(self.name)
+
+    class Savings(Account):
+        pass
+
+    ana, bo = Account("ana"), Account("bo")
+    engine.set_agent(lambda: ana.pay() or "paid").set_context(bo)
+    assert "another Account" in str(engine().problem)
+    assert not engine()
+    engine.set_context(ana, Savings("cy"))
+    engine()
+    assert engine(), "the object of the very class comes first"
+    assert world.got == ["ana"] * 4
+
+
+class Wordless(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no words")
+
+
+@pytest.mark.parametrize("given", ["caf\udce9.txt", ["caf\udce9.txt"], Wordless()])
+def test_nothing_that_em_cant_keep_breaks_a_run(world: World, given: Any) -> None:
+    world.gives = given
+    engine = engine_of(world, lambda get, use: use(1) or (get() and None))
+    for _ in range(2):
+        assert engine().value is None
+
+
+def test_an_error_without_words_breaks_no_run(world: World) -> None:
+    engine = Engine()
+
+    @engine.function()
+    def check() -> None:
+        if world.gives:
+            raise world.gives
+
+    done = engine.function(name="done")(lambda: None)
+
+    def agent(progress: Any) -> str:
+        if not progress:
+            done()
+        try:
+            check()
+        except Wordless:
+            done()
+        return "ok"
+
+    engine.set_agent(agent)
+    for world.gives in (None, Wordless(), Wordless()):
+        assert engine().value == "ok"
+
+
+def test_a_tool_that_changes_what_it_is_given_changes_nothing_else(world: World) -> None:
+    engine = Engine()
+    state = [0]
+    check = Check(lambda: state[0], lambda now, then: now == then)
+    cart = engine.function(name="cart")(lambda: {"items": ["lamp-12345"]})
+    clear = engine.function(name="clear")(lambda cart: cart["items"].clear())
+    finish = engine.function(name="finish", pre_check=check)(lambda: None)
+
+    def agent(progress: Any) -> list[str]:
+        if progress:
+            world.got = progress.done
+        else:
+            clear(cart())
+            finish()
+        return ["answer"]
+
+    engine.set_agent(agent)
+    engine()
+    hit = engine()
+    hit.value.append("more")
+    assert engine().value == ["answer"]
+    state[0] = 1
+    engine()
+    assert world.got[0].result == world.got[1].args["cart"] == {"items": ["lamp-12345"]}

@@ -23,6 +23,7 @@ from em.behaviour.model import (
 )
 from em.behaviour.params import HOLE, Params, constant_texts, escaped, followed, param_names
 from em.behaviour.recording import Call, Run
+from em.behaviour.result import named
 from em.behaviour.values import Unkept, keep
 from em.compiler.calls import TracedCall, infer_effect
 from em.compiler.naming import Names, result_name, words_of
@@ -52,6 +53,7 @@ def compose(run: Run, task: Task, value: Any, hint: Any, seconds: float) -> Beha
     """The behaviour of a run that ended well; NotRecordable if it can't be kept."""
     if run.problem is not None:
         raise run.problem
+    refuse_unfinished(run)
     calls = [call for call in run.calls if call.ended]
     _refuse_unknown_effects(run.calls)
     if not calls:
@@ -66,13 +68,24 @@ def compose(run: Run, task: Task, value: Any, hint: Any, seconds: float) -> Beha
         task=task.template,
         tags=list(task.tags),
         params=list(task.params),
-        pinned=_pinned(task, steps, answer),
+        pinned=_pinned(task, steps, answer, composer.lost),
         steps=steps,
         answer=answer,
         seconds=seconds,
         tokens=run.tokens,
         cost_usd=run.cost_usd,
     )
+
+
+def refuse_unfinished(run: Run) -> None:
+    """What is still going on when the agent is done would be missing from the recording."""
+    running = [call.tool.name for call in run.calls if not call.ended and call.error is None]
+    if run.left or running:
+        raise NotRecordable(
+            "it was still running when the agent was done",
+            place=f"tool {run.left or running[0]}",
+            fix="let the agent wait for what it has started",
+        )
 
 
 def _refuse_unknown_effects(calls: Sequence[Call]) -> None:
@@ -87,7 +100,7 @@ def _refuse_unknown_effects(calls: Sequence[Call]) -> None:
             is_udf=False,
             args=call.args,
             result=None,
-            error=f"{type(call.error).__name__}: {call.error}",
+            error=named(call.error),
             effect=infer_effect(name),
             effect_inferred=True,
             said="",
@@ -103,7 +116,7 @@ def _refuse_unknown_effects(calls: Sequence[Call]) -> None:
             )
 
 
-def _pinned(task: Task, steps: Sequence[Step], answer: Answer) -> Json:
+def _pinned(task: Task, steps: Sequence[Step], answer: Answer, lost: set[str]) -> Json:
     """The params whose use can't be followed: they must be the same on a replay."""
     templates = [*(step.args for step in steps), answer.value]
     names = param_names(task.params)
@@ -118,7 +131,7 @@ def _pinned(task: Task, steps: Sequence[Step], answer: Answer) -> Json:
         equal = [names[other] for other, same in task.params.items() if identical(same, value)]
         # 30 may be ten times a param of 3.
         bent = bent or (derived and _is_number(value))
-        if found.isdisjoint(equal) or bent:
+        if found.isdisjoint(equal) or bent or not lost.isdisjoint(equal):
             pinned[name] = value
     return pinned
 
@@ -161,6 +174,21 @@ def _says_nothing(value: Any) -> bool:
     return value is None or isinstance(value, bool)
 
 
+def _with_spaces(template: Any) -> Any:
+    """A text that is one expression between spaces, so that it stays a text with its spaces."""
+    if not isinstance(template, str) or template == template.strip() or "{{" not in template:
+        return template
+    inner = template.strip()
+    before, _, after = template.partition(inner)
+    return "".join(
+        [
+            f"{{{{ {msgspec.json.encode(before).decode()} }}}}" if before else "",
+            inner,
+            f"{{{{ {msgspec.json.encode(after).decode()} }}}}" if after else "",
+        ]
+    )
+
+
 class _Source(NamedTuple):
     call: int
     path: Path
@@ -198,6 +226,8 @@ class _Composer:
         self._known: set[int] = set()
         self._first_use: dict[bytes, int] = {}
         self._claimed: set[_Place] = set()
+        self.lost: set[str] = set()
+        """Inputs that stand in the recording, and could not be followed."""
 
     def _learn_until(self, tick: int) -> None:
         """Results that were there at this moment may be where values come from."""
@@ -335,9 +365,9 @@ class _Composer:
             wired = self._filled(value if plain else wired, place, twins, plain=plain)
         if wired == value:
             wired = self._short(value, name, place, twins)
-        if len(value) > LONGEST_TEXT:
-            return wired
-        return _in_literals(wired, lambda part: self._numbers(part, place, twins))
+        if len(value) <= LONGEST_TEXT:
+            wired = _in_literals(wired, lambda part: self._numbers(part, place, twins))
+        return _with_spaces(wired)
 
     def _filled(self, text: str, place: str, twins: list[Twin], *, plain: bool) -> str:
         """A text with params in it; a number that has its place elsewhere is only watched."""
@@ -490,4 +520,10 @@ class _Composer:
                 return template
         except (EmError, ExpressionError, ValueError, TypeError):
             pass
+        if lost := followed(template, self._names):
+            raise NotRecordable(
+                f"what {', '.join(sorted(lost))} gave can't be put in its place again",
+                fix="pass it on in an argument of its own",
+            )
+        self.lost |= followed(template, list(self._task.inputs))
         return escaped(value)

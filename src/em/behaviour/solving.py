@@ -9,13 +9,13 @@ from datetime import timedelta
 from typing import Any
 
 from em.behaviour.cache import Known, Stored, expired, stream_of
-from em.behaviour.compose import compose
+from em.behaviour.compose import compose, refuse_unfinished
 from em.behaviour.effects import Consult, Invoke, Machine, Raised
 from em.behaviour.model import Behaviour, Task
 from em.behaviour.paths import members, newest
 from em.behaviour.recording import NESTED, Run, current
 from em.behaviour.replay import Replay
-from em.behaviour.result import Done, Progress, Result, Saved
+from em.behaviour.result import Done, Progress, Result, Saved, named
 from em.behaviour.workings import Workings
 from em.errors import Diverged, EmError, NotRecordable, StoreError
 from em.models.canonical import Json, identical
@@ -189,9 +189,12 @@ def _note_divergence(
 
 
 def _store_problem(raised: Raised) -> EmError:
-    if not isinstance(raised.error, EmError):
+    if isinstance(raised.error, EmError):
+        return raised.error
+    if not isinstance(raised.error, Exception):
         raise raised.error from None
-    return raised.error
+    # Whatever is wrong with the keeping: the run itself went well.
+    return NotRecordable(f"it could not be kept: {named(raised.error)}")
 
 
 def _diverged(replay: Replay) -> Diverged:
@@ -206,7 +209,7 @@ def _let_agent(
     engine: Workings, task: Task, args: tuple[Any, ...], kwargs: Json, start: _Start
 ) -> Machine[Result]:
     """Let the agent do it, or the rest of it; what it did is kept if it went well."""
-    run = Run((yield from _progress(engine, task.arguments, start)))
+    run = Run((yield from _progress(engine, task.arguments, start)), engine.contexts)
     replay = start.replay if engine.on_divergence == "continue" else None
     if replay is not None:
         replay.recount(run)
@@ -279,7 +282,7 @@ def _done(run: Run) -> list[Done]:
             call.tool.name,
             {**call.args, **{name: {"step": n} for name, n in call.live.items()}},
             call.result,
-            None if call.error is None else f"{type(call.error).__name__}: {call.error}",
+            None if call.error is None else named(call.error),
             call.replayed,
         )
         for call in run.calls
@@ -320,7 +323,7 @@ def _missed(
         "handed_over": start.replay is not None,
     }
     if error is not None:
-        body["error"] = f"{type(error).__name__}: {error}"
+        body["error"] = named(error)
     stream = f"{stream_of(engine.name)}/{task.key}"
     return Draft(stream=stream, kind="behaviour_missed", body=body)
 
@@ -330,14 +333,17 @@ def _keep(
 ) -> Machine[None]:
     """Store what was done, or say in `problem` why not."""
     try:
-        behaviour = compose(run, task, result.value, engine.returns, seconds)
-    except EmError as problem:
+        # Under asyncio not on the loop's own thread; what the agent left behind gets its turn.
+        behaviour = yield Consult(lambda: compose(run, task, result.value, engine.returns, seconds))
+    except Raised as raised:
+        problem = _store_problem(raised)
         result.problem = result.problem or problem
         _warn(problem)
         yield from _tell(engine, missed, result)
         return
 
     def store() -> str:
+        refuse_unfinished(run)
         stored = engine.cache.record(task, run, behaviour, missed, result.value)
         engine.cache.make_room(task.key, stored, engine.max_per_task)
         if engine.max_behaviours is not None:
@@ -363,8 +369,8 @@ def _tell_now(engine: Workings, draft: Draft) -> None:
     """Tell of something while an error is on its way, which must not be lost for it."""
     try:
         engine.cache.log(draft)
-    except EmError as problem:
-        _warn(problem)
+    except Exception as problem:  # noqa: BLE001 - the error that is on its way says more
+        _warn(_store_problem(Raised(problem)))
 
 
 def _warn(problem: EmError) -> None:

@@ -4,13 +4,15 @@ Nothing is pickled, and no class is imported because a database names it. What J
 and no annotation explains is refused.
 """
 
+import contextlib
 import datetime as dt
 import decimal
+import io
 import math
 import re
 import typing
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from pathlib import PurePath
 from typing import Any, Literal
 
@@ -118,6 +120,17 @@ def seen(value: Any) -> tuple[Any, bool]:
         return msgspec.json.decode(msgspec.json.encode(plain)), True
     except Exception:  # noqa: BLE001 - a foreign class's own code; what it can't say is opaque
         return {"opaque": type(value).__qualname__}, False
+
+
+def is_lazy(value: Any) -> bool:
+    """Whether a result is a promise of work that somebody else has yet to do."""
+    if type(value) in _EAGER or isinstance(value, io.IOBase):
+        return False
+    lazy = (Awaitable, Iterator, AsyncIterator, contextlib.ContextDecorator)
+    return isinstance(value, (*lazy, contextlib.AsyncContextDecorator))
+
+
+_EAGER = frozenset((str, int, float, bool, type(None), dict, list, tuple, set))
 
 
 def hints_of(function: Any) -> dict[str, Any]:
