@@ -2,8 +2,10 @@
 
 import asyncio
 import contextlib
+import datetime as dt
 import functools
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -388,3 +390,86 @@ def test_a_tool_that_changes_what_it_is_given_changes_nothing_else(world: World)
     state[0] = 1
     engine()
     assert world.got[0].result == world.got[1].args["cart"] == {"items": ["lamp-12345"]}
+
+
+# Objects and types that JSON has no word for
+
+
+class Order:
+    """What no annotation explains."""
+
+    def __init__(self, number: int) -> None:
+        self.id = number
+        self._inside = f"secret-{number}"
+        self._word = "pending" if number == 1001 else "shipped"
+
+    def code(self) -> str:
+        return self._inside
+
+    def word(self) -> str:
+        return self._word
+
+
+NUMBERS = (1001, 1002, 1003)
+
+
+@pytest.mark.parametrize(
+    ("give", "take"),
+    [
+        (Order, lambda given: given.id),
+        (lambda number: (object(), number), lambda given: given[1]),
+        (lambda number: Path(f"/tmp/{number}x"), lambda given: given),
+        (lambda number: Path(f"/tmp/{number}x"), lambda given: f"{given}/log"),
+        (lambda number: f"{number} bytes".encode(), lambda given: given),
+        (lambda number: dt.datetime(2030, 1, 1, 1, 2, number % 60, tzinfo=dt.UTC), lambda g: g),
+    ],
+)
+def test_a_value_of_any_result_that_can_be_seen_is_this_runs(
+    world: World, give: Any, take: Any
+) -> None:
+    engine = engine_of(world, lambda get, use: use(take(get())))
+    for number in NUMBERS:
+        world.gives = give(number)
+        result = last(engine)
+        assert world.got[-1] == take(world.gives)
+    assert result.hit
+
+
+@pytest.mark.parametrize("take", [Order.code, Order.word])
+def test_a_value_out_of_what_cant_be_looked_into_is_not_kept(world: World, take: Any) -> None:
+    engine = engine_of(world, lambda get, use: use(take(get())))
+    for number in NUMBERS:
+        world.gives = Order(number)
+        result = engine()
+        assert not result
+        assert world.got[-1] == take(world.gives)
+    assert "can't be looked into" in str(result.problem)
+    assert "tool use, argument value" in str(result.problem)
+
+
+# Whose behaviours they are
+
+
+def test_agents_of_one_name_do_not_share_a_store(tmp_path: Path) -> None:
+    class Bot:
+        def run(self, text: str) -> str:
+            return text
+
+    for agent in (lambda text: text, functools.partial(Bot.run, Bot()), Bot().run):
+        with pytest.raises(UsageError, match="name the engine"):
+            Engine(tmp_path / "em.db").set_agent(agent)
+        Engine(tmp_path / "em.db", name="bot").set_agent(agent)
+
+
+def test_what_a_partial_brings_along_is_part_of_the_task(world: World) -> None:
+    engine = Engine()
+    send = engine.function(name="send")(lambda to, text: world.got.append((to, text)))
+
+    def agent(to: str, text: str) -> None:
+        send(to, text)
+
+    for to in ("al", "bo"):
+        engine.set_agent(functools.partial(agent, to))
+        assert not engine("hi")
+        assert engine("hi")
+    assert world.got == [("al", "hi")] * 2 + [("bo", "hi")] * 2

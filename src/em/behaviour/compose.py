@@ -170,6 +170,17 @@ def _is_inside_word(before: str, value: Any, after: str) -> bool:
     return before[-1:].isalnum() or after[:1].isalnum()
 
 
+def _is_like_an_id(value: Any) -> bool:
+    """A number, or a text with a digit, that no expression stands for."""
+    if isinstance(value, str):
+        return _is_own_text(value) and any(map(str.isdigit, value))
+    return _is_number(value) and value not in (0, 1, -1)
+
+
+def _is_own_text(value: Any) -> bool:
+    return isinstance(value, str) and "{{" not in value and is_informative(value)
+
+
 def _says_nothing(value: Any) -> bool:
     return value is None or isinstance(value, bool)
 
@@ -226,6 +237,10 @@ class _Composer:
         self._known: set[int] = set()
         self._first_use: dict[bytes, int] = {}
         self._claimed: set[_Place] = set()
+        # An object that is passed on is a handle, such as a page; another was there to be read.
+        self._handles = {self._step_of.get(n) for call in calls for n in call.live.values()}
+        self._hides = ""
+        self._is_read = False
         self.lost: set[str] = set()
         """Inputs that stand in the recording, and could not be followed."""
 
@@ -241,7 +256,8 @@ class _Composer:
             self._known.add(number)
             self._scope[self._names[number]] = call.result
             if call.opaque:
-                continue
+                self._hides = self._hides or call.tool.name
+                self._is_read = self._is_read or number not in self._handles
             self._wiring.add_result(number, self._names[number], call.result)
             for path, leaf in leaves(call.result):
                 source = _Source(number, path, leaf)
@@ -266,6 +282,8 @@ class _Composer:
             template = wired[name] if isinstance(wired, dict) else value
             template = self._finished(value, template, name, name, twins)
             args[name] = self._proved(template, value)
+            if self._hides:
+                self._refuse_hidden(args[name], f"tool {call.tool.name}, argument {name}")
             self._note_use(value, call.began)
         return Step(
             tool=call.tool.name,
@@ -280,6 +298,18 @@ class _Composer:
             post=self._capture(call.post),
             seconds=call.seconds,
         )
+
+    def _refuse_hidden(self, template: Any, place: str) -> None:
+        """What looks like an id, and came from nowhere, came out of what can't be looked into."""
+        for _, leaf in leaves(template):
+            used = self._first_use.get(msgspec.json.encode(leaf))
+            suspect = _is_like_an_id(leaf) or (self._is_read and _is_own_text(leaf))
+            if used is None and suspect and not self._is_in_task(str(leaf)):
+                raise NotRecordable(
+                    f"{leaf!r} may be of what {self._hides} gave, which can't be looked into",
+                    place=place,
+                    fix=f"let {self._hides} return a dataclass, a model or plain values",
+                )
 
     def _capture(self, capture: Capture | None) -> Capture | None:
         """What a check saw. Results are not wired: then it could never see that they changed."""
@@ -308,7 +338,10 @@ class _Composer:
         if template is None:
             wired, _ = self._wiring.wire(kept, "", len(self._calls), OUTPUT)
             template = self._finished(kept, wired, "", OUTPUT, twins)
-        return Answer(value=self._proved(template, kept), form=form, twins=twins)
+        proved = self._proved(template, kept)
+        if self._hides:
+            self._refuse_hidden(proved, "the agent's return value")
+        return Answer(value=proved, form=form, twins=twins)
 
     def _whole_result(self, value: Any) -> str | None:
         """An answer that is just what a call gave, however short; the newest such call."""
