@@ -473,3 +473,47 @@ def test_what_a_partial_brings_along_is_part_of_the_task(world: World) -> None:
         assert not engine("hi")
         assert engine("hi")
     assert world.got == [("al", "hi")] * 2 + [("bo", "hi")] * 2
+
+
+@pytest.mark.parametrize("again", ["all", "some"])
+def test_what_the_agent_did_again_after_a_hand_over_is_not_replayed_twice(
+    world: World, again: str
+) -> None:
+    engine = Engine()
+    state = [1]
+    check = Check(lambda: state[0], lambda now, then: now == then)
+
+    @engine.function()
+    def find(item: str) -> str:
+        return f"found {item}"
+
+    @engine.function()
+    def create_order(item: str) -> dict[str, int]:
+        world.got.append("create")
+        return {"id": len(world.got) + 500}
+
+    pay = engine.function(name="pay", pre_check=check)(lambda order_id: None)
+
+    def agent(item: str, progress: Any) -> None:
+        if again == "all" or not progress:
+            find(item)
+        pay(create_order(item)["id"])
+
+    engine.set_agent(agent)
+    engine("a")
+    state[0] = 2
+    result = engine("a")
+    assert result.how == "handed_over"
+    world.got.clear()
+    engine("a")
+    if again == "all":
+        assert world.got == ["create"]
+    else:
+        assert "tool create_order: the agent did it again" in str(result.problem)
+
+
+def test_long_texts_are_recorded_in_a_moment(world: World) -> None:
+    world.gives = {"text": "word " * 40_000 + "a" * 100_000, "n": 7}
+    engine = engine_of(world, lambda get, use, text: use(get()["text"]) or use("b-" * 60_000))
+    last(engine, "some " * 20_000)
+    assert last(engine, "some " * 20_000).hit

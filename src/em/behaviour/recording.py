@@ -25,8 +25,8 @@ class Call:
     """One call as it was made: its arguments as JSON, its own result, what the checks saw."""
 
     __slots__ = (
-        "args", "began", "ended", "error", "forms", "live", "opaque", "post", "pre", "replayed",
-        "result", "seconds", "tool", "value",
+        "args", "began", "ended", "error", "fixed", "forms", "live", "opaque", "post", "pre",
+        "replayed", "result", "seconds", "tool", "value",
     )  # fmt: skip
 
     def __init__(self, tool: Tool) -> None:
@@ -43,6 +43,7 @@ class Call:
         self.seconds = 0.0
         self.began = self.ended = 0
         self.replayed = False
+        self.fixed: Json = {}  # of a replayed call, the arguments that no result gives
 
 
 class Run:

@@ -288,6 +288,11 @@ class Replay:
             call.opaque = not prepared.is_seen
             call.seconds = prepared.seconds
             call.replayed = True
+            call.fixed = {
+                name: value
+                for name, value in prepared.kept.items()
+                if "{{" not in str(prepared.step.args.get(name))
+            }
             call.pre = self._capture(run, prepared, prepared.tool.pre_check, "pre-check")
             call.ended = run.tick()
             call.post = self._capture(run, prepared, prepared.tool.post_check, "post-check")

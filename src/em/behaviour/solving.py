@@ -13,10 +13,11 @@ from em.behaviour.compose import compose, refuse_unfinished
 from em.behaviour.effects import Consult, Invoke, Machine, Raised
 from em.behaviour.model import Behaviour, Task
 from em.behaviour.paths import members, newest
-from em.behaviour.recording import NESTED, Run, current
+from em.behaviour.recording import NESTED, Call, Run, current
 from em.behaviour.replay import Replay
 from em.behaviour.result import Done, Progress, Result, Saved, named
 from em.behaviour.workings import Workings
+from em.compiler.calls import infer_effect
 from em.errors import Diverged, EmError, NotRecordable, StoreError
 from em.models.canonical import Json, identical
 from em.models.event import Draft
@@ -226,8 +227,8 @@ def _let_agent(
         raise
     seconds = time.perf_counter() - began
     steps = [*_done(run)] if replay is not None else [*_done_before(start), *_done(run)]
-    if not run.briefed and inherited:
-        # It could not know what was done, so it did all of it: that alone is how the task is done.
+    if inherited and (not run.briefed or _did_all_again(run, inherited)):
+        # It did not know what was done, or did not care: what it did is how the task is done.
         _forget_inherited(run, inherited)
     how = "miss" if start.replay is None else "handed_over"
     result = Result(how, value, steps=steps, reason=start.reason, problem=start.problem)  # type: ignore[arg-type]  # one of the two
@@ -291,6 +292,32 @@ def _done(run: Run) -> list[Done]:
 
 def _done_before(start: _Start) -> Sequence[Done]:
     return () if start.replay is None else start.replay.done
+
+
+def _did_all_again(run: Run, count: int) -> bool:
+    """Whether the agent began anew. If it did some of it again, that can't be kept."""
+    before, own = run.calls[:count], run.calls[count:]
+    if len(own) >= count and all(map(_is_again, before, own)):
+        return True
+    for call in own:
+        name = call.tool.name
+        if infer_effect(name.rpartition(".")[2]) == "write" and any(
+            old.tool is call.tool and identical(old.args, call.args) for old in before
+        ):
+            run.cannot_keep(
+                NotRecordable(
+                    "the agent did it again after the replay had done it",
+                    place=f"tool {name}",
+                    fix="let the agent go on from progress.done",
+                )
+            )
+    return False
+
+
+def _is_again(old: Call, new: Call) -> bool:
+    return old.tool is new.tool and all(
+        name in new.args and identical(value, new.args[name]) for name, value in old.fixed.items()
+    )
 
 
 def _forget_inherited(run: Run, count: int) -> None:
