@@ -21,11 +21,12 @@ from em.behaviour.model import (
     Twin,
     result_hash,
 )
-from em.behaviour.params import HOLE, Params, constant_texts, escaped, followed, param_names
+from em.behaviour.params import HOLE, Params, escaped, followed, param_names
+from em.behaviour.pins import is_number, pinned
 from em.behaviour.recording import Call, Run
-from em.behaviour.result import named
+from em.behaviour.refusals import refuse_unfinished, refuse_unknown_effects
 from em.behaviour.values import Unkept, keep
-from em.compiler.calls import TracedCall, infer_effect
+from em.compiler.calls import infer_effect
 from em.compiler.naming import Names, result_name, words_of
 from em.compiler.values import Path, Scalar, Segment, is_informative, leaves, said_in
 from em.compiler.wire import OUTPUT, Wiring, literal, plain_segment
@@ -55,7 +56,7 @@ def compose(run: Run, task: Task, value: Any, hint: Any, seconds: float) -> Beha
         raise run.problem
     refuse_unfinished(run)
     calls = [call for call in run.calls if call.ended]
-    _refuse_unknown_effects(run.calls)
+    refuse_unknown_effects(run.calls)
     if not calls:
         raise NotRecordable(
             "the agent called no tool",
@@ -68,89 +69,13 @@ def compose(run: Run, task: Task, value: Any, hint: Any, seconds: float) -> Beha
         task=task.template,
         tags=list(task.tags),
         params=list(task.params),
-        pinned=_pinned(task, steps, answer, composer.lost),
+        pinned=pinned(task, steps, answer, composer.lost),
         steps=steps,
         answer=answer,
         seconds=seconds,
         tokens=run.tokens,
         cost_usd=run.cost_usd,
     )
-
-
-def refuse_unfinished(run: Run) -> None:
-    """What is still going on when the agent is done would be missing from the recording."""
-    running = [call.tool.name for call in run.calls if not call.ended and call.error is None]
-    if run.left or running:
-        raise NotRecordable(
-            "it was still running when the agent was done",
-            place=f"tool {run.left or running[0]}",
-            fix="let the agent wait for what it has started",
-        )
-
-
-def _refuse_unknown_effects(calls: Sequence[Call]) -> None:
-    """A write that failed so that nobody knows whether it happened can be neither kept nor left."""
-    for number, call in enumerate(calls):
-        if call.error is None:
-            continue
-        name = call.tool.name.rpartition(".")[2]
-        traced = TracedCall(
-            index=number,
-            name=name,
-            is_udf=False,
-            args=call.args,
-            result=None,
-            error=named(call.error),
-            effect=infer_effect(name),
-            effect_inferred=True,
-            said="",
-        )
-        again = any(
-            later.ended and later.tool is call.tool and identical(later.args, call.args)
-            for later in calls[number + 1 :]
-        )
-        if traced.effect_unknown and not again:
-            raise NotRecordable(
-                f"a call failed so that its effect is unknown: {traced.error}",
-                place=f"tool {call.tool.name}",
-            )
-
-
-def _pinned(task: Task, steps: Sequence[Step], answer: Answer, lost: set[str]) -> Json:
-    """The params whose use can't be followed: they must be the same on a replay."""
-    templates = [*(step.args for step in steps), answer.value]
-    names = param_names(task.params)
-    found = followed(templates, list(names.values()))
-    texts = list(constant_texts(templates))
-    derived = _has_own_numbers(task, templates)
-    pinned = {}
-    for name, value in task.params.items():
-        # "ERIK" was made from "erik" in a way that nobody recorded.
-        bent = isinstance(value, str) and any(_is_in(value, text) for text in texts)
-        # Which of several params of one value was meant is part of the key, so any will do.
-        equal = [names[other] for other, same in task.params.items() if identical(same, value)]
-        # 30 may be ten times a param of 3.
-        bent = bent or (derived and _is_number(value))
-        if found.isdisjoint(equal) or bent or not lost.isdisjoint(equal):
-            pinned[name] = value
-    return pinned
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _has_own_numbers(task: Task, templates: Any) -> bool:
-    """Whether numbers stand in a template that neither the task nor a result gave."""
-    known = {leaf for _, leaf in leaves(task.inputs) if _is_number(leaf)}
-    return any(_is_number(leaf) and leaf not in known for _, leaf in leaves(templates))
-
-
-def _is_in(value: str, text: str) -> bool:
-    """Whether a text holds a value, written in whatever case."""
-    if len(value) < 4:
-        return len(value) == 3 and said_in(value, text)
-    return value.casefold() in text.casefold()
 
 
 def _in_literals(template: str, change: Callable[[str], str]) -> str:
@@ -174,7 +99,7 @@ def _is_like_an_id(value: Any) -> bool:
     """A number, or a text with a digit, that no expression stands for."""
     if isinstance(value, str):
         return _is_own_text(value) and any(map(str.isdigit, value))
-    return _is_number(value) and value not in (0, 1, -1)
+    return is_number(value) and value not in (0, 1, -1)
 
 
 def _is_own_text(value: Any) -> bool:

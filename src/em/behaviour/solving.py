@@ -9,11 +9,12 @@ from datetime import timedelta
 from typing import Any
 
 from em.behaviour.cache import Known, Stored, expired, stream_of
-from em.behaviour.compose import compose, refuse_unfinished
+from em.behaviour.compose import compose
 from em.behaviour.effects import Consult, Invoke, Machine, Raised
 from em.behaviour.model import Behaviour, Task
 from em.behaviour.paths import members, newest
 from em.behaviour.recording import NESTED, Call, Run, current
+from em.behaviour.refusals import refuse_unfinished
 from em.behaviour.replay import Replay
 from em.behaviour.result import Done, Progress, Result, Saved, named
 from em.behaviour.workings import Workings
