@@ -1,12 +1,18 @@
 """A hand-over or a miss is always right, a wrong hit never: one test for each way to be wrong."""
 
-from collections.abc import Callable
+import asyncio
+import contextlib
+import datetime as dt
+import functools
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from em import Check, Engine
 from em.behaviour.result import Result
+from em.errors import UsageError
 
 
 class World:
@@ -186,3 +192,328 @@ def test_of_several_constant_answers_only_the_one_with_these_results_is_given() 
     result = last(engine)
     assert (result.how, result.value) == ("handed_over", "many")
     assert result.reason == "step 1 (count) gave what no recording knows"
+
+
+# What is not done, or not seen
+
+
+def _compared(compare: Any, now: int, then: int) -> Any:
+    return compare(now, then)
+
+
+def test_a_compare_that_must_be_awaited_does_not_pass() -> None:
+    async def compare(_now: int, _then: int) -> bool:
+        return False
+
+    with pytest.raises(UsageError, match="async"):
+        Check(lambda: 1, compare)
+    engine = Engine()
+    check = Check(lambda: 1, functools.partial(_compared, compare))
+    use = engine.function(name="use", pre_check=check)(lambda: None)
+    engine.set_agent(lambda: use() or "done")
+    engine()
+    result = engine()
+    assert not result
+    assert "its compare is async" in result.reason
+
+
+def _generator(got: list[Any]) -> Any:
+    return (got.append(n) for n in range(2))
+
+
+async def _coroutine(got: list[Any]) -> None:
+    got.append("sent")
+
+
+@contextlib.contextmanager
+def _transaction(got: list[Any]) -> Iterator[None]:
+    got.append("begin")
+    yield
+    got.append("commit")
+
+
+def _entered(transaction: Any) -> None:
+    with transaction:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("lazy", "do"), [(_generator, list), (_coroutine, asyncio.run), (_transaction, _entered)]
+)
+def test_a_run_with_a_result_that_is_work_yet_to_be_done_is_not_kept(
+    world: World, lazy: Any, do: Any
+) -> None:
+    engine = Engine()
+    send = engine.function(name="send")(lambda: lazy(world.got))
+    engine.set_agent(lambda: do(send()) and None)
+    for _ in range(2):
+        world.got.clear()
+        result = engine()
+        assert not result
+        assert "tool send" in str(result.problem)
+        assert world.got
+
+
+def test_a_call_that_its_signature_does_not_name_is_not_left_out(world: World) -> None:
+    engine = Engine()
+
+    def send(text: str) -> None:
+        world.got.append(text)
+
+    @functools.wraps(send)
+    def with_timeout(*args: Any, timeout: float = 1, **kwargs: Any) -> None:
+        send(*args, **kwargs)
+
+    tool: Any = engine.function()(with_timeout)
+    log = engine.function(name="log")(lambda: None)
+    engine.set_agent(lambda: tool("x", timeout=5) or log())
+    assert "tool send" in str(engine().problem)
+    assert not engine()
+    assert world.got == ["x", "x"]
+
+
+def test_a_call_that_the_agent_did_not_wait_for_is_not_left_out(world: World) -> None:
+    engine = Engine()
+    left: list[Any] = []
+
+    @engine.function()
+    async def slow() -> None:
+        await asyncio.sleep(0.01)
+        world.got.append("slow")
+
+    @engine.function()
+    async def fast() -> None:
+        world.got.append("fast")
+
+    async def agent(wait: bool) -> None:
+        await fast()
+        left.append(asyncio.create_task(slow()))
+        if wait:
+            await asyncio.sleep(0)
+
+    engine.set_agent(agent)
+
+    async def main() -> None:
+        for wait in (False, True):
+            for _ in range(2):
+                result = await engine(wait)
+                assert not result
+                assert "still running" in str(result.problem)
+                await left[-1]
+
+    asyncio.run(main())
+    assert world.got == ["fast", "slow"] * 4
+
+
+def test_a_method_of_another_object_than_the_contexts_is_not_kept(world: World) -> None:
+    engine = Engine()
+
+    class Account:
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+        @engine.method()
+        def pay(self) -> None:
+            world.got.append(self.name)
+
+    class Savings(Account):
+        pass
+
+    ana, bo = Account("ana"), Account("bo")
+    engine.set_agent(lambda: ana.pay() or "paid").set_context(bo)
+    assert "another Account" in str(engine().problem)
+    assert not engine()
+    engine.set_context(ana, Savings("cy"))
+    engine()
+    assert engine(), "the object of the very class comes first"
+    assert world.got == ["ana"] * 4
+
+
+class Wordless(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no words")
+
+
+@pytest.mark.parametrize("given", ["caf\udce9.txt", ["caf\udce9.txt"], Wordless()])
+def test_nothing_that_em_cant_keep_breaks_a_run(world: World, given: Any) -> None:
+    world.gives = given
+    engine = engine_of(world, lambda get, use: use(1) or (get() and None))
+    for _ in range(2):
+        assert engine().value is None
+
+
+def test_an_error_without_words_breaks_no_run(world: World) -> None:
+    engine = Engine()
+
+    @engine.function()
+    def check() -> None:
+        if world.gives:
+            raise world.gives
+
+    done = engine.function(name="done")(lambda: None)
+
+    def agent(progress: Any) -> str:
+        if not progress:
+            done()
+        try:
+            check()
+        except Wordless:
+            done()
+        return "ok"
+
+    engine.set_agent(agent)
+    for world.gives in (None, Wordless(), Wordless()):
+        assert engine().value == "ok"
+
+
+def test_a_tool_that_changes_what_it_is_given_changes_nothing_else(world: World) -> None:
+    engine = Engine()
+    state = [0]
+    check = Check(lambda: state[0], lambda now, then: now == then)
+    cart = engine.function(name="cart")(lambda: {"items": ["lamp-12345"]})
+    clear = engine.function(name="clear")(lambda cart: cart["items"].clear())
+    finish = engine.function(name="finish", pre_check=check)(lambda: None)
+
+    def agent(progress: Any) -> list[str]:
+        if progress:
+            world.got = progress.done
+        else:
+            clear(cart())
+            finish()
+        return ["answer"]
+
+    engine.set_agent(agent)
+    engine()
+    hit = engine()
+    hit.value.append("more")
+    assert engine().value == ["answer"]
+    state[0] = 1
+    engine()
+    assert world.got[0].result == world.got[1].args["cart"] == {"items": ["lamp-12345"]}
+
+
+# Objects and types that JSON has no word for
+
+
+class Order:
+    """What no annotation explains."""
+
+    def __init__(self, number: int) -> None:
+        self.id = number
+        self._inside = f"secret-{number}"
+        self._word = "pending" if number == 1001 else "shipped"
+
+    def code(self) -> str:
+        return self._inside
+
+    def word(self) -> str:
+        return self._word
+
+
+NUMBERS = (1001, 1002, 1003)
+
+
+@pytest.mark.parametrize(
+    ("give", "take"),
+    [
+        (Order, lambda given: given.id),
+        (lambda number: (object(), number), lambda given: given[1]),
+        (lambda number: Path(f"/tmp/{number}x"), lambda given: given),
+        (lambda number: Path(f"/tmp/{number}x"), lambda given: f"{given}/log"),
+        (lambda number: f"{number} bytes".encode(), lambda given: given),
+        (lambda number: dt.datetime(2030, 1, 1, 1, 2, number % 60, tzinfo=dt.UTC), lambda g: g),
+    ],
+)
+def test_a_value_of_any_result_that_can_be_seen_is_this_runs(
+    world: World, give: Any, take: Any
+) -> None:
+    engine = engine_of(world, lambda get, use: use(take(get())))
+    for number in NUMBERS:
+        world.gives = give(number)
+        result = last(engine)
+        assert world.got[-1] == take(world.gives)
+    assert result.hit
+
+
+@pytest.mark.parametrize("take", [Order.code, Order.word])
+def test_a_value_out_of_what_cant_be_looked_into_is_not_kept(world: World, take: Any) -> None:
+    engine = engine_of(world, lambda get, use: use(take(get())))
+    for number in NUMBERS:
+        world.gives = Order(number)
+        result = engine()
+        assert not result
+        assert world.got[-1] == take(world.gives)
+    assert "can't be looked into" in str(result.problem)
+    assert "tool use, argument value" in str(result.problem)
+
+
+# Whose behaviours they are
+
+
+def test_agents_of_one_name_do_not_share_a_store(tmp_path: Path) -> None:
+    class Bot:
+        def run(self, text: str) -> str:
+            return text
+
+    for agent in (lambda text: text, functools.partial(Bot.run, Bot()), Bot().run):
+        with pytest.raises(UsageError, match="name the engine"):
+            Engine(tmp_path / "em.db").set_agent(agent)
+        Engine(tmp_path / "em.db", name="bot").set_agent(agent)
+
+
+def test_what_a_partial_brings_along_is_part_of_the_task(world: World) -> None:
+    engine = Engine()
+    send = engine.function(name="send")(lambda to, text: world.got.append((to, text)))
+
+    def agent(to: str, text: str) -> None:
+        send(to, text)
+
+    for to in ("al", "bo"):
+        engine.set_agent(functools.partial(agent, to))
+        assert not engine("hi")
+        assert engine("hi")
+    assert world.got == [("al", "hi")] * 2 + [("bo", "hi")] * 2
+
+
+@pytest.mark.parametrize("again", ["all", "some"])
+def test_what_the_agent_did_again_after_a_hand_over_is_not_replayed_twice(
+    world: World, again: str
+) -> None:
+    engine = Engine()
+    state = [1]
+    check = Check(lambda: state[0], lambda now, then: now == then)
+
+    @engine.function()
+    def find(item: str) -> str:
+        return f"found {item}"
+
+    @engine.function()
+    def create_order(item: str) -> dict[str, int]:
+        world.got.append("create")
+        return {"id": len(world.got) + 500}
+
+    pay = engine.function(name="pay", pre_check=check)(lambda order_id: None)
+
+    def agent(item: str, progress: Any) -> None:
+        if again == "all" or not progress:
+            find(item)
+        pay(create_order(item)["id"])
+
+    engine.set_agent(agent)
+    engine("a")
+    state[0] = 2
+    result = engine("a")
+    assert result.how == "handed_over"
+    world.got.clear()
+    engine("a")
+    if again == "all":
+        assert world.got == ["create"]
+    else:
+        assert "tool create_order: the agent did it again" in str(result.problem)
+
+
+def test_long_texts_are_recorded_in_a_moment(world: World) -> None:
+    world.gives = {"text": "word " * 40_000 + "a" * 100_000, "n": 7}
+    engine = engine_of(world, lambda get, use, text: use(get()["text"]) or use("b-" * 60_000))
+    last(engine, "some " * 20_000)
+    assert last(engine, "some " * 20_000).hit

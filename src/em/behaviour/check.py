@@ -1,6 +1,7 @@
 """Check: does the world still look as it did?"""
 
-from collections.abc import Callable
+import inspect
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Generic, TypeVar
 
 from em.errors import UsageError
@@ -31,12 +32,26 @@ class Check(Generic[T]):
                 raise UsageError(
                     f"a {type(function).__name__} can't be called", place=f"Check, {name}"
                 )
+        if inspect.iscoroutinefunction(compare):
+            raise UsageError(
+                "it is async, and compares only what was captured",
+                place="Check, compare",
+                fix="do what takes time in capture, which may be async",
+            )
         self.capture = capture
         self.compare = compare
         self.threshold = threshold
 
     def passes(self, verdict: Any) -> bool:
         """Whether what `compare` said is good enough: yes, or a score of any kind of number."""
+        if isinstance(verdict, Awaitable):
+            if isinstance(verdict, Coroutine):
+                verdict.close()
+            raise UsageError(
+                "its compare is async, and says nothing until it is awaited",
+                place="Check, compare",
+                fix="do what takes time in capture, which may be async",
+            )
         if isinstance(verdict, int) or not hasattr(verdict, "__float__"):
             return bool(verdict)
         return float(verdict) >= self.threshold

@@ -21,10 +21,12 @@ from em.behaviour.model import (
     Twin,
     result_hash,
 )
-from em.behaviour.params import HOLE, Params, constant_texts, escaped, followed, param_names
+from em.behaviour.params import HOLE, Params, escaped, followed, param_names
+from em.behaviour.pins import is_number, pinned
 from em.behaviour.recording import Call, Run
+from em.behaviour.refusals import refuse_unfinished, refuse_unknown_effects
 from em.behaviour.values import Unkept, keep
-from em.compiler.calls import TracedCall, infer_effect
+from em.compiler.calls import infer_effect
 from em.compiler.naming import Names, result_name, words_of
 from em.compiler.values import Path, Scalar, Segment, is_informative, leaves, said_in
 from em.compiler.wire import OUTPUT, Wiring
@@ -53,8 +55,9 @@ def compose(run: Run, task: Task, value: Any, hint: Any, seconds: float) -> Beha
     """The behaviour of a run that ended well; NotRecordable if it can't be kept."""
     if run.problem is not None:
         raise run.problem
+    refuse_unfinished(run)
     calls = [call for call in run.calls if call.ended]
-    _refuse_unknown_effects(run.calls)
+    refuse_unknown_effects(run.calls)
     if not calls:
         raise NotRecordable(
             "the agent called no tool",
@@ -67,78 +70,13 @@ def compose(run: Run, task: Task, value: Any, hint: Any, seconds: float) -> Beha
         task=task.template,
         tags=list(task.tags),
         params=list(task.params),
-        pinned=_pinned(task, steps, answer),
+        pinned=pinned(task, steps, answer, composer.lost),
         steps=steps,
         answer=answer,
         seconds=seconds,
         tokens=run.tokens,
         cost_usd=run.cost_usd,
     )
-
-
-def _refuse_unknown_effects(calls: Sequence[Call]) -> None:
-    """A write that failed so that nobody knows whether it happened can be neither kept nor left."""
-    for number, call in enumerate(calls):
-        if call.error is None:
-            continue
-        name = call.tool.name.rpartition(".")[2]
-        traced = TracedCall(
-            index=number,
-            name=name,
-            is_udf=False,
-            args=call.args,
-            result=None,
-            error=f"{type(call.error).__name__}: {call.error}",
-            effect=infer_effect(name),
-            effect_inferred=True,
-            said="",
-        )
-        again = any(
-            later.ended and later.tool is call.tool and identical(later.args, call.args)
-            for later in calls[number + 1 :]
-        )
-        if traced.effect_unknown and not again:
-            raise NotRecordable(
-                f"a call failed so that its effect is unknown: {traced.error}",
-                place=f"tool {call.tool.name}",
-            )
-
-
-def _pinned(task: Task, steps: Sequence[Step], answer: Answer) -> Json:
-    """The params whose use can't be followed: they must be the same on a replay."""
-    templates = [*(step.args for step in steps), answer.value]
-    names = param_names(task.params)
-    found = followed(templates, list(names.values()))
-    texts = list(constant_texts(templates))
-    derived = _has_own_numbers(task, templates)
-    pinned = {}
-    for name, value in task.params.items():
-        # "ERIK" was made from "erik" in a way that nobody recorded.
-        bent = isinstance(value, str) and any(_is_in(value, text) for text in texts)
-        # Which of several params of one value was meant is part of the key, so any will do.
-        equal = [names[other] for other, same in task.params.items() if identical(same, value)]
-        # 30 may be ten times a param of 3.
-        bent = bent or (derived and _is_number(value))
-        if found.isdisjoint(equal) or bent:
-            pinned[name] = value
-    return pinned
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _has_own_numbers(task: Task, templates: Any) -> bool:
-    """Whether numbers stand in a template that neither the task nor a result gave."""
-    known = {leaf for _, leaf in leaves(task.inputs) if _is_number(leaf)}
-    return any(_is_number(leaf) and leaf not in known for _, leaf in leaves(templates))
-
-
-def _is_in(value: str, text: str) -> bool:
-    """Whether a text holds a value, written in whatever case."""
-    if len(value) < 4:
-        return len(value) == 3 and said_in(value, text)
-    return value.casefold() in text.casefold()
 
 
 def _in_literals(template: str, change: Callable[[str], str]) -> str:
@@ -158,8 +96,34 @@ def _is_inside_word(before: str, value: Any, after: str) -> bool:
     return before[-1:].isalnum() or after[:1].isalnum()
 
 
+def _is_like_an_id(value: Any) -> bool:
+    """A number, or a text with a digit, that no expression stands for."""
+    if isinstance(value, str):
+        return _is_own_text(value) and any(map(str.isdigit, value))
+    return is_number(value) and value not in (0, 1, -1)
+
+
+def _is_own_text(value: Any) -> bool:
+    return isinstance(value, str) and "{{" not in value and is_informative(value)
+
+
 def _says_nothing(value: Any) -> bool:
     return value is None or isinstance(value, bool)
+
+
+def _with_spaces(template: Any) -> Any:
+    """A text that is one expression between spaces, so that it stays a text with its spaces."""
+    if not isinstance(template, str) or template == template.strip() or "{{" not in template:
+        return template
+    inner = template.strip()
+    before, _, after = template.partition(inner)
+    return "".join(
+        [
+            f"{{{{ {msgspec.json.encode(before).decode()} }}}}" if before else "",
+            inner,
+            f"{{{{ {msgspec.json.encode(after).decode()} }}}}" if after else "",
+        ]
+    )
 
 
 class _Source(NamedTuple):
@@ -199,6 +163,12 @@ class _Composer:
         self._known: set[int] = set()
         self._first_use: dict[bytes, int] = {}
         self._claimed: set[_Place] = set()
+        # An object that is passed on is a handle, such as a page; another was there to be read.
+        self._handles = {self._step_of.get(n) for call in calls for n in call.live.values()}
+        self._hides = ""
+        self._is_read = False
+        self.lost: set[str] = set()
+        """Inputs that stand in the recording, and could not be followed."""
 
     def _learn_until(self, tick: int) -> None:
         """Results that were there at this moment may be where values come from."""
@@ -212,7 +182,8 @@ class _Composer:
             self._known.add(number)
             self._scope[self._names[number]] = call.result
             if call.opaque:
-                continue
+                self._hides = self._hides or call.tool.name
+                self._is_read = self._is_read or number not in self._handles
             self._wiring.add_result(number, self._names[number], call.result)
             for path, leaf in leaves(call.result):
                 source = _Source(number, path, leaf)
@@ -237,6 +208,8 @@ class _Composer:
             template = wired[name] if isinstance(wired, dict) else value
             template = self._finished(value, template, name, name, twins)
             args[name] = self._proved(template, value)
+            if self._hides:
+                self._refuse_hidden(args[name], f"tool {call.tool.name}, argument {name}")
             self._note_use(value, call.began)
         return Step(
             tool=call.tool.name,
@@ -251,6 +224,18 @@ class _Composer:
             post=self._capture(call.post),
             seconds=call.seconds,
         )
+
+    def _refuse_hidden(self, template: Any, place: str) -> None:
+        """What looks like an id, and came from nowhere, came out of what can't be looked into."""
+        for _, leaf in leaves(template):
+            used = self._first_use.get(msgspec.json.encode(leaf))
+            suspect = _is_like_an_id(leaf) or (self._is_read and _is_own_text(leaf))
+            if used is None and suspect and not self._is_in_task(str(leaf)):
+                raise NotRecordable(
+                    f"{leaf!r} may be of what {self._hides} gave, which can't be looked into",
+                    place=place,
+                    fix=f"let {self._hides} return a dataclass, a model or plain values",
+                )
 
     def _capture(self, capture: Capture | None) -> Capture | None:
         """What a check saw. Results are not wired: then it could never see that they changed."""
@@ -279,7 +264,10 @@ class _Composer:
         if template is None:
             wired, _ = self._wiring.wire(kept, "", len(self._calls), OUTPUT)
             template = self._finished(kept, wired, "", OUTPUT, twins)
-        return Answer(value=self._proved(template, kept), form=form, twins=twins)
+        proved = self._proved(template, kept)
+        if self._hides:
+            self._refuse_hidden(proved, "the agent's return value")
+        return Answer(value=proved, form=form, twins=twins)
 
     def _whole_result(self, value: Any) -> str | None:
         """An answer that is just what a call gave, however short; the newest such call."""
@@ -336,9 +324,9 @@ class _Composer:
             wired = self._filled(value if plain else wired, place, twins, plain=plain)
         if wired == value:
             wired = self._short(value, name, place, twins)
-        if len(value) > LONGEST_TEXT:
-            return wired
-        return _in_literals(wired, lambda part: self._numbers(part, place, twins))
+        if len(value) <= LONGEST_TEXT:
+            wired = _in_literals(wired, lambda part: self._numbers(part, place, twins))
+        return _with_spaces(wired)
 
     def _filled(self, text: str, place: str, twins: list[Twin], *, plain: bool) -> str:
         """A text with params in it; a number that has its place elsewhere is only watched."""
@@ -491,4 +479,10 @@ class _Composer:
                 return template
         except (EmError, ExpressionError, ValueError, TypeError):
             pass
+        if lost := followed(template, self._names):
+            raise NotRecordable(
+                f"what {', '.join(sorted(lost))} gave can't be put in its place again",
+                fix="pass it on in an argument of its own",
+            )
+        self.lost |= followed(template, list(self._task.inputs))
         return escaped(value)

@@ -1,5 +1,6 @@
 """Engine: an agent with a memory of how it did things."""
 
+import functools
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -15,7 +16,7 @@ from em.behaviour.stats import Stats, read_stats
 from em.behaviour.tools import Tool
 from em.behaviour.values import Unkept, hints_of, keep
 from em.behaviour.watching import watched
-from em.behaviour.workings import Workings, no_agent, own_name
+from em.behaviour.workings import Workings, no_agent, own_name, shares_its_name
 from em.errors import NotRecordable, UsageError
 from em.models.canonical import Json
 
@@ -43,6 +44,7 @@ class Engine(Workings):
     _hints: dict[str, Any]
     _defaults: Json
     _takes_params: bool
+    _partial: list[Any]
 
     def set_agent(self, agent: Callable[..., Any]) -> Self:
         """Say who does what is not known yet: a function, or any object that can be called."""
@@ -69,8 +71,15 @@ class Engine(Workings):
             for name, parameter in own.items()
             if parameter.default is not parameter.empty
         }
+        if self._db is not None and self._name is None and shares_its_name(agent):
+            raise UsageError(
+                "other agents are called the same: what they do would be mixed up in the store",
+                place=f"agent {own_name(agent)}",
+                fix='name the engine: Engine(db, name="…")',
+            )
         self.agent = agent
         self._agents_name = own_name(agent)
+        self._partial = list(agent.args) if isinstance(agent, functools.partial) else []
         self.is_async = inspect.iscoroutinefunction(agent) or (
             not inspect.isroutine(agent) and inspect.iscoroutinefunction(type(agent).__call__)
         )
@@ -209,6 +218,9 @@ class Engine(Workings):
             for name, value in defaults.items():
                 with suppress(NotRecordable):  # a client that the agent brings itself is no task
                     kept[name] = arguments[name] = self._kept(name, value)
+            for number, value in enumerate(self._partial):
+                with suppress(NotRecordable):
+                    kept[f"partial_{number}"] = self._kept(f"partial_{number}", value)
             given = _params(params, arguments)
             values = {name: self._kept(name, value) for name, value in given.items()}
         except NotRecordable as problem:

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from em.behaviour.model import Answer, Behaviour, Capture, Step, Twin
-from em.behaviour.values import Form, restore
+from em.behaviour.values import Form, copy, restore
 from em.models.canonical import Json
 from em.runner.expressions import compile_value
 from em.runner.names import Evaluate
@@ -53,11 +53,11 @@ class Sight:
     def value(self, scope: Json, hint: Any) -> Any:
         """What it saw, as the capture returned it, with this run's params."""
         if self._known is not None:
-            return self._known[0]
+            return self._known[0]  # no comparison can change it
         if self._evaluate is None:
             self._evaluate = compile_value(self.capture.value, "check")
-        value = restore(self._evaluate(scope), self.capture.form, hint)
-        if _is_constant(self.capture.value):
+        value = restore(copy(self._evaluate(scope)), self.capture.form, hint)
+        if isinstance(value, _SCALARS) and _is_constant(self.capture.value):
             self._known = (value,)
         return value
 
@@ -165,7 +165,7 @@ class End:
             self._twins = _compile_twins(self.answer.twins)
         if problem := _disagreement(self._twins, scope):
             raise ValueError(problem)
-        return restore(self._evaluate(scope), self.answer.form, hint)
+        return restore(copy(self._evaluate(scope)), self.answer.form, hint)
 
 
 def plant(behaviours: Sequence[Behaviour]) -> Node:

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 from em.behaviour.check import Check
 from em.behaviour.effects import Invoke, Machine, Raised
 from em.behaviour.model import Capture
-from em.behaviour.tools import Bound, Tool
-from em.behaviour.values import Form, Unkept, keep, seen
+from em.behaviour.result import named
+from em.behaviour.tools import Bound, Contexts, Tool
+from em.behaviour.values import Form, Unkept, is_lazy, keep, seen
 from em.errors import EmError, NotRecordable
 from em.models.canonical import Json
 
@@ -24,8 +25,8 @@ class Call:
     """One call as it was made: its arguments as JSON, its own result, what the checks saw."""
 
     __slots__ = (
-        "args", "began", "ended", "error", "forms", "live", "opaque", "post", "pre", "replayed",
-        "result", "seconds", "tool", "value",
+        "args", "began", "ended", "error", "fixed", "forms", "live", "opaque", "post", "pre",
+        "replayed", "result", "seconds", "tool", "value",
     )  # fmt: skip
 
     def __init__(self, tool: Tool) -> None:
@@ -42,12 +43,15 @@ class Call:
         self.seconds = 0.0
         self.began = self.ended = 0
         self.replayed = False
+        self.fixed: Json = {}  # of a replayed call, the arguments that no result gives
 
 
 class Run:
     """One run of an agent. `problem` says why it can't be kept, if it can't."""
 
-    def __init__(self, progress: "Progress") -> None:
+    def __init__(self, progress: "Progress", contexts: Contexts | None = None) -> None:
+        self._contexts = contexts
+        self.left: str = ""
         self.calls: list[Call] = []
         self.problem: EmError | None = None
         self.progress = progress
@@ -74,9 +78,23 @@ class Run:
         self.calls.append(call)
         for name, value in bound.arguments.items():
             self._take(call, name, value)
-        if tool.is_method and self._owners.setdefault(tool.class_name, bound.owner) is not (
-            bound.owner
-        ):
+        if tool.is_method:
+            self._take_owner(tool, bound.owner)
+        return call
+
+    def _take_owner(self, tool: Tool, owner: Any) -> None:
+        """A replay uses the object of the context: the agent must have used just that."""
+        given = None if self._contexts is None else self._contexts.owner_of(tool)
+        if given is not None and given is not owner:
+            self.cannot_keep(
+                NotRecordable(
+                    f"it was called on another {type(owner).__name__}"
+                    " than the one that was given to set_context",
+                    place=f"tool {tool.name}",
+                    fix="give set_context, or context, the object that the agent uses",
+                )
+            )
+        if self._owners.setdefault(tool.class_name, owner) is not owner:
             self.cannot_keep(
                 NotRecordable(
                     f"it was called on two objects of class {tool.class_name}",
@@ -84,7 +102,6 @@ class Run:
                     fix="a replay knows one object of each class: pass what differs as an argument",
                 )
             )
-        return call
 
     def _take(self, call: Call, name: str, value: Any) -> None:
         try:
@@ -105,6 +122,10 @@ class Run:
                 )
             )
             return
+        except Exception as error:  # noqa: BLE001 - a foreign class's own code
+            place = f"tool {call.tool.name}, argument {name}"
+            self.cannot_keep(NotRecordable(f"it can't be kept: {named(error)}", place=place))
+            return
         call.args[name] = kept
         if form:
             call.forms[name] = form
@@ -117,6 +138,14 @@ class Run:
 
     def end(self, call: Call, value: Any) -> None:
         """Note what a call gave."""
+        if is_lazy(value):
+            self.cannot_keep(
+                NotRecordable(
+                    f"it gave a {type(value).__qualname__}: a replay would not do what that does",
+                    place=f"tool {call.tool.name}",
+                    fix="decorate an async function, or return what is done: a list, a value",
+                )
+            )
         call.value = value
         call.result, is_seen = seen(value)
         call.opaque = not is_seen
@@ -152,9 +181,17 @@ def record_call(
     bound = tool.bind(args, kwargs)
     if bound is None:
         try:
-            return Outcome((yield Invoke(tool.function, args, kwargs, tool.is_async)))
+            value = yield Invoke(tool.function, args, kwargs, tool.is_async)
         except Raised as raised:
             return Outcome(error=raised.error)
+        run.cannot_keep(
+            NotRecordable(
+                "it took arguments that its signature does not name",
+                place=f"tool {tool.name}",
+                fix="decorate a function that names all that it takes",
+            )
+        )
+        return Outcome(value)
     token = current.set(NESTED)
     try:
         started = time.perf_counter()
@@ -188,11 +225,7 @@ def _captured(
     except Raised as raised:
         if not isinstance(raised.error, Exception):
             raise raised.error from None
-        run.cannot_keep(
-            NotRecordable(
-                f"its capture raised {type(raised.error).__name__}: {raised.error}", place=place
-            )
-        )
+        run.cannot_keep(NotRecordable(f"its capture raised {named(raised.error)}", place=place))
     except Unkept as problem:
         run.cannot_keep(
             NotRecordable(

@@ -10,9 +10,9 @@ from em.behaviour.effects import Invoke, Machine, Raised
 from em.behaviour.model import Capture, Step, result_hash
 from em.behaviour.paths import Node, Sight, members, newest, restored
 from em.behaviour.recording import Call, Run, capture_effect
-from em.behaviour.result import Done, short
+from em.behaviour.result import Done, named, short
 from em.behaviour.tools import Bound, Contexts, Tool
-from em.behaviour.values import Unkept, copy, keep, seen
+from em.behaviour.values import Unkept, copy, is_lazy, keep, seen
 from em.errors import EmError, NotRecordable
 from em.models.canonical import Json
 
@@ -194,9 +194,10 @@ class Replay:
         tool = self._tools[step.tool]
         try:
             kept = node.arguments(self._scope)
-            arguments = kept
+            # A tool may change what it is given; what is told of it must not change with it.
+            arguments = copy(kept)
             if step.forms or step.live:
-                arguments = restored(dict(kept), step.forms, tool.hints)
+                arguments = restored(arguments, step.forms, tool.hints)
                 for name, source in step.live.items():
                     arguments[name] = self._lives[source]
             problem = node.disagreement(self._scope)
@@ -206,8 +207,7 @@ class Replay:
             self._diverge("value", f"{self._place(step)}: {problem}")
             return None
         owner = self._contexts.owner_of(tool) if tool.is_method else None
-        # A tool may change what it is given; what is told of it must not change with it.
-        return _Prepared(node, step, tool, Bound(owner, arguments), copy(kept))
+        return _Prepared(node, step, tool, Bound(owner, arguments), kept)
 
     def _place(self, step: Step) -> str:
         return f"step {len(self.done) + 1} ({step.tool})"
@@ -223,7 +223,7 @@ class Replay:
         except Raised as raised:
             if not isinstance(raised.error, Exception):
                 raise raised.error from None
-            self._diverge("check", f"{place} raised {_named(raised.error)}")
+            self._diverge("check", f"{place} raised {named(raised.error)}")
             return 0
         prepared.sights[name] = now
         passing = 0
@@ -236,7 +236,7 @@ class Replay:
                 verdict = check.compare(now, then)
                 passes = check.passes(verdict)
             except Exception as error:  # noqa: BLE001 - a check that raises does not pass
-                self._diverge("check", f"{place} raised {_named(error)}")
+                self._diverge("check", f"{place} raised {named(error)}")
                 continue
             if passes:
                 passing |= sight.mask
@@ -255,8 +255,11 @@ class Replay:
         except Raised as raised:
             if not isinstance(raised.error, Exception):
                 raise raised.error from None
-            self.failed = Done(step.tool, prepared.kept, None, _named(raised.error), True)
-            return self._diverge("error", f"{self._place(step)} raised {_named(raised.error)}")
+            self.failed = Done(step.tool, prepared.kept, None, named(raised.error), True)
+            return self._diverge("error", f"{self._place(step)} raised {named(raised.error)}")
+        if is_lazy(value):
+            self.failed = Done(step.tool, prepared.kept, None, "it is not done", True)
+            return self._diverge("error", f"{self._place(step)} gave what is not done yet")
         result, is_seen = seen(value)
         prepared.value, prepared.result, prepared.is_seen = value, result, is_seen
         prepared.seconds = time.perf_counter() - started
@@ -285,6 +288,11 @@ class Replay:
             call.opaque = not prepared.is_seen
             call.seconds = prepared.seconds
             call.replayed = True
+            call.fixed = {
+                name: value
+                for name, value in prepared.kept.items()
+                if "{{" not in str(prepared.step.args.get(name))
+            }
             call.pre = self._capture(run, prepared, prepared.tool.pre_check, "pre-check")
             call.ended = run.tick()
             call.post = self._capture(run, prepared, prepared.tool.post_check, "post-check")
@@ -325,10 +333,6 @@ class Replay:
         self.alive = ending
         self.ended_as = end.number
         return True
-
-
-def _named(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}"
 
 
 class _Refusal(NamedTuple):

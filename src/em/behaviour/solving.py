@@ -13,10 +13,12 @@ from em.behaviour.compose import compose
 from em.behaviour.effects import Consult, Invoke, Machine, Raised
 from em.behaviour.model import Behaviour, Task
 from em.behaviour.paths import members, newest
-from em.behaviour.recording import NESTED, Run, current
+from em.behaviour.recording import NESTED, Call, Run, current
+from em.behaviour.refusals import refuse_unfinished
 from em.behaviour.replay import Replay
-from em.behaviour.result import Done, Progress, Result, Saved
+from em.behaviour.result import Done, Progress, Result, Saved, named
 from em.behaviour.workings import Workings
+from em.compiler.calls import infer_effect
 from em.errors import Diverged, EmError, NotRecordable, StoreError
 from em.models.canonical import Json, identical
 from em.models.event import Draft
@@ -189,9 +191,12 @@ def _note_divergence(
 
 
 def _store_problem(raised: Raised) -> EmError:
-    if not isinstance(raised.error, EmError):
+    if isinstance(raised.error, EmError):
+        return raised.error
+    if not isinstance(raised.error, Exception):
         raise raised.error from None
-    return raised.error
+    # Whatever is wrong with the keeping: the run itself went well.
+    return NotRecordable(f"it could not be kept: {named(raised.error)}")
 
 
 def _diverged(replay: Replay) -> Diverged:
@@ -206,7 +211,7 @@ def _let_agent(
     engine: Workings, task: Task, args: tuple[Any, ...], kwargs: Json, start: _Start
 ) -> Machine[Result]:
     """Let the agent do it, or the rest of it; what it did is kept if it went well."""
-    run = Run((yield from _progress(engine, task.arguments, start)))
+    run = Run((yield from _progress(engine, task.arguments, start)), engine.contexts)
     replay = start.replay if engine.on_divergence == "continue" else None
     if replay is not None:
         replay.recount(run)
@@ -223,8 +228,8 @@ def _let_agent(
         raise
     seconds = time.perf_counter() - began
     steps = [*_done(run)] if replay is not None else [*_done_before(start), *_done(run)]
-    if not run.briefed and inherited:
-        # It could not know what was done, so it did all of it: that alone is how the task is done.
+    if inherited and (not run.briefed or _did_all_again(run, inherited)):
+        # It did not know what was done, or did not care: what it did is how the task is done.
         _forget_inherited(run, inherited)
     how = "miss" if start.replay is None else "handed_over"
     result = Result(how, value, steps=steps, reason=start.reason, problem=start.problem)  # type: ignore[arg-type]  # one of the two
@@ -279,7 +284,7 @@ def _done(run: Run) -> list[Done]:
             call.tool.name,
             {**call.args, **{name: {"step": n} for name, n in call.live.items()}},
             call.result,
-            None if call.error is None else f"{type(call.error).__name__}: {call.error}",
+            None if call.error is None else named(call.error),
             call.replayed,
         )
         for call in run.calls
@@ -288,6 +293,32 @@ def _done(run: Run) -> list[Done]:
 
 def _done_before(start: _Start) -> Sequence[Done]:
     return () if start.replay is None else start.replay.done
+
+
+def _did_all_again(run: Run, count: int) -> bool:
+    """Whether the agent began anew. If it did some of it again, that can't be kept."""
+    before, own = run.calls[:count], run.calls[count:]
+    if len(own) >= count and all(map(_is_again, before, own)):
+        return True
+    for call in own:
+        name = call.tool.name
+        if infer_effect(name.rpartition(".")[2]) == "write" and any(
+            old.tool is call.tool and identical(old.args, call.args) for old in before
+        ):
+            run.cannot_keep(
+                NotRecordable(
+                    "the agent did it again after the replay had done it",
+                    place=f"tool {name}",
+                    fix="let the agent go on from progress.done",
+                )
+            )
+    return False
+
+
+def _is_again(old: Call, new: Call) -> bool:
+    return old.tool is new.tool and all(
+        name in new.args and identical(value, new.args[name]) for name, value in old.fixed.items()
+    )
 
 
 def _forget_inherited(run: Run, count: int) -> None:
@@ -320,7 +351,7 @@ def _missed(
         "handed_over": start.replay is not None,
     }
     if error is not None:
-        body["error"] = f"{type(error).__name__}: {error}"
+        body["error"] = named(error)
     stream = f"{stream_of(engine.name)}/{task.key}"
     return Draft(stream=stream, kind="behaviour_missed", body=body)
 
@@ -330,14 +361,17 @@ def _keep(
 ) -> Machine[None]:
     """Store what was done, or say in `problem` why not."""
     try:
-        behaviour = compose(run, task, result.value, engine.returns, seconds)
-    except EmError as problem:
+        # Under asyncio not on the loop's own thread; what the agent left behind gets its turn.
+        behaviour = yield Consult(lambda: compose(run, task, result.value, engine.returns, seconds))
+    except Raised as raised:
+        problem = _store_problem(raised)
         result.problem = result.problem or problem
         _warn(problem)
         yield from _tell(engine, missed, result)
         return
 
     def store() -> str:
+        refuse_unfinished(run)
         stored = engine.cache.record(task, run, behaviour, missed, result.value)
         engine.cache.make_room(task.key, stored, engine.max_per_task)
         if engine.max_behaviours is not None:
@@ -363,8 +397,8 @@ def _tell_now(engine: Workings, draft: Draft) -> None:
     """Tell of something while an error is on its way, which must not be lost for it."""
     try:
         engine.cache.log(draft)
-    except EmError as problem:
-        _warn(problem)
+    except Exception as problem:  # noqa: BLE001 - the error that is on its way says more
+        _warn(_store_problem(Raised(problem)))
 
 
 def _warn(problem: EmError) -> None:

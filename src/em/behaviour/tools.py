@@ -229,17 +229,22 @@ class Contexts:
 
     def owner_of(self, tool: Tool) -> Any:
         """The object whose class has this tool, or None."""
-        for contexts, thing in _scopes.get():
-            if contexts is self and _has(thing, tool):
-                return thing
+        scoped = [thing for contexts, thing in _scopes.get() if contexts is self]
+        if scoped:
+            fitting = [thing for thing in scoped if _has(thing, tool)]
+            exact = [thing for thing in fitting if _defines(type(thing), tool)]
+            if fitting:
+                return (exact or fitting)[0]
         if tool not in self._owners:
-            self._owners[tool] = next((t for t in self._objects if _has(t, tool)), None)
+            fitting = [thing for thing in self._objects if _has(thing, tool)]
+            exact = [thing for thing in fitting if _defines(type(thing), tool)]
+            self._owners[tool] = next(iter([*exact, *fitting]), None)
         return self._owners[tool]
 
 
 def _has(thing: Any, tool: Tool) -> bool:
-    return any(
-        getattr(value, "__em_tool__", None) is tool
-        for cls in type(thing).__mro__
-        for value in vars(cls).values()
-    )
+    return any(_defines(cls, tool) for cls in type(thing).__mro__)
+
+
+def _defines(cls: type, tool: Tool) -> bool:
+    return any(getattr(value, "__em_tool__", None) is tool for value in vars(cls).values())

@@ -4,6 +4,7 @@ from typing import Any
 
 from em.behaviour.model import Behaviour, Task
 from em.behaviour.recording import Call, Run
+from em.behaviour.result import named
 from em.behaviour.values import seen
 from em.models.trace import Mission, ToolCall, Trace, Usage
 
@@ -31,7 +32,7 @@ def _goal(task: Task) -> str:
 
 
 def _event(call: Call) -> ToolCall:
-    error = None if call.error is None else f"{type(call.error).__name__}: {call.error}"
+    error = None if call.error is None else named(call.error)
     return ToolCall(
         tool=call.tool.name,
         args={**call.args, **{name: {"step": number} for name, number in call.live.items()}},

@@ -4,13 +4,16 @@ Nothing is pickled, and no class is imported because a database names it. What J
 and no annotation explains is refused.
 """
 
+import base64
+import contextlib
 import datetime as dt
 import decimal
+import io
 import math
 import re
 import typing
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from pathlib import PurePath
 from typing import Any, Literal
 
@@ -48,6 +51,7 @@ _TEXTS: Mapping[type, Callable[[str], Any]] = {
     complex: complex,
 }
 _BY_NAME = {known.__name__: read for known, read in _TEXTS.items()}
+_BY_NAME["base64"] = base64.b64decode
 _LISTS: Mapping[type, Callable[[list[Any]], Any]] = {
     tuple: tuple,
     set: set,
@@ -110,14 +114,52 @@ def copy(value: Any) -> Any:
 
 
 def seen(value: Any) -> tuple[Any, bool]:
-    """A result as JSON, as far as JSON can say it; and whether it can say anything of it."""
+    """A result as JSON, as far as JSON can say it; and whether it can say all of it."""
     if type(value) in (str, bool, int, float) or value is None:
-        return (value, True) if is_plain(value) else (str(value), True)
+        return (value, True) if is_plain(value) else (_in_unicode(str(value)), True)
+    hidden: list[Any] = []
+
+    def write(part: Any) -> Any:
+        try:
+            return _write_foreign(part)
+        except Exception:  # noqa: BLE001 - a foreign class's own code; what it can't say is opaque
+            hidden.append(part)
+            return _outside_of(part)
+
     try:
-        plain = msgspec.to_builtins(value, str_keys=True, enc_hook=_write_foreign)
-        return msgspec.json.decode(msgspec.json.encode(plain)), True
+        plain = msgspec.to_builtins(value, str_keys=True, enc_hook=write)
+        return msgspec.json.decode(msgspec.json.encode(plain)), not hidden
     except Exception:  # noqa: BLE001 - a foreign class's own code; what it can't say is opaque
-        return {"opaque": type(value).__qualname__}, False
+        return {"opaque": f"<{type(value).__qualname__}>"}, False
+
+
+def _in_unicode(text: str) -> str:
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def _outside_of(value: Any) -> Any:
+    """What an object shows that JSON has no word for: its class, and its plain attributes."""
+    try:
+        inside = vars(value)
+    except TypeError:
+        inside = {}
+    shown = {
+        name: part
+        for name, part in inside.items()
+        if isinstance(name, str) and not name.startswith("_") and _is_plain_scalar(part, type(part))
+    }
+    return {"opaque": f"<{type(value).__qualname__}>", **shown}
+
+
+def is_lazy(value: Any) -> bool:
+    """Whether a result is a promise of work that somebody else has yet to do."""
+    if type(value) in _EAGER or isinstance(value, io.IOBase):
+        return False
+    lazy = (Awaitable, Iterator, AsyncIterator, contextlib.ContextDecorator)
+    return isinstance(value, (*lazy, contextlib.AsyncContextDecorator))
+
+
+_EAGER = frozenset((str, int, float, bool, type(None), dict, list, tuple, set))
 
 
 def hints_of(function: Any) -> dict[str, Any]:
@@ -152,6 +194,8 @@ def _same_parts(back: Any, value: Any, plain: Any) -> bool:
 
 
 def _write_foreign(value: Any) -> Any:
+    if isinstance(value, PurePath):
+        return str(value)
     if hasattr(value, "model_dump"):
         return value.model_dump(mode="json")
     raise TypeError(f"a {type(value).__qualname__} can't be written as JSON")
@@ -180,7 +224,7 @@ def _tagged(value: Any, path: str, depth: int) -> Any:
             inside.sort(key=msgspec.json.encode)
         return {TAG: kind.__name__, "items": inside}
     if kind in _TEXTS:
-        return {TAG: kind.__name__, "text": _text(value)}
+        return {TAG: "base64" if kind is bytes else kind.__name__, "text": _text(value)}
     if isinstance(value, PurePath):
         return {TAG: "path", "text": str(value)}
     why = "text with half a surrogate pair is not Unicode" if kind is str else ""
@@ -188,11 +232,12 @@ def _tagged(value: Any, path: str, depth: int) -> Any:
 
 
 def _text(value: Any) -> str:
-    if isinstance(value, bytes):
-        return value.hex()
+    if isinstance(value, bytes | dt.datetime):
+        # Written as in a result, so that it is found there.
+        return str(msgspec.to_builtins(value))
     if isinstance(value, dt.timedelta):
         return str(value // dt.timedelta(microseconds=1))
-    if isinstance(value, dt.datetime | dt.date | dt.time):
+    if isinstance(value, dt.date | dt.time):
         return value.isoformat()
     return str(value)
 

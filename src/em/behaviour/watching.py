@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from em.behaviour.effects import adrive, drive
-from em.behaviour.recording import Outcome, Run, current, record_call
+from em.behaviour.recording import NESTED, Outcome, Run, current, record_call
 from em.behaviour.tools import Tool
 from em.errors import NotRecordable
 
@@ -48,7 +48,11 @@ def _given(outcome: Outcome) -> Any:
 def _run_of(tool: Tool, watching: Sequence[Run]) -> Run | None:
     run = current.get()
     if run is not None:
-        return run if run in watching else None
+        if run in watching:
+            return run
+        if run is not NESTED:
+            run.left = tool.name
+        return None
     for other in list(watching):
         # In a thread that does not know whose it is: then that recording may lack this call.
         other.cannot_keep(

@@ -144,6 +144,16 @@ def no_agent(*_args: Any, **_kwargs: Any) -> Any:
     raise UsageError("no agent was given", fix="call set_agent first")
 
 
+def shares_its_name(agent: Callable[..., Any]) -> bool:
+    """Whether other agents are called the same: a partial, a lambda, a method of some object."""
+    inner = inspect.unwrap(agent)
+    return (
+        isinstance(inner, functools.partial)
+        or inspect.ismethod(inner)
+        or getattr(inner, "__name__", "") == "<lambda>"
+    )
+
+
 def own_name(agent: Callable[..., Any]) -> str:
     """The agent's name with its module's, or its file's where that is the program itself."""
     inner = inspect.unwrap(agent)
