@@ -133,12 +133,12 @@ def test_what_a_model_wrote_is_marked_in_the_log(memory: Memory) -> None:
         "notes": "",
     }
     routine = memory.compile(trace_id, client=ScriptedClient([answer]))
-    assert routine.name == "close"
+    assert routine.name == "close_the_account", "what it is called is not the model's to say"
     (written,) = memory.store.read(EventQuery(kinds=["code_written"]))
     assert written.body is not None
     assert written.body["model"] == "scripted/scripted"
     done: list[str] = []
-    assert memory.run("close", {"name": "bo"}, tools(done)).output == "done"
+    assert memory.run(routine, {"name": "bo"}, tools(done)).output == "done"
     assert done == ["U-bo"]
 
 

@@ -318,6 +318,8 @@ class Memory:
         if subject is not None:
             ids += self._ids_about(subject)
         subjects = () if subject is None else (subject,)
+        # What recall remembers of which passages have vectors is not true any more.
+        self.__dict__.pop("_recall", None)
         return self.store.erase(ids, subjects=subjects, reason=reason)
 
     def _ids_about(self, subject: str) -> list[str]:

@@ -292,4 +292,6 @@ def month_terms(span: Span) -> Iterator[str]:
         if month > span.last:
             return
         yield f"={month:%Y%m}"
+        if (month.year, month.month) == (date.max.year, 12):
+            return
         month = date(*_plus_months(month, 1), 1)

@@ -46,6 +46,10 @@ class Within(msgspec.Struct, frozen=True):
     since: datetime | None = None
     until: datetime | None = None
 
+    def holds(self, at: datetime) -> bool:
+        """Whether a moment is within the times."""
+        return (self.since is None or at >= self.since) and (self.until is None or at < self.until)
+
 
 class Mark(msgspec.Struct, frozen=True):
     """What ranking needs of a passage besides its words."""
@@ -55,6 +59,7 @@ class Mark(msgspec.Struct, frozen=True):
     seq: int
     speaker: str | None
     role: str | None
+    at: int
 
 
 def scope_range(scope: int) -> tuple[int, int]:

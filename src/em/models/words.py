@@ -153,7 +153,8 @@ QUESTION = 128
 
 def shape_of(content_words: int, text: str) -> int:
     """Length and kind of a passage in one byte, which ranking sees without reading the passage."""
-    return _LENGTHS[content_words] | (QUESTION if "?" in text[-60:] else 0)
+    # One sign may be several words: ½ is 1 and 2.
+    return _LENGTHS[min(content_words, PIECE)] | (QUESTION if "?" in text[-60:] else 0)
 
 
 _LENGTHS = (0, *(round(4 * log2(n)) for n in range(1, PIECE + 1)))

@@ -8,6 +8,7 @@ import msgspec
 from em.errors import EmbedderError, InputError, UsageError
 from em.models.event import check_name
 from em.models.passage import Mark, Passage, Within
+from em.models.times import from_micros
 from em.models.times import now as this_moment
 from em.models.words import speaker_terms
 from em.recall.embed import Embed
@@ -61,8 +62,8 @@ class Recall:
                 scores = self._with_meaning(self._meaning, scores, question, within, k, notes)
             except EmbedderError as error:
                 notes.append(f"found by words only, since the embedder failed: {error}")
-        best = self._best(scores, question, k)
-        found = self._fetch(best, neighbours)
+        best = self._best(scores, question, k, within)
+        found = self._fetch(best, neighbours, within)
         if in_order:
             found.sort(key=lambda passage: (passage.at, passage.number))
         return Recalled(found, notes)
@@ -122,7 +123,7 @@ class Recall:
         rare = [
             word
             for group, has in zip(groups, found, strict=True)
-            if len(has) <= POSTINGS
+            if 0 < len(has) <= POSTINGS
             for word in group
         ]
         words = []
@@ -141,25 +142,29 @@ class Recall:
             return len(postings), postings
         count = self._store.count_words(group, within)
         if rare:
-            postings = self._store.find_together(group, rare, within, POSTINGS)
+            together = self._store.find_together(group, rare, within, POSTINGS)
+            postings = list(dict.fromkeys([*together, *postings]))
         return count, postings
 
     def _best(
-        self, scores: dict[int, float], question: Question, k: int
+        self, scores: dict[int, float], question: Question, k: int, within: Within
     ) -> list[tuple[Mark, float]]:
         """The best passage of each event, weighed by what their words don't say."""
-        raw = {number: score for score, number in best_of(scores, _wanted(k))}
-        weighed = [
-            (mark, raw[mark.number] * self._factor(mark, question))
-            for mark in self._store.marks(list(raw))
-        ]
-        weighed.sort(key=lambda item: (-item[1], -item[0].number))
-        best: dict[int, tuple[Mark, float]] = {}
-        for mark, score in weighed:
-            best.setdefault(mark.seq, (mark, score))
-            if len(best) == k:
-                break
-        return list(best.values())
+        wanted = _wanted(k)
+        while True:
+            raw = {number: score for score, number in best_of(scores, wanted)}
+            weighed = [
+                (mark, raw[mark.number] * self._factor(mark, question))
+                for mark in self._store.marks(list(raw))
+                if within.holds(from_micros(mark.at))
+            ]
+            weighed.sort(key=lambda item: (-item[1], -item[0].number))
+            best: dict[int, tuple[Mark, float]] = {}
+            for mark, score in weighed:
+                best.setdefault(mark.seq, (mark, score))
+            if len(best) >= k or len(raw) < wanted or wanted > POSTINGS:
+                return list(best.values())[:k]
+            wanted *= 4  # one long event may have taken all the places
 
     def _factor(self, mark: Mark, question: Question) -> float:
         weights = self._weights
@@ -168,7 +173,9 @@ class Recall:
             factor *= weights.other_speaker
         return factor
 
-    def _fetch(self, best: Sequence[tuple[Mark, float]], neighbours: int) -> list[Passage]:
+    def _fetch(
+        self, best: Sequence[tuple[Mark, float]], neighbours: int, within: Within
+    ) -> list[Passage]:
         around = range(-neighbours, neighbours + 1)
         numbers = {mark.number + offset for mark, _ in best for offset in around}
         texts = {passage.number: passage for passage in self._store.passages(sorted(numbers))}
@@ -180,10 +187,17 @@ class Recall:
             beside = [
                 texts[mark.number + offset]
                 for offset in around
-                if offset and mark.number + offset in texts
+                if offset and _belongs(texts.get(mark.number + offset), passage, within)
             ]
             found.append(msgspec.structs.replace(passage, score=score, neighbours=beside))
         return found
+
+
+def _belongs(other: Passage | None, passage: Passage, within: Within) -> bool:
+    """Whether one is beside the other in what was said: same stream, same session, in time."""
+    if other is None or other.stream != passage.stream or other.session != passage.session:
+        return False
+    return within.holds(other.at)
 
 
 def _wanted(k: int) -> int:

@@ -49,7 +49,7 @@ def time_conditions(within: Within) -> tuple[str, list[int]]:
 
 def read_marks(session: Session, numbers: Sequence[int]) -> list[Mark]:
     """What ranking needs of passages, in no order; numbers that nothing has are passed over."""
-    sql = "SELECT number, shape, seq, speaker, role FROM passages WHERE number IN ({})"
+    sql = "SELECT number, shape, seq, speaker, role, at FROM passages WHERE number IN ({})"
     return [Mark(*row) for row in select_numbers(session, sql, numbers)]
 
 

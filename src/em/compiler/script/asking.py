@@ -5,7 +5,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from em.compiler.script.ends import Failed, NeedsInput
+from em.compiler.script.ends import NeedsInput
 from em.compiler.script.values import RoutineProblem
 
 
@@ -21,11 +21,11 @@ def ask(
         given = {field["name"]: ask_field(field) for field in fields}
     unknown = sorted(given.keys() - {field["name"] for field in fields})
     if unknown:
-        raise Failed("", RoutineProblem(f"step {step_id}: nobody asked for {unknown[0]!r}"))
+        raise NeedsInput(step_id, message, fields, f"nobody asked for {unknown[0]!r}")
     try:
         return {field["name"]: checked(field, given.get(field["name"])) for field in fields}
     except RoutineProblem as error:
-        raise Failed("", RoutineProblem(f"step {step_id}: {error}")) from error
+        raise NeedsInput(step_id, message, fields, str(error)) from error
 
 
 def ask_field(field: dict[str, Any]) -> Any:

@@ -30,9 +30,12 @@ class Failed(Exception):
 class NeedsInput(Exception):
     """A person must be asked, and nobody is there."""
 
-    def __init__(self, step_id: str, message: str, fields: list[dict[str, Any]]) -> None:
+    def __init__(
+        self, step_id: str, message: str, fields: list[dict[str, Any]], problem: str = ""
+    ) -> None:
         self.step_id, self.message, self.fields = step_id, message, fields
-        super().__init__(f"step {step_id} waits for an answer: {message}")
+        why = f" ({problem})" if problem else ""
+        super().__init__(f"step {step_id} waits for an answer: {message}{why}")
 
 
 @contextmanager
