@@ -374,6 +374,18 @@ def test_functions_are_bound_by_compile_and_given_to_run(tmp_path: Path) -> None
     assert em("validate", "out", "--udf", "mine.py").out == "valid\n"
 
 
+def test_functions_that_must_be_written_are_named(tmp_path: Path) -> None:
+    trace = {
+        "mission": {"goal": "sum"},
+        "events": [
+            {"type": "udf_call", "function": "total", "args": {"rows": [1, 2]}, "result": 3}
+        ],
+        "final_output": 3,
+    }
+    (tmp_path / "sum.json").write_text(json.dumps(trace))
+    assert "udf.py: total must be written" in em("compile", "sum.json", "-o", "sum").err
+
+
 def test_validate_tells_errors_from_warnings(tmp_path: Path) -> None:
     em("compile", "trace.json", "-o", "out")
     assert em("validate", "out", "--tools", "tools.py").out == "valid\n"

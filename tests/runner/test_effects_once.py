@@ -12,6 +12,7 @@ from em.models.fix import Fix
 from em.models.run import RunResult
 from em.runner.engine import arun_routine, resume_run, run_routine
 from em.runner.journal import read_run
+from em.settings import AllowSettings
 from em.store.protocol import Store
 from em.store.sqlite import SqliteStore
 
@@ -320,3 +321,16 @@ def test_a_wrong_answer_leaves_the_run_waiting(tmp_path: Path, store: Store) -> 
     with pytest.raises(UsageError, match="fields with values"):
         resume_run(store, run_id, tools, answers={"ask": 3})
     assert resume_run(store, run_id, tools, answers={"ask": {"n": 3}}).status == "ok"
+
+
+def test_a_declared_command_that_took_too_long_is_not_tried_again(tmp_path: Path) -> None:
+    (tmp_path / "routine.yaml").write_text(
+        "name: slow\n"
+        'tools: [{name: slow, command: [sleep, "5"], effect: write, timeout: 0.2}]\n'
+        "steps:\n"
+        "  - {id: a, type: tool.call, tool: slow, retry: {attempts: 3, backoff: 0.01}}\n"
+    )
+    allow = AllowSettings(commands=["sleep"])
+    result = run_routine(tmp_path, {}, allow=allow)
+    assert result.status == "failed"
+    assert result.steps[-1].attempts == 1, "nobody knows whether it happened"

@@ -18,6 +18,7 @@ from em.compiler.show import short
 from em.compiler.wire import OUTPUT
 from em.llm.providers import get_llm_client
 from em.runner.authorship import code_notes
+from em.runner.package import UDF
 from em.runner.stored import keep_routine
 from em.runner.tools import ToolRegistry
 from em.settings import Settings
@@ -75,6 +76,7 @@ def command(
     if explain:
         _explain(draft)
     _tell(draft, place, explained=explain)
+    _tell_stubs(made)
     if made.improved is not None:
         _tell_improved(made.improved)
     if output is not None and ref and keep:
@@ -138,6 +140,15 @@ def _tell(draft: Draft, place: str, *, explained: bool) -> None:
             f"note: {count(len(unexplained), 'choice')} nothing explains; --explain shows them",
             err=True,
         )
+
+
+def _tell_stubs(made: CompiledTrace) -> None:
+    """Functions that somebody has to write before the routine can run."""
+    if made.draft.udf_source.strip():
+        return
+    called = {item.name for item in made.draft.recording if item.is_udf}
+    for name in sorted(called - made.udfs.functions.keys()):
+        click.echo(f"note: {UDF}: {name} must be written, unless it is there already", err=True)
 
 
 def _tell_improved(improved: Improved) -> None:

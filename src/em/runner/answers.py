@@ -72,6 +72,12 @@ def _text(_field: Json, answer: Any, place: str) -> str:
     return answer
 
 
+def _secret(_field: Json, answer: Any, place: str) -> str:
+    if not isinstance(answer, str):
+        raise RoutineError("this is no text", place=place)  # and it is not shown
+    return answer
+
+
 def _number(field: Json, answer: Any, place: str) -> int | float:
     whole = field.get("type") == "integer"
     try:
@@ -118,7 +124,7 @@ def _json(_field: Json, answer: Any, _place: str) -> Any:
 _CHECKS = {
     "json": _json,
     "text": _text,
-    "secret": _text,
+    "secret": _secret,
     "number": _number,
     "integer": _number,
     "confirm": _confirm,

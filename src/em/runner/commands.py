@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import IO
 
+from em.runner.failures import StepTimeout
+
 MAX_OUTPUT = 10 * 1024 * 1024
 TAIL = 2000
 _BLOCK = 65536
@@ -17,6 +19,10 @@ _PASSED_ON = ("PATH", "HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "LC_CTYPE", "
 
 class CommandFailed(Exception):
     """A program could not be run, failed, took too long or said too much."""
+
+
+class CommandTimeout(CommandFailed, StepTimeout):
+    """A program took too long: what it did is not known."""
 
 
 def run_command(
@@ -63,7 +69,7 @@ def _read(
         while selector.get_map():
             left = deadline - time.monotonic()
             if left <= 0:
-                raise CommandFailed(f"{name} took longer than {timeout:g} s")
+                raise CommandTimeout(f"{name} took longer than {timeout:g} s")
             ready = selector.select(min(left, 0.1))
             if not ready and _is_over(process):
                 break  # something that it started holds its output
@@ -92,7 +98,7 @@ def _ended(process: "subprocess.Popen[bytes]", name: str, deadline: float, timeo
     pause = 0.0005
     while not _is_over(process):
         if time.monotonic() > deadline:
-            raise CommandFailed(f"{name} took longer than {timeout:g} s")
+            raise CommandTimeout(f"{name} took longer than {timeout:g} s")
         time.sleep(pause)
         pause = min(pause * 2, 0.05)
     # Before it is reaped: as long as it is not, its group is nobody else's.

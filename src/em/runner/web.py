@@ -10,6 +10,7 @@ from urllib.parse import urljoin, urlsplit
 
 from em.errors import NotAllowed
 from em.runner.allowing import check_host, host_of
+from em.runner.failures import StepTimeout
 from em.settings import AllowSettings
 
 MAX_ANSWER = 10 * 1024 * 1024
@@ -21,6 +22,10 @@ MAX_REDIRECTS = 5
 
 class HttpFailed(Exception):
     """A request got no answer, or not the one it asked for."""
+
+
+class HttpTimeout(HttpFailed, StepTimeout):
+    """No answer in time: what the request did is not known."""
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
@@ -81,7 +86,7 @@ def _opener() -> urllib.request.OpenerDirector:
 def _left(deadline: float, timeout: float) -> float:
     left = deadline - time.monotonic()
     if left <= 0:
-        raise HttpFailed(f"no whole answer within {timeout:g} s")
+        raise HttpTimeout(f"no whole answer within {timeout:g} s")
     return left
 
 
