@@ -30,6 +30,9 @@ from em.store.protocol import Store
 if TYPE_CHECKING:
     from typing import Unpack
 
+    from em.heuristics.book import Heuristics
+    from em.llm.protocol import LlmClient
+    from em.models.heuristic import Briefing, Heuristic
     from em.models.routine import Routine
     from em.runner.calls import AutoFix
     from em.runner.engine import RunOptions, Tools
@@ -55,6 +58,7 @@ class Memory:
         create: bool = True,
     ) -> None:
         self.store: Store = open_store(db, settings, create=create)
+        self._settings = settings
         self.log = Log(self.store)
         # None: what em.yaml says when a run asks for it.
         self._allow = None if settings is None else settings.allow
@@ -112,10 +116,10 @@ class Memory:
                 raise
         return [event.id for event in self.log.append_many(drafts)]
 
-    def add_trace(self, trace: Trace) -> str:
+    def add_trace(self, trace: Trace, *, subject: str | None = None) -> str:
         """Keep one attempt at a task; the id of the trace, whose stream is `trace/ID`."""
         trace_id = new_id()
-        self.log.append_many(trace_events(trace, trace_id))
+        self.log.append_many(trace_events(trace, trace_id, subject=subject))
         return trace_id
 
     def import_traces(self, traces: Iterable[Trace]) -> tuple[int, int]:
@@ -163,6 +167,49 @@ class Memory:
         kept = get_traces(self.store, ids)
         made = compile_several(kept, name=name, declared=declared, keep_all=keep_all)
         return keep_routine(self.store, made.files, made.from_events)
+
+    @property
+    def heuristics(self) -> "Heuristics":
+        """The lessons in this memory: list them, give feedback, retire, merge."""
+        from em.heuristics.book import Heuristics
+
+        return Heuristics(self.store, self._settings)
+
+    def reflect(
+        self,
+        trace: "Trace | str | Sequence[str]",
+        client: "LlmClient | None" = None,
+        *,
+        subject: str | None = None,
+    ) -> "list[Heuristic]":
+        """Learn from a trace, or from traces of this memory by their ids; the lessons, kept.
+
+        A trace that is given itself is kept too. Without a `client` lessons are mined from what
+        happened; with one, the model also says them in words (see `em.llm`).
+        """
+        return self.heuristics.reflect(trace, client, subject=subject)
+
+    def brief(
+        self,
+        task: str,
+        k: int = 5,
+        tokens: int | None = None,
+        *,
+        tools: Sequence[str] | None = None,
+        subject: str | None = None,
+        client: "LlmClient | None" = None,
+    ) -> "Briefing":
+        """A prompt section with the best lessons for a task, within `tokens`; empty if none fits.
+
+        tools: the names of the tools in play. client: a model that puts the lessons in order.
+        """
+        return self.heuristics.brief(task, k, tokens, tools=tools, subject=subject, client=client)
+
+    def feedback(
+        self, heuristic_ids: str | Sequence[str], outcome: Outcome, *, task: str = ""
+    ) -> "list[Heuristic]":
+        """Say how a run ended that these heuristics were handed to: their rank follows it."""
+        return self.heuristics.feedback(heuristic_ids, outcome, task=task)
 
     def run(
         self,
@@ -214,7 +261,11 @@ class Memory:
         if subject is not None:
             ids += self._ids_about(subject)
         subjects = () if subject is None else (subject,)
-        return self.store.erase(ids, subjects=subjects, reason=reason)
+        erasure = self.store.erase(ids, subjects=subjects, reason=reason)
+        from em.heuristics.shelf import rebuild
+
+        rebuild(self.store, erasure.events)
+        return erasure
 
     def _ids_about(self, subject: str) -> list[str]:
         check_name(subject, "subject")
@@ -332,6 +383,11 @@ class AsyncMemory:
     async def __aexit__(self, *_exc: object) -> None:
         await self.close()
 
+    @property
+    def heuristics(self) -> "Heuristics":
+        """The lessons in this memory; its methods are not awaited."""
+        return self._sync.heuristics
+
     observe = _threaded(Memory.observe)
     observe_many = _threaded(Memory.observe_many)
     add_trace = _threaded(Memory.add_trace)
@@ -340,5 +396,8 @@ class AsyncMemory:
     compile = _threaded(Memory.compile)
     run = _threaded(Memory.run)
     resume = _threaded(Memory.resume)
+    reflect = _threaded(Memory.reflect)
+    brief = _threaded(Memory.brief)
+    feedback = _threaded(Memory.feedback)
     forget = _threaded(Memory.forget)
     close = _threaded(Memory.close)

@@ -14,6 +14,7 @@ import msgspec
 
 from em.errors import BadBody, InputError
 from em.models.canonical import Json
+from em.models.heuristic import Learned, Retired, Used
 from em.models.trace import Approval, Message, Outcome, ToolCall, UdfCall
 
 VERSION = 1
@@ -154,6 +155,9 @@ BODIES: Mapping[str, type[msgspec.Struct]] = {
     "code_written": CodeWritten,
     "code_trusted": CodeTrusted,
     "code_distrusted": CodeDistrusted,
+    "heuristic_learned": Learned,
+    "heuristic_used": Used,
+    "heuristic_retired": Retired,
 }
 
 _DECODERS = {kind: msgspec.json.Decoder(body).decode for kind, body in BODIES.items()}
