@@ -25,6 +25,12 @@
     │   ├── SandboxMemory     it asked for more memory than it may have
     │   ├── SandboxOutput     its result is larger than it may be
     │   └── SandboxBroken     its process ended, or answered with nonsense
+    ├── ServiceError          a request that the service does not carry out
+    │   ├── Unauthorized      no token, or one that is not known
+    │   ├── Forbidden         a token that may not do this, or a host that is not served
+    │   ├── TooLarge          a body of more bytes than are taken
+    │   ├── KeyReused         an idempotency key that stands for another request
+    │   └── ResponseGone      the request was carried out, and its response was forgotten since
     ├── StoreError            the store could not do it; what it held before is still there
     │   ├── NotADatabase      the file is something else
     │   ├── NewerDatabase     written by a newer em
@@ -222,6 +228,42 @@ class ExportError(RoutineError):
     """A routine that can't be written as a script of its own."""
 
     code = "export"
+
+
+class ServiceError(EmError):
+    """A request that the service does not carry out."""
+
+    code = "service"
+
+
+class Unauthorized(ServiceError):
+    """No token, or one that is not known."""
+
+    code = "unauthorized"
+
+
+class Forbidden(ServiceError):
+    """A token that may not do this, or a host that is not served."""
+
+    code = "forbidden"
+
+
+class TooLarge(ServiceError):
+    """A body of more bytes than are taken."""
+
+    code = "too_large"
+
+
+class KeyReused(ServiceError):
+    """An idempotency key that stands for another request."""
+
+    code = "key_reused"
+
+
+class ResponseGone(ServiceError):
+    """The request was carried out, and its response was forgotten since."""
+
+    code = "response_gone"
 
 
 class StoreError(EmError):

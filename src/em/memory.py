@@ -96,7 +96,7 @@ class Memory:
             "session": session,
             "source": source,
         }
-        draft = _observation(subject, text_or_record, at, details)
+        draft = observation(subject, text_or_record, at, details)
         return self.log.append_many([draft])[0].id
 
     def observe_many(
@@ -217,6 +217,8 @@ class Memory:
         input_data: Json | None = None,
         tools: "Tools" = None,
         auto_fix_fn: "AutoFix | None" = None,
+        *,
+        run_id: str | None = None,
         **options: "Unpack[RunOptions]",
     ) -> RunResult:
         """Run a routine; every step is journalled in this memory.
@@ -229,7 +231,15 @@ class Memory:
 
         options.setdefault("allow", self._allow)
         with opened(self.store, routine) as package:
-            return run_routine(package, input_data, tools, auto_fix_fn, store=self.store, **options)
+            return run_routine(
+                package,
+                input_data,
+                tools,
+                auto_fix_fn,
+                store=self.store,
+                run_id=run_id,
+                **options,
+            )
 
     def resume(
         self,
@@ -275,12 +285,13 @@ class Memory:
         return [event_id for event_id, kind in found if kind != "erased"]
 
 
-def _observation(
+def observation(
     subject: str,
     text_or_record: str | Mapping[str, Any],
     at: Moment | None,
     details: Mapping[str, str | None],
 ) -> Draft:
+    """The event by which something learned about a subject is kept."""
     body: Json = {name: value for name, value in details.items() if value is not None}
     if isinstance(text_or_record, str):
         body["text"] = text_or_record
@@ -309,7 +320,7 @@ def subject_stream(subject: str) -> str:
 def _item(item: tuple[str, str | Mapping[str, Any]] | Mapping[str, Any]) -> Draft:
     if isinstance(item, tuple) and len(item) == 2:
         subject, content = item
-        return _observation(subject, content, None, {})
+        return observation(subject, content, None, {})
     if not isinstance(item, Mapping):
         raise InputError(
             f"a {type(item).__name__} is no observation",
@@ -325,7 +336,7 @@ def _item(item: tuple[str, str | Mapping[str, Any]] | Mapping[str, Any]) -> Draf
         )
     content = item["text"] if "text" in item else item["record"]
     details = {name: item.get(name) for name in _DETAILS}
-    return _observation(item["subject"], content, item.get("at"), details)
+    return observation(item["subject"], content, item.get("at"), details)
 
 
 def _threaded(

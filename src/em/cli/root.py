@@ -26,6 +26,7 @@ COMMANDS = {
     "retrieve": ("em.cli.retrieve", "The lessons that fit a task, with their reasons."),
     "run": ("em.cli.run", "Run a routine."),
     "runs": ("em.cli.runs", "Look at past runs of routines."),
+    "serve": ("em.cli.serve", "Serve the memory as a JSON API."),
     "smoke-llm": ("em.cli.smoke_llm", "Ask the configured model one small question."),
     "trust": ("em.cli.trust", "Say that you have read the code that a model wrote."),
     "validate": ("em.cli.validate", "List everything that is wrong with a routine."),

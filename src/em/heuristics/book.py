@@ -16,7 +16,6 @@ from em.llm.protocol import LlmClient
 from em.models.event import Draft, EventQuery
 from em.models.heuristic import Briefing, Heuristic, Lesson
 from em.models.ids import new_id
-from em.models.request import RequestOutcome
 from em.models.trace import KeptTrace, Outcome, Trace
 from em.settings import Settings
 from em.store.opening import redactor_of
@@ -76,14 +75,18 @@ class Heuristics:
         lessons: Sequence[Lesson],
         *,
         events: Sequence[Draft] = (),
-        request: RequestOutcome | None = None,
+        answer: shelf.Answer | None = None,
     ) -> list[Heuristic]:
         """Keep lessons; what says the same as one that is there becomes evidence for it."""
         for lesson in lessons:
             if not lesson.trigger.strip() or not lesson.action.strip():
                 raise InputError("a lesson has a trigger and an action", place="trigger, action")
-        known = health.without_duplicates(self._store, lessons)
-        return shelf.learn(self._store, known, events=events, request=request)
+        known = self.known(lessons)
+        return shelf.learn(self._store, known, events=events, answer=answer)
+
+    def known(self, lessons: Sequence[Lesson]) -> list[Lesson]:
+        """The lessons as they will be kept: one that is there in other words is that one."""
+        return health.without_duplicates(self._store, lessons)
 
     def brief(
         self,

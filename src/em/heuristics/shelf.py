@@ -36,6 +36,8 @@ LEAST_DEAD_ENDS = 2
 ATTEMPTS = 20
 """How often a commit is put together anew when somebody else wrote in between."""
 
+Answer = Callable[[Sequence[str]], RequestOutcome]
+
 
 def stream_of(heuristic_id: str) -> str:
     """The stream of a heuristic."""
@@ -47,14 +49,15 @@ def learn(
     lessons: Iterable[Lesson],
     *,
     events: Sequence[Draft] = (),
-    request: RequestOutcome | None = None,
+    answer: Answer | None = None,
 ) -> list[Heuristic]:
     """Keep lessons, in one transaction with `events` and the response to a request.
 
+    answer: makes the response, given the ids of the events that are written for the lessons.
     What was learned from the same evidence before changes nothing.
     """
     lessons = list(lessons)
-    until_first(lambda: store.commit(_to_learn(store, lessons, events, request)))
+    until_first(lambda: store.commit(_to_learn(store, lessons, events, answer)))
     ids = dict.fromkeys(lesson.id for lesson in lessons)
     found = (find(store, heuristic_id) for heuristic_id in ids)
     return [heuristic for heuristic in found if heuristic is not None]
@@ -64,7 +67,7 @@ def _to_learn(
     store: Store,
     lessons: Sequence[Lesson],
     events: Sequence[Draft],
-    request: RequestOutcome | None,
+    answer: Answer | None,
 ) -> Commit:
     drafts = {_event_id(lesson): lesson for lesson in lessons}
     ids = list(drafts)
@@ -80,7 +83,7 @@ def _to_learn(
         artefacts=[artefact for part in parts for artefact in part.artefacts],
         documents=[document for part in parts for document in part.documents],
         records=[record for part in parts for record in part.records],
-        request=request,
+        request=None if answer is None else answer(list(drafts)),
         expected_pos={stream: pos for part in parts for stream, pos in part.expected_pos.items()},
     )
 

@@ -191,7 +191,8 @@ def _source(value: Any, call: TracedCall, calls: Sequence[TracedCall]) -> str:
 def appeared_nowhere(value: Any, call: TracedCall, calls: Sequence[TracedCall]) -> bool:
     """Whether a value stands in no earlier result and nobody had said it: it was made up."""
     # A word of the tool's own (a reason, a colour) is no one's to say; an id is.
-    wanted = [core for _, leaf in leaves(value) if re.search(r"\d", core := _core(leaf))]
+    cores = [_core(leaf) for _, leaf in leaves(value)]
+    wanted = [core for core in cores if len(core) >= 4 and re.search(r"\d", core)]
     if not wanted or any(said_in(core, call.said) for core in wanted):
         return False
     before = [earlier for earlier in calls[: call.index] if not earlier.failed]
