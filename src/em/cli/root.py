@@ -21,6 +21,7 @@ COMMANDS = {
     "heuristics": ("em.cli.heuristics", "Look after the lessons in a memory."),
     "import": ("em.cli.import_", "Keep the traces that agents left on disk."),
     "log": ("em.cli.log", "Append to, look at, prove, save and load the log."),
+    "loop": ("em.cli.loop", "Run an agent again and again toward a goal."),
     "reflect": ("em.cli.reflect", "Learn from a trace: what to do better next time."),
     "resume": ("em.cli.run:resume", "Go on with a run that was interrupted or waits."),
     "retrieve": ("em.cli.retrieve", "The lessons that fit a task, with their reasons."),

@@ -11,6 +11,8 @@ from em.models.trace import Effect, KeptTrace, ToolCall, UdfCall
 
 CHECK = "check"
 """The call by which a loop decides whether the goal is reached."""
+AGENT = "agent"
+"""The call of the agent itself in a loop."""
 LOOP = "em loop"
 
 
@@ -30,9 +32,9 @@ def call_ids(kept: KeptTrace) -> list[str]:
 
 
 def _failed_check(kept: KeptTrace, calls: Sequence[TracedCall], ids: Sequence[str]) -> list[Lesson]:
-    """What the check said when an attempt was over; once is enough, since it is the judge."""
+    """What the check, or the agent at its end, said; once is enough, since it is the judge."""
     last = calls[-1] if calls else None
-    if last is None or last.name != CHECK or not last.failed:
+    if last is None or last.name not in (AGENT, CHECK) or not last.failed:
         return []
     goal = goal_text(kept.trace.mission.goal)
     said = cut(" ".join(str(last.error).split()), 600)
@@ -43,7 +45,7 @@ def _failed_check(kept: KeptTrace, calls: Sequence[TracedCall], ids: Sequence[st
             analysis=f"An attempt ended with {call_text(last)} failing so.",
             polarity="failure",
             how="failed_check",
-            tools=[CHECK],
+            tools=[last.name],
             subject=kept.subject,
             source_task=goal,
             key=f"{kept.trace.mission.goal}|{said}",
