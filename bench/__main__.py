@@ -5,7 +5,7 @@ import sqlite3
 import sys
 from collections.abc import Callable, Iterator
 
-from bench import routines, sandbox, startup, store
+from bench import heuristics, routines, sandbox, service, startup, store
 from bench.figure import Figure
 
 BENCHES: dict[str, Callable[[], Iterator[Figure]]] = {
@@ -19,6 +19,12 @@ BENCHES: dict[str, Callable[[], Iterator[Figure]]] = {
     "export": routines.export_retail,
     "run": routines.run_steps,
     "sandbox": sandbox.calls,
+    "mined": heuristics.mined,
+    "seeded": heuristics.seeded,
+    "retail": heuristics.retail_retrieval,
+    "brief": heuristics.brief_speed,
+    "service": service.load,
+    "killed": service.killed,
 }
 
 

@@ -18,10 +18,11 @@ Search = Callable[[DocumentQuery], Sequence[Hit]]
 
 CANDIDATES = 60
 WEIGHTS = {
-    "words": 0.20,
-    "coverage": 0.35,
-    "tools": 0.28,
-    "usefulness": 0.14,
+    "coverage": 0.32,
+    "tools": 0.25,
+    "frequency": 0.18,
+    "usefulness": 0.13,
+    "words": 0.09,
     "recency": 0.03,
 }
 """Parts of a score, each between 0 and 1.
@@ -29,13 +30,16 @@ WEIGHTS = {
 words: the search's own score, beside the best candidate's. coverage: how much of the task and of
 the trigger the words in common make up, rare ones counting more. tools: the share of its tools that
 are in play (one half where nobody says which are). usefulness: the share of the runs it was handed
-to that went well, one half while there are none. recency: fades by half in 60 days.
+to that went well, one half while there are none. frequency: how often it was learned, since what
+happened often happens again; one half at twice. recency: fades by half in 60 days.
 """
 SAMENESS = 0.5
 """What a lesson loses that says the same as one before it in the list."""
 LEAST_OVERLAP = 0.25
 LEAST_WORDS = 2
 """What must be in common for a lesson to count as relevant at all."""
+OFTEN = 3
+"""A lesson about a tool in play that was learned so often is relevant without a common word."""
 
 
 class Wanted(NamedTuple):
@@ -65,6 +69,7 @@ def rank(
             "coverage": _coverage(task, found, rarity),
             "tools": _tools_in_play(found, wanted),
             "usefulness": found.use.usefulness,
+            "frequency": 1 - 2 / (2 + max(found.use.learned, 1)),
             "recency": exp(-max((moment - found.at).days, 0) * log(2) / 60),
         }
         total = sum(WEIGHTS[name] * value for name, value in parts.items())
@@ -88,12 +93,16 @@ def candidates(store: Store, wanted: Wanted, search: Search) -> list[tuple[Heuri
                 limit=CANDIDATES,
             )
         )
+    scores = {hit.document.id: hit.score for query in queries for hit in search(query)}
+    if wanted.tools:
+        # What is about a tool in play may share no word with the task: it has no score of words.
+        by_tool = DocumentQuery(text=" ".join(wanted.tools), kinds=[shelf.KIND], limit=CANDIDATES)
+        scores = {hit.document.id: 0.0 for hit in search(by_tool)} | scores
     found = []
-    for query in queries:
-        for hit in search(query):
-            heuristic = shelf.find(store, hit.document.id.removeprefix("heuristic/"))
-            if heuristic is not None and not heuristic.retired:
-                found.append((heuristic, hit.score))
+    for document_id, score in scores.items():
+        heuristic = shelf.find(store, document_id.removeprefix("heuristic/"))
+        if heuristic is not None and not heuristic.retired:
+            found.append((heuristic, score))
     return found
 
 
@@ -109,7 +118,7 @@ def _trigger(heuristic: Heuristic) -> frozenset[str]:
 def _is_relevant(task: frozenset[str], heuristic: Heuristic, tools: Sequence[str] | None) -> bool:
     common = len(task & _words(heuristic))
     if tools and not set(tools).isdisjoint(heuristic.lesson.tools):
-        return common > 0
+        return common > 0 or heuristic.use.learned >= OFTEN
     smaller = min(len(task), len(_trigger(heuristic))) or 1
     enough = common >= LEAST_WORDS or common == len(task)
     return enough and common / smaller >= LEAST_OVERLAP

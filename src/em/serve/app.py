@@ -21,7 +21,7 @@ from em.serve.callers import Tokens, refuse_open_door
 from em.serve.failures import body_of, code_of, envelope, status_of
 from em.serve.guard import Guard, say
 from em.serve.metrics import Metrics
-from em.serve.service import AnyRequest, Service, errors
+from em.serve.service import AnyRequest, Service, errors, service_of
 from em.serve.shapes import HealthOut
 from em.settings import Settings
 
@@ -56,9 +56,9 @@ def make_app(memory: Memory, settings: Settings, tokens: Tokens | None = None) -
 
 
 @get("/health", responses={503: errors()[503]}, sync_to_thread=True, tags=["service"])
-def get_health(state: State) -> Response[HealthOut]:
+def get_health(request: AnyRequest) -> Response[HealthOut]:
     """Whether the service is ready: its store can be reached, and nothing is wrong with it."""
-    service: Service = state.service
+    service = service_of(request)
     health = service.store.health()
     ready = not health.problems
     out = HealthOut("ok" if ready else "degraded", health.backend, em.__version__)
@@ -72,9 +72,9 @@ def get_health(state: State) -> Response[HealthOut]:
     media_type=MediaType.TEXT,
     tags=["service"],
 )
-def get_metrics(state: State, request: AnyRequest) -> Response[str]:
+def get_metrics(request: AnyRequest) -> Response[str]:
     """Counts in the text format of Prometheus."""
-    service: Service = state.service
+    service = service_of(request)
     service.caller(request)
     text = service.metrics.text(service.store.health())
     return Response(text, media_type="text/plain; version=0.0.4")

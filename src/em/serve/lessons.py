@@ -7,7 +7,6 @@ from typing import Annotated, Any
 
 import msgspec
 from litestar import Response, get, post
-from litestar.datastructures import State
 from litestar.openapi.datastructures import ResponseSpec
 from litestar.params import Parameter
 
@@ -18,7 +17,7 @@ from em.llm.protocol import LlmClient
 from em.models.heuristic import Heuristic, Lesson
 from em.serve.callers import Caller
 from em.serve.idempotency import Pending
-from em.serve.service import AnyRequest, Key, Limit, Offset, Service, errors, page
+from em.serve.service import AnyRequest, Key, Limit, Offset, Service, errors, page, service_of
 from em.serve.shapes import (
     BriefingOut,
     FeedbackIn,
@@ -45,7 +44,6 @@ def _may_see(caller: Caller, heuristic: Heuristic) -> bool:
 
 @get("/heuristics", responses=errors(), sync_to_thread=True, tags=["heuristics"])
 def list_heuristics(
-    state: State,
     request: AnyRequest,
     limit: Limit = 50,
     offset: Offset = 0,
@@ -55,7 +53,7 @@ def list_heuristics(
     subject: Subject = None,
 ) -> Heuristics:
     """Heuristics in use, by id; with `task`, those that fit it, best first."""
-    service: Service = state.service
+    service = service_of(request)
     caller = service.caller(request)
     if subject is not None:
         caller.must_see(subject)
@@ -75,15 +73,11 @@ def list_heuristics(
     return Heuristics([HeuristicOut.of(one) for one in shown], pagination)
 
 
-@get(
-    "/heuristics/{heuristic_id:str}",
-    responses=errors(404),
-    sync_to_thread=True,
-    tags=["heuristics"],
-)
-def get_heuristic(state: State, request: AnyRequest, heuristic_id: str) -> HeuristicOut:
+@get("/heuristics/{heuristic_id:str}", responses=errors(404), tags=["heuristics"])
+async def get_heuristic(request: AnyRequest, heuristic_id: str) -> HeuristicOut:
     """One heuristic, also one that is retired."""
-    return HeuristicOut.of(_find(state.service, request, heuristic_id))
+    service = service_of(request)
+    return HeuristicOut.of(await service.look_up(lambda: _find(service, request, heuristic_id)))
 
 
 def _find(service: Service, request: AnyRequest, heuristic_id: str) -> Heuristic:
@@ -96,10 +90,10 @@ def _find(service: Service, request: AnyRequest, heuristic_id: str) -> Heuristic
 
 @post("/heuristics", responses=errors(409, 410), tags=["heuristics"])
 async def post_heuristic(
-    state: State, request: AnyRequest, data: HeuristicIn, key: Key = None
+    request: AnyRequest, data: HeuristicIn, key: Key = None
 ) -> Response[HeuristicOut]:
     """Keep a lesson; one that says the same as one that is there becomes evidence for it."""
-    service: Service = state.service
+    service = service_of(request)
     service.caller(request, "write").must_see(data.subject)
 
     def work(data: HeuristicIn, pending: Pending) -> None:
@@ -127,11 +121,9 @@ async def post_heuristic(
     sync_to_thread=True,
     tags=["heuristics"],
 )
-def post_feedback(
-    state: State, request: AnyRequest, heuristic_id: str, data: FeedbackIn
-) -> HeuristicOut:
+def post_feedback(request: AnyRequest, heuristic_id: str, data: FeedbackIn) -> HeuristicOut:
     """Say how a run ended that a heuristic was handed to; its rank follows it."""
-    service: Service = state.service
+    service = service_of(request)
     service.caller(request, "write").must_see(_find(service, request, heuristic_id).lesson.subject)
     (found,) = service.memory.feedback([heuristic_id], data.outcome, task=data.task)
     return HeuristicOut.of(found)
@@ -144,18 +136,15 @@ def post_feedback(
     sync_to_thread=True,
     tags=["heuristics"],
 )
-def post_retire(
-    state: State, request: AnyRequest, heuristic_id: str, data: RetireIn
-) -> HeuristicOut:
+def post_retire(request: AnyRequest, heuristic_id: str, data: RetireIn) -> HeuristicOut:
     """Take a heuristic out of use; its history stays."""
-    service: Service = state.service
+    service = service_of(request)
     service.caller(request, "write").must_see(_find(service, request, heuristic_id).lesson.subject)
     return HeuristicOut.of(service.memory.heuristics.retire(heuristic_id, data.reason))
 
 
 @get("/brief", responses=errors(), sync_to_thread=True, tags=["heuristics"])
 def get_brief(
-    state: State,
     request: AnyRequest,
     task: Annotated[str, Parameter(max_length=2_000)],
     k: TopK = 5,
@@ -164,7 +153,7 @@ def get_brief(
     subject: Subject = None,
 ) -> BriefingOut:
     """A prompt section with the best lessons for a task; empty where none fits."""
-    service: Service = state.service
+    service = service_of(request)
     caller = service.caller(request)
     if subject is not None:
         caller.must_see(subject)
@@ -181,10 +170,10 @@ def get_brief(
     tags=["heuristics"],
 )
 async def post_reflect(
-    state: State, request: AnyRequest, data: ReflectIn, key: Key = None
+    request: AnyRequest, data: ReflectIn, key: Key = None
 ) -> Response[Reflected]:
     """Learn from a trajectory. A model that refuses, or answers nonsense, leaves nothing behind."""
-    service: Service = state.service
+    service = service_of(request)
     caller = service.caller(request, "write")
     if (data.trajectory is None) == (data.trajectory_id is None):
         raise InputError(
@@ -240,13 +229,12 @@ def _evaluated(seed: int, tasks: int) -> Evaluation:
 
 @get("/evaluate", responses=errors(), sync_to_thread=True, tags=["heuristics"])
 def get_evaluate(
-    state: State,
     request: AnyRequest,
     seed: Annotated[int, Parameter(ge=0, le=1_000)] = 0,
     tasks: Annotated[int, Parameter(ge=1, le=300)] = 300,
 ) -> Evaluation:
     """The seeded benchmark of retrieval, in a store of its own: nothing that is kept is touched."""
-    service: Service = state.service
+    service = service_of(request)
     service.caller(request)
     with _one_at_a_time:
         return _evaluated(seed, tasks)

@@ -4,7 +4,6 @@ from typing import Annotated, Any
 
 import msgspec
 from litestar import Response, get, post
-from litestar.datastructures import State
 from litestar.params import Parameter
 
 from em.errors import InputError, NotFound, UsageError
@@ -16,7 +15,7 @@ from em.models.times import moment
 from em.runner.journal import read_run
 from em.runner.stored import find_routine, kept_routines, routine_of
 from em.serve.idempotency import Pending
-from em.serve.service import AnyRequest, Key, Limit, Offset, Service, errors, page
+from em.serve.service import AnyRequest, Key, Limit, Offset, Service, errors, page, service_of
 from em.serve.shapes import (
     AnswersIn,
     EventOut,
@@ -37,10 +36,10 @@ Name = Annotated[str | None, Parameter(max_length=512)]
 
 @post("/observations", responses=errors(409, 410), tags=["log"])
 async def post_observation(
-    state: State, request: AnyRequest, data: ObservationIn, key: Key = None
+    request: AnyRequest, data: ObservationIn, key: Key = None
 ) -> Response[Kept]:
     """Keep something learned about a subject; the id of its event."""
-    service: Service = state.service
+    service = service_of(request)
     service.caller(request, "write").must_see(data.subject)
 
     def work(data: ObservationIn, pending: Pending) -> None:
@@ -60,7 +59,6 @@ async def post_observation(
 
 @get("/log", responses=errors(), sync_to_thread=True, tags=["log"])
 def get_log(
-    state: State,
     request: AnyRequest,
     stream: Name = None,
     subject: Name = None,
@@ -71,7 +69,7 @@ def get_log(
     limit: Limit = 50,
 ) -> Events:
     """Events, oldest first. A token that is limited to subjects names one of them."""
-    service: Service = state.service
+    service = service_of(request)
     service.caller(request).must_see(subject)
     query = EventQuery(
         stream=stream,
@@ -91,9 +89,9 @@ def _event(event: Event) -> EventOut:
 
 
 @get("/log/verify", responses=errors(), sync_to_thread=True, tags=["log"])
-def get_verify(state: State, request: AnyRequest) -> Verified:
+def get_verify(request: AnyRequest) -> Verified:
     """Prove that nothing in the log was changed, reordered or removed."""
-    service: Service = state.service
+    service = service_of(request)
     service.caller(request).must_see(None)
     report = service.memory.log.verify()
     problems = [str(msgspec.to_builtins(finding)) for finding in report.findings[:100]]
@@ -101,11 +99,9 @@ def get_verify(state: State, request: AnyRequest) -> Verified:
 
 
 @get("/routines", responses=errors(), sync_to_thread=True, tags=["routines"])
-def list_routines(
-    state: State, request: AnyRequest, limit: Limit = 50, offset: Offset = 0
-) -> Routines:
+def list_routines(request: AnyRequest, limit: Limit = 50, offset: Offset = 0) -> Routines:
     """The routines that are kept, every version."""
-    service: Service = state.service
+    service = service_of(request)
     service.caller(request).must_see(None)
     found = (
         RoutineOut(
@@ -122,14 +118,12 @@ def list_routines(
 
 
 @post("/runs", responses=errors(404, 409, 410), tags=["routines"])
-async def post_run(
-    state: State, request: AnyRequest, data: RunIn, key: Key = None
-) -> Response[RunOut]:
+async def post_run(request: AnyRequest, data: RunIn, key: Key = None) -> Response[RunOut]:
     """Run a routine that is kept; it needs no tools but those it declares and em.yaml allows.
 
     With a key, a run that was interrupted goes on where it was.
     """
-    service: Service = state.service
+    service = service_of(request)
     service.caller(request, "write").must_see(None)
 
     def work(data: RunIn, pending: Pending) -> None:
@@ -176,9 +170,9 @@ def _told(result: RunResult) -> RunOut:
 
 
 @get("/runs", responses=errors(), sync_to_thread=True, tags=["routines"])
-def list_runs(state: State, request: AnyRequest, limit: Limit = 50, offset: Offset = 0) -> Runs:
+def list_runs(request: AnyRequest, limit: Limit = 50, offset: Offset = 0) -> Runs:
     """Runs of routines, newest first."""
-    service: Service = state.service
+    service = service_of(request)
     service.caller(request).must_see(None)
     started = list(service.store.read(EventQuery(kinds=["run_started"])))
     shown, pagination = page(reversed(started), limit, offset)
@@ -187,9 +181,9 @@ def list_runs(state: State, request: AnyRequest, limit: Limit = 50, offset: Offs
 
 
 @get("/runs/{run_id:str}", responses=errors(404), sync_to_thread=True, tags=["routines"])
-def get_run(state: State, request: AnyRequest, run_id: str) -> RunOut:
+def get_run(request: AnyRequest, run_id: str) -> RunOut:
     """One run: its status, and its output, its failure or what it waits for."""
-    service: Service = state.service
+    service = service_of(request)
     service.caller(request).must_see(None)
     return _run(service, run_id)
 
@@ -217,10 +211,10 @@ def _run(service: Service, run_id: str) -> RunOut:
     tags=["routines"],
 )
 async def post_answers(
-    state: State, request: AnyRequest, run_id: str, data: AnswersIn, key: Key = None
+    request: AnyRequest, run_id: str, data: AnswersIn, key: Key = None
 ) -> Response[RunOut]:
     """Answer what a run asks, by the ids of its prompts; the run goes on."""
-    service: Service = state.service
+    service = service_of(request)
     service.caller(request, "write").must_see(None)
 
     def work(data: AnswersIn, pending: Pending) -> None:

@@ -5,7 +5,6 @@ from typing import Annotated
 
 import msgspec
 from litestar import Response, get, post
-from litestar.datastructures import State
 from litestar.params import Parameter
 
 from em.capture.traces import get_traces, trace_events
@@ -15,7 +14,7 @@ from em.models.ids import new_id
 from em.models.trace import Outcome, Trace, read_trace
 from em.serve.callers import Caller
 from em.serve.idempotency import Pending
-from em.serve.service import AnyRequest, Key, Limit, Offset, Service, errors, page
+from em.serve.service import AnyRequest, Key, Limit, Offset, errors, page, service_of
 from em.serve.shapes import Trajectories, TrajectoryIn, TrajectoryOut
 from em.store.protocol import Store
 
@@ -40,7 +39,6 @@ def to_trace(given: TrajectoryIn) -> Trace:
 
 @get("/trajectories", responses=errors(), sync_to_thread=True, tags=["trajectories"])
 def list_trajectories(
-    state: State,
     request: AnyRequest,
     limit: Limit = 50,
     offset: Offset = 0,
@@ -48,7 +46,7 @@ def list_trajectories(
     outcome: Annotated[Outcome | None, Parameter(description="Only with this outcome.")] = None,
 ) -> Trajectories:
     """Trajectories, oldest first; `task` and `outcome` match exactly."""
-    service: Service = state.service
+    service = service_of(request)
     found = _summaries(service.store, service.caller(request), task, outcome)
     shown, pagination = page(found, limit, offset)
     return Trajectories(shown, pagination)
@@ -84,9 +82,9 @@ def _summaries(
     sync_to_thread=True,
     tags=["trajectories"],
 )
-def get_trajectory(state: State, request: AnyRequest, trajectory_id: str) -> TrajectoryOut:
+def get_trajectory(request: AnyRequest, trajectory_id: str) -> TrajectoryOut:
     """One trajectory with its steps."""
-    service: Service = state.service
+    service = service_of(request)
     caller = service.caller(request)
     (kept,) = get_traces(service.store, [trajectory_id])
     caller.must_find(kept.subject, f"trace {trajectory_id!r}")
@@ -95,10 +93,10 @@ def get_trajectory(state: State, request: AnyRequest, trajectory_id: str) -> Tra
 
 @post("/trajectories", responses=errors(409, 410), tags=["trajectories"])
 async def post_trajectory(
-    state: State, request: AnyRequest, data: TrajectoryIn, key: Key = None
+    request: AnyRequest, data: TrajectoryIn, key: Key = None
 ) -> Response[TrajectoryOut]:
     """Keep one attempt at a task."""
-    service: Service = state.service
+    service = service_of(request)
     service.caller(request, "write").must_see(data.subject)
 
     def work(data: TrajectoryIn, pending: Pending) -> None:

@@ -58,7 +58,7 @@ def _lesson(
         said += f"; its {made_up} had appeared nowhere before"
     else:
         action = (
-            f"Don't just repeat {tool}: nothing that was tried after this error made it good."
+            f"Don't just repeat {tool}: in these attempts nothing made it good afterwards."
             " Check what it asks for before you call it, or go another way."
         )
     return Lesson(
