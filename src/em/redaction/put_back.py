@@ -10,9 +10,10 @@ from typing import Any
 
 import msgspec
 
-from em.models.canonical import Json
 from em.redaction.redactor import MARKER
 
+Json = dict[str, Any]
+"""As in models, which stands beside this part and is not imported."""
 ANY_MARKER = re.compile(rf"<private:[^<>]*>|{MARKER.pattern}")
 _encode = msgspec.json.Encoder(order="sorted").encode
 
