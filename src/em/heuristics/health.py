@@ -8,7 +8,7 @@ import msgspec
 
 from em.errors import UsageError
 from em.heuristics import shelf
-from em.heuristics.words import content_words, is_negated, similarity
+from em.heuristics.words import content_words, is_negated, similarity, telling_words
 from em.models.document import DocumentQuery
 from em.models.event import Draft
 from em.models.heuristic import Heuristic, Lesson, Retired, Use, Used
@@ -156,7 +156,7 @@ def _all_words(lesson: Lesson) -> frozenset[str]:
 
 def _near(store: Store, lesson: Lesson) -> list[Heuristic]:
     query = DocumentQuery(
-        text=shelf.searched_text(lesson),
+        text=telling_words(shelf.searched_text(lesson)),
         kinds=[shelf.KIND if lesson.subject is None else shelf.OF_SUBJECT],
         subject=lesson.subject,
         limit=LOOKED_AT,
