@@ -5,7 +5,17 @@ import sqlite3
 import sys
 from collections.abc import Callable, Iterator
 
-from bench import behaviour, recall, recall_speed, routines, sandbox, startup, store
+from bench import (
+    behaviour,
+    heuristics,
+    recall,
+    recall_speed,
+    routines,
+    sandbox,
+    service,
+    startup,
+    store,
+)  # fmt: skip
 from bench.figure import Figure
 
 BENCHES: dict[str, Callable[[], Iterator[Figure]]] = {
@@ -26,6 +36,12 @@ BENCHES: dict[str, Callable[[], Iterator[Figure]]] = {
     "recall-speed": recall_speed.query_time,
     "indexing": recall_speed.indexing,
     "vectors": recall_speed.vectors,
+    "mined": heuristics.mined,
+    "seeded": heuristics.seeded,
+    "retail": heuristics.retail_retrieval,
+    "brief": heuristics.brief_speed,
+    "service": service.load,
+    "killed": service.killed,
 }
 
 

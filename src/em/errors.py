@@ -29,6 +29,12 @@
     │   ├── NotRecordable     a run that can't be kept; the agent's answer stands
     │   └── Diverged          a replay ended half-way, and the engine was told to raise
     ├── EmbedderError         an embedder failed, or what it returned is no vector
+    ├── ServiceError          a request that the service does not carry out
+    │   ├── Unauthorized      no token, or one that is not known
+    │   ├── Forbidden         a token that may not do this, or a host that is not served
+    │   ├── TooLarge          a body of more bytes than are taken
+    │   ├── KeyReused         an idempotency key that stands for another request
+    │   └── ResponseGone      the request was carried out, and its response was forgotten since
     ├── StoreError            the store could not do it; what it held before is still there
     │   ├── NotADatabase      the file is something else
     │   ├── NewerDatabase     written by a newer em
@@ -250,6 +256,42 @@ class EmbedderError(EmError):
     """An embedder failed, or what it returned is no vector."""
 
     code = "embedder"
+
+
+class ServiceError(EmError):
+    """A request that the service does not carry out."""
+
+    code = "service"
+
+
+class Unauthorized(ServiceError):
+    """No token, or one that is not known."""
+
+    code = "unauthorized"
+
+
+class Forbidden(ServiceError):
+    """A token that may not do this, or a host that is not served."""
+
+    code = "forbidden"
+
+
+class TooLarge(ServiceError):
+    """A body of more bytes than are taken."""
+
+    code = "too_large"
+
+
+class KeyReused(ServiceError):
+    """An idempotency key that stands for another request."""
+
+    code = "key_reused"
+
+
+class ResponseGone(ServiceError):
+    """The request was carried out, and its response was forgotten since."""
+
+    code = "response_gone"
 
 
 class StoreError(EmError):

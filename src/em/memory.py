@@ -35,7 +35,9 @@ if TYPE_CHECKING:
 
     from em.behaviour.engine import Engine
     from em.compiler.heal import Healing
+    from em.heuristics.book import Heuristics
     from em.llm.protocol import LlmClient
+    from em.models.heuristic import Briefing, Heuristic
     from em.models.routine import Routine
     from em.recall.embed import Embed
     from em.recall.meaning import Progress
@@ -65,6 +67,7 @@ class Memory:
         create: bool = True,
         embedder: "Embed | None" = None,
     ) -> None:
+        self._settings = settings
         # None: what em.yaml says when a run asks for it.
         self._allow = None if settings is None else settings.allow
         settings = settings or Settings.load()
@@ -106,7 +109,7 @@ class Memory:
             "session": session,
             "source": source,
         }
-        draft = _observation(subject, text_or_record, at, details)
+        draft = observation(subject, text_or_record, at, details)
         return self.log.append_many([draft])[0].id
 
     def observe_many(
@@ -126,7 +129,7 @@ class Memory:
                 raise
         return [event.id for event in self.log.append_many(drafts)]
 
-    def add_trace(self, trace: Trace | Mapping[str, Any]) -> str:
+    def add_trace(self, trace: Trace | Mapping[str, Any], *, subject: str | None = None) -> str:
         """Keep one attempt at a task; the id of the trace, whose stream is `trace/ID`.
 
         A mapping is read as the native format, or as a trajectory.
@@ -134,7 +137,7 @@ class Memory:
         if not isinstance(trace, Trace):
             trace = read_trace(canonical(trace, "trace")[0], "trace")
         trace_id = new_id()
-        self.log.append_many(trace_events(trace, trace_id))
+        self.log.append_many(trace_events(trace, trace_id, subject=subject))
         return trace_id
 
     def import_traces(self, traces: Iterable[Trace]) -> tuple[int, int]:
@@ -185,12 +188,57 @@ class Memory:
         made = compile_several(kept, name=name, declared=declared, keep_all=keep_all, client=client)
         return keep_routine(self.store, made.files, made.from_events)
 
+    @property
+    def heuristics(self) -> "Heuristics":
+        """The lessons in this memory: list them, give feedback, retire, merge."""
+        from em.heuristics.book import Heuristics
+
+        return Heuristics(self.store, self._settings)
+
+    def reflect(
+        self,
+        trace: "Trace | str | Sequence[str]",
+        client: "LlmClient | None" = None,
+        *,
+        subject: str | None = None,
+    ) -> "list[Heuristic]":
+        """Learn from a trace, or from traces of this memory by their ids; the lessons, kept.
+
+        A trace that is given itself is kept too. Without a `client` lessons are mined from what
+        happened; with one, the model also says them in words (see `em.llm`).
+        """
+        return self.heuristics.reflect(trace, client, subject=subject)
+
+    def brief(
+        self,
+        task: str,
+        k: int = 5,
+        tokens: int | None = None,
+        *,
+        tools: Sequence[str] | None = None,
+        subject: str | None = None,
+        client: "LlmClient | None" = None,
+    ) -> "Briefing":
+        """A prompt section with the best lessons for a task, within `tokens`; empty if none fits.
+
+        tools: the names of the tools in play. client: a model that puts the lessons in order.
+        """
+        return self.heuristics.brief(task, k, tokens, tools=tools, subject=subject, client=client)
+
+    def feedback(
+        self, heuristic_ids: str | Sequence[str], outcome: Outcome, *, task: str = ""
+    ) -> "list[Heuristic]":
+        """Say how a run ended that these heuristics were handed to: their rank follows it."""
+        return self.heuristics.feedback(heuristic_ids, outcome, task=task)
+
     def run(
         self,
         routine: "str | Path | Routine",
         input_data: Json | None = None,
         tools: "Tools" = None,
         auto_fix_fn: "AutoFix | None" = None,
+        *,
+        run_id: str | None = None,
         **options: "Unpack[RunOptions]",
     ) -> RunResult:
         """Run a routine; every step is journalled in this memory.
@@ -203,7 +251,15 @@ class Memory:
 
         options.setdefault("allow", self._allow)
         with opened(self.store, routine) as package:
-            return run_routine(package, input_data, tools, auto_fix_fn, store=self.store, **options)
+            return run_routine(
+                package,
+                input_data,
+                tools,
+                auto_fix_fn,
+                store=self.store,
+                run_id=run_id,
+                **options,
+            )
 
     def resume(
         self,
@@ -320,7 +376,11 @@ class Memory:
         subjects = () if subject is None else (subject,)
         # What recall remembers of which passages have vectors is not true any more.
         self.__dict__.pop("_recall", None)
-        return self.store.erase(ids, subjects=subjects, reason=reason)
+        erasure = self.store.erase(ids, subjects=subjects, reason=reason)
+        from em.heuristics.shelf import rebuild
+
+        rebuild(self.store, erasure.events)
+        return erasure
 
     def _ids_about(self, subject: str) -> list[str]:
         check_name(subject, "subject")
@@ -330,12 +390,13 @@ class Memory:
         return [event_id for event_id, kind in found if kind != "erased"]
 
 
-def _observation(
+def observation(
     subject: str,
     text_or_record: str | Mapping[str, Any],
     at: Moment | None,
     details: Mapping[str, str | None],
 ) -> Draft:
+    """The event by which something learned about a subject is kept."""
     body: Json = {name: value for name, value in details.items() if value is not None}
     if isinstance(text_or_record, str):
         body["text"] = text_or_record
@@ -364,7 +425,7 @@ def subject_stream(subject: str) -> str:
 def _item(item: tuple[str, str | Mapping[str, Any]] | Mapping[str, Any]) -> Draft:
     if isinstance(item, tuple) and len(item) == 2:
         subject, content = item
-        return _observation(subject, content, None, {})
+        return observation(subject, content, None, {})
     if not isinstance(item, Mapping):
         raise InputError(
             f"a {type(item).__name__} is no observation",
@@ -380,7 +441,7 @@ def _item(item: tuple[str, str | Mapping[str, Any]] | Mapping[str, Any]) -> Draf
         )
     content = item["text"] if "text" in item else item["record"]
     details = {name: item.get(name) for name in _DETAILS}
-    return _observation(item["subject"], content, item.get("at"), details)
+    return observation(item["subject"], content, item.get("at"), details)
 
 
 def _threaded(
@@ -443,6 +504,11 @@ class AsyncMemory:
         """An engine whose behaviours are kept in this memory."""
         return self._sync.engine(name, **options)
 
+    @property
+    def heuristics(self) -> "Heuristics":
+        """The lessons in this memory; its methods are not awaited."""
+        return self._sync.heuristics
+
     observe = _threaded(Memory.observe)
     observe_many = _threaded(Memory.observe_many)
     add_trace = _threaded(Memory.add_trace)
@@ -454,5 +520,8 @@ class AsyncMemory:
     heal = _threaded(Memory.heal)
     recall = _threaded(Memory.recall)
     embed = _threaded(Memory.embed)
+    reflect = _threaded(Memory.reflect)
+    brief = _threaded(Memory.brief)
+    feedback = _threaded(Memory.feedback)
     forget = _threaded(Memory.forget)
     close = _threaded(Memory.close)

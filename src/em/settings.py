@@ -77,6 +77,27 @@ class EmbedSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     timeout: Annotated[float, msgspec.Meta(gt=0, le=3_600)] = 30.0
 
 
+class TokenSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A token of the service: the variable that holds it, and what it may do."""
+
+    env: str
+    subjects: list[str] | None = None
+    access: Literal["read", "write"] = "write"
+
+
+class ApiSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The HTTP service. `lease_seconds`: how long a request may take before its key is free."""
+
+    host: str = "127.0.0.1"
+    port: Annotated[int, msgspec.Meta(ge=0, le=65_535)] = 8765
+    max_request_bytes: Annotated[int, msgspec.Meta(ge=1_024, le=64 * 1024 * 1024)] = 1_048_576
+    allowed_hosts: list[str] = []
+    cors_origins: list[str] = []
+    idempotency_hours: Annotated[float, msgspec.Meta(gt=0, le=24 * 366)] = 24.0
+    lease_seconds: Annotated[float, msgspec.Meta(gt=0, le=3_600)] = 60.0
+    tokens: list[TokenSettings] = []
+
+
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Everything that can be set; the environment (`EM_DB`, …) wins over the file."""
 
@@ -88,6 +109,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     providers: dict[str, ProviderSettings] = {}
     allow: AllowSettings = AllowSettings()
     embed: EmbedSettings = EmbedSettings()
+    api: ApiSettings = ApiSettings()
 
     @classmethod
     def load(cls, folder: str | Path = ".", environ: Mapping[str, str] | None = None) -> "Settings":
@@ -111,7 +133,23 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 raise _explain(error, values, place) from None
         settings = msgspec.convert({**from_file, **given}, cls, strict=False)
         merged = msgspec.structs.replace(settings.llm, **llm)
-        return msgspec.structs.replace(settings, llm=merged)
+        api = _api(environ, settings.api)
+        return msgspec.structs.replace(settings, llm=merged, api=api)
+
+
+def _api(environ: Mapping[str, str], from_file: ApiSettings) -> ApiSettings:
+    """The service's settings: a list in the environment is written with commas."""
+    plain = ("host", "port", "max_request_bytes", "idempotency_hours", "lease_seconds")
+    given = _given(environ, "EM_API_", plain)
+    for name, text in _given(environ, "EM_API_", ("allowed_hosts", "cors_origins")).items():
+        given[name] = [part.strip() for part in text.split(",") if part.strip()]
+    try:
+        said = msgspec.convert(given, ApiSettings, strict=False)
+    except msgspec.ValidationError as error:
+        message, _, where = str(error).partition(" - at `$.")
+        setting = where.rstrip("`").upper()
+        raise UsageError(message, place=f"environment, EM_API_{setting}") from None
+    return msgspec.structs.replace(from_file, **{name: getattr(said, name) for name in given})
 
 
 def _given(environ: Mapping[str, str], prefix: str, names: Iterable[str]) -> dict[str, Any]:

@@ -8,6 +8,7 @@ import msgspec
 from em.errors import InputError, NotFound
 from em.models.canonical import Json
 from em.models.event import Draft, Event, EventQuery
+from em.models.times import now
 from em.models.trace import KeptTrace, Mission, Outcome, Trace, TraceEvent, Usage
 from em.store.protocol import Store
 
@@ -21,7 +22,9 @@ def content_id(trace: Trace) -> str:
     return hashlib.sha256(msgspec.json.encode(trace)).hexdigest()[:28]
 
 
-def trace_events(trace: Trace, trace_id: str, *, known_ids: bool = False) -> list[Draft]:
+def trace_events(
+    trace: Trace, trace_id: str, *, known_ids: bool = False, subject: str | None = None
+) -> list[Draft]:
     """The events of a trace, in their order; `known_ids` gives them ids made of the trace's."""
     stream = _PREFIX + trace_id
     started: Json = {"goal": trace.mission.goal, "input": trace.mission.input_summary}
@@ -45,10 +48,24 @@ def trace_events(trace: Trace, trace_id: str, *, known_ids: bool = False) -> lis
             stream=stream,
             kind=kind,
             body=body,
+            subject=subject,
             id=f"{trace_id}-{number}" if known_ids else None,
         )
         for number, (kind, body) in enumerate(bodies)
     ]
+
+
+def as_kept(trace: Trace, trace_id: str, subject: str | None = None) -> KeptTrace:
+    """A trace as it will be in the log once `trace_events` with known ids are appended."""
+    ids = [f"{trace_id}-{number}" for number in range(len(trace.events) + 2)]
+    return KeptTrace(
+        id=trace_id,
+        at=now(),
+        trace=trace,
+        event_ids=ids,
+        happened_ids=ids[1:-1],
+        subject=subject,
+    )
 
 
 def find_traces(
@@ -88,9 +105,11 @@ def _kept(events: Sequence[Event]) -> KeptTrace:
     started: Json = first.body or {}
     ended: Json = {}
     happened = []
+    happened_ids = []
     for event in events:
         if event.kind in _HAPPENED and event.body is not None:
             happened.append({**event.body, _TYPE: event.kind})
+            happened_ids.append(event.id)
         elif event.kind == "trace_ended":
             ended = event.body or {}
     trace_id = first.stream.removeprefix(_PREFIX)
@@ -111,5 +130,8 @@ def _kept(events: Sequence[Event]) -> KeptTrace:
         id=trace_id,
         at=first.at,
         trace=trace,
-        event_ids=[event.id for event in events if event.kind != "erased"],
+        # Nothing can be derived any more from what was erased.
+        event_ids=[e.id for e in events if e.kind != "erased" and e.body is not None],
+        happened_ids=happened_ids,
+        subject=first.subject,
     )

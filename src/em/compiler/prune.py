@@ -60,7 +60,7 @@ def made_good_by(call: TracedCall, calls: Sequence[TracedCall]) -> int | None:
     for later in calls[call.index + 1 :]:
         if later.failed:
             continue
-        if later.name == call.name or _kind(later.name) == _kind(call.name):
+        if later.name == call.name or kind_of_result(later.name) == kind_of_result(call.name):
             return later.index
     return None
 
@@ -69,7 +69,7 @@ def _did_the_same(later: TracedCall, call: TracedCall) -> bool:
     return not later.failed and _key(later) == _key(call)
 
 
-def _kind(tool: str) -> str:
+def kind_of_result(tool: str) -> str:
     """What a tool gives, by its name without how it finds it."""
     words = words_of(tool)
     for cut, word in enumerate(words):

@@ -14,6 +14,8 @@ import msgspec
 
 from em.errors import BadBody, InputError
 from em.models.canonical import Json
+from em.models.heuristic import Learned, Retired, Used
+from em.models.loop import IterationDone, IterationStarted, LoopEnded, LoopStarted
 from em.models.trace import Approval, Message, Outcome, ToolCall, UdfCall
 
 VERSION = 1
@@ -212,6 +214,13 @@ BODIES: Mapping[str, type[msgspec.Struct]] = {
     "behaviour_replayed": BehaviourReplayed,
     "behaviour_missed": BehaviourMissed,
     "behaviour_retired": BehaviourRetired,
+    "heuristic_learned": Learned,
+    "heuristic_used": Used,
+    "heuristic_retired": Retired,
+    "loop_started": LoopStarted,
+    "loop_iteration_started": IterationStarted,
+    "loop_iteration": IterationDone,
+    "loop_ended": LoopEnded,
 }
 
 _DECODERS = {kind: msgspec.json.Decoder(body).decode for kind, body in BODIES.items()}

@@ -130,12 +130,17 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class KeptTrace(msgspec.Struct, frozen=True, kw_only=True):
-    """A trace in the log: its id, when it began, and the ids of its events."""
+    """A trace in the log: its id, when it began, and the ids of its events.
+
+    `happened_ids` are those of `trace.events`, one for one.
+    """
 
     id: str
     at: datetime
     trace: Trace
     event_ids: Sequence[str]
+    happened_ids: Sequence[str] = ()
+    subject: str | None = None
 
 
 class _Step(msgspec.Struct, frozen=True):

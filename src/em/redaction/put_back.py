@@ -12,6 +12,8 @@ import msgspec
 
 from em.redaction.redactor import MARKER
 
+Json = dict[str, Any]
+"""As in models, which stands beside this part and is not imported."""
 ANY_MARKER = re.compile(rf"<private:[^<>]*>|{MARKER.pattern}")
 _encode = msgspec.json.Encoder(order="sorted").encode
 

@@ -38,7 +38,11 @@ def open_store(
         create=create,
         busy_timeout=settings.busy_timeout,
         synchronous=settings.synchronous,
-        redactor=Redactor(
-            settings.redact.patterns, settings.redact.fields, settings.redact.tool_args
-        ),
+        redactor=redactor_of(settings),
     )
+
+
+def redactor_of(settings: Settings) -> Redactor:
+    """What takes the secrets out that these settings name."""
+    redact = settings.redact
+    return Redactor(redact.patterns, redact.fields, redact.tool_args)

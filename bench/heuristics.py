@@ -1,0 +1,196 @@
+"""Lessons mined from recorded runs, retrieval on a seeded set and on real runs, and speed."""
+
+import random
+import sqlite3
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from statistics import fmean
+from typing import TYPE_CHECKING
+
+from bench.figure import Figure, in_turns, seconds, time_figure
+from bench.routines import DATA
+
+if TYPE_CHECKING:
+    from em.models.trace import KeptTrace
+
+SAMPLE = 10
+HEURISTICS = 100_000
+QUERIES = 20
+SPLITS = 5
+
+
+def _runs() -> "list[KeptTrace]":
+    from em.capture.importers.openai_chat import read_chats
+    from em.capture.traces import as_kept, content_id
+
+    files = sorted((DATA / "tau_retail").glob("*.jsonl"))
+    if not files:
+        print(f"no data in {DATA / 'tau_retail'}: set EM_BENCH_DATA; this bench is passed over")
+    traces = [trace for file in files for trace in read_chats(file.read_bytes(), file.name)]
+    return [as_kept(trace, content_id(trace)) for trace in traces]
+
+
+def mined() -> Iterator[Figure]:
+    from em.compiler.calls import calls_of
+    from em.compiler.heuristics.differences import differences
+    from em.compiler.heuristics.mine import call_ids, mine
+    from em.compiler.heuristics.wording import call_text
+    from em.compiler.prune import made_good_by
+    from em.heuristics import shelf
+    from em.store.sqlite import SqliteStore
+
+    runs = _runs()
+    if not runs:
+        return
+    lessons = [lesson for kept in runs for lesson in mine(kept)]
+    covered = {e for one in lessons if one.how == "recovery" for e in one.evidence.failed}
+    recovered = taught = 0
+    left = []
+    for kept in runs:
+        calls, _ = calls_of(kept.trace, {})
+        ids = call_ids(kept)
+        for call in calls:
+            later = made_good_by(call, calls) if call.failed else None
+            if later is None and ids[call.index] not in covered:
+                continue
+            if call.failed:
+                recovered += 1
+                taught += ids[call.index] in covered
+                if ids[call.index] not in covered and later is not None:
+                    left.append(f"{call_text(call)} | later worked: {call_text(calls[later])}")
+    lessons += differences(runs)
+    with SqliteStore(":memory:") as store:
+        kept = [one.lesson for one in shelf.learn(store, lessons)]
+    print(f"{len(runs)} runs: {len(lessons)} times something to learn, {len(kept)} heuristics")
+    print("errors with a later success of that tool, and no recovery found:")
+    for line in left:
+        print(f"  {line[:300]}")
+    print(f"{SAMPLE} random lessons:")
+    for one in random.Random(7).sample(sorted(kept, key=lambda one: one.id), SAMPLE):
+        print(
+            f"  [{one.how}] When {one.trigger}\n    do: {one.action}\n    because: {one.analysis}"
+        )
+    share = taught / recovered
+    yield Figure("recovered errors with a lesson", taught, "all", recovered, "", share, 0.9, True)
+
+
+def seeded() -> Iterator[Figure]:
+    from em.heuristics.evaluate import evaluate
+
+    took = seconds(evaluate)
+    done = evaluate()
+    low, high = done.margin_95
+    print(f"margin in MRR {done.margin:+.3f}, 95% interval {low:+.3f} to {high:+.3f}")
+    ours, theirs = done.methods["em"].mrr, done.methods["bm25"].mrr
+    yield Figure("seeded MRR", ours, "BM25 alone", theirs, "", ours / theirs, 1.0, True)
+    yield Figure("em evaluate", took * 1e3, "", 20_000, "ms", took, 20, False)
+
+
+def retail_retrieval() -> Iterator[Figure]:
+    """Learn from half of the runs; for the others, is a lesson of an error found that occurs?"""
+    runs = _runs()
+    if not runs:
+        return
+    tools = sorted({call.tool for kept in runs for call in kept.trace.calls})  # type: ignore[union-attr]
+    ours: list[float] = []
+    theirs: list[float] = []
+    for split in range(SPLITS):
+        random.Random(split).shuffle(runs)
+        one, other = _retrieved(runs, tools)
+        ours += one
+        theirs += other
+    print(f"{len(ours)} times, in {SPLITS} splits, a run met an error that the other half knows")
+    yield Figure(
+        "hit@5 on real runs: a lesson of an error that occurs",
+        fmean(ours), "BM25 alone", fmean(theirs), "", fmean(ours) / max(fmean(theirs), 1e-9),
+        None, True,
+    )  # fmt: skip
+
+
+def _retrieved(runs: "list[KeptTrace]", tools: list[str]) -> tuple[list[float], list[float]]:
+    from em.compiler.calls import calls_of
+    from em.compiler.heuristics.mine import mine
+    from em.compiler.heuristics.wording import error_shape
+    from em.heuristics import shelf
+    from em.heuristics.rank import Wanted, rank
+    from em.models.document import DocumentQuery
+    from em.store.sqlite import SqliteStore
+
+    half = len(runs) // 2
+    ours: list[float] = []
+    theirs: list[float] = []
+    with SqliteStore(":memory:") as store:
+        shelf.learn(store, [lesson for kept in runs[:half] for lesson in mine(kept)])
+        known = {(one.lesson.tools[0], one.lesson.error) for one in shelf.every(store)}
+        for kept in runs[half:]:
+            calls, _ = calls_of(kept.trace, {})
+            wanted = {(c.name, error_shape(c.error)) for c in calls if c.failed} & known
+            if not wanted:
+                continue
+            goal = kept.trace.mission.goal
+            found = [one.heuristic for one in rank(store, Wanted(goal, tools), 5)]
+            hits = store.search(DocumentQuery(text=goal, kinds=[shelf.KIND], limit=5))
+            plain = [shelf.get(store, hit.document.id.removeprefix("heuristic/")) for hit in hits]
+            for answers, into in ((found, ours), (plain, theirs)):
+                shown = {(one.lesson.tools[0], one.lesson.error) for one in answers}
+                into.append(float(not wanted.isdisjoint(shown)))
+    return ours, theirs
+
+
+def brief_speed() -> Iterator[Figure]:
+    from em.heuristics import shelf
+    from em.heuristics.book import Heuristics
+    from em.heuristics.seeded import seeded_set
+    from em.heuristics.words import telling_words
+    from em.models.heuristic import Lesson
+    from em.store.protocol import Commit
+    from em.store.sqlite import SqliteStore
+
+    chance = random.Random(1)
+    made = seeded_set(0)
+    words = sorted({word for one in made.lessons for word in one.action.split()})
+    lessons = [
+        Lesson(
+            trigger=f"{one.trigger} in plant{chance.randrange(5_000)}",
+            action=f"{one.action} {' '.join(chance.sample(words, 4))}",
+            how="recovery",
+            tools=one.tools,
+            key=str(number),
+        )
+        for number, one in ((n, chance.choice(made.lessons)) for n in range(HEURISTICS))
+    ]
+    tasks = [f"{task.text} in plant{chance.randrange(5_000)}" for task in made.tasks[:QUERIES]]
+    with tempfile.TemporaryDirectory() as folder:
+        plain = sqlite3.connect(Path(folder) / "plain.db")
+        plain.execute(
+            "CREATE VIRTUAL TABLE w"
+            " USING fts5(text, tokenize='porter unicode61 remove_diacritics 2')"
+        )
+        texts = [shelf.searched_text(one) for one in lessons]
+        plain.executemany("INSERT INTO w(text) VALUES (?)", [(text,) for text in texts])
+        plain.commit()
+        with SqliteStore(Path(folder) / "em.db") as store:
+            for start in range(0, HEURISTICS, 5_000):
+                parts = [shelf._made_from(o.id, o, o.id) for o in lessons[start : start + 5_000]]
+                store.commit(
+                    Commit(artefacts=[a for a, _ in parts], documents=[d for _, d in parts])
+                )
+            book = Heuristics(store)
+
+            def ours() -> float:
+                return seconds(lambda: [book.brief(task) for task in tasks]) / QUERIES
+
+            def theirs() -> float:
+                def query(task: str) -> list[tuple[str]]:
+                    match = " OR ".join(
+                        f'"{w}"' for w in dict.fromkeys(telling_words(task).split())
+                    )
+                    sql = "SELECT text FROM w WHERE w MATCH ? ORDER BY rank LIMIT 5"
+                    return plain.execute(sql, (match,)).fetchall()
+
+                return seconds(lambda: [query(task) for task in tasks]) / QUERIES
+
+            sides = in_turns(ours, theirs, 5)
+        plain.close()
+    yield time_figure(f"brief() at {HEURISTICS:,} heuristics", "plain FTS5", sides, 4)

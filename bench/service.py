@@ -1,0 +1,230 @@
+"""The service under load, beside a bare endpoint of its framework; and killed while writing."""
+
+import asyncio
+import contextlib
+import json
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from statistics import median
+
+from bench.figure import Figure
+
+CONNECTIONS = 64
+SECONDS = float(os.environ.get("EM_BENCH_SECONDS", "30"))
+KILLS = 20
+TURNS = 10
+
+BARE = """
+import socket, sys, uvicorn
+from litestar import Litestar, get, post
+@get("/bare")
+async def bare() -> dict[str, str]:
+    return {"status": "ok"}
+@post("/bare")
+async def take(data: dict[str, str]) -> dict[str, str]:
+    return data
+app = Litestar([bare, take], logging_config=None, openapi_config=None)
+port = int(sys.argv[1])
+config = uvicorn.Config(app, port=port, log_config=None, access_log=False, lifespan="off")
+uvicorn.Server(config).run()
+"""
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@contextlib.contextmanager
+def _running(args: list[str], port: int) -> Iterator["subprocess.Popen[bytes]"]:
+    environ = {**os.environ, "EM_API_LEASE_SECONDS": "1"}
+    process = subprocess.Popen(args, stderr=subprocess.DEVNULL, env=environ)
+    try:
+        deadline = time.monotonic() + 30
+        while time.monotonic() < deadline:
+            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+                break
+            time.sleep(0.05)
+        yield process
+    finally:
+        if process.poll() is None:
+            process.terminate()
+        process.wait()
+
+
+def _em(port: int, db: Path) -> list[str]:
+    return [sys.executable, "-m", "em", "--db", str(db), "serve", "--port", str(port)]
+
+
+async def _request(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, head: str, body: bytes
+) -> tuple[int, bytes]:
+    writer.write(f"{head}Host: localhost\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body)
+    header = await reader.readuntil(b"\r\n\r\n")
+    length = int(header.lower().partition(b"content-length:")[2].split(b"\r\n")[0])
+    return int(header.split(b" ", 2)[1]), await reader.readexactly(length)
+
+
+async def _load(port: int, method: str, path: str, length: float) -> tuple[int, int, list[str]]:
+    """Requests done, those that failed, and the ids of what was written."""
+    deadline = time.monotonic() + length
+    done = failed = 0
+    written: list[str] = []
+
+    async def work(worker: int) -> None:
+        nonlocal done, failed
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        count = 0
+        while time.monotonic() < deadline:
+            count += 1
+            name = f"w{worker}n{count}"
+            extra, body = "", b""
+            if method == "POST":
+                lesson = {
+                    "trigger": f"{name} alpha{count}x{worker}",
+                    "action": f"{name} do{worker}",
+                }
+                body = json.dumps(lesson).encode()
+                extra = "Content-Type: application/json\r\n"
+            status, answer = await _request(
+                reader, writer, f"{method} {path} HTTP/1.1\r\n{extra}", body
+            )
+            done += 1
+            if status not in (200, 201):
+                failed += 1
+            elif method == "POST" and path != "/bare":
+                written.append(json.loads(answer)["id"])
+        writer.close()
+
+    await asyncio.gather(*(work(worker) for worker in range(CONNECTIONS)))
+    return done, failed, written
+
+
+def load() -> Iterator[Figure]:
+    from em import Memory
+    from em.models.heuristic import Lesson
+
+    bare_port, port = _free_port(), _free_port()
+    with tempfile.TemporaryDirectory() as folder:
+        db = Path(folder) / "em.db"
+        with Memory(db) as memory:
+            lesson = Lesson(trigger="an insert fails", action="insert the parent row first")
+            (kept,) = memory.heuristics.keep([lesson])
+        bare = [sys.executable, "-c", BARE, str(bare_port)]
+        with _running(bare, bare_port) as theirs, _running(_em(port, db), port) as ours:
+            sides = (port, ours), (bare_port, theirs)
+            yield from _compare("GET", f"/heuristics/{kept.id}", sides, 3.0, [])
+            written: list[str] = []
+            yield from _compare("POST", "/heuristics", sides, None, written)
+        with Memory(db) as memory:
+            there = {one.id for one in memory.heuristics.every()}
+    lost = len(set(written) - there)
+    yield Figure("acknowledged writes lost", lost, "written", len(written), "", lost, 0, False)
+
+
+Side = tuple[int, "subprocess.Popen[bytes]"]
+
+
+def _compare(
+    method: str, path: str, sides: tuple[Side, Side], limit: float | None, written: list[str]
+) -> Iterator[Figure]:
+    """In short turns: the machine's noise hits both."""
+    done, busy, errors = [[], []], [0.0, 0.0], 0
+    for turn in range(TURNS + 1):
+        for number, (port, process) in enumerate(sides):
+            before = _cpu(process)
+            where = "/bare" if number else path
+            n, failed, ids = asyncio.run(_load(port, method, where, SECONDS / TURNS))
+            written += ids
+            errors += failed
+            if turn:  # the first one warms up
+                done[number].append(n / SECONDS * TURNS)
+                busy[number] += _cpu(process) - before
+    spent = [
+        1e3 * cpu / max(sum(n) * SECONDS / TURNS, 1) for cpu, n in zip(busy, done, strict=True)
+    ]
+    print(f"{method}: {spent[0]:.2f} ms of processor time a request, the bare one {spent[1]:.2f}")
+    ratio = median(theirs / max(ours, 1) for ours, theirs in zip(*done, strict=True))
+    yield Figure(
+        f"{method} of a heuristic, {CONNECTIONS} connections, {errors} errors",
+        median(done[0]),
+        "a bare endpoint",
+        median(done[1]),
+        "/s",
+        ratio if not errors else 1e9,
+        limit,
+        False,
+    )
+
+
+def _cpu(process: "subprocess.Popen[bytes]") -> float:
+    """Seconds of processor time so far."""
+    fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def killed() -> Iterator[Figure]:
+    """kill -9 while clients write; each then asks again with its key."""
+    import httpx
+
+    from em import Memory
+
+    acknowledged: dict[str, bytes] = {}
+    sent: list[str] = []
+    with tempfile.TemporaryDirectory() as folder:
+        db = Path(folder) / "em.db"
+
+        def post(client: httpx.Client, key: str) -> httpx.Response:
+            body = {"task": key, "steps": [{"action": "a", "error": "e"}], "outcome": "failure"}
+            return client.post("/trajectories", json=body, headers={"Idempotency-Key": key})
+
+        for number in range(KILLS):
+            port = _free_port()
+            with _running(_em(port, db), port) as process:
+                address = f"http://127.0.0.1:{port}"
+
+                def write(worker: int, address: str = address, number: int = number) -> None:
+                    with httpx.Client(base_url=address, timeout=30) as client:
+                        for count in range(100_000):
+                            key = f"{number}-{worker}-{count}"
+                            sent.append(key)
+                            try:
+                                answer = post(client, key)
+                            except httpx.HTTPError:
+                                return
+                            acknowledged[key] = answer.content
+
+                workers = [threading.Thread(target=write, args=(n,)) for n in range(4)]
+                for worker in workers:
+                    worker.start()
+                time.sleep(random.Random(number).uniform(0.3, 1.0))
+                process.send_signal(signal.SIGKILL)
+                for worker in workers:
+                    worker.join()
+        port = _free_port()
+        wrong = 0
+        address = f"http://127.0.0.1:{port}"
+        with _running(_em(port, db), port), httpx.Client(base_url=address, timeout=30) as client:
+            for key in sent:
+                answer = post(client, key)
+                wrong += answer.status_code != 201
+                wrong += acknowledged.get(key, answer.content) != answer.content
+        with Memory(db) as memory:
+            tasks = [kept.trace.mission.goal for kept in memory.traces()]
+            wrong += not memory.log.verify().ok
+    wrong += len(set(acknowledged) - set(tasks))  # lost
+    wrong += len(tasks) - len(set(tasks))  # twice
+    yield Figure(
+        f"{KILLS} kills while writing: lost, twice, or answered otherwise",
+        wrong, f"acknowledged, of {len(sent):,} sent", len(acknowledged), "", wrong, 0, False,
+    )  # fmt: skip

@@ -1,0 +1,1 @@
+"""Heuristics in a memory: kept with their evidence, ranked for a task, and kept healthy by use."""

@@ -1,0 +1,155 @@
+"""Heuristics of a memory as one object: learn, brief, say what became of it, look after it."""
+
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from em.capture.traces import as_kept, find_traces, get_traces, trace_events
+from em.compiler.heuristics.differences import differences
+from em.compiler.heuristics.mine import mine
+from em.compiler.heuristics.reflection import reflect
+from em.errors import InputError
+from em.heuristics import health, shelf
+from em.heuristics.brief import brief
+from em.heuristics.rank import Search, Wanted
+from em.llm.protocol import LlmClient
+from em.models.event import Draft, EventQuery
+from em.models.heuristic import Briefing, Heuristic, Lesson
+from em.models.ids import new_id
+from em.models.trace import KeptTrace, Outcome, Trace
+from em.settings import Settings
+from em.store.opening import redactor_of
+from em.store.protocol import Store
+
+ATTEMPTS_COMPARED = 5_000
+"""How many of the newest traces are looked at for other attempts at the same task."""
+
+
+class Heuristics:
+    """The lessons in a store.
+
+    search: where candidates come from, if not from the store's own search.
+    """
+
+    def __init__(
+        self, store: Store, settings: Settings | None = None, search: Search | None = None
+    ) -> None:
+        self._store = store
+        self._settings = settings
+        self._search = search
+
+    def reflect(
+        self,
+        trace: Trace | str | Sequence[str],
+        client: LlmClient | None = None,
+        *,
+        subject: str | None = None,
+    ) -> list[Heuristic]:
+        """Learn from a trace, which is kept too, or from traces by their ids; the lessons, kept."""
+        if isinstance(trace, Trace):
+            kept, events = self.to_keep(trace, subject=subject)
+            return self.keep(self.lessons_of(kept, client), events=events)
+        ids = [trace] if isinstance(trace, str) else trace
+        return self.keep(self.lessons_in(ids, client))
+
+    def lessons_in(self, trace_ids: Sequence[str], client: LlmClient | None = None) -> list[Lesson]:
+        """What can be learned from traces of this memory; nothing is kept."""
+        traces = get_traces(self._store, trace_ids)
+        lessons = [lesson for kept in traces for lesson in _of_one(kept, client)]
+        return [*lessons, *differences(self._same_tasks(traces))]
+
+    def to_keep(self, trace: Trace, *, subject: str | None = None) -> tuple[KeptTrace, list[Draft]]:
+        """A trace without its secrets as it will be kept, and the events that keep it."""
+        settings = self._settings or Settings.load()
+        clean = msgspec.convert(redactor_of(settings).value(msgspec.to_builtins(trace)), Trace)
+        trace_id = new_id()
+        events = trace_events(clean, trace_id, known_ids=True, subject=subject)
+        return as_kept(clean, trace_id, subject), events
+
+    def lessons_of(self, kept: KeptTrace, client: LlmClient | None = None) -> list[Lesson]:
+        """What can be learned from a trace, beside the others of this memory; nothing is kept."""
+        return [*_of_one(kept, client), *differences(self._same_tasks([kept]))]
+
+    def keep(
+        self,
+        lessons: Sequence[Lesson],
+        *,
+        events: Sequence[Draft] = (),
+        answer: shelf.Answer | None = None,
+    ) -> list[Heuristic]:
+        """Keep lessons; what says the same as one that is there becomes evidence for it."""
+        for lesson in lessons:
+            if not lesson.trigger.strip() or not lesson.action.strip():
+                raise InputError("a lesson has a trigger and an action", place="trigger, action")
+        known = self.known(lessons)
+        return shelf.learn(self._store, known, events=events, answer=answer)
+
+    def known(self, lessons: Sequence[Lesson]) -> list[Lesson]:
+        """The lessons as they will be kept: one that is there in other words is that one."""
+        return health.without_duplicates(self._store, lessons)
+
+    def brief(
+        self,
+        task: str,
+        k: int = 5,
+        tokens: int | None = None,
+        *,
+        tools: Sequence[str] | None = None,
+        subject: str | None = None,
+        client: LlmClient | None = None,
+    ) -> Briefing:
+        """A prompt section with the best lessons for a task; empty where none is relevant."""
+        wanted = Wanted(task, tools, subject)
+        return brief(self._store, wanted, k=k, tokens=tokens, search=self._search, client=client)
+
+    def feedback(
+        self, heuristic_ids: str | Sequence[str], outcome: Outcome, *, task: str = ""
+    ) -> list[Heuristic]:
+        """Say how a run ended that these were handed to; one that goes along with failures ends."""
+        ids = [heuristic_ids] if isinstance(heuristic_ids, str) else heuristic_ids
+        return health.feedback(self._store, ids, outcome, task=task)
+
+    def get(self, heuristic_id: str) -> Heuristic:
+        """The heuristic of that id."""
+        return shelf.get(self._store, heuristic_id)
+
+    def every(self, *, retired: bool = False) -> Iterator[Heuristic]:
+        """Every heuristic in use, by its id; with `retired` also the others."""
+        return shelf.every(self._store, retired=retired)
+
+    def evidence(self, heuristic_id: str) -> list[Lesson]:
+        """Each time a heuristic was learned, with its evidence."""
+        return shelf.learned_from(self._store, heuristic_id)
+
+    def contradictions(self, heuristic: Heuristic) -> list[health.Contradiction]:
+        """The lessons that say the contrary of this one."""
+        return health.contradictions(self._store, heuristic)
+
+    def retire(self, heuristic_id: str, reason: str = "") -> Heuristic:
+        """Take a heuristic out of use."""
+        return health.retire(self._store, heuristic_id, reason)
+
+    def merge(self, keep: str, others: Sequence[str]) -> Heuristic:
+        """Put heuristics together under the words of the first."""
+        return health.merge(self._store, keep, others)
+
+    def _same_tasks(self, traces: Sequence[KeptTrace]) -> list[KeptTrace]:
+        """These traces and the other attempts at the same tasks in the log."""
+        goals = {kept.trace.mission.goal for kept in traces if kept.trace.outcome != "unknown"}
+        found = {kept.id: kept for kept in traces}
+        for started in self._store.read(
+            EventQuery(kinds=["trace_started"], limit=ATTEMPTS_COMPARED, newest=True)
+        ):
+            trace_id = started.stream.removeprefix("trace/")
+            if started.body and started.body.get("goal") in goals and trace_id not in found:
+                found[trace_id] = get_traces(self._store, [trace_id])[0]
+        return list(found.values())
+
+    def every_trace(self) -> list[str]:
+        """The ids of the traces there are."""
+        return [kept.id for kept in find_traces(self._store)]
+
+
+def _of_one(kept: KeptTrace, client: LlmClient | None) -> list[Lesson]:
+    said = [] if client is None else reflect(kept, client)
+    return [*mine(kept), *said]

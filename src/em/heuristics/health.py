@@ -1,0 +1,194 @@
+"""Keeping heuristics healthy: duplicates merge, contradictions are shown, failures retire."""
+
+from collections.abc import Iterable, Sequence
+from math import sqrt
+from typing import NamedTuple
+
+import msgspec
+
+from em.errors import UsageError
+from em.heuristics import shelf
+from em.heuristics.words import content_words, is_negated, similarity, telling_words
+from em.models.document import DocumentQuery
+from em.models.event import Draft
+from em.models.heuristic import Heuristic, Lesson, Retired, Use, Used
+from em.models.times import now
+from em.models.trace import Outcome
+from em.store.protocol import Store
+
+ALIKE = 0.75
+"""From which share of common words on two lessons in free words are one."""
+SAME_TRIGGER = 0.6
+SAME_ACTION = 0.4
+RETIRE_BELOW = 0.5
+"""A heuristic is retired when its runs went well less often than this, beyond doubt (95%)."""
+LOOKED_AT = 10
+
+
+class Contradiction(NamedTuple):
+    """Two lessons of which one says do and the other don't; each with its evidence and counts."""
+
+    one: Heuristic
+    other: Heuristic
+
+
+def feedback(
+    store: Store,
+    heuristic_ids: Iterable[str],
+    outcome: Outcome,
+    *,
+    task: str = "",
+    trace: str = "",
+) -> list[Heuristic]:
+    """Record that heuristics were handed out, and how that run ended; what became of them."""
+    if outcome not in ("success", "failure", "unknown"):
+        raise UsageError(
+            f"{outcome!r} is no outcome", place="outcome", fix="say success, failure or unknown"
+        )
+    found = [shelf.get(store, heuristic_id) for heuristic_id in dict.fromkeys(heuristic_ids)]
+    return [_use(store, heuristic.id, Used(outcome, task, trace)) for heuristic in found]
+
+
+def _use(store: Store, heuristic_id: str, used: Used) -> Heuristic:
+    def become(heuristic: Heuristic) -> tuple[Draft, Use]:
+        before = heuristic.use
+        use = msgspec.structs.replace(
+            before,
+            used=before.used + 1,
+            helped=before.helped + (used.outcome == "success"),
+            hindered=before.hindered + (used.outcome == "failure"),
+            last_used=now().isoformat(),
+        )
+        return _draft(heuristic, "heuristic_used", used), use
+
+    shelf.change(store, heuristic_id, become)
+    heuristic = shelf.get(store, heuristic_id)
+    use = heuristic.use
+    if not heuristic.retired and goes_along_with_failures(use):
+        said = f"{use.hindered} of the {use.helped + use.hindered} runs it was handed to failed"
+        return retire(store, heuristic_id, said)
+    return heuristic
+
+
+def goes_along_with_failures(use: Use) -> bool:
+    """Whether even the upper end of what its successes may be (Wilson, 95%) is too low."""
+    n = use.helped + use.hindered
+    if not n:
+        return False
+    z = 1.96
+    share = use.helped / n
+    middle = share + z * z / (2 * n)
+    spread = z * sqrt(share * (1 - share) / n + z * z / (4 * n * n))
+    return (middle + spread) / (1 + z * z / n) < RETIRE_BELOW
+
+
+def retire(store: Store, heuristic_id: str, reason: str = "", *, into: str = "") -> Heuristic:
+    """Take a heuristic out of use; its history stays."""
+    heuristic = shelf.get(store, heuristic_id)
+    if heuristic.retired:
+        return heuristic
+    said = Retired(reason, into)
+    shelf.change(
+        store,
+        heuristic_id,
+        lambda found: (_draft(found, "heuristic_retired", said), found.use),
+        retire=True,
+    )
+    return shelf.get(store, heuristic_id)
+
+
+def _draft(heuristic: Heuristic, kind: str, body: Used | Retired) -> Draft:
+    return Draft(
+        stream=shelf.stream_of(heuristic.id),
+        kind=kind,
+        body=msgspec.to_builtins(body),
+        subject=heuristic.lesson.subject,
+    )
+
+
+def merge(store: Store, keep: str, others: Sequence[str]) -> Heuristic:
+    """Put heuristics together: all evidence goes to `keep`, the others are retired."""
+    kept = shelf.get(store, keep)
+    for other_id in dict.fromkeys(others):
+        other = shelf.get(store, other_id)
+        if other_id == keep:
+            raise UsageError("a heuristic can't be merged into itself", place=other_id)
+        if other.lesson.subject != kept.lesson.subject:
+            raise UsageError("they are about different subjects", place=f"{keep}, {other_id}")
+        learned = shelf.learned_from(store, other_id)
+        shelf.learn(store, [as_another(lesson, kept.lesson) for lesson in learned])
+        retire(store, other_id, "merged", into=keep)
+    return shelf.get(store, keep)
+
+
+def as_another(lesson: Lesson, kept: Lesson) -> Lesson:
+    """The evidence of one lesson under the words of another."""
+    return msgspec.structs.replace(kept, evidence=lesson.evidence)
+
+
+def without_duplicates(store: Store, lessons: Iterable[Lesson]) -> list[Lesson]:
+    """Lessons in free words that say what one in the memory says become evidence for it."""
+    return [_as_known(store, lesson) for lesson in lessons]
+
+
+def _as_known(store: Store, lesson: Lesson) -> Lesson:
+    if lesson.key:
+        return lesson
+    for found in _near(store, lesson):
+        if found.id == lesson.id or is_near_duplicate(found.lesson, lesson):
+            return as_another(lesson, found.lesson)
+    return lesson
+
+
+def is_near_duplicate(one: Lesson, other: Lesson) -> bool:
+    """Whether two lessons say the same in nearly the same words."""
+    return (
+        one.subject == other.subject
+        and one.polarity == other.polarity
+        and is_negated(one.action) == is_negated(other.action)
+        and similarity(_all_words(one), _all_words(other)) >= ALIKE
+    )
+
+
+def _all_words(lesson: Lesson) -> frozenset[str]:
+    return content_words(f"{lesson.trigger} {lesson.action}")
+
+
+def _near(store: Store, lesson: Lesson) -> list[Heuristic]:
+    query = DocumentQuery(
+        text=telling_words(shelf.searched_text(lesson)),
+        kinds=[shelf.KIND if lesson.subject is None else shelf.OF_SUBJECT],
+        subject=lesson.subject,
+        limit=LOOKED_AT,
+    )
+    ids = [hit.document.id.removeprefix("heuristic/") for hit in store.search(query)]
+    found = [shelf.find(store, heuristic_id) for heuristic_id in ids]
+    return [one for one in found if one is not None and not one.retired]
+
+
+def contradictions(store: Store, heuristic: Heuristic) -> list[Contradiction]:
+    """The lessons in use that say the contrary of this one."""
+    if heuristic.retired:
+        return []
+    return [
+        Contradiction(heuristic, other)
+        for other in _near(store, heuristic.lesson)
+        if other.id != heuristic.id and opposed(heuristic.lesson, other.lesson)
+    ]
+
+
+def opposed(one: Lesson, other: Lesson) -> bool:
+    """Whether one says to do, in the same situation, what the other says not to do."""
+    if one.subject != other.subject or is_negated(one.action) == is_negated(other.action):
+        return False
+    if one.tools and other.tools and set(one.tools).isdisjoint(other.tools):
+        return False
+    return (
+        similarity(content_words(one.trigger), content_words(other.trigger)) >= SAME_TRIGGER
+        and _share(content_words(one.action), content_words(other.action)) >= SAME_ACTION
+    )
+
+
+def _share(one: frozenset[str], other: frozenset[str]) -> float:
+    smaller = min(len(one), len(other))
+    return len(one & other) / smaller if smaller else 0.0

@@ -1,0 +1,208 @@
+"""The loop: run an agent toward a goal, learn from how it went, brief the next iteration.
+
+All state is in the log, in the stream `loop/ID`; the transcripts are traces. Who starts the same
+loop again goes on with it.
+"""
+
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from em.capture.traces import trace_events
+from em.compiler.heuristics.mine import AGENT, CHECK, LOOP
+from em.errors import InputError, LlmError, UsageError
+from em.heuristics.agents import Ran, run_agent, run_check
+from em.heuristics.book import Heuristics
+from em.llm.protocol import LlmClient
+from em.models.event import Draft, EventQuery
+from em.models.heuristic import Briefing
+from em.models.ids import new_id
+from em.models.loop import (
+    IterationDone,
+    IterationStarted,
+    LoopEnded,
+    LoopResult,
+    LoopStarted,
+    LoopStatus,
+)
+from em.models.trace import Message, Mission, Outcome, ToolCall, Trace, TraceEvent, read_trace
+from em.store.protocol import Commit, Store
+
+Told = Callable[[IterationDone], None]
+
+
+class Loop:
+    """One loop on a store; `run` goes on where it was.
+
+    client: a model that also reflects on each iteration. timeout: seconds for one iteration.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        book: Heuristics,
+        started: LoopStarted,
+        *,
+        client: LlmClient | None = None,
+        timeout: float | None = None,
+        anew: bool = False,
+    ) -> None:
+        if not started.goal.strip():
+            raise UsageError("there is no goal", place="goal", fix="say what is to be reached")
+        self._store = store
+        self._book = book
+        self._started = started
+        self._client = client
+        self._timeout = timeout
+        found = None if anew else _unfinished(store, started)
+        self.id = found or new_id()
+        self.resumed = found is not None
+        self._pos = store.head(self._stream)[0]
+        self.done: list[IterationDone] = _iterations(store, self._stream)
+
+    @property
+    def _stream(self) -> str:
+        return f"loop/{self.id}"
+
+    def run(self, tell: Told = lambda _done: None) -> LoopResult:
+        """Iterate until the check is content, the limit is reached, or Ctrl-C."""
+        if not self.resumed:
+            self._note("loop_started", self._started)
+        try:
+            while not self._over():
+                tell(self._iterate(len(self.done) + 1))
+        except KeyboardInterrupt:
+            return self._result("interrupted")
+        status: LoopStatus = "success" if self._reached() else "limit"
+        self._note("loop_ended", LoopEnded(status))
+        return self._result(status)
+
+    def _reached(self) -> bool:
+        return bool(self.done) and self.done[-1].outcome == "success"
+
+    def _over(self) -> bool:
+        return self._reached() or len(self.done) >= self._started.max_iterations
+
+    def _result(self, status: LoopStatus) -> LoopResult:
+        return LoopResult(id=self.id, status=status, iterations=self.done, resumed=self.resumed)
+
+    def _note(self, kind: str, body: msgspec.Struct) -> None:
+        """Append; a second process at the same loop is fenced off."""
+        draft = Draft(stream=self._stream, kind=kind, body=msgspec.to_builtins(body))
+        self._store.commit(Commit(events=[draft], expected_pos={self._stream: self._pos}))
+        self._pos += 1
+
+    def _iterate(self, number: int) -> IterationDone:
+        goal = self._started.goal
+        briefing = self._book.brief(goal)
+        self._note("loop_iteration_started", IterationStarted(number, briefing.text, briefing.ids))
+        prompt = f"{goal}\n\n{briefing.text}" if briefing else f"{goal}\n"
+        environ = {
+            "EM_LOOP_GOAL": goal,
+            "EM_LOOP_BRIEFING": briefing.text,
+            "EM_LOOP_ITERATION": str(number),
+            "EM_LOOP_ID": self.id,
+        }
+        agent = run_agent(self._started.agent, prompt, environ, self._timeout)
+        check = None
+        if self._started.until:
+            check = run_check(self._started.until, environ, self._timeout)
+        outcome = _outcome(agent, check)
+        trace = self._trace(prompt, agent, check, outcome)
+        trace_id = new_id()
+        self._store.commit(Commit(events=trace_events(trace, trace_id)))
+        learned, problem = self._learn(trace_id)
+        self._feed_back(briefing, outcome, learned)
+        done = IterationDone(
+            number=number,
+            outcome=outcome,
+            exit_code=agent.exit_code,
+            seconds=round(agent.seconds, 3),
+            trace=trace_id,
+            learned=learned,
+            problem=problem or (check.problem if check else agent.problem),
+        )
+        self._note("loop_iteration", done)
+        self.done.append(done)
+        return done
+
+    def _trace(self, prompt: str, agent: Ran, check: Ran | None, outcome: Outcome) -> Trace:
+        calls: list[TraceEvent] = [
+            Message(role="user", text=prompt),
+            *_happened(agent),
+            _call(AGENT, self._started.agent, agent),
+        ]
+        if check is not None:
+            calls.append(_call(CHECK, self._started.until, check))
+        return Trace(
+            app={"name": LOOP},
+            mission=Mission(self._started.goal),
+            events=calls,
+            outcome=outcome,
+            tags=[self._stream],
+        )
+
+    def _learn(self, trace_id: str) -> tuple[list[str], str]:
+        """What an iteration teaches; a model that can't be asked does not end the loop."""
+        problem = ""
+        try:
+            found = self._book.reflect(trace_id, self._client)
+        except LlmError as error:
+            problem = f"no model reflected on it: {error}"
+            found = self._book.reflect(trace_id)
+        return [one.id for one in found], problem
+
+    def _feed_back(self, briefing: Briefing, outcome: Outcome, learned: Sequence[str]) -> None:
+        """A lesson failed if its trouble came again; other trouble says nothing of it."""
+        for heuristic_id in briefing.ids:
+            again = outcome == "failure" and heuristic_id in learned
+            known: Outcome = "failure" if again else "unknown"
+            ended = "success" if outcome == "success" else known
+            self._book.feedback(heuristic_id, ended, task=self._started.goal)
+
+
+def _outcome(agent: Ran, check: Ran | None) -> Outcome:
+    """The check decides. Without one a failing agent has failed, and nobody knows of any other."""
+    if check is not None:
+        return "success" if check.exit_code == 0 else "failure"
+    return "failure" if agent.exit_code != 0 else "unknown"
+
+
+def _happened(agent: Ran) -> Sequence[TraceEvent]:
+    """What the agent did: its trace, where it wrote one, else its words."""
+    if agent.output.lstrip().startswith("{"):
+        try:
+            return read_trace(agent.output.encode(), "the agent's output").events
+        except InputError:
+            pass  # words that begin like an object
+    return [Message(role="assistant", text=agent.transcript)] if agent.transcript else []
+
+
+def _call(tool: str, command: str, ran: Ran) -> ToolCall:
+    return ToolCall(
+        tool=tool,
+        args={"command": command},
+        result=None if ran.problem else {"exit_code": ran.exit_code},
+        error=ran.problem or None,
+        duration_ms=ran.seconds * 1e3,
+        effect="read",
+    )
+
+
+def _unfinished(store: Store, wanted: LoopStarted) -> str | None:
+    """The newest loop for the same goal with the same commands that is not over."""
+    found = None
+    for event in store.read(EventQuery(kinds=["loop_started", "loop_ended"])):
+        if event.kind == "loop_ended":
+            found = None if event.stream == f"loop/{found}" else found
+        elif event.body is not None:
+            body = msgspec.convert(event.body, LoopStarted)
+            same = (body.goal, body.agent, body.until)
+            if same == (wanted.goal, wanted.agent, wanted.until):
+                found = event.stream.removeprefix("loop/")
+    return found
+
+
+def _iterations(store: Store, stream: str) -> list[IterationDone]:
+    events = store.read(EventQuery(stream=stream, kinds=["loop_iteration"]))
+    return [msgspec.convert(event.body, IterationDone) for event in events if event.body]

@@ -1,0 +1,148 @@
+"""The application: every handler behind the guard."""
+
+from collections.abc import Sequence
+from html import escape
+from typing import Any
+
+import msgspec
+from litestar import Litestar, MediaType, Response, get
+from litestar.config.cors import CORSConfig
+from litestar.datastructures import State
+from litestar.exceptions import HTTPException
+from litestar.openapi.config import OpenAPIConfig
+from litestar.openapi.plugins import JsonRenderPlugin, OpenAPIRenderPlugin
+from litestar.openapi.spec import Components, SecurityScheme
+
+import em
+from em.errors import EmError, StoreError
+from em.memory import Memory
+from em.serve import lessons, product, traces
+from em.serve.callers import Tokens, refuse_open_door
+from em.serve.failures import body_of, code_of, envelope, status_of
+from em.serve.guard import Guard, say
+from em.serve.metrics import Metrics
+from em.serve.service import AnyRequest, Service, errors, service_of
+from em.serve.shapes import HealthOut
+from em.settings import Settings
+
+
+def make_app(memory: Memory, settings: Settings, tokens: Tokens | None = None) -> Guard:
+    """The service as an ASGI application. It refuses to stand open to other machines."""
+    tokens = Tokens(settings.api) if tokens is None else tokens
+    refuse_open_door(settings.api, tokens)
+    metrics = Metrics()
+    origins = settings.api.cors_origins
+    app = Litestar(
+        route_handlers=[
+            get_health,
+            get_metrics,
+            *lessons.HANDLERS,
+            *traces.HANDLERS,
+            *product.HANDLERS,
+        ],
+        state=State({"service": Service(memory, settings, metrics)}),
+        exception_handlers={
+            EmError: _em_error,
+            HTTPException: _http_error,
+            msgspec.MsgspecError: _bad_json,
+        },
+        openapi_config=_openapi(asked_for_tokens=bool(tokens)),
+        request_max_body_size=settings.api.max_request_bytes,
+        cors_config=CORSConfig(allow_origins=list(origins)) if origins else None,
+        logging_config=None,
+        debug=False,
+    )
+    return Guard(app, settings.api, tokens, metrics)
+
+
+@get("/health", responses={503: errors()[503]}, sync_to_thread=True, tags=["service"])
+def get_health(request: AnyRequest) -> Response[HealthOut]:
+    """Whether the service is ready: its store can be reached, and nothing is wrong with it."""
+    service = service_of(request)
+    health = service.store.health()
+    ready = not health.problems
+    out = HealthOut("ok" if ready else "degraded", health.backend, em.__version__)
+    return Response(out, status_code=200 if ready else 503)
+
+
+@get(
+    "/metrics",
+    responses=errors(),
+    sync_to_thread=True,
+    media_type=MediaType.TEXT,
+    tags=["service"],
+)
+def get_metrics(request: AnyRequest) -> Response[str]:
+    """Counts in the text format of Prometheus."""
+    service = service_of(request)
+    service.caller(request)
+    text = service.metrics.text(service.store.health())
+    return Response(text, media_type="text/plain; version=0.0.4")
+
+
+def _em_error(request: AnyRequest, error: EmError) -> Response[bytes]:
+    status = status_of(error)
+    if status == 500 or isinstance(error, StoreError):
+        say(level="error", event="failure", code=error.code, message=str(error))
+    return Response(body_of(error), status_code=status, media_type=MediaType.JSON)
+
+
+def _http_error(_request: AnyRequest, error: HTTPException) -> Response[bytes]:
+    """What the framework refuses: a path, a method, a parameter, a body."""
+    status = error.status_code
+    message = error.detail if status < 500 else "the service could not do this"
+    told = "; ".join(_problem(problem) for problem in _problems(error))
+    body = envelope(code_of(status), f"{message}: {told}" if told and status < 500 else message)
+    return Response(body, status_code=status, media_type=MediaType.JSON, headers=error.headers)
+
+
+def _problems(error: HTTPException) -> Sequence[Any]:
+    return error.extra if isinstance(error.extra, list) else []
+
+
+def _problem(problem: Any) -> str:
+    if not isinstance(problem, dict):
+        return str(problem)
+    return f"{problem.get('key', '')}: {problem.get('message', '')}".strip(": ")
+
+
+def _bad_json(_request: AnyRequest, error: msgspec.MsgspecError) -> Response[bytes]:
+    return Response(envelope("bad_input", str(error)), status_code=400, media_type=MediaType.JSON)
+
+
+def _openapi(*, asked_for_tokens: bool) -> OpenAPIConfig:
+    scheme = SecurityScheme(type="http", scheme="bearer")
+    return OpenAPIConfig(
+        title="em",
+        version=em.__version__,
+        description="Executable memory for AI agents. Every answer has an X-Request-ID.",
+        path="/docs",
+        use_handler_docstrings=True,
+        render_plugins=[_Page(path="/"), JsonRenderPlugin()],
+        components=Components(security_schemes={"bearer": scheme}),
+        security=[{"bearer": []}] if asked_for_tokens else None,
+    )
+
+
+class _Page(OpenAPIRenderPlugin):
+    """The description as a plain page: no script, nothing from elsewhere."""
+
+    def render(self, request: AnyRequest, openapi_schema: dict[str, Any]) -> bytes:
+        """Every operation with its parameters and answers."""
+        parts = []
+        for path, operations in openapi_schema["paths"].items():
+            for method, operation in operations.items():
+                named = [parameter["name"] for parameter in operation.get("parameters", [])]
+                parts.append(
+                    f"<h3><code>{method.upper()} {escape(path)}</code></h3>"
+                    f"<p>{escape(operation.get('description', ''))}</p>"
+                    f"<p>Parameters: {escape(', '.join(named) or 'none')}."
+                    f" Answers: {escape(', '.join(operation['responses']))}.</p>"
+                )
+        return (
+            "<!doctype html><meta charset=utf-8><title>em</title>"
+            "<body style='font-family:sans-serif;max-width:50em;margin:2em auto'>"
+            f"<h1>em {escape(em.__version__)}</h1>"
+            "<p>As OpenAPI: <a href='/docs/openapi.json'>/docs/openapi.json</a></p>"
+            + "".join(parts)
+        ).encode()

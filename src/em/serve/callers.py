@@ -1,0 +1,153 @@
+"""Who calls: bearer tokens, what they may do, and which hosts are served."""
+
+import hmac
+import os
+from collections.abc import Mapping, Sequence
+from hashlib import sha256
+from ipaddress import ip_address
+from typing import Literal
+
+import msgspec
+
+from em.errors import Forbidden, NotFound, Unauthorized, UsageError
+from em.settings import ApiSettings
+
+TOKEN = "EM_API_TOKEN"  # noqa: S105 - the name of a variable
+SHORTEST = 16
+Access = Literal["read", "write"]
+
+
+class Caller(msgspec.Struct, frozen=True):
+    """Who sent a request: `subjects` None means all of them."""
+
+    name: str = "local"
+    subjects: frozenset[str] | None = None
+    access: Access = "write"
+
+    def must(self, access: Access) -> None:
+        """Refuse what this caller's token does not allow."""
+        if access == "write" and self.access == "read":
+            raise Forbidden("this token may only read", place=self.name)
+
+    def must_see(self, subject: str | None) -> None:
+        """Refuse a subject that this caller's token does not name; None stands for all of them."""
+        if self.subjects is not None and subject not in self.subjects:
+            allowed = ", ".join(sorted(self.subjects))
+            raise Forbidden(
+                "this token is limited to subjects", place="subject", fix=f"name one of: {allowed}"
+            )
+
+    def sees(self, subject: str | None) -> bool:
+        """Whether something about this subject may be shown."""
+        return self.subjects is None or subject in self.subjects
+
+    def must_find(self, subject: str | None, what: str) -> None:
+        """What is about somebody else is not there, as far as this caller can tell."""
+        if not self.sees(subject):
+            raise NotFound(f"there is no {what}")
+
+
+class Tokens:
+    """The tokens that are taken. Only their hashes are kept; comparing takes the same time."""
+
+    def __init__(self, settings: ApiSettings, environ: Mapping[str, str] | None = None) -> None:
+        environ = os.environ if environ is None else environ
+        self._known: list[tuple[bytes, Caller]] = []
+        self._add(TOKEN, environ.get(TOKEN, ""), Caller(TOKEN))
+        for number, token in enumerate(settings.tokens):
+            if not environ.get(token.env):
+                raise UsageError(
+                    f"{token.env} is not set", place=f"em.yaml, api.tokens[{number}]", fix="set it"
+                )
+            subjects = None if token.subjects is None else frozenset(token.subjects)
+            self._add(token.env, environ[token.env], Caller(token.env, subjects, token.access))
+
+    def _add(self, name: str, value: str, caller: Caller) -> None:
+        if not value:
+            return
+        if len(value) < SHORTEST or not value.isascii() or not value.isprintable():
+            raise UsageError(
+                f"a token has {SHORTEST} or more plain characters",
+                place=f"environment, {name}",
+                fix="make one: python -c 'import secrets; print(secrets.token_urlsafe(32))'",
+            )
+        self._known.append((sha256(value.encode()).digest(), caller))
+
+    def __bool__(self) -> bool:
+        return bool(self._known)
+
+    def caller(self, authorization: str) -> Caller:
+        """Who sends this header; without any token set, whoever reaches the service."""
+        if not self._known:
+            return Caller()
+        scheme, _, given = authorization.partition(" ")
+        digest = sha256(given.strip().encode()).digest()
+        found: Caller | None = None
+        for known, caller in self._known:  # all of them: the time says nothing of which one it was
+            if hmac.compare_digest(known, digest) and scheme.lower() == "bearer":
+                found = caller
+        if found is None:
+            raise Unauthorized(
+                "this needs a token that is known", fix="send `Authorization: Bearer TOKEN`"
+            )
+        return found
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach a host."""
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def refuse_open_door(settings: ApiSettings, tokens: Tokens) -> None:
+    """Other machines are served only where a token is asked for."""
+    if not is_loopback(settings.host) and not tokens:
+        raise UsageError(
+            f"{settings.host} can be reached from other machines, and no token is set",
+            place="EM_API_HOST",
+            fix=f"set {TOKEN}, or bind to 127.0.0.1",
+        )
+
+
+class Hosts:
+    """Which `Host` headers are served: a page elsewhere must not reach us under its own name.
+
+    Addresses are, since no name leads to them; of names, `localhost`, the host we are bound to and
+    those that are set.
+    """
+
+    def __init__(self, settings: ApiSettings) -> None:
+        self._names = {"localhost", settings.host.lower(), *map(str.lower, settings.allowed_hosts)}
+        self._any_address = not is_loopback(settings.host)
+
+    def check(self, header: str) -> None:
+        """Refuse a host that is not ours."""
+        name = _without_port(header.strip().lower())
+        if name in self._names or is_loopback(name) or (self._any_address and _is_address(name)):
+            return
+        raise Forbidden("this host is not served", place="Host", fix="set EM_API_ALLOWED_HOSTS")
+
+    def check_origin(self, origin: str, host: str, allowed: Sequence[str]) -> None:
+        """Refuse a page of another site: a browser sends its requests to this machine too."""
+        if origin and origin not in allowed and origin.partition("://")[2] != host:
+            raise Forbidden(
+                "pages of this origin are not served", place="Origin", fix="set EM_API_CORS_ORIGINS"
+            )
+
+
+def _without_port(header: str) -> str:
+    if header.startswith("["):
+        return header.partition("]")[0] + "]"
+    return header.rpartition(":")[0] if header.count(":") == 1 else header
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ip_address(name.strip("[]"))
+    except ValueError:
+        return False
+    return True

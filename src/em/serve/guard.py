@@ -1,0 +1,160 @@
+"""What every request passes: its id, the host, who calls, the size of its body, log and counts."""
+
+import re
+import sys
+import time
+import traceback
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+
+import msgspec
+
+from em.errors import EmError, TooLarge
+from em.models.ids import new_id
+from em.models.times import now
+from em.serve.callers import Caller, Hosts, Tokens
+from em.serve.failures import body_of, envelope, status_of
+from em.serve.metrics import Metrics
+from em.settings import ApiSettings
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[Any, Any, Any], Awaitable[None]]
+
+CALLER = "em.caller"
+OPEN = ("/health", "/docs")
+"""Paths that tell nothing of anybody: they need no token."""
+_REQUEST_ID = re.compile(rb"[A-Za-z0-9._:-]{1,128}")
+
+
+def say(**fields: Any) -> None:
+    """One line of the log, on standard error."""
+    line = {"at": now().isoformat(), **fields}
+    sys.stderr.buffer.write(msgspec.json.encode(line, enc_hook=str) + b"\n")
+    sys.stderr.flush()
+
+
+class Guard:
+    """Stands before the application. Nothing of a body is read before all of this is in order."""
+
+    def __init__(self, app: App, settings: ApiSettings, tokens: Tokens, metrics: Metrics) -> None:
+        self._app = app
+        self._settings = settings
+        self._tokens = tokens
+        self._hosts = Hosts(settings)
+        self._metrics = metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request, or the beginning and the end of the service."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        await _Passing(self, scope, receive, send).run()
+
+    @property
+    def limit(self) -> int:
+        """How many bytes a body may have."""
+        return self._settings.max_request_bytes
+
+    def admit(self, scope: Scope, headers: dict[bytes, bytes]) -> Caller:
+        """Refuse what must not reach the application."""
+        host = headers.get(b"host", b"").decode("latin-1")
+        origin = headers.get(b"origin", b"").decode("latin-1")
+        self._hosts.check(host)
+        self._hosts.check_origin(origin, host, self._settings.cors_origins)
+        length = headers.get(b"content-length", b"0")
+        if length.isdigit() and int(length[:20]) > self.limit:
+            raise TooLarge(f"a body has at most {self.limit:,} bytes", fix="send less")
+        path: str = scope["path"]
+        if path.startswith(OPEN) or (scope["method"] == "OPTIONS" and self._settings.cors_origins):
+            return Caller("anyone", frozenset(), "read")
+        return self._tokens.caller(headers.get(b"authorization", b"").decode("latin-1"))
+
+    async def pass_on(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Let the application answer."""
+        await self._app(scope, receive, send)
+
+    def count(self, scope: Scope, status: int, seconds: float) -> None:
+        """Count a request under its route, not its path: paths hold ids."""
+        self._metrics.count(scope["method"], scope.get("path_template", "(none)"), status, seconds)
+
+
+class _Passing:
+    """One request on its way."""
+
+    def __init__(self, guard: Guard, scope: Scope, receive: Receive, send: Send) -> None:
+        self._guard = guard
+        self._scope = scope
+        self._receive = receive
+        self._send = send
+        self._started = time.perf_counter()
+        self._status = 0
+        self._headers: dict[bytes, bytes] = dict(scope["headers"])
+        given = self._headers.get(b"x-request-id", b"")
+        self._id = given if _REQUEST_ID.fullmatch(given) else new_id().encode()
+
+    async def run(self) -> None:
+        fields: dict[str, Any] = {}
+        try:
+            caller = self._guard.admit(self._scope, self._headers)
+            self._scope[CALLER] = caller
+            fields["caller"] = caller.name
+            await self._guard.pass_on(self._scope, self._receive, self._answer)
+        except EmError as error:
+            fields["error"] = error.code
+            await self._refuse(status_of(error), body_of(error))
+        except Exception as error:  # noqa: BLE001 - the last line: logged, and told without its stack
+            fields["error"] = "internal"
+            fields["trace"] = "".join(traceback.format_exception(error))
+            await self._refuse(500, envelope("internal", "the service could not do this"))
+        finally:
+            self._tell(fields)
+
+    async def _answer(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self._status = message["status"]
+            headers = [*message.get("headers", ()), (b"x-request-id", self._id)]
+            headers.append((b"x-content-type-options", b"nosniff"))
+            message = {**message, "headers": headers}
+        await self._send(message)
+
+    async def _refuse(self, status: int, body: bytes) -> None:
+        if self._status:
+            return  # an answer is under way: the connection ends with it
+        if status != 413:
+            await self._take_in_the_rest()
+        headers = [
+            (b"content-type", b"application/json"),
+            (b"content-length", str(len(body)).encode()),
+            # What is left of a body that was not read must not be taken for the next request.
+            (b"connection", b"close"),
+        ]
+        if status == 401:
+            headers.append((b"www-authenticate", b"Bearer"))
+        await self._answer({"type": "http.response.start", "status": status, "headers": headers})
+        await self._send({"type": "http.response.body", "body": body})
+
+    async def _take_in_the_rest(self) -> None:
+        """A connection that is closed over a body that was sent may swallow the answer."""
+        left = self._guard.limit
+        while left > 0:
+            message = await self._receive()
+            left -= len(message.get("body", b""))
+            if not message.get("more_body"):
+                return
+
+    def _tell(self, fields: dict[str, Any]) -> None:
+        seconds = time.perf_counter() - self._started
+        self._guard.count(self._scope, self._status, seconds)
+        say(
+            level="error" if self._status >= 500 else "info",
+            event="request",
+            request_id=self._id.decode(),
+            method=self._scope["method"],
+            path=self._scope["path"],
+            status=self._status,
+            ms=round(seconds * 1e3, 2),
+            **fields,
+        )

@@ -1,0 +1,66 @@
+"""Starting the service: bind, say where, serve until it is told to stop."""
+
+import logging
+import signal
+import sys
+
+from em.errors import MissingExtra, UsageError
+from em.memory import Memory
+from em.serve.callers import Tokens, refuse_open_door
+from em.settings import Settings
+
+
+def serve(db: str | None, settings: Settings) -> int:
+    """Serve a memory until SIGINT or SIGTERM; requests under way are finished first."""
+    tokens = Tokens(settings.api)
+    refuse_open_door(settings.api, tokens)
+    try:
+        import litestar  # noqa: F401 - asked before anything is opened
+        import uvicorn
+    except ImportError:
+        raise MissingExtra("server", "the HTTP service") from None
+    from em.serve.app import make_app
+    from em.serve.guard import say
+
+    with Memory(db, settings=settings) as memory:
+        config = uvicorn.Config(
+            make_app(memory, settings, tokens),
+            host=settings.api.host,
+            port=settings.api.port,
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            lifespan="off",
+            timeout_graceful_shutdown=10,
+            h11_max_incomplete_event_size=64 * 1024,
+        )
+        try:
+            socket = config.bind_socket()
+        except (OSError, SystemExit):
+            raise UsageError(
+                f"{settings.api.host}:{settings.api.port} can't be bound",
+                place="EM_API_HOST, EM_API_PORT",
+                fix="choose a free port",
+            ) from None
+        socket.listen(config.backlog)  # who reads that it listens may call at once
+        logging.getLogger("uvicorn").addHandler(_Lines())
+        host, port = socket.getsockname()[:2]
+        say(level="info", event="listening", host=host, port=port, store=memory.store.location)
+        for number in (signal.SIGINT, signal.SIGTERM):
+            # The server finishes what is under way, and then raises the signal again.
+            signal.signal(number, lambda _number, _frame: None)
+        uvicorn.Server(config).run(sockets=[socket])
+        say(level="info", event="stopped")
+    sys.stderr.flush()
+    return 0
+
+
+class _Lines(logging.Handler):
+    """What the server itself has to say, as lines of the same log."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write one line."""
+        from em.serve.guard import say
+
+        if record.levelno >= logging.WARNING:
+            say(level=record.levelname.lower(), event="server", message=record.getMessage())

@@ -1,0 +1,90 @@
+"""`em reflect`, `retrieve`, `heuristics` and `evaluate`, as a user runs them."""
+
+import json
+from pathlib import Path
+
+import pytest
+from em_command import em
+
+TRAJECTORY = {
+    "task": "load the orders",
+    "outcome": "success",
+    "steps": [
+        {
+            "action": "insert_order",
+            "args": {"customer": "c7", "total": "12,50"},
+            "error": "invalid total",
+        },
+        {
+            "action": "insert_order",
+            "args": {"customer": "c7", "total": "12.50"},
+            "observation": "ok",
+        },
+    ],
+}
+
+
+def write(path: Path, value: object) -> str:
+    path.write_text(json.dumps(value))
+    return str(path)
+
+
+def test_reflect_keeps_nothing_without_store_and_all_of_it_with(tmp_path: Path) -> None:
+    file = write(tmp_path / "t.json", TRAJECTORY)
+    looked = em("--db", "h.db", "reflect", file)
+    assert "insert_order fails with: invalid total" in looked.out
+    assert "nothing was kept" in looked.err
+    assert em("--db", "h.db", "heuristics", "list", "--json").json == {"heuristics": []}
+    assert em("--db", "h.db", "reflect", file, "--store").code == 0
+    (kept,) = em("--db", "h.db", "heuristics", "list", "--json").json["heuristics"]
+    shown = em("--db", "h.db", "heuristics", "show", kept["id"])
+    assert "failed:" in shown.out
+    assert "worked:" in shown.out
+    found = em("--db", "h.db", "retrieve", "debug a failing insert of an order", "--json").json
+    assert [one["id"] for one in found["heuristics"]] == [kept["id"]]
+    assert em("--db", "h.db", "retrieve", "bake bread").err == "no lesson fits this task\n"
+    assert em("--db", "h.db", "reflect", "--all", "--json").json["lessons"][0]["id"] == kept["id"]
+
+
+def test_what_a_refusing_model_says_is_told_and_nothing_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = write(tmp_path / "t.json", TRAJECTORY)
+    script = write(tmp_path / "s.json", ["no JSON", "still none", "none at all"])
+    monkeypatch.setenv("EM_LLM_PROVIDER", "scripted")
+    monkeypatch.setenv("EM_LLM_BASE_URL", script)
+    refused = em("--db", "h.db", "reflect", file, "--store", "--llm")
+    assert refused.code == 1
+    assert "error:" in refused.err
+    assert em("--db", "h.db", "log", "show", "--json").json["events"] == []
+
+
+def test_looking_after_lessons(tmp_path: Path) -> None:
+    em("--db", "h.db", "reflect", write(tmp_path / "t.json", TRAJECTORY), "--store")
+    (kept,) = em("--db", "h.db", "heuristics", "list", "--json").json["heuristics"]
+    for _ in range(5):
+        fed = em("--db", "h.db", "heuristics", "feedback", kept["id"], "--outcome", "failure")
+    assert "goes along with failures" in fed.out
+    assert "no heuristics yet" in em("--db", "h.db", "heuristics", "list").err
+    assert "retired" in em("--db", "h.db", "heuristics", "list", "--retired").out
+    missing = em("--db", "h.db", "heuristics", "show", "nope")
+    assert (missing.code, "em heuristics list" in missing.err) == (1, True)
+    assert em("--db", "h.db", "reflect").code == 2
+    assert em("--db", "h.db", "reflect", "gone.json").code == 2
+
+
+def test_an_empty_trace_teaches_nothing(tmp_path: Path) -> None:
+    ran = em("reflect", write(tmp_path / "t.json", {"task": "x", "steps": []}))
+    assert (ran.code, ran.out, ran.err) == (0, "", "nothing to learn from this\n")
+
+
+def test_evaluate_is_repeatable_and_touches_no_log() -> None:
+    one = em("evaluate", "--tasks", "40", "--seed", "3", "--json").json
+    assert one == em("--db", "h.db", "evaluate", "--tasks", "40", "--seed", "3", "--json").json
+    assert not Path("h.db").exists()
+    assert not Path(".em").exists()
+    methods = one["methods"]
+    assert methods["em"]["mrr"] > methods["bm25"]["mrr"] > methods["random"]["mrr"]
+    assert methods["em"]["silent"] == 1.0
+    assert one["margin_95"][0] > 0
+    assert "margin over BM25" in em("evaluate", "--tasks", "20").out

@@ -1,0 +1,290 @@
+"""Lessons in a memory: learned once each, found when they fit, kept healthy by their use."""
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from em import Memory
+from em.errors import LlmRefused, NotFound, UsageError
+from em.heuristics.book import Heuristics
+from em.heuristics.health import goes_along_with_failures
+from em.llm import ScriptedClient
+from em.llm.protocol import Reply
+from em.models.heuristic import Lesson, Use
+from em.models.trace import Mission, Outcome, ToolCall, Trace
+from em.store.postgres import PostgresStore
+from em.store.sqlite import SqliteStore
+from em.testing import SECRET
+
+TASK = "Cancel the order of ana@example.com"
+
+
+def call(tool: str, error: str | None = None, **args: Any) -> ToolCall:
+    return ToolCall(tool=tool, args=args, error=error, result=None if error else "ok")
+
+
+def recovered(goal: str = TASK, outcome: Outcome = "success", email: str = "a@b.c") -> Trace:
+    return Trace(
+        mission=Mission(goal),
+        events=[
+            call("find_user_by_email", "Error: user not found", email=email),
+            call("find_user_by_name", first="Ana", last="Lima"),
+        ],
+        outcome=outcome,
+    )
+
+
+def lost(tool: str = "cancel_order") -> Trace:
+    return Trace(mission=Mission(TASK), events=[call(tool, "Error: order is not pending", id=7)])
+
+
+def said(trigger: str, action: str, **more: Any) -> Lesson:
+    return Lesson(trigger=trigger, action=action, **more)
+
+
+@pytest.fixture
+def memory(tmp_path: Path) -> Iterator[Memory]:
+    with Memory(tmp_path / "em.db") as memory:
+        yield memory
+
+
+def test_what_was_learned_briefs_the_next_attempt(memory: Memory) -> None:
+    (learned,) = memory.reflect(recovered())
+    briefing = memory.brief("find the user with the email bo@example.com")
+    assert briefing.ids == [learned.id]
+    assert "Use find_user_by_name instead" in briefing.text
+    assert learned.id in briefing.text
+    assert set(briefing.heuristics[0].reasons) == {
+        "words", "coverage", "tools", "usefulness", "frequency", "recency",
+    }  # fmt: skip
+
+
+def test_nothing_relevant_gives_an_empty_briefing(memory: Memory) -> None:
+    assert not memory.brief("anything at all")
+    memory.reflect(recovered())
+    briefing = memory.brief("bake bread with less salt")
+    assert (briefing.text, list(briefing.heuristics), bool(briefing)) == ("", [], False)
+    assert not memory.brief("")
+
+
+def test_a_briefing_keeps_to_its_budget(memory: Memory) -> None:
+    for tool in ("alpha", "beta", "gamma", "delta"):
+        memory.heuristics.keep(
+            [
+                said(
+                    f"the {tool} upload of a report breaks",
+                    f"split it for {tool}",
+                    analysis="x" * 400,
+                )
+            ]
+        )
+    task = "upload a report with alpha, beta, gamma and delta"
+    everything = memory.brief(task)
+    assert len(everything.heuristics) == 4
+    for tokens in range(0, 400, 20):
+        briefing = memory.brief(task, tokens=tokens)
+        assert len(briefing.text) / 3 <= tokens
+        assert len(briefing.text.splitlines()) in (0, len(briefing.heuristics) + 1)
+    assert memory.brief(task, k=2).ids == everything.ids[:2]
+    with pytest.raises(UsageError):
+        memory.brief(task, tokens=-1)
+
+
+def test_the_same_lesson_from_two_attempts_is_one_with_both_as_evidence(memory: Memory) -> None:
+    (first,) = memory.reflect(recovered())
+    (again,) = memory.reflect(recovered(email="x@y.z"))
+    assert (again.id, again.use.learned) == (first.id, 2)
+    traces = [lesson.evidence.trace for lesson in memory.heuristics.evidence(first.id)]
+    assert traces == [kept.id for kept in memory.traces()]
+    for lesson in memory.heuristics.evidence(first.id):
+        assert [memory.log.get(e).kind for e in lesson.evidence.event_ids] == ["tool_call"] * 2
+
+
+def test_reflecting_again_on_the_same_trace_changes_nothing(memory: Memory) -> None:
+    trace_id = memory.add_trace(recovered())
+    (first,) = memory.reflect(trace_id)
+    head = memory.log.head_seq()
+    assert memory.reflect([trace_id]) == [first]
+    assert memory.log.head_seq() == head
+
+
+def test_a_dead_end_becomes_a_warning_when_it_was_run_into_again(memory: Memory) -> None:
+    assert memory.reflect(lost()) == []
+    assert not memory.brief("cancel_order of a pending order")
+    (warning,) = memory.reflect(lost())
+    assert (warning.lesson.polarity, warning.use.learned) == ("failure", 2)
+    assert memory.brief("cancel_order of a pending order").ids == [warning.id]
+
+
+def test_attempts_at_one_task_are_compared_across_time(memory: Memory) -> None:
+    pay = call("pay", order="W1")
+    failed = Trace(mission=Mission("pay for W1"), events=[], outcome="failure")
+    solved = Trace(mission=Mission("pay for W1"), events=[pay], outcome="success")
+    assert memory.reflect(failed) == []
+    (lesson,) = memory.reflect(solved)
+    assert lesson.lesson.how == "difference"
+    assert lesson.lesson.source_task == "pay for W1"
+
+
+def test_near_duplicates_in_free_words_merge_and_keep_all_evidence(memory: Memory) -> None:
+    book = memory.heuristics
+    (one,) = book.keep([said("an insert fails on a foreign key", "insert the parent row first")])
+    (same,) = book.keep([said("An insert fails on foreign keys", "First insert the parent row.")])
+    (other,) = book.keep([said("an insert is slow", "insert many rows at once")])
+    assert same.id == one.id != other.id
+    assert same.use.learned == 2
+
+
+def test_merging_by_hand_keeps_all_evidence_and_retires_the_other(memory: Memory) -> None:
+    book = memory.heuristics
+    (one,) = memory.reflect(recovered())
+    (other,) = book.keep([said("a user is not found by email", "look for the name")])
+    kept = book.merge(one.id, [other.id])
+    assert kept.use.learned == 2
+    assert book.get(other.id).retired
+    assert [found.id for found in book.every()] == [one.id]
+    assert {found.id for found in book.every(retired=True)} == {one.id, other.id}
+    with pytest.raises(UsageError, match="itself"):
+        book.merge(one.id, [one.id])
+
+
+def test_contradicting_lessons_are_found_and_both_shown(memory: Memory) -> None:
+    book = memory.heuristics
+    (do,) = book.keep([said("the cache is stale after a deploy", "Clear the cache by hand.")])
+    (dont,) = book.keep(
+        [said("the cache is stale after deploys", "Don't clear the cache by hand.")]
+    )
+    book.keep([said("the cache is cold after a deploy", "Warm it up with the top pages.")])
+    (found,) = book.contradictions(do)
+    assert (found.one.id, found.other.id) == (do.id, dont.id)
+    assert [c.other.id for c in book.contradictions(dont)] == [do.id]
+    briefing = memory.brief("the cache is stale after our deploy")
+    assert {do.id, dont.id} <= set(briefing.ids)
+    assert f"contradicts {dont.id}" in briefing.text
+
+
+def test_what_goes_along_with_failures_loses_rank_and_is_retired(memory: Memory) -> None:
+    book = memory.heuristics
+    (good,) = book.keep([said("the nightly import of orders hangs", "restart the import worker")])
+    (bad,) = book.keep([said("the nightly import of orders hangs", "delete the queue of orders")])
+    task = "the nightly import of orders hangs again"
+    memory.feedback(bad.id, "success")
+    memory.feedback(bad.id, "success")
+    assert memory.brief(task).ids == [bad.id, good.id]
+    for _ in range(4):
+        memory.feedback([bad.id], "failure")
+        memory.feedback([good.id], "success")
+    assert memory.brief(task).ids == [good.id, bad.id]
+    while not book.get(bad.id).retired:
+        (found,) = memory.feedback([bad.id], "failure", task=task)
+        assert found.use.used < 20
+    assert memory.brief(task).ids == [good.id]
+    assert book.get(bad.id).use.hindered > 6
+    # Learning it again does not bring back what experience has retired.
+    book.keep([bad.lesson])
+    assert memory.brief(task).ids == [good.id]
+
+
+def test_a_few_failures_are_no_proof() -> None:
+    assert not goes_along_with_failures(Use())
+    assert not goes_along_with_failures(Use(hindered=3))
+    assert goes_along_with_failures(Use(hindered=5))
+    assert not goes_along_with_failures(Use(helped=20, hindered=20))
+
+
+def test_feedback_by_many_at_once_is_all_counted(memory: Memory) -> None:
+    (learned,) = memory.reflect(recovered())
+    threads = [
+        threading.Thread(target=memory.feedback, args=([learned.id], "success")) for _ in range(8)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert memory.heuristics.get(learned.id).use.helped == 8
+
+
+def test_one_subjects_lessons_are_for_that_subject_alone(memory: Memory) -> None:
+    (own,) = memory.reflect(recovered(), subject="ana")
+    task = "find the user with an email"
+    assert memory.brief(task, subject="ana").ids == [own.id]
+    assert not memory.brief(task, subject="bo")
+    assert not memory.brief(task)
+    memory.forget(subject="ana")
+    assert not memory.brief(task, subject="ana")
+    with pytest.raises(NotFound):
+        memory.heuristics.get(own.id)
+
+
+def test_forgetting_one_attempt_leaves_the_lesson_that_others_taught_too(memory: Memory) -> None:
+    (learned,) = memory.reflect(recovered(email="secret.person@example.com"))
+    memory.reflect(recovered(email="x@y.z"))
+    first, second = memory.traces()
+    memory.forget(first.event_ids)
+    left = memory.heuristics.get(learned.id)
+    assert left.use.learned == 1
+    assert "secret.person" not in repr(left)
+    assert memory.brief("find the user by email").ids == [learned.id]
+    memory.forget(second.event_ids)
+    assert not memory.brief("find the user by email")
+    with pytest.raises(NotFound):
+        memory.heuristics.get(learned.id)
+    assert memory.log.verify().ok
+
+
+def test_secrets_of_a_trace_reach_neither_lessons_nor_model(memory: Memory) -> None:
+    secret = SECRET
+    trace = Trace(
+        mission=Mission("call the API"),
+        events=[
+            call("fetch", f"Error: bad key {secret}", url="u", api_key=secret),
+            call("fetch", url="u", api_key="sk-demo-4f1c9a7b2e8d3f61"),
+        ],
+    )
+    client = ScriptedClient([{"lessons": []}])
+    (learned,) = memory.reflect(trace, client)
+    assert secret not in repr(learned)
+    assert secret not in client.requests[0].prompt
+    assert memory.heuristics.get(learned.id).lesson.id == learned.id
+
+
+def test_a_refusing_model_stores_nothing_and_says_so(memory: Memory) -> None:
+    client = ScriptedClient([Reply(text="", refusal="no")])
+    with pytest.raises(LlmRefused):
+        memory.reflect(recovered(), client)
+    assert memory.log.head_seq() == 0
+
+
+def test_a_model_may_put_the_lessons_in_order_and_leave_some_out(memory: Memory) -> None:
+    book = memory.heuristics
+    (one,) = book.keep([said("a report upload breaks", "split the report")])
+    (two,) = book.keep([said("a report upload is refused", "sign the report")])
+    client = ScriptedClient([{"ids": [two.id]}])
+    assert memory.brief("the upload of a report breaks", client=client).ids == [two.id]
+    assert one.id in client.requests[0].prompt
+
+
+def test_candidates_may_come_from_elsewhere(memory: Memory) -> None:
+    (learned,) = memory.reflect(recovered())
+    asked = []
+
+    def search(query: Any) -> Any:
+        asked.append(query)
+        return memory.store.search(query)
+
+    book = Heuristics(memory.store, search=search)
+    assert book.brief("find the user by email").ids == [learned.id]
+    assert [query.kinds for query in asked] == [["heuristic"]]
+
+
+def test_both_stores_rank_alike(store: SqliteStore | PostgresStore) -> None:
+    book = Heuristics(store)
+    (one,) = book.keep([said("an insert fails on a foreign key", "insert the parent row first")])
+    book.keep([said("an insert is slow", "insert many rows at once")])
+    assert book.brief("debug a failing SQL insert: foreign key error").ids[0] == one.id
+    assert book.feedback(one.id, "success")[0].use.helped == 1
+    assert book.retire(one.id, "tired of it").retired
+    assert one.id not in book.brief("debug a failing SQL insert: foreign key error").ids

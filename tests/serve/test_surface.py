@@ -1,0 +1,227 @@
+"""The service does what its description says: paths, filters, pages, errors."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conftest import Serve, Served
+from em import Memory
+
+LESSON = {"trigger": "an insert fails on a foreign key", "action": "insert the parent row first"}
+TRAJECTORY = {
+    "task": "load the orders",
+    "outcome": "success",
+    "steps": [
+        {"action": "insert", "args": {"c": "c7", "total": "1,5"}, "error": "invalid total"},
+        {"action": "insert", "args": {"c": "c7", "total": "1.5"}, "observation": "ok"},
+    ],
+}
+PAY = """
+version: "1"
+name: greet
+steps:
+  - id: ask
+    type: prompt.user
+    prompt: {message: "Who?", fields: [{name: who, type: text}]}
+    save_as: said
+  - {id: done, type: return, value: "Hello {{ said.who }}, {{ word }}"}
+"""
+
+
+def test_health_metrics_docs_and_a_log_of_json_lines(service: Served) -> None:
+    assert service.get("/health") == {"status": "ok", "store": "sqlite", "version": "0.1.0"}
+    assert "em_requests_total" in service.http.get("/metrics").text
+    page = service.http.get("/docs")
+    assert "text/html" in page.headers["content-type"]
+    assert "<script" not in page.text
+    described = service.get("/docs/openapi.json")
+    assert {"/heuristics", "/trajectories", "/reflect", "/evaluate"} <= set(described["paths"])
+    asked = service.http.get("/health", headers={"X-Request-ID": "mine-1"})
+    assert asked.headers["x-request-id"] == "mine-1"
+    assert service.stop() == 0
+    told = [line for line in service.lines if line["event"] == "request"]
+    assert told[-1]["request_id"] == "mine-1"
+    assert {"at", "level", "method", "path", "status", "ms"} <= set(told[0])
+
+
+def test_heuristics_are_kept_found_and_paged(service: Served) -> None:
+    made = []
+    for number in range(5):
+        lesson = {
+            "trigger": f"the {'abcde'[number] * 4} import hangs",
+            "action": f"restart worker {'vwxyz'[number] * 4}",
+            "source_task": f"task {number % 2}",
+        }
+        answer = service.post("/heuristics", lesson)
+        assert answer.status_code == 201
+        made.append(answer.json()["id"])
+    first = service.get("/heuristics", limit=3)
+    second = service.get("/heuristics", limit=3, offset=3)
+    assert first["pagination"] == {"limit": 3, "offset": 0, "total": 5}
+    ids = [one["id"] for one in (*first["heuristics"], *second["heuristics"])]
+    assert ids == sorted(made)
+    even = service.get("/heuristics", source_task="task 0")
+    assert {one["id"] for one in even["heuristics"]} == set(made[::2])
+    found = service.get("/heuristics", task="why does the aaaa import hang?", top_k=2)
+    assert found["heuristics"][0]["id"] == made[0]
+    assert found["heuristics"][0]["score"] > 0
+    assert service.get("/heuristics", task="bake bread with salt")["heuristics"] == []
+    one = service.get(f"/heuristics/{made[0]}")
+    assert (one["source_task"], one["use"]["learned"]) == ("task 0", 1)
+    briefing = service.get("/brief", task="why does the aaaa import hang?", k=1)
+    assert briefing["text"].startswith("Lessons from earlier attempts")
+    fed = service.post(f"/heuristics/{made[0]}/feedback", {"outcome": "success"})
+    assert (fed.status_code, fed.json()["use"]["helped"]) == (200, 1)
+    assert service.post(f"/heuristics/{made[0]}/retire", {"reason": "old"}).json()["retired"]
+    assert service.get("/heuristics")["pagination"]["total"] == 4
+
+
+def test_trajectories_are_kept_apart_and_filtered_exactly(service: Served) -> None:
+    kept = service.post("/trajectories", TRAJECTORY).json()
+    service.post("/trajectories", {**TRAJECTORY, "outcome": "failure"})
+    native = {"mission": {"goal": "other"}, "events": [{"type": "tool_call", "tool": "x"}]}
+    assert service.post("/trajectories", native).status_code == 201
+    assert service.get("/heuristics")["pagination"]["total"] == 0
+    assert service.get("/trajectories")["pagination"] == {"limit": 50, "offset": 0, "total": 3}
+    both = service.get("/trajectories", task="load the orders")
+    assert [one["outcome"] for one in both["trajectories"]] == ["success", "failure"]
+    assert both["trajectories"][0]["id"] == kept["id"]
+    failed = service.get("/trajectories", task="load the orders", outcome="failure")
+    assert failed["pagination"]["total"] == 1
+    assert service.get("/trajectories", task="load")["trajectories"] == []
+    one = service.get(f"/trajectories/{kept['id']}")
+    assert [step["tool"] for step in one["steps"]] == ["insert", "insert"]
+
+
+def test_reflect_learns_from_a_trajectory_given_or_kept(service: Served) -> None:
+    looked = service.post("/reflect", {"trajectory": TRAJECTORY, "store": False})
+    assert (looked.status_code, looked.json()["stored"]) == (200, False)
+    assert service.get("/trajectories")["trajectories"] == []
+    done = service.post("/reflect", {"trajectory": TRAJECTORY})
+    assert done.status_code == 201
+    (lesson,) = done.json()["heuristics"]
+    assert lesson["trigger"] == "insert fails with: invalid total"
+    assert service.get(f"/heuristics/{lesson['id']}")["use"]["learned"] == 1
+    kept = service.post("/trajectories", TRAJECTORY).json()["id"]
+    assert service.post("/reflect", {"trajectory_id": kept}).json()["trajectory_id"] == kept
+    assert service.get(f"/heuristics/{lesson['id']}")["use"]["learned"] == 2
+
+
+def test_a_model_that_answers_nonsense_leaves_nothing_behind(serve: Serve, tmp_path: Path) -> None:
+    (tmp_path / "script.json").write_text(json.dumps(["nonsense"] * 3))
+    env = {"EM_LLM_PROVIDER": "scripted", "EM_LLM_BASE_URL": str(tmp_path / "script.json")}
+    service = serve(env=env)
+    answer = service.post("/reflect", {"trajectory": TRAJECTORY, "llm": True}, key="k")
+    assert (answer.status_code, answer.json()["error"]["code"]) == (502, "bad_answer")
+    assert service.get("/trajectories")["pagination"]["total"] == 0
+    # What failed was not kept: the same key may be tried again.
+    again = service.post("/reflect", {"trajectory": TRAJECTORY, "llm": True}, key="k")
+    assert again.status_code == 502
+
+
+def test_evaluate_touches_no_live_table(service: Served) -> None:
+    service.post("/heuristics", LESSON)
+    before = service.get("/log", limit=200)
+    done = service.get("/evaluate", tasks=30)
+    assert done["methods"]["em"]["mrr"] > done["methods"]["random"]["mrr"]
+    assert service.get("/log", limit=200) == before
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "status", "code"),
+    [
+        ("GET", "/nowhere", None, 404, "not_found"),
+        ("GET", "/heuristics/nope", None, 404, "not_found"),
+        ("GET", "/trajectories/nope", None, 404, "not_found"),
+        ("GET", "/runs/nope", None, 404, "not_found"),
+        ("DELETE", "/heuristics", None, 405, "method_not_allowed"),
+        ("GET", "/heuristics?limit=0", None, 400, "bad_request"),
+        ("GET", "/trajectories?outcome=maybe", None, 400, "bad_request"),
+        ("POST", "/heuristics", b"{broken", 400, "bad_request"),
+        ("POST", "/heuristics", b'{"trigger": "x"}', 400, "bad_request"),
+        ("POST", "/heuristics", b'{"trigger": " ", "action": "y"}', 400, "bad_request"),
+        ("POST", "/heuristics", b"\xff\xfe", 400, "bad_request"),
+        ("POST", "/trajectories", b'{"task": "x"}', 400, "bad_input"),
+        ("POST", "/reflect", b"{}", 400, "bad_input"),
+        ("POST", "/reflect", b'{"trajectory_id": "nope"}', 404, "not_found"),
+        ("POST", "/runs", b'{"routine": "/etc"}', 404, "not_found"),
+    ],
+)
+def test_every_error_has_the_envelope_and_the_request_id(
+    shared: Served, method: str, path: str, body: Any, status: int, code: str
+) -> None:
+    answer = shared.http.request(method, path, content=body)
+    assert answer.status_code == status, answer.text
+    error = answer.json()["error"]
+    assert (error["code"], bool(error["message"])) == (code, True)
+    assert answer.headers["x-request-id"]
+    assert "Traceback" not in answer.text
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    served = Served(db=str(tmp_path_factory.mktemp("served") / "em.db"))
+    yield served
+    served.stop()
+
+
+def test_observing_and_the_log(service: Served) -> None:
+    kept = service.post("/observations", {"subject": "ana", "text": "moved to Porto"}).json()
+    service.post("/observations", {"subject": "bo", "record": {"city": "Lisbon"}, "type": "Home"})
+    events = service.get("/log", subject="ana")["events"]
+    assert [event["id"] for event in events] == [kept["id"]]
+    page = service.get("/log", limit=1)
+    assert page["more"]
+    assert (
+        service.get("/log", limit=1, after=page["events"][0]["seq"])["events"][0]["subject"] == "bo"
+    )
+    assert service.get("/log/verify") == {"ok": True, "events": 2, "problems": []}
+
+
+def test_a_routine_runs_asks_and_goes_on(serve: Serve, tmp_path: Path) -> None:
+    folder = tmp_path / "greet"
+    folder.mkdir()
+    (folder / "routine.yaml").write_text(PAY)
+    with Memory("em.db") as memory:
+        from em.runner.stored import files_in, keep_routine
+
+        keep_routine(memory.store, files_in(folder))
+    service = serve()
+    assert service.get("/routines")["routines"][0]["ref"] == "greet@1"
+    started = service.post("/runs", {"routine": "greet", "input": {"word": "welcome"}}, key="r")
+    run = started.json()
+    assert (started.status_code, run["status"]) == (201, "needs_input")
+    assert service.post(
+        "/runs", {"routine": "greet", "input": {"word": "welcome"}}, key="r"
+    ).content == (started.content)
+    assert service.get(f"/runs/{run['run_id']}")["pending_prompt"]["message"] == "Who?"
+    went_on = service.post(f"/runs/{run['run_id']}/answers", {"answers": {"ask": {"who": "Ana"}}})
+    assert went_on.status_code == 200, went_on.text
+    assert went_on.json()["output"] == "Hello Ana, welcome"
+    assert service.get("/runs")["runs"][0]["status"] == "ok"
+    over = service.post(f"/runs/{run['run_id']}/answers", {"answers": {"ask": {"who": "Bo"}}})
+    assert over.status_code == 400
+
+
+def test_no_generated_request_gets_a_5xx_or_an_undocumented_answer(service: Served) -> None:
+    service.post("/reflect", {"trajectory": TRAJECTORY})
+    checks = (
+        "not_a_server_error,status_code_conformance,content_type_conformance,"
+        "response_schema_conformance"
+    )
+    ran = subprocess.run(
+        [
+            *(str(Path(sys.executable).parent / "schemathesis"), "run"),
+            *(f"{service.url}/docs/openapi.json", "--checks", checks, "--phases", "fuzzing"),
+            *("--max-examples", "8", "--seed", "1", "--exclude-path", "/evaluate", "--no-color"),
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stdout[-6000:]
+    assert not [line for line in service.lines if line.get("status", 0) >= 500]
