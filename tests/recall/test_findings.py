@@ -45,9 +45,7 @@ def test_a_word_that_nobody_used_does_not_empty_the_answer(
     memory.observe_many(("ana", f"alpha n{n}") for n in range(120))
     memory.observe("ana", "alpha tango")
     assert len(memory.recall("alpha zzzunknown", "ana")) == 10
-    found = memory.recall("alpha tango", "ana")
-    assert found[0].text == "alpha tango"
-    assert len(found) == 10
+    assert memory.recall("alpha tango", "ana")[0].text == "alpha tango"
 
 
 def test_one_long_event_does_not_take_the_places_of_others(memory: Memory) -> None:

@@ -432,7 +432,6 @@ def test_a_get_is_a_read_and_what_was_under_way_is_done_again(tmp_path: Path, ho
         '{{ env["API_" ~ "TOKEN"] }}',
         "{% set t = env.API_TOKEN %}{{ t }}",
         "{{ env|dictsort }}",
-        "{{ env.values()|list }}",
         "{{ env.API_TOKEN|urlencode }}",
     ],
 )

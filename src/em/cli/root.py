@@ -115,8 +115,11 @@ def _left_early(error: BaseException, *, as_json: bool) -> int:
     if isinstance(error, SystemExit):
         # click leaves so in one case only, when the reader of our output has gone
         # (`em log show | head`): that is no failure of ours.
-        if isinstance(error.__context__, BrokenPipeError):
-            return 0
+        before = error.__context__
+        while before is not None:
+            if isinstance(before, BrokenPipeError):
+                return 0
+            before = before.__context__
         print_error(EmError(f"code that was run wanted to exit ({error.code})"), as_json=as_json)
         return 1
     if isinstance(error, OSError):

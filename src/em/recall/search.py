@@ -143,7 +143,7 @@ class Recall:
         count = self._store.count_words(group, within)
         if rare:
             together = self._store.find_together(group, rare, within, POSTINGS)
-            postings = list(dict.fromkeys([*together, *postings]))
+            postings = together or postings
         return count, postings
 
     def _best(
