@@ -165,3 +165,27 @@ def test_every_public_method_of_memory_and_log_exists_for_asyncio() -> None:
     for sync, twin in ((Memory, AsyncMemory), (Log, AsyncLog)):
         public = {name for name in vars(sync) if not name.startswith("_")} - left_out
         assert public <= set(vars(twin))
+
+
+def test_an_engine_hands_its_agent_the_lessons_that_fit(memory: Memory) -> None:
+    trace = {
+        "mission": {"goal": "refund the order"},
+        "events": [
+            {"type": "tool_call", "tool": "refund", "args": {"order": "W1207"},
+             "error": "Error: an order id starts with #"},
+            {"type": "tool_call", "tool": "refund", "args": {"order": "#W1207"}, "result": "done"},
+        ],
+        "outcome": "success",
+    }  # fmt: skip
+    memory.reflect(memory.add_trace(trace))
+    engine = memory.engine("refund the order")
+    told: list[Any] = []
+
+    def agent(order: str, progress: Any = None) -> str:
+        told.extend(engine.progress().heuristics)
+        return "done"
+
+    engine.set_agent(agent)
+    engine.finalize()
+    engine("#W9001")
+    assert "refund" in repr(told)

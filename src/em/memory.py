@@ -303,11 +303,16 @@ class Memory:
     def engine(self, name: str, **options: Any) -> "Engine":
         """An engine whose behaviours are kept in this memory; `options` are those of `em.Engine`.
 
+        On a miss the agent is handed the lessons of this memory that fit (`progress.heuristics`).
         It is plain for a plain agent and awaited for an async one, so AsyncMemory has it as it is.
         """
         from em.behaviour.engine import Engine
 
-        return Engine(self.store, name=name, **options)
+        def lessons(arguments: Mapping[str, Any]) -> Sequence[Any]:
+            task = " ".join([name, *map(str, arguments.values())])
+            return self.brief(task).heuristics
+
+        return Engine(self.store, name=name, **{"briefing": lessons, **options})
 
     def recall(
         self,
