@@ -62,7 +62,10 @@ def show(ctx: click.Context, ref: str) -> None:
 def keep(ctx: click.Context, folder: str) -> None:
     """Keep the routine in DIR as a new version of its name."""
     kept = keep_routine(open_memory(ctx, create=True).store, files_in(folder))
-    print_json({"routine": kept.ref}) if ctx.obj["json"] else click.echo(f"kept as {kept.ref}")
+    if ctx.obj["json"]:
+        print_json({"routine": kept.ref})
+    else:
+        click.echo(f"kept as {kept.ref}")
 
 
 @command.command("unpack")
@@ -75,7 +78,10 @@ def unpack(ctx: click.Context, ref: str, output: str) -> None:
     artefact = find_routine(open_memory(ctx).store, ref)
     write_files(texts_of(artefact), Path(output))
     report = {"routine": f"{artefact.name}@{artefact.version}", "folder": output}
-    print_json(report) if ctx.obj["json"] else click.echo(f"{report['routine']} is in {output}")
+    if ctx.obj["json"]:
+        print_json(report)
+    else:
+        click.echo(f"{report['routine']} is in {output}")
 
 
 @command.command("retire")
