@@ -222,7 +222,7 @@ class Kept(msgspec.Struct, frozen=True):
 
 
 class EventOut(msgspec.Struct, frozen=True):
-    """An event, as `em log export` writes it."""
+    """An event, without the salt and the hash of its body, which only prove it."""
 
     seq: int
     id: str
