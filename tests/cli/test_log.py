@@ -284,11 +284,13 @@ def test_verify_names_what_was_done_to_the_log(tmp_path: Path) -> None:
     assert not (tmp_path / "other.json").exists()
 
 
-def test_the_reader_of_a_pipe_may_leave() -> None:
+@pytest.mark.parametrize("reader", ["head -c 1", "true"])
+@pytest.mark.parametrize("args", [["log", "export"], ["log", "show"], ["--help"], ["log", "-h"]])
+def test_the_reader_of_a_pipe_may_leave(reader: str, args: list[str]) -> None:
     for n in range(3):
         append(f"n{n}" * 5_000)
     run = subprocess.run(
-        ["bash", "-o", "pipefail", "-c", '"$@" | head -c 1', "bash", *EM, "log", "export"],
+        ["bash", "-o", "pipefail", "-c", f'"$@" | {reader}', "bash", *EM, *args],
         capture_output=True,
         text=True,
         check=False,

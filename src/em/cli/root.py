@@ -3,6 +3,8 @@
 import io
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
 
@@ -57,10 +59,33 @@ class LazyGroup(click.Group):
         hint = f" Did you mean {close[0]!r}?" if close else ""
         return ctx.fail(f"no command {name!r}.{hint}")
 
+    def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
+        """Read the arguments; `em --help | true` prints already here."""
+        with _reader_may_leave():
+            return super().make_context(*args, **kwargs)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command."""
+        with _reader_may_leave():
+            return super().invoke(ctx)
+
     def format_commands(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The list in `--help`."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, text) for name, (_, text) in sorted(COMMANDS.items())])
+
+
+@contextmanager
+def _reader_may_leave() -> Iterator[None]:
+    """The reader of our output has gone (`em log show | head`): that is no failure of ours.
+
+    click would leave with 1 and say nothing of the reason, so it must not see this error.
+    """
+    try:
+        yield
+    except BrokenPipeError:
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - flushing it would fail again
+        raise click.exceptions.Exit(0) from None
 
 
 @click.group(
@@ -113,13 +138,6 @@ def run(args: list[str]) -> int:
 
 def _left_early(error: BaseException, *, as_json: bool) -> int:
     if isinstance(error, SystemExit):
-        # click leaves so in one case only, when the reader of our output has gone
-        # (`em log show | head`): that is no failure of ours.
-        before = error.__context__
-        while before is not None:
-            if isinstance(before, BrokenPipeError):
-                return 0
-            before = before.__context__
         print_error(EmError(f"code that was run wanted to exit ({error.code})"), as_json=as_json)
         return 1
     if isinstance(error, OSError):
