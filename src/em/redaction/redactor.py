@@ -23,6 +23,8 @@ from em.redaction.shapes import (
 )
 
 NAMES_KEPT = 4096
+SHORT = 64
+"""Characters of a text that is worth remembering."""
 MARKER = re.compile(r"\[redacted:[^\[\]]{1,64}\]")
 
 _SCHEMA_WORDS = frozenset({"type", "$ref", "properties", "anyOf", "oneOf", "allOf", "description"})
@@ -47,6 +49,7 @@ class Redactor:
         self._tool_args = {tool: frozenset(names) for tool, names in (tool_args or {}).items()}
         self._find_anchor = _anchors().search
         self._clean_names: set[str] = set()
+        self._clean_texts: set[str] = set()
         # What a user adds has no anchors: then every value is taken apart.
         self._always = bool(self._own or self._fields or self._tool_args)
 
@@ -71,6 +74,22 @@ class Redactor:
     def text(self, text: str) -> str:
         """A text without its secrets."""
         lowered = text.lower()
+        if not self._own and not _shape_anchors().search(lowered):
+            return text
+        return self._text(text, lowered) if len(text) > SHORT else self._short_text(text, lowered)
+
+    def _short_text(self, text: str, lowered: str) -> str:
+        """The same for values that come again and again ("Asia" looks like the start of a key)."""
+        if text in self._clean_texts:
+            return text
+        clean = self._text(text, lowered)
+        if clean == text:
+            if len(self._clean_texts) >= NAMES_KEPT:
+                self._clean_texts.clear()
+            self._clean_texts.add(text)
+        return clean
+
+    def _text(self, text: str, lowered: str) -> str:
         for shape in SHAPES:
             if any(anchor in lowered for anchor in shape.anchors):
                 text = shape.pattern.sub(_replacement(shape), text)
@@ -146,6 +165,12 @@ def _named_pair(value: Mapping[str, Any]) -> str | None:
 def _anchors() -> re.Pattern[bytes]:
     anchors = {anchor for shape in SHAPES for anchor in shape.anchors} | {*FIELD_ANCHORS}
     return re.compile(_any_of({anchor.encode() for anchor in anchors}))
+
+
+@lru_cache(maxsize=1)
+def _shape_anchors() -> re.Pattern[str]:
+    anchors = {anchor.encode() for shape in SHAPES for anchor in shape.anchors}
+    return re.compile(_any_of(anchors).decode())
 
 
 def _any_of(words: Iterable[bytes]) -> bytes:
