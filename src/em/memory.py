@@ -9,10 +9,12 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from functools import wraps
+from functools import cached_property, wraps
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
+
+import msgspec
 
 from em.capture.log import Log
 from em.capture.traces import content_id, find_traces, get_traces, trace_events
@@ -23,17 +25,22 @@ from em.models.ids import new_id
 from em.models.run import RunResult
 from em.models.times import Moment, moment
 from em.models.trace import Effect, KeptTrace, Outcome, Trace
-from em.settings import Settings
+from em.settings import Settings, StateSettings
 from em.store import Commit, Erasure, open_store
 from em.store.protocol import Store
 
 if TYPE_CHECKING:
     from typing import Unpack
 
+    from em.llm.protocol import LlmClient
     from em.models.routine import Routine
     from em.runner.calls import AutoFix
     from em.runner.engine import RunOptions, Tools
     from em.runner.stored import KeptRoutine
+    from em.state.asking import Answer
+    from em.state.rules import Alert
+    from em.state.state import Conflict, State
+    from em.state.subjects import Subjects
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -45,6 +52,8 @@ class Memory:
     """The memory of an agent, on one store. A context manager; safe to share between threads.
 
     db: a path or a `postgresql://` address; `EM_DB`, then `.em/em.db`, where it is not given.
+    llm: the model that checkpoints and questions may ask; none is asked where it is not given.
+    checkpoint_every: so many events about a subject, or minutes as `10m`; else `em.yaml` says.
     """
 
     def __init__(
@@ -53,9 +62,14 @@ class Memory:
         *,
         settings: Settings | None = None,
         create: bool = True,
+        llm: "LlmClient | None" = None,
+        checkpoint_every: int | str | None = None,
     ) -> None:
         self.store: Store = open_store(db, settings, create=create)
         self.log = Log(self.store)
+        self._settings = settings
+        self._llm = llm
+        self._checkpoint_every = checkpoint_every
         # None: what em.yaml says when a run asks for it.
         self._allow = None if settings is None else settings.allow
 
@@ -93,7 +107,9 @@ class Memory:
             "source": source,
         }
         draft = _observation(subject, text_or_record, at, details)
-        return self.log.append_many([draft])[0].id
+        events = self.log.append_many([draft])
+        self._observed(events)
+        return events[0].id
 
     def observe_many(
         self, items: Iterable[tuple[str, str | Mapping[str, Any]] | Mapping[str, Any]]
@@ -110,7 +126,93 @@ class Memory:
             except InputError as error:
                 error.place = f"item {number}, {error.place}".rstrip(", ")
                 raise
-        return [event.id for event in self.log.append_many(drafts)]
+        events = self.log.append_many(drafts)
+        self._observed(events)
+        return [event.id for event in events]
+
+    def _observed(self, events: Sequence[Event]) -> None:
+        if self._checkpoints_itself:
+            self.subjects.observed(events)
+
+    @cached_property
+    def _checkpoints_itself(self) -> bool:
+        return self._state_settings.checkpoint_every is not None
+
+    @cached_property
+    def _state_settings(self) -> StateSettings:
+        found = (self._settings or Settings.load()).state
+        if self._checkpoint_every is None:
+            return found
+        return msgspec.structs.replace(found, checkpoint_every=self._checkpoint_every)
+
+    @cached_property
+    def subjects(self) -> "Subjects":
+        """The states of this memory's subjects."""
+        from em.state.subjects import Subjects
+
+        # Recall proper, where this memory has it; else the store's own search.
+        recall = getattr(self, "recall", None)
+        seam = None if recall is None else lambda text, subject: recall(text, subject=subject, k=10)
+        return Subjects(self.store, self._state_settings, recall=seam, client=self._llm)
+
+    def checkpoint(
+        self,
+        subject: str,
+        *,
+        llm: "LlmClient | None" = None,
+        accept: bool = False,
+        again: bool = False,
+        rebuild: bool = False,
+    ) -> "State":
+        """Compile what is new about a subject; its state then, with the `report` of what was done.
+
+        accept: also if it breaks kept questions or rules. again: what no model has read well is
+        read again. rebuild: all of it anew, from the log.
+        """
+        report = self.subjects.checkpoint(
+            subject, client=llm, accept=accept, again=again, rebuild=rebuild
+        )
+        state = self.subjects.state(subject)
+        state.report = report
+        return state
+
+    def state(
+        self, subject: str, as_of: Moment | None = None, *, known_at: Moment | None = None
+    ) -> "State":
+        """What was last compiled about a subject; as it was at a moment, or was known by then."""
+        return self.subjects.state(subject, as_of=as_of, known_at=known_at)
+
+    def ask(
+        self,
+        subject: str,
+        question: str | None = None,
+        *,
+        code: str | None = None,
+        llm: "LlmClient | None" = None,
+        as_of: Moment | None = None,
+    ) -> "Answer":
+        """Answer a question by code over the state, or from what was said; or run your own code."""
+        return self.subjects.ask(subject, question, code=code, client=llm, as_of=as_of)
+
+    def check(self, subject: str, action: str, /, **details: Any) -> "list[Alert]":
+        """The rules that fire before an action, the worst first."""
+        return self.subjects.state(subject).check(action, **details)
+
+    def alerts(self, subject: str, now: Moment | None = None) -> "list[Alert]":
+        """What is due about a subject: deadlines, active windows."""
+        return self.subjects.state(subject).alerts(now)
+
+    def conflicts(self, subject: str) -> "list[Conflict]":
+        """What contradicts itself about a subject, and how each was settled."""
+        return self.subjects.state(subject).conflicts()
+
+    def resolve(self, subject: str, field: str, /, **decision: Any) -> str:
+        """Settle a field: by `value`, by an `event`, or by a `policy` (with `order`); an event."""
+        return self.subjects.resolve(subject, field, **decision)
+
+    def declare(self, subject: str, type: str, key: str | Sequence[str]) -> str:  # noqa: A002 - the name users know from records
+        """Say by which fields records of a type are one and the same; an event."""
+        return self.subjects.declare(subject, type, [key] if isinstance(key, str) else key)
 
     def add_trace(self, trace: Trace) -> str:
         """Keep one attempt at a task; the id of the trace, whose stream is `trace/ID`."""
@@ -214,7 +316,19 @@ class Memory:
         if subject is not None:
             ids += self._ids_about(subject)
         subjects = () if subject is None else (subject,)
-        return self.store.erase(ids, subjects=subjects, reason=reason)
+        touched = self._subjects_of(ids) - {subject}
+        erasure = self.store.erase(ids, subjects=subjects, reason=reason)
+        for other in sorted(touched):
+            if self.subjects.has_state(other):
+                self.subjects.checkpoint(other, accept=True, rebuild=True)
+        return erasure
+
+    def _subjects_of(self, ids: Sequence[str]) -> set[str]:
+        found: set[str] = set()
+        for start in range(0, len(ids), 500):
+            query = EventQuery(ids=ids[start : start + 500])
+            found |= {event.subject for event in self.store.read(query) if event.subject}
+        return found
 
     def _ids_about(self, subject: str) -> list[str]:
         check_name(subject, "subject")
@@ -322,8 +436,12 @@ class AsyncMemory:
         *,
         settings: Settings | None = None,
         create: bool = True,
+        llm: "LlmClient | None" = None,
+        checkpoint_every: int | str | None = None,
     ) -> None:
-        self._sync = Memory(db, settings=settings, create=create)
+        self._sync = Memory(
+            db, settings=settings, create=create, llm=llm, checkpoint_every=checkpoint_every
+        )
         self.log = AsyncLog(self._sync.log)
 
     async def __aenter__(self) -> Self:
@@ -340,5 +458,13 @@ class AsyncMemory:
     compile = _threaded(Memory.compile)
     run = _threaded(Memory.run)
     resume = _threaded(Memory.resume)
+    checkpoint = _threaded(Memory.checkpoint)
+    state = _threaded(Memory.state)
+    ask = _threaded(Memory.ask)
+    check = _threaded(Memory.check)
+    alerts = _threaded(Memory.alerts)
+    conflicts = _threaded(Memory.conflicts)
+    resolve = _threaded(Memory.resolve)
+    declare = _threaded(Memory.declare)
     forget = _threaded(Memory.forget)
     close = _threaded(Memory.close)

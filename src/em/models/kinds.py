@@ -14,6 +14,7 @@ import msgspec
 
 from em.errors import BadBody, InputError
 from em.models.canonical import Json
+from em.models.state import Decision, Extraction, Question
 from em.models.trace import Approval, Message, Outcome, ToolCall, UdfCall
 
 VERSION = 1
@@ -137,6 +138,9 @@ class CodeDistrusted(msgspec.Struct, frozen=True):
 
 
 BODIES: Mapping[str, type[msgspec.Struct]] = {
+    "extracted": Extraction,
+    "decided": Decision,
+    "question": Question,
     "observation": Observation,
     "message": Message,
     "trace_started": TraceStarted,
