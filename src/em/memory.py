@@ -19,6 +19,7 @@ import msgspec
 from em.capture.log import Log
 from em.capture.traces import content_id, find_traces, get_traces, trace_events
 from em.errors import InputError, NotFound, UsageError
+from em.models.bulk import uncollected
 from em.models.canonical import Json
 from em.models.event import Draft, Event, EventQuery, check_name
 from em.models.ids import new_id
@@ -119,14 +120,15 @@ class Memory:
         An item is `(subject, text_or_record)`, or a mapping with `subject`, either `text` or
         `record`, and optionally what `observe` takes by name.
         """
-        drafts = []
-        for number, item in enumerate(items):
-            try:
-                drafts.append(_item(item))
-            except InputError as error:
-                error.place = f"item {number}, {error.place}".rstrip(", ")
-                raise
-        events = self.log.append_many(drafts)
+        with uncollected():
+            drafts = []
+            for number, item in enumerate(items):
+                try:
+                    drafts.append(_item(item))
+                except InputError as error:
+                    error.place = f"item {number}, {error.place}".rstrip(", ")
+                    raise
+            events = self.log.append_many(drafts)
         self._observed(events)
         return [event.id for event in events]
 

@@ -27,6 +27,7 @@ from em.compiler.state.types import fits
 from em.errors import NotFound, PositionConflict, StateHeld
 from em.llm.protocol import LlmClient
 from em.models.artefact import ArtefactDraft
+from em.models.bulk import uncollected
 from em.models.canonical import Json
 from em.models.event import Draft, EventQuery, check_name
 from em.models.record import Record
@@ -88,12 +89,13 @@ def load_schema(store: Store, subject: str, version: int | None = None) -> tuple
 def checkpoint(store: Store, subject: str, options: Options | None = None) -> Checkpoint:
     """Compile what is new; if the stream moves on meanwhile, what came is taken in too."""
     run = _Run(store, subject, options or Options())
-    for _ in range(ATTEMPTS - 1):
-        try:
-            return run.attempt()
-        except PositionConflict:
-            continue
-    return run.attempt()
+    with uncollected():
+        for _ in range(ATTEMPTS - 1):
+            try:
+                return run.attempt()
+            except PositionConflict:
+                continue
+        return run.attempt()
 
 
 class _Run:

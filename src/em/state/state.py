@@ -18,6 +18,7 @@ from em.compiler.state.module import policy_of, write_module
 from em.compiler.state.rows import Block
 from em.compiler.state.types import converter
 from em.errors import NotFound, StateError
+from em.models.bulk import uncollected
 from em.models.canonical import Json
 from em.models.record import Record
 from em.models.state import PROFILE, Coverage, Entry, StateSchema, TypeSchema
@@ -115,7 +116,8 @@ class State:
         if name not in self._loaded:
             type_ = types[name]
             keyed = type_.key is not None
-            self._loaded[name] = self._entities(type_) if keyed else self._records(type_)
+            with uncollected():
+                self._loaded[name] = self._entities(type_) if keyed else self._records(type_)
         return self._loaded[name]
 
     @cached_property
@@ -155,7 +157,7 @@ class State:
 
     def _told(self, record: Record) -> Iterator[bool]:
         block = msgspec.convert(record.body, Block)
-        for at, known in zip(block.at, block.recorded_at, strict=True):
+        for at, known in block.times():
             yield self._is_told(at, known)
 
     def _is_told(self, at: int, recorded_at: int) -> bool:

@@ -35,6 +35,8 @@ class DocumentExtras(NamedTuple):
     columns: str
     marks: str
     values: Callable[[Document], tuple[Any, ...]]
+    index_sql: str = ""
+    """SQL that puts the documents behind a number into the index of words, all at once."""
 
 
 def put_artefact(session: Session, item: PreparedArtefact, created_at: int) -> Artefact:
@@ -197,7 +199,10 @@ def put_documents(session: Session, documents: Sequence[Document], extras: Docum
         )
         for document in kept.values()
     ]
+    (newest,) = session.execute("SELECT COALESCE(MAX(num), 0) FROM documents").fetchone()
     session.executemany(sql, rows)
+    if extras.index_sql:
+        session.execute(extras.index_sql, (newest,))
     derivations: list[Derivation] = []
     for document in kept.values():
         derivations += derivations_of(document.from_events, "documents", document.id)

@@ -285,7 +285,10 @@ class SqliteStore(SqlStore):
             vector = document.vector
             return (None if vector is None else array("f", vector).tobytes(),)
 
-        return DocumentExtras("vector", "?", values)
+        index = (
+            "INSERT INTO documents_words(rowid, text) SELECT num, text FROM documents WHERE num > ?"
+        )
+        return DocumentExtras("vector", "?", values, index)
 
     def search(self, query: DocumentQuery) -> list[Hit]:
         """Documents that share a word with the query, best first (BM25)."""

@@ -1,7 +1,7 @@
 """Records as rows that the generated classes read, in blocks.
 
 A block is one record of the store. Its rows are one JSON text, so that they are decoded once,
-straight into the classes; the times stand beside them.
+straight into the classes; so are the times, which only a state of the past reads.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -33,8 +33,12 @@ class Block(msgspec.Struct):
     """What one record of the store holds."""
 
     rows: str
-    at: list[int]
-    recorded_at: list[int]
+    at: str
+    recorded_at: str
+
+    def times(self) -> Iterator[tuple[int, int]]:
+        """When each row happened, and when it was taken in, in microseconds."""
+        return zip(map(int, self.at.split()), map(int, self.recorded_at.split()), strict=True)
 
 
 def row_maker(type_: TypeSchema) -> Callable[[Json, Sequence[str]], Json]:
@@ -117,8 +121,8 @@ class _Writer:
 
     def _begin(self) -> None:
         self._rows: list[str] = []
-        self._at: list[int] = []
-        self._recorded_at: list[int] = []
+        self._at: list[str] = []
+        self._recorded_at: list[str] = []
         self._events: list[str] = []
         self._size = 0
 
@@ -126,14 +130,15 @@ class _Writer:
         block = msgspec.convert(opened.body, Block)
         self._rows = [block.rows[1:-1]]
         self._size = len(block.rows)
-        self._at, self._recorded_at = block.at, block.recorded_at
+        self._at = block.at.split()
+        self._recorded_at = block.recorded_at.split()
         self._events = list(opened.from_events)
         self._type.blocks -= 1
 
     def add(self, row: bytes, item: Seen) -> Record | None:
         self._rows.append(row.decode())
-        self._at.append(item.at)
-        self._recorded_at.append(item.recorded_at)
+        self._at.append(str(item.at))
+        self._recorded_at.append(str(item.recorded_at))
         self._events += item.events
         self._size += len(row)
         if len(self._at) >= BLOCK_ROWS or self._size >= BLOCK_BYTES:
@@ -145,13 +150,15 @@ class _Writer:
             self._type.open_rows = 0
             return None
         self._type.blocks += 1
-        body = Block(f"[{','.join(self._rows)}]", self._at, self._recorded_at)
+        rows = f"[{','.join(self._rows)}]"
+        body = Block(rows, " ".join(self._at), " ".join(self._recorded_at))
         record = Record(
             subject=self._subject,
             type=self._type.name,
             id=block_id(self._type.blocks),
             body=msgspec.to_builtins(body),
             from_events=tuple(dict.fromkeys(self._events)),
+            from_log=True,
         )
         self._type.open_rows = 0 if full else len(self._at)
         self._begin()
