@@ -69,6 +69,7 @@ class Memory:
         self.store: Store = open_store(db, settings, create=create)
         self.log = Log(self.store)
         self._settings = settings
+        self._db = None if db is None else str(db)
         self._llm = llm
         self._checkpoint_every = checkpoint_every
         # None: what em.yaml says when a run asks for it.
@@ -177,6 +178,19 @@ class Memory:
         state = self.subjects.state(subject)
         state.report = report
         return state
+
+    def checkpoint_many(
+        self,
+        subjects: Iterable[str] | None = None,
+        *,
+        processes: int | None = None,
+        **how: Any,
+    ) -> tuple[int, dict[str, str]]:
+        """Checkpoint many subjects, or all, with all cores; how many, and which failed and why."""
+        from em.state.parallel import checkpoint_many, subjects_of
+
+        names = subjects_of(self.store) if subjects is None else subjects
+        return checkpoint_many(self.subjects, names, processes=processes, db=self._db, **how)
 
     def state(
         self, subject: str, as_of: Moment | None = None, *, known_at: Moment | None = None

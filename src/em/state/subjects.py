@@ -61,7 +61,7 @@ class Subjects:
         rules: Sequence[UserRule] = (),
         client: LlmClient | None = None,
     ) -> None:
-        self._store, self._settings, self.client = store, settings, client
+        self._store, self.settings, self.client = store, settings, client
         self._recall = recall or self._search
         own = load_rules(settings.rules) if settings.rules else []
         self.rules: list[UserRule] = [*own, *rules]
@@ -79,7 +79,7 @@ class Subjects:
         """Compile what is new about a subject."""
         options = Options(
             client=client or self.client,
-            keys=self._settings.keys,
+            keys=self.settings.keys,
             dependents=[*dependents(self.rules), *self._questions_used(subject)],
             accept=accept,
             again=again,
