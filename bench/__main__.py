@@ -5,7 +5,7 @@ import sqlite3
 import sys
 from collections.abc import Callable, Iterator
 
-from bench import routines, sandbox, startup, store
+from bench import routines, sandbox, startup, state, store
 from bench.figure import Figure
 
 BENCHES: dict[str, Callable[[], Iterator[Figure]]] = {
@@ -19,6 +19,10 @@ BENCHES: dict[str, Callable[[], Iterator[Figure]]] = {
     "export": routines.export_retail,
     "run": routines.run_steps,
     "sandbox": sandbox.calls,
+    "state-records": state.as_records,
+    "state-sentences": state.as_sentences,
+    "state-compile": state.compiling,
+    "state-subjects": state.many_subjects,
 }
 
 
