@@ -17,7 +17,7 @@ def memory(tmp_path: Path) -> Iterator[Memory]:
 def compiled(memory: Memory) -> Any:
     """Observes records of one type and compiles them."""
 
-    def compile_(*records: dict[str, Any], type: str = "Thing") -> Any:
+    def compile_(*records: dict[str, Any], type: str = "Thing") -> Any:  # noqa: A002 - as observe
         memory.observe_many({"subject": "ana", "record": one, "type": type} for one in records)
         return memory.checkpoint("ana")
 

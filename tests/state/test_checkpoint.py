@@ -49,8 +49,8 @@ def test_only_what_is_new_is_read_and_written(memory: Memory, monkeypatch: Any) 
     read: list[int] = []
     written: list[Any] = []
     store = memory.store
-    real_read, real_commit = store.read, store.commit
-    monkeypatch.setattr(store, "read", lambda q: (read.append(e.seq) or e for e in real_read(q)))
+    real_read, real_commit = store.rows, store.commit
+    monkeypatch.setattr(store, "rows", lambda q: (read.append(e.seq) or e for e in real_read(q)))
     monkeypatch.setattr(store, "commit", lambda c: written.append(c) or real_commit(c))
     report = memory.checkpoint("ana").report
     assert report is not None
@@ -79,7 +79,7 @@ def test_a_checkpoint_that_fails_its_proof_leaves_the_last_good_one(
 
     observe_trips(memory, trip(2, hotel="X"))
     with monkeypatch.context() as broken:
-        broken.setattr(compiled, "write_module", lambda _schema: "class Trip: ...")
+        broken.setattr(compiled, "bare_module", lambda _schema: "class Trip: ...")
         with pytest.raises(StateInvalid, match="Trip"):
             memory.checkpoint("ana")
     state = memory.state("ana")

@@ -139,7 +139,7 @@ class _Run:
 
     def _material(self, old: StateSchema, *, fresh: bool) -> Material:
         after = 0 if fresh else old.watermark_seq
-        events = self._store.read(EventQuery(stream=self._stream, after=after))
+        events = self._store.rows(EventQuery(stream=self._stream, after=after))
         return sort_events(events, 0 if fresh else old.watermark, again=self._options.again)
 
     def _reuse(self, material: Material) -> None:

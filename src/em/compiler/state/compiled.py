@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from em.compiler.state.module import write_module
+from em.compiler.state.module import bare_module, write_module
 from em.compiler.state.rows import Block
 from em.errors import StateInvalid
 from em.models.record import Record
@@ -38,7 +38,8 @@ def prove(schema: StateSchema, records: Sequence[Record]) -> ModuleType:
     """Run the module and read every new row with it; StateInvalid if anything is not as written."""
     code = write_module(schema)
     try:
-        module = load_module(code)
+        compile(code, f"<{MODULE}>", "exec")
+        module = load_module(bare_module(schema))
     except Exception as error:
         raise StateInvalid(
             f"the generated module does not run: {type(error).__name__}: {error}",

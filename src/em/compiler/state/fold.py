@@ -7,7 +7,7 @@ so the same log always gives the same state, without asking again.
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from hashlib import sha256
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
@@ -16,7 +16,6 @@ from em.compiler.state.profile import fold_records, type_of
 from em.compiler.state.rows import Seen
 from em.errors import InputError
 from em.models.canonical import Json
-from em.models.event import Event
 from em.models.state import (
     PROFILE,
     Constraint,
@@ -76,28 +75,59 @@ class Material(msgspec.Struct):
     erased: bool = False
 
 
-def sort_events(events: Iterable[Event], after_pos: int, *, again: bool = False) -> Material:
+class EventRow(Protocol):
+    """An event as it lies in the log: its times in microseconds, its body as JSON."""
+
+    @property
+    def seq(self) -> int:
+        """Its number in the log."""
+
+    @property
+    def id(self) -> str:
+        """Its id."""
+
+    @property
+    def pos(self) -> int:
+        """Its number in the stream."""
+
+    @property
+    def kind(self) -> str:
+        """What kind of event it is."""
+
+    @property
+    def at(self) -> int:
+        """When it happened."""
+
+    @property
+    def recorded_at(self) -> int:
+        """When it was taken in."""
+
+    @property
+    def body(self) -> str | None:
+        """What it says; None once that was erased."""
+
+
+def sort_events(events: Iterable[EventRow], after_pos: int, *, again: bool = False) -> Material:
     """Sort events out by what they hold; texts that were read already are not among the texts.
 
     again: what no model has read well is to be read again.
     """
     material = Material()
+    decode = msgspec.json.Decoder().decode
     for event in events:
         material.last_pos, material.last_seq = event.pos, event.seq
         if event.body is None or event.pos <= after_pos:
             continue
-        if event.kind == "erased":
-            material.erased = True
-            continue
-        at, known = to_micros(event.at), to_micros(event.recorded_at)
         if event.kind == "observation":
-            _observation(material, event, event.body, at, known)
+            _observation(material, event.id, decode(event.body), event.at, event.recorded_at)
         elif event.kind == "extracted":
-            found = msgspec.convert(event.body, Extraction)
-            material.extractions.append((found, at, known))
+            found = msgspec.json.decode(event.body, type=Extraction)
+            material.extractions.append((found, event.at, event.recorded_at))
         elif event.kind == "decided":
-            decision = msgspec.convert(event.body, Decision)
-            material.decisions.append((event.id, at, known, decision))
+            decision = msgspec.json.decode(event.body, type=Decision)
+            material.decisions.append((event.id, event.at, event.recorded_at, decision))
+        elif event.kind == "erased":
+            material.erased = True
     if again:
         kept = [one for one in material.extractions if one[0].method == "model"]
         material.extractions = [one for one in kept if not one[0].failed]
@@ -121,20 +151,20 @@ def _newest_only(material: Material) -> None:
     ]
 
 
-def _observation(material: Material, event: Event, body: Json, at: int, known: int) -> None:
+def _observation(material: Material, event: str, body: Json, at: int, known: int) -> None:
     material.observations += 1
     record = body.get("record")
     if record is None:
-        material.times[event.id] = (at, known)
+        material.times[event] = (at, known)
         text = Text(
-            event.id, body["text"], at, known, body.get("speaker") or "", body.get("source") or ""
+            event, body["text"], at, known, body.get("speaker") or "", body.get("source") or ""
         )
         material.texts.append(text)
         return
     own = record.get("type")
     given = body.get("type") or (own if isinstance(own, str) and own else UNNAMED)
     source = body.get("source") or body.get("speaker") or ""
-    material.records.append((given, Seen(record, (event.id,), at, known), source))
+    material.records.append((given, Seen(record, (event,), at, known), source))
 
 
 class Folded(msgspec.Struct):
