@@ -181,6 +181,7 @@ class Memory:
 
     def checkpoint_many(
         self,
+        /,
         subjects: Iterable[str] | None = None,
         *,
         processes: int | None = None,
@@ -466,6 +467,11 @@ class AsyncMemory:
     async def __aexit__(self, *_exc: object) -> None:
         await self.close()
 
+    @property
+    def subjects(self) -> "Subjects":
+        """The states of this memory's subjects; its methods are not awaited."""
+        return self._sync.subjects
+
     observe = _threaded(Memory.observe)
     observe_many = _threaded(Memory.observe_many)
     add_trace = _threaded(Memory.add_trace)
@@ -475,6 +481,7 @@ class AsyncMemory:
     run = _threaded(Memory.run)
     resume = _threaded(Memory.resume)
     checkpoint = _threaded(Memory.checkpoint)
+    checkpoint_many = _threaded(Memory.checkpoint_many)
     state = _threaded(Memory.state)
     ask = _threaded(Memory.ask)
     check = _threaded(Memory.check)

@@ -203,7 +203,8 @@ class State:
             history: dict[str, tuple[Any, ...]] = {}
             for given, entries in facts.items():
                 field = type_.fields[given]
-                history[field.name] = tuple(self._entry(entry) for entry in entries)
+                told = sorted(entries, key=lambda entry: (entry.at, entry.recorded_at))
+                history[field.name] = tuple(self._entry(entry) for entry in told)
                 chosen = self._settled(type_, field.name, history[field.name])
                 if chosen is None:
                     continue
