@@ -82,8 +82,12 @@ def _watch(
 ) -> None:
     from em.state.parallel import subjects_of
 
+    seen = 0
     while True:
-        for subject in subjects or subjects_of(memory.store):
+        newest = memory.log.head_seq()
+        news = subjects_of(memory.store, seen) if newest > seen else []
+        seen = newest
+        for subject in [name for name in news if not subjects or name in subjects]:
             try:
                 report = memory.subjects.checkpoint(subject, **how)
             except EmError as error:  # one subject's trouble does not stop the watch

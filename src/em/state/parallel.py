@@ -18,14 +18,14 @@ PORTION = 50
 """Subjects that a process is given at a time."""
 
 
-def subjects_of(store: Store) -> list[str]:
-    """Every subject that something was observed about, in the order of names."""
-    found = {
-        event.subject
-        for event in store.read(EventQuery(kinds=("observation",)))
-        if event.subject is not None
-    }
-    return sorted(found)
+NEWS = ("observation", "decided", "erased")
+"""Kinds of events that change a state."""
+
+
+def subjects_of(store: Store, after: int = 0) -> list[str]:
+    """Every subject that something was observed about, in the order of names; since a seq."""
+    news = store.rows(EventQuery(kinds=NEWS, after=after))
+    return sorted({row.subject for row in news if row.subject is not None})
 
 
 def checkpoint_many(

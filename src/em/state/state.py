@@ -81,7 +81,10 @@ class State:
         self._loaded: dict[str, list[Any]] = {}
 
     def __repr__(self) -> str:
-        counts = ", ".join(f"{type_.count} {name}" for name, type_ in self._types.items())
+        counts = ", ".join(
+            f"{type_.count} {name}" if type_.key is None else name
+            for name, type_ in self._types.items()
+        )
         return f"<State of {self.subject!r}, version {self.version}: {counts or 'no records'}>"
 
     @cached_property

@@ -1,6 +1,7 @@
 """A checkpoint put together and proved: the module runs, and every new row reads back exactly."""
 
 import sys
+import threading
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from types import ModuleType
@@ -15,6 +16,7 @@ from em.models.record import Record
 from em.models.state import StateSchema
 
 MODULE = "em_state"
+_loading = threading.Lock()
 
 
 @lru_cache(maxsize=64)
@@ -22,15 +24,12 @@ def load_module(code: str) -> ModuleType:
     """The generated module, run. It is em's own code: no text of it came from anyone else."""
     module = ModuleType(MODULE)
     # dataclasses look the module of a class up by its name while they are made.
-    kept = sys.modules.get(MODULE)
-    sys.modules[MODULE] = module
-    try:
-        exec(compile(code, f"<{MODULE}>", "exec"), module.__dict__)  # noqa: S102 - written by em
-    finally:
-        if kept is None:
+    with _loading:
+        sys.modules[MODULE] = module
+        try:
+            exec(compile(code, f"<{MODULE}>", "exec"), module.__dict__)  # noqa: S102 - written by em
+        finally:
             del sys.modules[MODULE]
-        else:
-            sys.modules[MODULE] = kept
     return module
 
 

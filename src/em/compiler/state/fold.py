@@ -180,8 +180,10 @@ def fold(schema: StateSchema, material: Material, declared: dict[str, list[str]]
     """Take what the events hold into the schema; the records and facts to be written."""
     for _, _, _, decision in material.decisions:
         declare(schema, decision)
-    for given, key in declared.items():
-        type_of(schema, given, key).key = key
+    named = {given for given, _, _ in material.records} | schema.types.keys()
+    named |= {one["type"] for found, _, _ in material.extractions for one in found.records}
+    for given in named & declared.keys():
+        type_of(schema, given, declared[given]).key = declared[given]
     for extraction, _, _ in material.extractions:
         schema.renames.update(extraction.renames)
     folded = Folded(seen={}, facts=[], unstructured=[], problems=[])
