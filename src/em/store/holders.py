@@ -179,9 +179,19 @@ def _record_holder(subject: str, record_type: str, record_id: str) -> str:
     return msgspec.json.encode((subject, record_type, record_id)).decode()
 
 
-def put_documents(session: Session, documents: Sequence[Document], extras: DocumentExtras) -> None:
-    """Put documents in the place of those of the same ids; those without a text are removed."""
-    remove_documents(session, "id", [document.id for document in documents])
+def put_documents(
+    session: Session,
+    documents: Sequence[Document],
+    extras: DocumentExtras,
+    *,
+    are_new: bool = False,
+) -> None:
+    """Put documents in the place of those of the same ids; those without a text are removed.
+
+    are_new: they are those of new events, so none of them is there.
+    """
+    if not are_new:
+        remove_documents(session, "id", [document.id for document in documents])
     kept = {document.id: document for document in documents if document.text is not None}
     sql = (
         "INSERT INTO documents(id, kind, subject, at, text, from_events, "  # noqa: S608 - names from the back ends

@@ -49,7 +49,7 @@ class Writer:
             put_records(session, prepared.records)
         documents = [*prepared.documents, *_documents(prepared.events, recorded_at)]
         if documents:
-            put_documents(session, documents, self._extras)
+            put_documents(session, documents, self._extras, are_new=not prepared.documents)
         if prepared.request is not None:
             complete_request(session, prepared.request)
         return Committed(events, artefacts), tip
