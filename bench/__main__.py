@@ -14,8 +14,9 @@ from bench import (
     sandbox,
     service,
     startup,
+    state,
     store,
-)  # fmt: skip
+)
 from bench.figure import Figure
 
 BENCHES: dict[str, Callable[[], Iterator[Figure]]] = {
@@ -42,6 +43,10 @@ BENCHES: dict[str, Callable[[], Iterator[Figure]]] = {
     "brief": heuristics.brief_speed,
     "service": service.load,
     "killed": service.killed,
+    "state-records": state.as_records,
+    "state-sentences": state.as_sentences,
+    "state-compile": state.compiling,
+    "state-subjects": state.many_subjects,
 }
 
 

@@ -17,6 +17,7 @@ PAGES = [
     ROOT / "CHANGELOG.md",
     *sorted((ROOT / "docs").rglob("*.md")),
     ROOT / "examples" / "csv_report" / "README.md",
+    ROOT / "examples" / "ibuprofen" / "README.md",
 ]
 NOT_CODE = {"text", "mermaid"}
 

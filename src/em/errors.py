@@ -13,6 +13,10 @@
     │   ├── ExpressionError   an expression does not parse, or a name in it is not there
     │   ├── NotAllowed        a declared tool uses what the user did not allow
     │   └── ExportError       it can't be written as a script of its own
+    ├── StateError            a state can't be compiled, or not be asked that
+    │   ├── StateInvalid      a checkpoint that failed its proof; the last good one stays
+    │   ├── StateHeld         it would break questions or rules; it waits for --accept
+    │   └── BadQuestion       the code of a question failed, each time it was tried
     ├── LlmError              a model could not be asked, or its answer not be used
     │   ├── LlmUnavailable    no answer, after every retry
     │   ├── LlmRejected       the provider does not take the request: key, model, parameter
@@ -148,6 +152,30 @@ class ExpressionError(RoutineError):
     """An expression does not parse, or a name in it is not there."""
 
     code = "bad_expression"
+
+
+class StateError(EmError):
+    """A state can't be compiled, or not be asked that."""
+
+    code = "state"
+
+
+class StateInvalid(StateError):
+    """A checkpoint that failed its proof; the last good one stays."""
+
+    code = "state_invalid"
+
+
+class StateHeld(StateError):
+    """A checkpoint that would break questions or rules, in `breaks`; it waits to be accepted."""
+
+    code = "state_held"
+
+
+class BadQuestion(StateError):
+    """The code of a question failed, each time it was tried."""
+
+    code = "bad_question"
 
 
 class LlmError(EmError):

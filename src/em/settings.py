@@ -98,6 +98,19 @@ class ApiSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     tokens: list[TokenSettings] = []
 
 
+class StateSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How states are compiled.
+
+    checkpoint_every: so many events, or so many minutes as `10m`; never, where it is not set.
+    keys: the fields by which records of a type are one and the same.
+    rules: a Python file with rules of the user's own.
+    """
+
+    checkpoint_every: int | str | None = None
+    keys: dict[str, list[str]] = {}
+    rules: str | None = None
+
+
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Everything that can be set; the environment (`EM_DB`, …) wins over the file."""
 
@@ -110,6 +123,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     allow: AllowSettings = AllowSettings()
     embed: EmbedSettings = EmbedSettings()
     api: ApiSettings = ApiSettings()
+    state: StateSettings = StateSettings()
 
     @classmethod
     def load(cls, folder: str | Path = ".", environ: Mapping[str, str] | None = None) -> "Settings":

@@ -16,6 +16,15 @@ from em.errors import EmError, StoreError, UsageError
 
 COMMANDS = {
     "cache": ("em.cli.cache", "Look at recorded behaviours, take them out and bring them in."),
+    "alerts": ("em.cli.ask:alerts", "What is due about a subject."),
+    "ask": ("em.cli.ask", "Answer a question about a subject."),
+    "check": ("em.cli.ask:check", "The rules that fire before an action."),
+    "checkpoint": ("em.cli.checkpoint", "Compile what is new about a subject into typed state."),
+    "conflicts": ("em.cli.conflicts", "What contradicts itself about a subject."),
+    "observe": ("em.cli.observe", "Keep what was learned about a subject."),
+    "repl": ("em.cli.state:repl", "An interactive Python with a subject's typed state."),
+    "resolve": ("em.cli.conflicts:resolve", "Settle a contradiction, or say how to."),
+    "state": ("em.cli.state", "Look at a subject's compiled state."),
     "compile": ("em.cli.compile", "Compile a trace into a routine that runs without a model."),
     "doctor": ("em.cli.doctor", "Check the installation, the database, extras and keys."),
     "export": ("em.cli.export", "Write a routine as a script that needs no em."),

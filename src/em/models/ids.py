@@ -5,10 +5,13 @@ import time
 
 
 def new_ids(count: int) -> list[str]:
-    """Make identifiers that sort by the time they were made."""
+    """Make identifiers that sort by the time they were made, those of one call by their order.
+
+    In order they are also much cheaper to put into an index.
+    """
     stamp = f"{time.time_ns() // 1_000_000:012x}"
     random = os.urandom(8 * count).hex()
-    return [stamp + random[start : start + 16] for start in range(0, 16 * count, 16)]
+    return sorted(stamp + random[start : start + 16] for start in range(0, 16 * count, 16))
 
 
 def new_id() -> str:

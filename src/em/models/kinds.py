@@ -16,6 +16,7 @@ from em.errors import BadBody, InputError
 from em.models.canonical import Json
 from em.models.heuristic import Learned, Retired, Used
 from em.models.loop import IterationDone, IterationStarted, LoopEnded, LoopStarted
+from em.models.state import Decision, Extraction, Question
 from em.models.trace import Approval, Message, Outcome, ToolCall, UdfCall
 
 VERSION = 1
@@ -193,6 +194,9 @@ class BehaviourRetired(msgspec.Struct, frozen=True):
 
 
 BODIES: Mapping[str, type[msgspec.Struct]] = {
+    "extracted": Extraction,
+    "decided": Decision,
+    "question": Question,
     "observation": Observation,
     "message": Message,
     "trace_started": TraceStarted,

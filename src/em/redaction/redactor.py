@@ -23,6 +23,14 @@ from em.redaction.shapes import (
 )
 
 NAMES_KEPT = 4096
+WORDS = frozenset({"asia"})
+"""Anchors that are plain words too; letters or digits follow them in every key."""
+SHORT = 64
+"""Characters of a text that is worth remembering."""
+TOGETHER = 50
+"""Texts that are searched as one: mostly none of them holds anything."""
+LONG = 4_096
+"""Characters from which on one pass for all anchors is cheaper than one for each."""
 MARKER = re.compile(r"\[redacted:[^\[\]]{1,64}\]")
 
 _SCHEMA_WORDS = frozenset({"type", "$ref", "properties", "anyOf", "oneOf", "allOf", "description"})
@@ -47,6 +55,7 @@ class Redactor:
         self._tool_args = {tool: frozenset(names) for tool, names in (tool_args or {}).items()}
         self._find_anchor = _anchors().search
         self._clean_names: set[str] = set()
+        self._clean_texts: set[str] = set()
         # What a user adds has no anchors: then every value is taken apart.
         self._always = bool(self._own or self._fields or self._tool_args)
 
@@ -55,7 +64,12 @@ class Redactor:
         if self._always:
             return range(len(texts))
         find = self._find_anchor
-        return [n for n, text in enumerate(texts) if find(text.lower())]
+        found: list[int] = []
+        for start in range(0, len(texts), TOGETHER):
+            group = texts[start : start + TOGETHER]
+            if find(b"\n".join(group).lower()):
+                found += [start + n for n, text in enumerate(group) if find(text.lower())]
+        return found
 
     def is_clean_name(self, name: str) -> bool:
         """Whether a name holds no secret; names come again and again, so the answer is kept."""
@@ -71,7 +85,26 @@ class Redactor:
     def text(self, text: str) -> str:
         """A text without its secrets."""
         lowered = text.lower()
+        if not self._own and not _shape_anchors().search(lowered):
+            return text
+        return self._text(text, lowered) if len(text) > SHORT else self._short_text(text, lowered)
+
+    def _short_text(self, text: str, lowered: str) -> str:
+        """The same for values that come again and again ("Asia" looks like the start of a key)."""
+        if text in self._clean_texts:
+            return text
+        clean = self._text(text, lowered)
+        if clean == text:
+            if len(self._clean_texts) >= NAMES_KEPT:
+                self._clean_texts.clear()
+            self._clean_texts.add(text)
+        return clean
+
+    def _text(self, text: str, lowered: str) -> str:
+        present = _present(lowered) if len(text) > LONG else None
         for shape in SHAPES:
+            if present is not None and present.isdisjoint(shape.anchors):
+                continue
             if any(anchor in lowered for anchor in shape.anchors):
                 text = shape.pattern.sub(_replacement(shape), text)
         for shape in self._own:
@@ -145,7 +178,40 @@ def _named_pair(value: Mapping[str, Any]) -> str | None:
 @lru_cache(maxsize=1)
 def _anchors() -> re.Pattern[bytes]:
     anchors = {anchor for shape in SHAPES for anchor in shape.anchors} | {*FIELD_ANCHORS}
-    return re.compile(_any_of({anchor.encode() for anchor in anchors}))
+    return re.compile(_any_anchor(anchors))
+
+
+@lru_cache(maxsize=1)
+def _shape_anchors() -> re.Pattern[str]:
+    anchors = {anchor for shape in SHAPES for anchor in shape.anchors}
+    return re.compile(_any_anchor(anchors).decode())
+
+
+def _any_anchor(anchors: set[str]) -> bytes:
+    """Any of the anchors; one that is a word of its own only where the rest of a key follows."""
+    words = anchors & WORDS
+    literal = _any_of({anchor.encode() for anchor in anchors - words})
+    followed = _any_of({word.encode() for word in words}) + b"(?=[a-z0-9])"
+    return literal + b"|" + followed if words else literal
+
+
+@lru_cache(maxsize=1)
+def _anchors_by_letters() -> dict[str, tuple[str, ...]]:
+    by_letters: dict[str, list[str]] = {}
+    for anchor in sorted({anchor for shape in SHAPES for anchor in shape.anchors}):
+        by_letters.setdefault(anchor[:3], []).append(anchor)
+    return {letters: tuple(anchors) for letters, anchors in by_letters.items()}
+
+
+def _present(lowered: str) -> set[str]:
+    """The anchors that stand in a text."""
+    return {
+        anchor
+        for letters, anchors in _anchors_by_letters().items()
+        if letters in lowered
+        for anchor in anchors
+        if anchor in lowered
+    }
 
 
 def _any_of(words: Iterable[bytes]) -> bytes:

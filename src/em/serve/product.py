@@ -7,7 +7,7 @@ from litestar import Response, get, post
 from litestar.params import Parameter
 
 from em.errors import InputError, NotFound, UsageError
-from em.memory import observation
+from em.memory.observing import observation
 from em.models.event import Event, EventQuery
 from em.models.ids import new_id
 from em.models.run import RunResult

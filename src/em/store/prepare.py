@@ -250,7 +250,10 @@ def _record(record: Record, redactor: Redactor) -> tuple[Record, bytes | None]:
         refuse_secret_name(name, redactor)
     if record.body is None:
         return record, None
-    return record, _clean_body(record.body, f"record {record.type}/{record.id}", redactor)[0]
+    place = f"record {record.type}/{record.id}"
+    if record.from_log:
+        return record, canonical(record.body, place)[0]
+    return record, _clean_body(record.body, place, redactor)[0]
 
 
 def _document(document: Document, redactor: Redactor) -> Document:

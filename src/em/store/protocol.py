@@ -128,8 +128,13 @@ class Store(Protocol):
     def retire(self, artefact_id: str) -> bool:
         """Take a version out of use; it stays readable by its number."""
 
-    def records(self, subject: str, type: str | None = None) -> Iterator[Record]:  # noqa: A002 - the noun's own field
-        """A subject's records, by type and id."""
+    def records(
+        self,
+        subject: str,
+        type: str | None = None,  # noqa: A002 - the noun's own field
+        ids: Sequence[str] = (),
+    ) -> Iterator[Record]:
+        """A subject's records, by type and id; only those of the given ids, if any are given."""
 
     def search(self, query: DocumentQuery) -> list[Hit]:
         """Documents that share a word with the query, best first."""

@@ -26,7 +26,7 @@ from em.store.passages import PassageRow, is_current, reindex
 from em.store.prepare import Prepared, prepare, refuse_secret_name
 from em.store.protocol import Commit, Committed, Erasure, Row
 from em.store.reading import FetchPage, check_query, stream_rows, to_event, to_row
-from em.store.session import Session
+from em.store.session import Session, chunks
 from em.store.writing import Writer
 
 MAX_QUERY_WORDS = 64
@@ -203,19 +203,24 @@ class SqlStore(ABC):
         with self._writing() as session:
             return session.execute(sql, (now_micros(), artefact_id)).rowcount == 1
 
-    def records(self, subject: str, type: str | None = None) -> Iterator[Record]:  # noqa: A002 - the noun's own field
-        """A subject's records, by type and id."""
-        given = {"subject": subject, "type": type}
-        for row in self._paged(
-            "subject, type, id, body, from_events", "records", given, ("type", "id"), (1, 2)
-        ):
-            yield Record(
-                subject=row[0],
-                type=row[1],
-                id=row[2],
-                body=msgspec.json.decode(row[3]),
-                from_events=tuple(msgspec.json.decode(row[4])),
+    def records(
+        self,
+        subject: str,
+        type: str | None = None,  # noqa: A002 - the noun's own field
+        ids: Sequence[str] = (),
+    ) -> Iterator[Record]:
+        """A subject's records, by type and id; only those of the given ids, if any are given."""
+        columns = "subject, type, id, body, from_events"
+        for wanted in chunks(sorted(set(ids))) if ids else [None]:
+            rows = self._paged(
+                columns,
+                "records",
+                {"subject": subject, "type": type},
+                ("type", "id"),
+                (1, 2),
+                wanted=wanted,
             )
+            yield from map(_to_record, rows)
 
     def _paged(
         self,
@@ -225,10 +230,15 @@ class SqlStore(ABC):
         key: tuple[str, ...],
         at: tuple[int, ...],
         size: int = 500,
+        wanted: tuple[str, Sequence[str]] | None = None,
     ) -> Iterator[tuple[Any, ...]]:
         """Rows in the order of `key`, which stands in the columns `at`, page by page."""
         where = [f"{column} = ?" for column, value in given.items() if value is not None]
         params = [value for value in given.values() if value is not None]
+        if wanted is not None:
+            marks, ids = wanted
+            where.append(f"id IN ({marks})")
+            params += ids
         order = ", ".join(key)
         after: tuple[Any, ...] = ()
         while True:
@@ -320,6 +330,16 @@ class SqlStore(ABC):
         with self._writing() as session:
             sql = "DELETE FROM flags WHERE name = ? AND value = ?"
             session.execute(sql, (SCRUB_PENDING, mark or ""))
+
+
+def _to_record(row: tuple[Any, ...]) -> Record:
+    return Record(
+        subject=row[0],
+        type=row[1],
+        id=row[2],
+        body=msgspec.json.decode(row[3]),
+        from_events=tuple(msgspec.json.decode(row[4])),
+    )
 
 
 def check_busy_timeout(seconds: float) -> None:

@@ -1,0 +1,1 @@
+"""From observations to state: typed classes, records and rules."""

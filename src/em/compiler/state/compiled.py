@@ -1,0 +1,92 @@
+"""A checkpoint put together and proved: the module runs, and every new row reads back exactly."""
+
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from types import ModuleType
+from typing import Any
+
+import msgspec
+
+from em.compiler.state.module import bare_module, write_module
+from em.compiler.state.rows import Block
+from em.errors import StateInvalid
+from em.models.record import Record
+from em.models.state import StateSchema
+
+MODULE = "em_state"
+_loading = threading.Lock()
+
+
+@lru_cache(maxsize=64)
+def load_module(code: str) -> ModuleType:
+    """The generated module, run. It is em's own code: no text of it came from anyone else."""
+    module = ModuleType(MODULE)
+    # dataclasses look the module of a class up by its name while they are made.
+    with _loading:
+        sys.modules[MODULE] = module
+        try:
+            exec(compile(code, f"<{MODULE}>", "exec"), module.__dict__)  # noqa: S102 - written by em
+        finally:
+            del sys.modules[MODULE]
+    return module
+
+
+def prove(schema: StateSchema, records: Sequence[Record]) -> ModuleType:
+    """Run the module and read every new row with it; StateInvalid if anything is not as written."""
+    code = write_module(schema)
+    try:
+        compile(code, f"<{MODULE}>", "exec")
+        module = load_module(bare_module(schema))
+    except Exception as error:
+        raise StateInvalid(
+            f"the generated module does not run: {type(error).__name__}: {error}",
+            place=f"state of {schema.subject!r}",
+            fix="the last good state stays; this is a bug of em, please report it",
+        ) from error
+    classes = {type_.name: getattr(module, type_.name) for type_ in schema.types.values()}
+    for record in records:
+        if record.type in classes and record.body is not None and "rows" in record.body:
+            _prove_block(record, classes[record.type])
+    return module
+
+
+def _prove_block(record: Record, class_: type) -> None:
+    block = msgspec.convert(record.body, Block)
+    try:
+        read = rows_decoder(class_).decode(block.rows)
+        again = msgspec.json.decode(msgspec.json.encode(read))
+    except (msgspec.MsgspecError, TypeError) as error:
+        raise _unreadable(record, str(error)) from error
+    rows: list[Mapping[str, Any]] = msgspec.json.decode(block.rows)
+    for row, back in zip(rows, again, strict=True):
+        for wrong in [name for name, value in row.items() if not _same(value, back[name])]:
+            raise _unreadable(record, f"{wrong} is {row[wrong]!r:.60}, read {back[wrong]!r:.60}")
+
+
+def _same(written: Any, read: Any) -> bool:
+    """Whether a value was read as it was written; a class adds None for what is not there."""
+    if written == read:
+        return True
+    if isinstance(written, dict) and isinstance(read, dict):
+        return written.keys() <= read.keys() and all(
+            _same(written.get(name), value) for name, value in read.items()
+        )
+    if isinstance(written, list) and isinstance(read, list) and len(written) == len(read):
+        return all(map(_same, written, read))
+    return False
+
+
+def _unreadable(record: Record, why: str) -> StateInvalid:
+    return StateInvalid(
+        f"a record does not read back as it was written: {why}",
+        place=f"{record.type}, block {record.id}",
+        fix="the last good state stays; this is a bug of em, please report it",
+    )
+
+
+@lru_cache(maxsize=256)
+def rows_decoder(class_: type) -> "msgspec.json.Decoder[list[Any]]":
+    """Reads the rows of a block into a class."""
+    return msgspec.json.Decoder(list[class_])  # type: ignore[valid-type]  # made at run time

@@ -1,0 +1,1 @@
+"""A subject's compiled state: checkpoint it, load it, ask it, fire its rules."""

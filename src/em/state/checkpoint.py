@@ -1,0 +1,347 @@
+"""Checkpoint: compile what is new since the last one, prove it, and put it in the old one's place.
+
+All of it or nothing: the artefact, the records and what a model made of the texts are one commit,
+which holds only if the subject's stream is still where it was read.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from em.compiler.state.compiled import prove
+from em.compiler.state.evolve import Break, Change, Dependent, breaks, compare
+from em.compiler.state.extract import read_by_model
+from em.compiler.state.fold import (
+    Fact,
+    Folded,
+    Material,
+    broken_constraints,
+    fold,
+    sort_events,
+)
+from em.compiler.state.patterns import read_by_patterns
+from em.compiler.state.rows import Seen, block_id, blocks
+from em.compiler.state.types import fits
+from em.errors import NotFound, PositionConflict, StateHeld
+from em.llm.protocol import LlmClient
+from em.models.artefact import ArtefactDraft
+from em.models.bulk import uncollected
+from em.models.canonical import Json
+from em.models.event import Draft, EventQuery, check_name
+from em.models.record import Record
+from em.models.state import FORMAT, Coverage, Extraction, FieldSchema, StateSchema, TypeSchema
+from em.models.times import now_micros
+from em.store.protocol import Commit, Store
+
+KIND = "state"
+ATTEMPTS = 5
+
+
+class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
+    """What a checkpoint did. `version` is that of the state then; unchanged if nothing was new."""
+
+    subject: str
+    version: int
+    new_events: int
+    coverage: Coverage
+    changes: list[Change] = []
+    problems: list[str] = []
+    rebuilt: bool = False
+    accepted: list[Break] = []
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True):
+    """How to checkpoint.
+
+    keys: the key fields of types, where no decision in the log says them.
+    dependents: what uses the state and must go on working, unless `accept` says otherwise.
+    again: texts that no model has read well are read again. rebuild: all of it from the log.
+    """
+
+    client: LlmClient | None = None
+    keys: Mapping[str, list[str]] = {}
+    dependents: Sequence[Dependent] = ()
+    accept: bool = False
+    again: bool = False
+    rebuild: bool = False
+
+
+def stream_of(subject: str) -> str:
+    """The stream of what was observed about a subject."""
+    return f"subject/{check_name(subject, 'subject')}"
+
+
+def load_schema(store: Store, subject: str, version: int | None = None) -> tuple[StateSchema, int]:
+    """A version of a state, without its records; NotFound where there is none that can be read."""
+    artefact = store.artefact(KIND, subject, version)
+    if artefact is None or artefact.body is None or artefact.body.get("format") != FORMAT:
+        which = "" if version is None else f", version {version}"
+        raise NotFound(
+            f"there is no state of {subject!r}{which}",
+            place="subject",
+            fix="make one: `em checkpoint SUBJECT`",
+        )
+    return msgspec.convert(artefact.body, StateSchema), artefact.version
+
+
+def checkpoint(store: Store, subject: str, options: Options | None = None) -> Checkpoint:
+    """Compile what is new; if the stream moves on meanwhile, what came is taken in too."""
+    run = _Run(store, subject, options or Options())
+    with uncollected():
+        for _ in range(ATTEMPTS - 1):
+            try:
+                return run.attempt()
+            except PositionConflict:
+                continue
+        return run.attempt()
+
+
+class _Run:
+    """One checkpoint, over as many attempts as it takes; no text is read twice."""
+
+    def __init__(self, store: Store, subject: str, options: Options) -> None:
+        self._store, self._subject, self._options = store, subject, options
+        self._stream = stream_of(subject)
+        self._read: list[Extraction] = []
+        self._problems: list[str] = []
+
+    def attempt(self) -> Checkpoint:
+        old, version = self._newest()
+        fresh = self._options.rebuild or self._options.again or old.watermark == 0
+        material = self._material(old, fresh=fresh)
+        if material.erased and not fresh:
+            fresh, material = True, self._material(old, fresh=True)
+        if not fresh and material.last_pos <= old.watermark:
+            return Checkpoint(
+                subject=self._subject, version=version, new_events=0, coverage=old.coverage
+            )
+        if material.last_pos == 0:
+            raise NotFound(
+                f"nothing was observed about {self._subject!r}",
+                place="subject",
+                fix="observe something first: `em observe SUBJECT TEXT`",
+            )
+        drafts = self._extract(material, old)
+        new, folded = self._folded(old, material, fresh=fresh)
+        if not fresh and not _grows(old, new):
+            fresh, material = True, self._material(old, fresh=True)
+            self._reuse(material)
+            new, folded = self._folded(old, material, fresh=True)
+        return self._swap(old, new, folded, material, drafts, fresh=fresh)
+
+    def _newest(self) -> tuple[StateSchema, int]:
+        try:
+            return load_schema(self._store, self._subject)
+        except NotFound:
+            return StateSchema(subject=self._subject), 0
+
+    def _material(self, old: StateSchema, *, fresh: bool) -> Material:
+        after = 0 if fresh else old.watermark_seq
+        events = self._store.rows(EventQuery(stream=self._stream, after=after))
+        return sort_events(events, 0 if fresh else old.watermark, again=self._options.again)
+
+    def _reuse(self, material: Material) -> None:
+        """What was read in this run counts, though it is not in the log yet."""
+        now = now_micros()
+        texts = {text.event for text in material.texts}
+        known = [found for found in self._read if texts.intersection(found.from_events)]
+        material.extractions += [(found, now, now) for found in known]
+        read = {event for found in known for event in found.from_events}
+        material.texts = [text for text in material.texts if text.event not in read]
+
+    def _extract(self, material: Material, old: StateSchema) -> list[Draft]:
+        self._reuse(material)
+        if material.texts:
+            if self._options.client is not None:
+                found, problems = read_by_model(material.texts, old, self._options.client)
+                self._problems += problems
+            else:
+                found = read_by_patterns(material.texts)
+            self._read += [part for one in found for part in _split(one)]
+            self._reuse(material)
+        return [
+            Draft(
+                stream=self._stream,
+                kind="extracted",
+                body=msgspec.to_builtins(found),
+                subject=self._subject,
+            )
+            for found in self._read
+        ]
+
+    def _folded(
+        self, old: StateSchema, material: Material, *, fresh: bool
+    ) -> tuple[StateSchema, Folded]:
+        base = StateSchema(subject=self._subject) if fresh else _copy(old)
+        if fresh:
+            for _, _, _, decision in material.decisions:
+                if decision.policy is not None and decision.field is not None:
+                    base.policies[f"{decision.type}.{decision.field}"] = decision.policy
+        return base, fold(base, material, dict(self._options.keys))
+
+    def _swap(
+        self,
+        old: StateSchema,
+        new: StateSchema,
+        folded: Folded,
+        material: Material,
+        drafts: list[Draft],
+        *,
+        fresh: bool,
+    ) -> Checkpoint:
+        accepted = self._held(old, new)
+        records = list(self._records(new, folded, fresh=fresh))
+        prove(new, records)
+        new.watermark = material.last_pos + len(drafts)
+        new.watermark_seq = material.last_seq
+        if fresh:
+            records += self._gone(records)
+        draft = ArtefactDraft(
+            kind=KIND,
+            name=self._subject,
+            body=msgspec.to_builtins(new),
+            from_events=sorted(sources(new)),
+        )
+        committed = self._store.commit(
+            Commit(
+                events=drafts,
+                artefacts=[draft],
+                records=records,
+                expected_pos={self._stream: material.last_pos},
+            )
+        )
+        return Checkpoint(
+            subject=self._subject,
+            version=committed.artefacts[0].version,
+            new_events=material.last_pos - (0 if fresh else old.watermark),
+            coverage=new.coverage,
+            changes=compare(old, new),
+            problems=[*self._problems, *folded.problems],
+            rebuilt=fresh and old.watermark > 0,
+            accepted=accepted,
+        )
+
+    def _held(self, old: StateSchema, new: StateSchema) -> list[Break]:
+        """What would break; accepted, rules that can't hold any more are left out."""
+        broken = broken_constraints(new)
+        found = breaks(compare(old, new), self._options.dependents)
+        found += [Break(f"rule {constraint.id}", why) for constraint, why in broken]
+        if found and not self._options.accept:
+            raise StateHeld(
+                f"it would break {found[0].what}"
+                + (f" and {len(found) - 1} more" if len(found) > 1 else ""),
+                place=f"state of {self._subject!r}",
+                fix="look at `breaks`, then take it as it is: `em checkpoint SUBJECT --accept`",
+                breaks=[msgspec.to_builtins(one) for one in found],
+            )
+        gone = {constraint.id for constraint, _ in broken}
+        new.constraints = [one for one in new.constraints if one.id not in gone]
+        return found
+
+    def _records(self, new: StateSchema, folded: Folded, *, fresh: bool) -> Iterator[Record]:
+        for given, seen in folded.seen.items():
+            yield from self._blocks(new.types[given], seen, fresh=fresh)
+        if folded.unstructured:
+            yield from self._blocks(new.unstructured, folded.unstructured, fresh=fresh)
+        by_type: defaultdict[str, list[Fact]] = defaultdict(list)
+        for fact in folded.facts:
+            by_type[fact.type].append(fact)
+        for given, facts in by_type.items():
+            yield from self._entities(new.types[new.renames.get(given, given)], facts, fresh=fresh)
+
+    def _blocks(self, type_: TypeSchema, seen: list[Seen], *, fresh: bool) -> Iterator[Record]:
+        opened = None
+        if not fresh and type_.open_rows:
+            ids = [block_id(type_.blocks)]
+            opened = next(self._store.records(self._subject, type_.name, ids), None)
+        return blocks(self._subject, type_, seen, opened)
+
+    def _entities(self, type_: TypeSchema, facts: list[Fact], *, fresh: bool) -> Iterator[Record]:
+        holders = list(dict.fromkeys(fact.holder for fact in facts))
+        known: dict[str, Record] = {}
+        if not fresh:
+            found = self._store.records(self._subject, type_.name, holders)
+            known = {record.id: record for record in found}
+        by_holder: defaultdict[str, list[Fact]] = defaultdict(list)
+        for fact in facts:
+            by_holder[fact.holder].append(fact)
+        for holder in holders:
+            yield _entity(self._subject, type_, known.get(holder), holder, by_holder[holder])
+
+    def _gone(self, kept: Sequence[Record]) -> list[Record]:
+        """The records of an earlier state that this one does not have."""
+        new = {(record.type, record.id) for record in kept}
+        return [
+            Record(subject=self._subject, type=record.type, id=record.id, body=None)
+            for record in self._store.records(self._subject)
+            if (record.type, record.id) not in new
+        ]
+
+
+def _entity(
+    subject: str, type_: TypeSchema, known: Record | None, holder: str, facts: Sequence[Fact]
+) -> Record:
+    body: Json = {"key": list(facts[0].key), "facts": {}}
+    if known is not None and known.body is not None:
+        body = known.body
+    history: dict[str, list[Any]] = body["facts"]
+    events = list(known.from_events) if known is not None else []
+    for fact in facts:
+        history.setdefault(fact.field, []).append(msgspec.to_builtins(fact.entry))
+        events += fact.entry.events
+    sources_ = tuple(dict.fromkeys(events))
+    return Record(subject=subject, type=type_.name, id=holder, body=body, from_events=sources_)
+
+
+def _grows(old: StateSchema, new: StateSchema) -> bool:
+    """Whether what was written for the old schema stands under the new one too."""
+    if old.renames != new.renames:
+        return False
+    return all(fits(type_, new.types[given]) for given, type_ in old.types.items())
+
+
+def _copy(schema: StateSchema) -> StateSchema:
+    return msgspec.convert(msgspec.to_builtins(schema), StateSchema)
+
+
+def _split(found: Extraction) -> list[Extraction]:
+    """One extraction for each text, as far as nothing spans several: forgetting one leaves the
+    others."""
+    items = [*found.records, *found.facts, *found.constraints]
+    spanned = {event for item in items if len(item["events"]) > 1 for event in item["events"]}
+    if found.renames or spanned.issuperset(found.from_events):
+        return [found]
+    groups = [[event] for event in found.from_events if event not in spanned]
+    if spanned:
+        groups.append([event for event in found.from_events if event in spanned])
+    return [_part(found, set(group), group) for group in groups]
+
+
+def _part(found: Extraction, chosen: set[str], events: list[str]) -> Extraction:
+    def own(items: list[Json]) -> list[Json]:
+        return [item for item in items if chosen.issuperset(item["events"])]
+
+    return msgspec.structs.replace(
+        found,
+        from_events=events,
+        records=own(found.records),
+        facts=own(found.facts),
+        constraints=own(found.constraints),
+    )
+
+
+def sources(schema: StateSchema) -> set[str]:
+    """The events something of which stands in the schema itself: examples, literals, rules."""
+    found = {event for constraint in schema.constraints for event in constraint.events}
+    todo: list[FieldSchema | TypeSchema] = list(schema.types.values())
+    while todo:
+        part = todo.pop()
+        if isinstance(part, TypeSchema):
+            todo += part.fields.values()
+            continue
+        found.update(example.event for example in (*part.examples, *part.odd))
+        found.update((part.values or {}).values())
+        todo += [below for below in (part.items, part.nested) if below is not None]
+    return found

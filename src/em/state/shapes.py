@@ -1,0 +1,67 @@
+"""The shape of a question: its words, with the parameters taken out.
+
+"trips in 2024" and "trips in 2023" have one shape. A text that stands for a parameter must be one
+that the records hold: a longer phrase is another question.
+"""
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from em.models.canonical import Json
+from em.models.state import Question
+
+_SPACE = re.compile(r"\s+")
+_DATE = r"\d{4}-\d{2}-\d{2}"
+
+
+def normal(question: str) -> str:
+    """A question without what does not matter: case, spaces, how it ends."""
+    return _SPACE.sub(" ", question).strip().rstrip("?.! ").casefold()
+
+
+def template_of(question: str, parameters: Json) -> tuple[str, Json] | None:
+    """The question with its parameters as slots, and those; None if one stands there not once."""
+    text = normal(question)
+    for name, value in parameters.items():
+        word = normal(str(value))
+        found = re.findall(rf"(?<!\w){re.escape(word)}(?!\w)", text) if word else []
+        if len(found) != 1 or "\0" in word:
+            return None
+        start = re.search(rf"(?<!\w){re.escape(word)}(?!\w)", text)
+        assert start is not None
+        text = f"{text[: start.start()]}\0{name}\0{text[start.end() :]}"
+    return text, parameters
+
+
+def fit(kept: Question, question: str, is_known_text: Callable[[str], bool]) -> Json | None:
+    """The parameters with which a kept question is this one; None if it is another."""
+    parts = kept.template.split("\0")
+    pattern = "".join(
+        re.escape(part) if number % 2 == 0 else f"(?P<{part}>{_slot(kept.parameters[part])})"
+        for number, part in enumerate(parts)
+    )
+    found = re.fullmatch(pattern, normal(question))
+    if found is None:
+        return None
+    values: Json = {}
+    for name, text in found.groupdict().items():
+        value = _value(kept.parameters[name], text)
+        if isinstance(value, str) and not re.fullmatch(_DATE, value) and not is_known_text(value):
+            return None
+        values[name] = value
+    return values
+
+
+def _slot(example: Any) -> str:
+    if isinstance(example, int):
+        return r"\d{4}" if 1000 <= example <= 9999 else r"\d{1,9}"
+    if isinstance(example, float):
+        return r"\d{1,9}(?:\.\d{1,9})?"
+    return _DATE if re.fullmatch(_DATE, str(example)) else r"[^\0]{1,60}?"
+
+
+def _value(example: Any, text: str) -> Any:
+    if isinstance(example, int):
+        return int(text)
+    return float(text) if isinstance(example, float) else text

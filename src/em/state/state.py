@@ -1,0 +1,334 @@
+"""State: what is true about a subject, as typed objects of the generated module.
+
+Collections are read when they are first looked at. A state as of an earlier moment has the same
+classes and holds what had happened by then.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from difflib import get_close_matches
+from functools import cached_property
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from em.compiler.state.compiled import load_module, rows_decoder
+from em.compiler.state.module import policy_of, write_module
+from em.compiler.state.rows import Block
+from em.compiler.state.types import converter
+from em.errors import NotFound, StateError
+from em.models.bulk import uncollected
+from em.models.canonical import Json
+from em.models.record import Record
+from em.models.state import PROFILE, Coverage, Entry, StateSchema, TypeSchema
+from em.models.times import Moment, from_micros, moment, now, to_micros
+from em.state import rules
+from em.state.rules import Alert, UserRule
+from em.store.protocol import Store
+
+if TYPE_CHECKING:
+    from em.state.checkpoint import Checkpoint
+
+Item = dict[str, Any]
+
+
+class Conflict(msgspec.Struct, frozen=True, kw_only=True):
+    """Values of one field that differ, and how that was settled; `open` if it waits for a person.
+
+    entries: every value that it was said to have, oldest first.
+    """
+
+    field: str
+    key: list[Any]
+    value: Any
+    policy: str
+    open: bool
+    event_ids: tuple[str, ...]
+    against: tuple[str, ...]
+    entries: list[Any]
+
+
+class Unstructured(msgspec.Struct, frozen=True):
+    """An observation that nothing could be made of, and why."""
+
+    event_id: str
+    reason: str
+
+
+class State:
+    """A subject's state. `trips` for the records of the class Trip, `profile` for single facts."""
+
+    def __init__(
+        self,
+        store: Store,
+        schema: StateSchema,
+        version: int,
+        *,
+        as_of: datetime | None = None,
+        known_at: datetime | None = None,
+        user_rules: Sequence[UserRule] = (),
+    ) -> None:
+        self._store = store
+        self.schema, self.version = schema, version
+        self.subject = schema.subject
+        self.as_of, self.known_at = as_of, known_at
+        self._rules = user_rules
+        self.report: Checkpoint | None = None
+        self._types = {
+            type_.collection: type_ for type_ in schema.types.values() if type_.given != PROFILE
+        }
+        self._loaded: dict[str, list[Any]] = {}
+
+    def __repr__(self) -> str:
+        counts = ", ".join(
+            f"{type_.count} {name}" if type_.key is None else name
+            for name, type_ in self._types.items()
+        )
+        return f"<State of {self.subject!r}, version {self.version}: {counts or 'no records'}>"
+
+    @cached_property
+    def code(self) -> str:
+        """The generated module, as text."""
+        return write_module(self.schema)
+
+    @cached_property
+    def module(self) -> ModuleType:
+        """The generated module, run: its classes, rules and arbitration."""
+        return load_module(self.code)
+
+    @property
+    def coverage(self) -> Coverage:
+        """What became of the observations."""
+        return self.schema.coverage
+
+    @property
+    def collections(self) -> Mapping[str, TypeSchema]:
+        """Every collection by its name."""
+        return self._types
+
+    def __dir__(self) -> list[str]:
+        return sorted([*super().__dir__(), *self._types])
+
+    def __getattr__(self, name: str) -> list[Any]:
+        types = self.__dict__.get("_types", {})
+        if name not in types:
+            close = get_close_matches(name, [*types, "profile"], 1)
+            hint = f"; did you mean {close[0]!r}?" if close else ""
+            raise AttributeError(f"the state has no {name!r}{hint}")
+        if name not in self._loaded:
+            type_ = types[name]
+            keyed = type_.key is not None
+            with uncollected():
+                self._loaded[name] = self._entities(type_) if keyed else self._records(type_)
+        return self._loaded[name]
+
+    @cached_property
+    def profile(self) -> Any:
+        """Facts about the subject: current values; `history` has every one, with both times."""
+        type_ = self.schema.types.get(PROFILE)
+        found = [] if type_ is None else self._entities(type_)
+        return found[0] if found else self.module.Profile()
+
+    def _stored(self, type_: TypeSchema) -> Iterator[Record]:
+        count = 0
+        for record in self._store.records(self.subject, type_.name):
+            count += 1
+            yield record
+        if type_.key is None and count != type_.blocks:
+            raise StateError(
+                f"{type_.name} has {count} blocks of records, not {type_.blocks}: it was changed "
+                "while it was read, or part of it was erased",
+                place=f"state of {self.subject!r}",
+                fix="load it again, or `em checkpoint SUBJECT --rebuild`",
+            )
+
+    def _records(self, type_: TypeSchema) -> list[Any]:
+        decode = rows_decoder(getattr(self.module, type_.name)).decode
+        found: list[Any] = []
+        for record in self._stored(type_):
+            assert record.body is not None
+            rows = decode(record.body["rows"])
+            if self._is_past:
+                rows = [row for row, told in zip(rows, self._told(record), strict=True) if told]
+            found += rows
+        return found
+
+    @property
+    def _is_past(self) -> bool:
+        return self.as_of is not None or self.known_at is not None
+
+    def _told(self, record: Record) -> Iterator[bool]:
+        block = msgspec.convert(record.body, Block)
+        for at, known in block.times():
+            yield self._is_told(at, known)
+
+    def _is_told(self, at: int, recorded_at: int) -> bool:
+        """Whether something had happened, and was known, by the moments asked for."""
+        happened = self.as_of is None or at <= to_micros(self.as_of)
+        return happened and (self.known_at is None or recorded_at <= to_micros(self.known_at))
+
+    def rows(self, collection: str) -> list[Json]:
+        """The records of a collection as plain rows, as the sandbox takes them."""
+        type_ = self._types[collection]
+        if type_.key is not None:
+            return [_row(one, self.module) for one in getattr(self, collection)]
+        found: list[Json] = []
+        for record in self._stored(type_):
+            assert record.body is not None
+            rows = msgspec.json.decode(record.body["rows"])
+            told = self._told(record) if self._is_past else [True] * len(rows)
+            found += [row for row, is_told in zip(rows, told, strict=True) if is_told]
+        return found
+
+    def profile_row(self) -> Json:
+        """The profile as a plain row."""
+        return _row(self.profile, self.module)
+
+    def _histories(self, type_: TypeSchema) -> Iterator[tuple[list[Any], dict[str, list[Entry]]]]:
+        for record in self._store.records(self.subject, type_.name):
+            assert record.body is not None
+            facts = msgspec.convert(record.body["facts"], dict[str, list[Entry]])
+            told = {
+                field: [e for e in entries if self._is_told(e.at, e.recorded_at)]
+                for field, entries in facts.items()
+            }
+            if any(told.values()):
+                yield record.body["key"], {field: es for field, es in told.items() if es}
+
+    def _entities(self, type_: TypeSchema) -> list[Any]:
+        class_ = getattr(self.module, type_.name)
+        found = []
+        for _, facts in self._histories(type_):
+            row: Json = {}
+            as_given: Json = {}
+            events: list[str] = []
+            history: dict[str, tuple[Any, ...]] = {}
+            for given, entries in facts.items():
+                field = type_.fields[given]
+                told = sorted(entries, key=lambda entry: (entry.at, entry.recorded_at))
+                history[field.name] = tuple(self._entry(entry) for entry in told)
+                chosen = self._settled(type_, field.name, history[field.name])
+                if chosen is None:
+                    continue
+                events += chosen.event_ids
+                convert = converter(field)
+                value, exact = (chosen.value, True) if convert is None else convert(chosen.value)
+                if value is not None:
+                    row[field.name] = value
+                if not exact or value is None:
+                    as_given[given] = chosen.value
+            row["event_ids"], row["as_given"] = list(dict.fromkeys(events)), as_given
+            one = msgspec.convert(row, class_)
+            object.__setattr__(one, "history", history)
+            found.append(one)
+        return found
+
+    def _entry(self, entry: Entry) -> Any:
+        return self.module.Entry(
+            value=entry.value,
+            at=from_micros(entry.at),
+            recorded_at=from_micros(entry.recorded_at),
+            event_ids=tuple(entry.events),
+            source=entry.source,
+            status=entry.status,
+        )
+
+    def _settled(self, type_: TypeSchema, field: str, entries: Sequence[Any]) -> Any:
+        return self.module.SETTLE[type_.name][field](entries)
+
+    def history(self, field: str) -> list[tuple[list[Any], Any]]:
+        """Every value that a field was said to have, with the key of its record, oldest first."""
+        type_, name = self._field(field)
+        found = []
+        for key, facts in self._histories(type_):
+            for given, entries in facts.items():
+                if type_.fields[given].name == name:
+                    told = [self._entry(entry) for entry in entries]
+                    told.sort(key=lambda entry: (entry.at, entry.recorded_at))
+                    found += [(key, one) for one in told]
+        return found
+
+    def _field(self, field: str) -> tuple[TypeSchema, str]:
+        """The type and the name in `profile.city`, `Profile.city` or `city`."""
+        owner, _, name = field.rpartition(".")
+        for type_ in self.schema.types.values():
+            if type_.key is None or owner.lower() not in (
+                type_.name.lower(),
+                type_.collection,
+                "profile" if type_.given == PROFILE else type_.given.lower(),
+                "" if type_.given == PROFILE else type_.given.lower(),
+            ):
+                continue
+            for known in type_.fields.values():
+                if name in (known.name, known.given):
+                    return type_, known.name
+        raise NotFound(
+            f"there is no single-valued field {field!r}",
+            place="field",
+            fix="`em state code SUBJECT` shows what there is; write Profile.city or city",
+        )
+
+    def conflicts(self) -> list[Conflict]:
+        """What contradicts itself: between which events, and by which rule it was settled."""
+        found: list[Conflict] = []
+        for type_ in self.schema.types.values():
+            if type_.key is None:
+                continue
+            for key, facts in self._histories(type_):
+                for given, entries in facts.items():
+                    found += self._conflict(type_, given, key, entries)
+        return sorted(found, key=lambda one: (not one.open, one.field, str(one.key)))
+
+    def _conflict(
+        self, type_: TypeSchema, given: str, key: list[Any], entries: list[Entry]
+    ) -> Iterator[Conflict]:
+        if all(entry.value == entries[0].value for entry in entries):
+            return
+        field = type_.fields[given]
+        told = sorted(
+            (self._entry(entry) for entry in entries), key=lambda e: (e.at, e.recorded_at)
+        )
+        chosen = self._settled(type_, field.name, told)
+        policy = policy_of(self.schema, type_, field)
+        value = None if chosen is None else chosen.value
+        against = [one for one in told if chosen is None or one.value != value]
+        yield Conflict(
+            field=f"{type_.name}.{field.name}",
+            key=key,
+            value=value,
+            policy=policy.name + (f" ({', '.join(policy.order)})" if policy.order else ""),
+            open=chosen is None,
+            event_ids=() if chosen is None else chosen.event_ids,
+            against=tuple(dict.fromkeys(e for one in against for e in one.event_ids)),
+            entries=told,
+        )
+
+    @cached_property
+    def unstructured(self) -> list[Unstructured]:
+        """The observations that nothing could be made of; they stay searchable."""
+        found: list[Unstructured] = []
+        for record in self._stored(self.schema.unstructured):
+            assert record.body is not None
+            for row in msgspec.json.decode(record.body["rows"]):
+                found.append(Unstructured(row["event_ids"][0], row["as_given"]["reason"]))
+        return found
+
+    def as_record(self, record: Any) -> Any:
+        """A record as it was given."""
+        return self.module.as_record(record)
+
+    def check(self, action: str, /, **details: Any) -> list[Alert]:
+        """The rules that fire before an action, the worst first, each with its evidence."""
+        return rules.check(self, self._rules, action, details, self.as_of or now())
+
+    def alerts(self, now_: Moment | None = None) -> list[Alert]:
+        """What is due: deadlines, active windows, and what the user's own rules find."""
+        return rules.due(self, self._rules, (self.as_of or now()) if now_ is None else moment(now_))
+
+
+def _row(record: Any, module: ModuleType) -> Json:
+    """A typed record as the row that its class reads."""
+    row: Json = msgspec.to_builtins(record)
+    row.pop("history", None)
+    return {name: value for name, value in row.items() if value is not None}

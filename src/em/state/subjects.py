@@ -1,0 +1,303 @@
+"""Subjects: everything that can be done with the states of a store, wired by Memory."""
+
+import re
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from em.compiler.state.evolve import Change, Dependent, compare
+from em.errors import InputError, NotFound, UsageError
+from em.llm.protocol import LlmClient
+from em.models.artefact import ArtefactDraft
+from em.models.canonical import Json
+from em.models.event import Draft, Event, EventQuery
+from em.models.passage import Passage
+from em.models.state import PROFILE, Decision, Policy, PolicyName, Question
+from em.models.times import Moment, moment
+from em.settings import StateSettings
+from em.state.asking import Answer, Asker, run_own_code
+from em.state.checkpoint import (
+    KIND,
+    Checkpoint,
+    Options,
+    checkpoint,
+    load_schema,
+    stream_of,
+)
+from em.state.rules import UserRule, dependents, load_rules
+from em.state.state import State
+from em.store.protocol import Commit, Store
+
+QUESTIONS = "questions"
+KEPT = 200
+"""Shapes of questions kept for one subject; the oldest go first."""
+Recall = Callable[[str, str], Sequence[Passage]]
+"""From a question and a subject to passages."""
+
+
+class Subjects:
+    """The states of a store."""
+
+    def __init__(
+        self,
+        store: Store,
+        settings: StateSettings,
+        *,
+        recall: Recall = lambda _text, _subject: (),
+        rules: Sequence[UserRule] = (),
+        client: LlmClient | None = None,
+    ) -> None:
+        self._store, self.settings, self.client = store, settings, client
+        self._recall = recall
+        own = load_rules(settings.rules) if settings.rules else []
+        self.rules: list[UserRule] = [*own, *rules]
+        self._cadence = Cadence(settings.checkpoint_every)
+
+    def checkpoint(
+        self,
+        subject: str,
+        *,
+        client: LlmClient | None = None,
+        accept: bool = False,
+        again: bool = False,
+        rebuild: bool = False,
+    ) -> Checkpoint:
+        """Compile what is new about a subject."""
+        options = Options(
+            client=client or self.client,
+            keys=self.settings.keys,
+            dependents=[*dependents(self.rules), *self._questions_used(subject)],
+            accept=accept,
+            again=again,
+            rebuild=rebuild,
+        )
+        done = checkpoint(self._store, subject, options)
+        if done.accepted:
+            self._drop_questions(subject, {one.what for one in done.accepted})
+        return done
+
+    def state(
+        self,
+        subject: str,
+        *,
+        as_of: Moment | None = None,
+        known_at: Moment | None = None,
+        version: int | None = None,
+    ) -> State:
+        """The state as it was last compiled; healed first, if something of it was forgotten."""
+        if version is None:
+            self._heal(subject)
+        schema, number = load_schema(self._store, subject, version)
+        return State(
+            self._store,
+            schema,
+            number,
+            as_of=None if as_of is None else moment(as_of, "as_of"),
+            known_at=None if known_at is None else moment(known_at, "known_at"),
+            user_rules=self.rules,
+        )
+
+    def _heal(self, subject: str) -> None:
+        artefact = self._store.artefact(KIND, subject)
+        if artefact is None:
+            return
+        after = 0 if artefact.body is None else int(artefact.body.get("watermark_seq", 0))
+        query = EventQuery(stream=stream_of(subject), kinds=("erased",), after=after, limit=1)
+        if artefact.body is None or next(iter(self._store.read(query)), None) is not None:
+            self.checkpoint(subject, accept=True, rebuild=True)
+
+    def has_state(self, subject: str) -> bool:
+        """Whether a state of this subject was ever compiled."""
+        return self._store.artefact(KIND, subject) is not None
+
+    def versions(self, subject: str) -> list[tuple[int, str, int]]:
+        """Every version: its number, when it was made, and how many observations it has."""
+        found = []
+        for artefact in self._store.artefacts(KIND, subject):
+            seen = 0 if artefact.body is None else artefact.body["coverage"]["observations"]
+            found.append((artefact.version, artefact.created_at.isoformat(), seen))
+        return found
+
+    def diff(self, subject: str, old: int | None = None, new: int | None = None) -> list[Change]:
+        """What changed between two versions; by default between the last two."""
+        after, number = load_schema(self._store, subject, new)
+        before = number - 1 if old is None else old
+        if before < 1:
+            return []
+        return compare(load_schema(self._store, subject, before)[0], after)
+
+    def ask(
+        self,
+        subject: str,
+        question: str | None = None,
+        *,
+        code: str | None = None,
+        client: LlmClient | None = None,
+        as_of: Moment | None = None,
+    ) -> Answer:
+        """Answer a question in words, or the owner's own code."""
+        if (question is None) == (code is None):
+            raise UsageError("ask a question, or give code", place="question")
+        state = self.state(subject, as_of=as_of)
+        if code is not None:
+            return run_own_code(state, code)
+        assert question is not None
+        asker = Asker(
+            state,
+            lambda text: self._recall(text, subject),
+            client=client or self.client,
+            kept=self.questions(subject),
+            keep=lambda kept: self._keep(subject, kept),
+        )
+        return asker.ask(question)
+
+    def questions(self, subject: str) -> list[Question]:
+        """The questions about a subject whose code is kept."""
+        artefact = self._store.artefact(QUESTIONS, subject)
+        if artefact is None or artefact.body is None:
+            return []
+        return msgspec.convert(artefact.body["questions"], list[Question])
+
+    def _questions_used(self, subject: str) -> list[Dependent]:
+        return [
+            Dependent(f"question {one.question[:80]!r}", frozenset(one.uses))
+            for one in self.questions(subject)
+        ]
+
+    def _keep(self, subject: str, question: Question) -> None:
+        """Keep a question's code: an event, and the artefact that finds it again."""
+        kept = [one for one in self.questions(subject) if one.template != question.template]
+        draft = Draft(
+            stream=stream_of(subject),
+            kind="question",
+            body=msgspec.to_builtins(question),
+            subject=subject,
+        )
+        event = self._store.commit(Commit(events=[draft])).events[0]
+        self._put_questions(subject, [*kept, question][-KEPT:], [event.id])
+
+    def _put_questions(self, subject: str, kept: list[Question], events: list[str]) -> None:
+        artefact = self._store.artefact(QUESTIONS, subject)
+        known = () if artefact is None or artefact.body is None else artefact.from_events
+        draft = ArtefactDraft(
+            kind=QUESTIONS,
+            name=subject,
+            body={"questions": msgspec.to_builtins(kept)},
+            from_events=[*known, *events],
+        )
+        self._store.commit(Commit(artefacts=[draft]))
+
+    def _drop_questions(self, subject: str, broken: set[str]) -> None:
+        kept = self.questions(subject)
+        left = [one for one in kept if f"question {one.question[:80]!r}" not in broken]
+        if len(left) < len(kept):
+            self._put_questions(subject, left, [])
+
+    def declare(self, subject: str, type_: str, key: Sequence[str]) -> str:
+        """Say by which fields records of a type are one and the same; an event."""
+        if isinstance(key, str):
+            key = [key]
+        if not key or type_ == PROFILE:
+            raise InputError("a key has one or more fields", place="key")
+        return self._decide(subject, Decision(type=type_, key=list(key)))
+
+    def resolve(
+        self,
+        subject: str,
+        field: str,
+        *,
+        value: Any = None,
+        event: str | None = None,
+        policy: PolicyName | None = None,
+        order: Sequence[str] = (),
+        key: Sequence[Any] | None = None,
+    ) -> str:
+        """Settle a field by a value, by what an event said, or by a policy; itself an event."""
+        if sum(given is not None for given in (value, event, policy)) != 1:
+            raise UsageError("give one of value, event and policy", place="resolve")
+        if policy == "source" and not order:
+            raise UsageError("the policy `source` needs an order of sources", place="order")
+        state = self.state(subject)
+        type_, name = state._field(field)
+        given = next(known.given for known in type_.fields.values() if known.name == name)
+        if policy is not None:
+            decision = Decision(type=type_.given, field=given, policy=Policy(policy, list(order)))
+            return self._decide(subject, decision)
+        if event is not None:
+            said = [
+                (k, e) for k, e in state.history(f"{type_.name}.{name}") if event in e.event_ids
+            ]
+            if not said:
+                raise NotFound(f"event {event} says nothing about {field}", place="event")
+            key, value = said[-1][0], said[-1][1].value
+        decision = Decision(
+            type=type_.given, field=given, value=value, event=event, record_key=list(key or ())
+        )
+        return self._decide(subject, decision)
+
+    def _decide(self, subject: str, decision: Decision) -> str:
+        body: Json = msgspec.to_builtins(decision)
+        draft = Draft(stream=stream_of(subject), kind="decided", body=body, subject=subject)
+        return self._store.commit(Commit(events=[draft])).events[0].id
+
+    def observed(self, events: Iterable[Event]) -> None:
+        """Checkpoint what is due by `checkpoint_every`."""
+        if not self._cadence.is_set:
+            return
+        heads = {event.subject: event.pos for event in events if event.subject is not None}
+        for subject, pos in heads.items():
+            if self._cadence.is_due(subject, pos, self._watermark):
+                done = self.checkpoint(subject)
+                self._cadence.done(subject, self._watermark(done.subject))
+
+    def _watermark(self, subject: str) -> int:
+        try:
+            return load_schema(self._store, subject)[0].watermark
+        except NotFound:
+            return 0
+
+
+class Cadence:
+    """When a checkpoint is due: after so many events, or so many minutes."""
+
+    def __init__(self, every: int | str | None) -> None:
+        self._events, self._seconds = _every(every)
+        self._last: dict[str, tuple[int, float]] = {}
+        self._lock = threading.Lock()
+
+    @property
+    def is_set(self) -> bool:
+        """Whether anything is ever due."""
+        return bool(self._events or self._seconds)
+
+    def is_due(self, subject: str, pos: int, watermark: Callable[[str], int]) -> bool:
+        """Whether a subject whose stream now ends at `pos` is due."""
+        with self._lock:
+            if subject not in self._last:
+                self._last[subject] = (watermark(subject), time.monotonic())
+            last, at = self._last[subject]
+        if self._events:
+            return pos - last >= self._events
+        return pos > last and time.monotonic() - at >= (self._seconds or 0)
+
+    def done(self, subject: str, watermark: int) -> None:
+        """Note that a subject was checkpointed."""
+        with self._lock:
+            self._last[subject] = (watermark, time.monotonic())
+
+
+def _every(given: int | str | None) -> tuple[int | None, float | None]:
+    if given is None:
+        return None, None
+    found = re.fullmatch(r"(\d{1,9})(m?)", str(given).strip())
+    if found is None or int(found[1]) == 0:
+        raise UsageError(
+            f"{given!r} is no rhythm",
+            place="checkpoint_every",
+            fix="give events (500) or minutes (10m)",
+        )
+    number = int(found[1])
+    return (None, 60.0 * number) if found[2] else (number, None)

@@ -1,0 +1,167 @@
+"""The commands around state, as a user types them."""
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from em.cli.root import run
+
+
+def em(capsys: pytest.CaptureFixture[str], *args: str, code: int = 0) -> str:
+    assert run(list(args)) == code, capsys.readouterr()
+    return capsys.readouterr().out
+
+
+def em_json(capsys: pytest.CaptureFixture[str], *args: str, code: int = 0) -> Any:
+    return json.loads(em(capsys, *args, "--json", code=code))
+
+
+@pytest.fixture
+def ana(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("trips.csv").write_text("to,date,cost_usd\nRome,2024-01-01,5.5\nOslo,2023-01-01,7\n")
+    Path("trips.jsonl").write_text('{"to": "Faro", "date": "2024-02-01", "cost_usd": 2}\n\n')
+    em(capsys, "observe", "ana", "I moved to Porto in March.", "--at", "2025-04-07")
+    em(capsys, "observe", "ana", '{"city": "Lisbon"}', "--type", "Profile", "--at", "2024-01-01")
+    em(capsys, "observe", "ana", "--file", "trips.csv", "--type", "Trip")
+    em(capsys, "observe", "ana", "--file", "trips.jsonl", "--type", "Trip")
+    em(capsys, "checkpoint", "ana")
+
+
+@pytest.mark.usefixtures("ana")
+def test_from_observing_to_asking(capsys: pytest.CaptureFixture[str]) -> None:
+    assert em(capsys, "ask", "ana", "--code", "sum(t.cost_usd for t in trips)") == "14.5\n"
+    answer = em_json(
+        capsys, "ask", "ana", "--code", "[t.date for t in trips if t.date.year == 2023]"
+    )
+    assert (answer["value"], answer["route"]) == (["2023-01-01"], "code")
+    assert "I moved to Porto" in em(capsys, "ask", "ana", "what did I say about Porto?")
+    shown = em_json(capsys, "state", "show", "ana")
+    assert (shown["profile"], shown["collections"]) == ({"city": "Porto"}, {"trips": 3})
+    assert "Oslo" in em(capsys, "state", "show", "ana", "trips")
+    assert em_json(capsys, "state", "show", "ana", "--as-of", "2024-06-01")["profile"] == {
+        "city": "Lisbon"
+    }
+    assert "class Trip:" in em(capsys, "state", "code", "ana")
+
+
+@pytest.mark.usefixtures("ana")
+def test_conflicts_are_shown_and_resolved(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "Profile.city: 'Porto' (policy: latest)" in em(capsys, "conflicts", "ana")
+    em(capsys, "resolve", "ana", "city", "--policy", "ask")
+    assert em_json(capsys, "conflicts", "ana")["conflicts"][0]["open"]
+    em(capsys, "resolve", "ana", "city", "--value", "Faro")
+    assert "decided" in em(capsys, "state", "history", "ana", "city")
+    assert [one["version"] for one in em_json(capsys, "state", "history", "ana")["versions"]] == [
+        1,
+        2,
+        3,
+    ]
+    assert "policy Profile.city: latest -> ask" in em(capsys, "state", "diff", "ana", "1", "3")
+
+
+@pytest.mark.usefixtures("ana")
+def test_rules_on_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("rules.py").write_text(
+        "from em.state.rules import alert, rule\n"
+        "@rule('book', severity='high')\n"
+        "def seen(state, to): return f'{to} again' if to in [t.to for t in state.trips] else None\n"
+        "@alert()\ndef now(state, now): return 'now'\n"
+    )
+    out = em(capsys, "check", "ana", "book", "to=Rome", "--rules", "rules.py", code=1)
+    assert out == "high  seen: Rome again\n"
+    assert em(capsys, "check", "ana", "book", "to=Bonn", "--rules", "rules.py") == ""
+    assert (
+        em_json(capsys, "alerts", "ana", "--rules", "rules.py", code=1)["alerts"][0]["message"]
+        == "now"
+    )
+    Path("em.yaml").write_text("state: {rules: rules.py}\n")
+    em(capsys, "check", "ana", "book", "to=Rome", code=1)
+
+
+def test_a_checkpoint_that_would_break_something_waits_for_accept(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    Path("rules.py").write_text(
+        "from em.state.rules import rule\n"
+        "@rule('go')\n"
+        "def late(state): return state.trips[0].date.year > 3000\n"
+    )
+    Path("em.yaml").write_text("state: {rules: rules.py}\n")
+    em(capsys, "observe", "ana", '{"date": "2024-05-02"}', "--type", "Trip")
+    em(capsys, "checkpoint", "ana")
+    em(capsys, "observe", "ana", '{"date": "whenever"}', "--type", "Trip")
+    assert run(["checkpoint", "ana"]) == 1
+    assert "--accept" in capsys.readouterr().err
+    assert "accepted: breaks rule late" in em(capsys, "checkpoint", "ana", "--accept")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("a.csv", "a,b\n1\n", "a.csv:2"),
+        ("a.csv", "a,a\n1,2\n", "two columns"),
+        ("a.jsonl", '{"a": 1}\n[1]\n', "a.jsonl:2"),
+        ("a.json", "[1]", "no JSON object"),
+        ("a.txt", "", "nothing in it"),
+        ("a.csv", "", "nothing in it"),
+    ],
+)
+def test_files_that_are_not_what_they_seem(
+    capsys: pytest.CaptureFixture[str], name: str, content: str, said: str
+) -> None:
+    Path(name).write_text(content)
+    assert run(["observe", "ana", "--file", name]) in (1, 2)
+    assert said in capsys.readouterr().err
+    assert not Path(".em").exists()
+
+
+def test_the_model_is_asked_only_if_it_is_wanted(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trip = {"type": "Trip", "record": {"to": "Rome"}, "events": ["e1"]}
+    count = {
+        "route": "code",
+        "code": "def answer(state):\n    return len(state.trips)",
+        "parameters": {},
+    }
+    Path("facts.json").write_text(json.dumps([{"records": [trip], "facts": []}]))
+    Path("query.json").write_text(json.dumps([count]))
+    em(capsys, "observe", "ana", "I was in Rome.")
+    monkeypatch.setenv("EM_LLM_PROVIDER", "scripted")
+    monkeypatch.setenv("EM_LLM_BASE_URL", "facts.json")
+    assert "1 by the model" in em(capsys, "checkpoint", "ana", "--llm")
+    monkeypatch.setenv("EM_LLM_BASE_URL", "query.json")
+    assert em(capsys, "ask", "ana", "How many trips?", "--llm") == "1\n"
+    assert em_json(capsys, "ask", "ana", "how many trips")["kept"]
+
+
+@pytest.mark.usefixtures("ana")
+def test_the_console_has_the_typed_state() -> None:
+    typed = "len(trips)\nstate.profile.city\nTrip.__doc__\n"
+    shown = subprocess.run(
+        [sys.executable, "-m", "em", "repl", "ana"],
+        input=typed,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "3\n" in shown.stdout
+    assert "'Porto'" in shown.stdout
+    assert "Trip: 3 records." in shown.stdout
+
+
+@pytest.mark.usefixtures("ana")
+def test_watching_compiles_what_comes_in(capsys: pytest.CaptureFixture[str]) -> None:
+    command = [sys.executable, "-m", "em", "checkpoint", "--watch", "--every", "0.1"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as watch:
+        em(capsys, "observe", "ana", '{"to": "Bonn"}', "--type", "Trip")
+        assert watch.stdout is not None
+        assert "version 2" in watch.stdout.readline()
+        time.sleep(0.2)
+        watch.send_signal(2)
+        assert watch.wait(20) == 0

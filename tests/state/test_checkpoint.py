@@ -1,0 +1,299 @@
+"""The checkpoint: incremental, lossless, atomic, versioned; contradictions are never silent."""
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from em import AsyncMemory, Memory
+from em.errors import NotFound, StateHeld, StateInvalid
+from em.llm import ScriptedClient
+from em.store.protocol import Store
+
+ANSWER = "def answer(state, year):\n    return len([t for t in state.trips if t.date.year == year])"
+
+
+def trip(n: int, **more: Any) -> dict[str, Any]:
+    return {"destination": f"City {n}", "date": "2024-05-02", "cost_usd": n + 0.5, **more}
+
+
+def observe_trips(memory: Memory, *records: dict[str, Any]) -> None:
+    memory.observe_many({"subject": "ana", "record": one, "type": "Trip"} for one in records)
+
+
+def test_the_example_of_the_issue(memory: Memory) -> None:
+    memory.observe("ana", trip(840), type="Trip")
+    memory.observe("ana", "I moved to Porto in March.", at="2025-04-07")
+    state = memory.checkpoint("ana")
+    assert sum(t.cost_usd for t in state.trips if t.date.year == 2024) == 840.5
+    assert state.profile.city == "Porto"
+    (entry,) = state.profile.history["city"]
+    assert (entry.at.isoformat()[:10], entry.recorded_at > entry.at) == ("2025-03-01", True)
+
+
+def test_a_type_field_stays_a_field_and_names_the_class_only_where_nothing_else_does(
+    memory: Memory,
+) -> None:
+    memory.observe("ana", {"type": "cardio"}, type="Workout")
+    memory.observe("ana", {"type": "cardio"})
+    state = memory.checkpoint("ana")
+    assert [w.type for w in state.workouts] == ["cardio"] == [w.type for w in state.cardios]
+
+
+def test_only_what_is_new_is_read_and_written(memory: Memory, monkeypatch: Any) -> None:
+    observe_trips(memory, *(trip(n) for n in range(1_200)))
+    memory.checkpoint("ana")
+    observe_trips(memory, trip(5_000))
+    read: list[int] = []
+    written: list[Any] = []
+    store = memory.store
+    real_read, real_commit = store.rows, store.commit
+    monkeypatch.setattr(store, "rows", lambda q: (read.append(e.seq) or e for e in real_read(q)))
+    monkeypatch.setattr(store, "commit", lambda c: written.append(c) or real_commit(c))
+    report = memory.checkpoint("ana").report
+    assert report is not None
+    assert (report.new_events, len(set(read))) == (1, 1)
+    assert [record.id for record in written[0].records] == ["0000000003"]
+    assert len(memory.state("ana").trips) == 1_201
+    assert memory.checkpoint("ana").report.new_events == 0  # type: ignore[union-attr]
+
+
+def test_what_could_not_be_structured_is_listed_and_stays_searchable(memory: Memory) -> None:
+    event = memory.observe("ana", "The blue heron is back on the pond.")
+    state = memory.checkpoint("ana")
+    assert [(one.event_id, one.reason) for one in state.unstructured] == [
+        (event, "no pattern fits it")
+    ]
+    assert (state.coverage.observations, state.coverage.unstructured) == (1, 1)
+    assert memory.ask("ana", "heron").event_ids == (event,)
+
+
+def test_a_checkpoint_that_fails_its_proof_leaves_the_last_good_one(
+    memory: Memory, monkeypatch: Any
+) -> None:
+    observe_trips(memory, trip(1))
+    memory.checkpoint("ana")
+    from em.compiler.state import compiled
+
+    observe_trips(memory, trip(2, hotel="X"))
+    with monkeypatch.context() as broken:
+        broken.setattr(compiled, "bare_module", lambda _schema: "class Trip: ...")
+        with pytest.raises(StateInvalid, match="Trip"):
+            memory.checkpoint("ana")
+    state = memory.state("ana")
+    assert (state.version, len(state.trips)) == (1, 1)
+    assert len(memory.checkpoint("ana").trips) == 2
+
+
+def test_new_fields_and_wider_types_are_versions_with_a_diff(memory: Memory) -> None:
+    observe_trips(memory, {"cost": 1, "to": "Rome"})
+    memory.checkpoint("ana")
+    observe_trips(memory, {"cost": 1.5, "to": "Oslo", "by": "car"})
+    report = memory.checkpoint("ana").report
+    assert [str(change) for change in report.changes] == [  # type: ignore[union-attr]
+        "added Trip.by: nothing -> str",
+        "widened Trip.cost: int -> int | float",
+    ]
+    assert memory.subjects.diff("ana") == report.changes  # type: ignore[union-attr]
+    assert [version for version, _, _ in memory.subjects.versions("ana")] == [1, 2]
+
+
+def test_what_would_break_a_kept_question_waits_to_be_accepted(memory: Memory) -> None:
+    observe_trips(memory, trip(1))
+    memory.checkpoint("ana")
+    model = ScriptedClient([{"route": "code", "code": ANSWER, "parameters": {"year": 2024}}])
+    assert memory.ask("ana", "How many trips in 2024?", llm=model).value == 1
+    observe_trips(memory, *({"destination": "x", "date": "soon"} for _ in range(5)))
+    with pytest.raises(StateHeld, match="How many trips") as held:
+        memory.checkpoint("ana")
+    assert held.value.data["breaks"][0]["change"].startswith("changed Trip.date: datetime.date")
+    assert memory.state("ana").version == 1
+    assert memory.checkpoint("ana", accept=True).trips[0].date == "2024-05-02"
+    assert memory.subjects.questions("ana") == []
+
+
+def test_a_renamed_type_takes_its_records_along(memory: Memory) -> None:
+    memory.observe("ana", {"to": "Rome"}, type="Journey")
+    memory.checkpoint("ana")
+    memory.observe("ana", "By the way, journeys are trips.")
+    model = ScriptedClient([{"records": [], "facts": [], "renames": {"Journey": "Trip"}}])
+    state = memory.checkpoint("ana", llm=model)
+    assert [one.to for one in state.trips] == ["Rome"]
+    assert "renamed Journey: Journey -> Trip" in map(str, state.report.changes)  # type: ignore[union-attr]
+
+
+def test_contradictions_are_settled_by_the_latest_event_and_told(memory: Memory) -> None:
+    late = memory.observe("ana", {"city": "Porto"}, type="Profile", at="2025-03-01")
+    early = memory.observe("ana", {"city": "Lisbon"}, type="Profile", at="2024-01-01")
+    assert memory.checkpoint("ana").profile.city == "Porto"
+    (conflict,) = memory.conflicts("ana")
+    assert (conflict.field, conflict.value, conflict.policy) == ("Profile.city", "Porto", "latest")
+    assert (conflict.event_ids, conflict.against) == ((late,), (early,))
+    assert memory.state("ana", as_of="2024-06-01").profile.city == "Lisbon"
+    assert memory.state("ana", as_of="2023-06-01").profile.city is None
+
+
+def test_policies_can_be_changed_by_a_person_and_are_in_the_code(memory: Memory) -> None:
+    memory.observe("ana", {"dose": 10}, type="Profile", at="2024-01-01", source="doctor")
+    memory.observe("ana", {"dose": 20}, type="Profile", at="2025-01-01", source="ana")
+    memory.checkpoint("ana")
+    decided = memory.resolve("ana", "dose", policy="source", order=["doctor", "ana"])
+    assert memory.log.get(decided).kind == "decided"
+    state = memory.checkpoint("ana")
+    assert (state.profile.dose, state.report.changes[0].kind) == (10, "policy")  # type: ignore[union-attr]
+    assert 'by_source(entries, ("doctor", "ana", ))' in state.code
+    memory.resolve("ana", "dose", policy="ask")
+    assert memory.checkpoint("ana").profile.dose is None
+    assert memory.conflicts("ana")[0].open
+    memory.resolve("ana", "dose", value=15)
+    assert memory.checkpoint("ana").profile.dose == 15
+    memory.observe("ana", {"dose": 30}, type="Profile")
+    assert memory.checkpoint("ana").profile.dose is None  # said after the decision: asked again
+    assert memory.checkpoint("ana", rebuild=True).profile.dose is None
+
+
+def test_confirmed_beats_inferred(memory: Memory) -> None:
+    memory.observe("ana", "She seems to live in Faro now.", at="2025-01-01")
+    memory.observe("ana", "Her address in Porto was confirmed.", at="2024-01-01")
+    facts = [
+        {"field": "city", "value": "Faro", "status": "inferred", "events": ["e1"]},
+        {"field": "city", "value": "Porto", "status": "confirmed", "events": ["e2"]},
+    ]
+    memory.checkpoint("ana", llm=ScriptedClient([{"records": [], "facts": facts}]))
+    memory.resolve("ana", "profile.city", policy="confirmed")
+    assert memory.checkpoint("ana").profile.city == "Porto"
+
+
+def test_records_with_a_declared_key_are_one(memory: Memory) -> None:
+    for phone in ("1", "2"):
+        memory.observe("ana", {"email": "b@x", "phone": phone, "n": 1}, type="Contact")
+    assert len(memory.checkpoint("ana").contacts) == 2
+    memory.declare("ana", "Contact", key="email")
+    memory.observe("ana", {"phone": "3"}, type="Contact")
+    state = memory.checkpoint("ana", accept=True)
+    (contact,) = state.contacts
+    assert (contact.email, contact.phone, len(contact.history["phone"])) == ("b@x", "2", 2)
+    assert state.unstructured[0].reason == "a Contact without its key 'email'"
+    assert memory.conflicts("ana")[0].field == "Contact.phone"
+
+
+def test_a_state_of_the_past_holds_what_had_happened_by_then(memory: Memory) -> None:
+    for year in (2023, 2024, 2025):
+        memory.observe("ana", trip(year), type="Trip", at=f"{year}-06-01")
+    memory.checkpoint("ana")
+    assert [
+        len(memory.state("ana", as_of=f"{year}-12-31").trips) for year in (2022, 2023, 2025)
+    ] == [0, 1, 3]
+    assert memory.state("ana", known_at="2025-01-01").trips == []
+
+
+def test_forgetting_an_event_takes_it_out_of_the_state(memory: Memory) -> None:
+    secret = memory.observe("ana", {"diagnosis": "kept private"}, type="Visit")
+    memory.observe("ana", {"diagnosis": "cold"}, type="Visit")
+    said = memory.observe("ana", "I moved to Porto.")
+    assert memory.checkpoint("ana").profile.city == "Porto"
+    memory.forget([secret, said])
+    state = memory.state("ana")
+    assert [v.diagnosis for v in state.visits] == ["cold"]
+    assert not hasattr(state.profile, "city")
+    assert "private" not in state.code
+    for artefact in memory.store.artefacts("state", "ana"):
+        assert "private" not in str(artefact.body)
+    assert memory.log.verify().ok
+
+
+def test_forgetting_one_text_leaves_what_the_model_made_of_the_others(memory: Memory) -> None:
+    first = memory.observe("ana", "I have a dog.")
+    memory.observe("ana", "I have a cat.")
+    found = [
+        {"type": "Pet", "record": {"kind": kind}, "events": [label]}
+        for kind, label in (("dog", "e1"), ("cat", "e2"))
+    ]
+    memory.checkpoint("ana", llm=ScriptedClient([{"records": found, "facts": []}]))
+    memory.forget(first)
+    assert [pet.kind for pet in memory.state("ana").pets] == ["cat"]
+
+
+def test_a_state_is_the_same_on_both_stores(store: Store) -> None:
+    from em import Draft
+    from em.settings import StateSettings
+    from em.state.subjects import Subjects
+    from em.store import Commit
+
+    subjects = Subjects(store, StateSettings())
+    for count in (600, 1):
+        drafts = [
+            Draft(
+                stream="subject/ana",
+                kind="observation",
+                body={"record": trip(n), "type": "Trip"},
+                subject="ana",
+            )
+            for n in range(count)
+        ]
+        store.commit(Commit(events=drafts))
+        subjects.checkpoint("ana")
+    assert len(subjects.state("ana").trips) == 601
+
+
+CHECKPOINT = """
+import sys
+from em import Memory
+with Memory(sys.argv[1]) as memory:
+    for _ in range(10):
+        memory.checkpoint("ana")
+"""
+
+
+def test_two_processes_that_checkpoint_one_subject_lose_and_double_nothing(
+    memory: Memory, tmp_path: Path
+) -> None:
+    observe_trips(memory, trip(0))
+    workers = [
+        subprocess.Popen([sys.executable, "-c", CHECKPOINT, str(tmp_path / "state.db")])
+        for _ in range(2)
+    ]
+    for n in range(1, 40):
+        observe_trips(memory, trip(n))
+    assert [worker.wait(60) for worker in workers] == [0, 0]
+    state = memory.checkpoint("ana")
+    assert sorted(t.cost_usd for t in state.trips) == [n + 0.5 for n in range(40)]
+
+
+def test_many_subjects_are_compiled_by_several_processes(tmp_path: Path) -> None:
+    with Memory(tmp_path / "many.db") as memory:
+        for name in ("ana", "bea", "cyd"):
+            memory.observe(name, {"n": 1}, type="Thing")
+        assert memory.checkpoint_many(processes=2) == (3, {})
+        assert len(memory.state("bea").things) == 1
+
+
+def test_a_rhythm_checkpoints_by_itself(tmp_path: Path) -> None:
+    with Memory(tmp_path / "every.db", checkpoint_every=3) as memory:
+        for n in range(7):
+            memory.observe("ana", {"n": n}, type="Thing")
+        assert len(memory.state("ana").things) == 6
+    with pytest.raises(Exception, match="no rhythm"):
+        Memory(tmp_path / "every.db", checkpoint_every="often").observe("ana", "x")
+
+
+def test_a_subject_that_nothing_is_known_about(memory: Memory) -> None:
+    with pytest.raises(NotFound, match="em checkpoint"):
+        memory.state("nobody")
+    with pytest.raises(NotFound, match="nothing was observed"):
+        memory.checkpoint("nobody")
+
+
+async def _asked(path: Path) -> Any:
+    async with AsyncMemory(path) as memory:
+        await memory.observe("ana", {"n": 2}, type="Thing")
+        await memory.checkpoint("ana")
+        return await memory.ask("ana", code="sum(t.n for t in things)")
+
+
+def test_the_same_for_asyncio(tmp_path: Path) -> None:
+    import asyncio
+
+    assert asyncio.run(_asked(tmp_path / "a.db")).value == 2
