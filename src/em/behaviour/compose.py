@@ -8,7 +8,7 @@ where it can't be told whether a result gave them, the replay stops as soon as t
 import re
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -25,12 +25,13 @@ from em.behaviour.params import HOLE, Params, escaped, followed, param_names
 from em.behaviour.pins import is_number, pinned
 from em.behaviour.recording import Call, Run
 from em.behaviour.refusals import refuse_unfinished, refuse_unknown_effects
+from em.behaviour.sources import Place, Source, Sources, says_nothing, short_name
 from em.behaviour.values import Unkept, keep
 from em.compiler.calls import infer_effect
-from em.compiler.naming import Names, result_name, words_of
-from em.compiler.values import Path, Scalar, Segment, is_informative, leaves, said_in
+from em.compiler.naming import Names, result_name
+from em.compiler.values import Scalar, is_informative, leaves, said_in
 from em.compiler.wire import OUTPUT, Wiring
-from em.compiler.wire_text import literal, plain_segment
+from em.compiler.wire_text import literal
 from em.errors import EmError, ExpressionError, NotRecordable
 from em.models.canonical import Json, identical
 from em.runner.expressions import compile_value
@@ -46,9 +47,6 @@ LONGEST_TEXT = 10_000
 
 MAX_TWINS = 3
 """So many places of one result are watched for a value that may have come from them."""
-
-_NUMBERS = ("number", "no", "nr", "id")
-"""What people write before an id."""
 
 
 def compose(run: Run, task: Task, value: Any, hint: Any, seconds: float) -> Behaviour:
@@ -107,10 +105,6 @@ def _is_own_text(value: Any) -> bool:
     return isinstance(value, str) and "{{" not in value and is_informative(value)
 
 
-def _says_nothing(value: Any) -> bool:
-    return value is None or isinstance(value, bool)
-
-
 def _with_spaces(template: Any) -> Any:
     """A text that is one expression between spaces, so that it stays a text with its spaces."""
     if not isinstance(template, str) or template == template.strip() or "{{" not in template:
@@ -126,19 +120,6 @@ def _with_spaces(template: Any) -> Any:
     )
 
 
-class _Source(NamedTuple):
-    call: int
-    path: Path
-    value: Scalar
-
-
-_Place = tuple[int, tuple[str | int, ...]]
-
-
-def _place(source: _Source) -> _Place:
-    return source.call, tuple(part.key for part in source.path)
-
-
 class _Composer:
     def __init__(self, run: Run, task: Task, calls: Sequence[Call]) -> None:
         self._task = task
@@ -150,19 +131,16 @@ class _Composer:
         self._params = Params(task.params, param_names(task.params))
         # A param that is passed on under its own name is not looked for in other short values.
         self._named_params = {name for call in calls for name in self._params.named_in(call.args)}
-        self._short_names = [call.tool.name.rpartition(".")[2] for call in calls]
         names = Names()
         self._wiring = Wiring(task.inputs, names)
         self._scope: Json = dict(task.inputs)
         self._names = [
             names.free(result_name(name, is_write=infer_effect(name) == "write"))
-            for name in self._short_names
+            for name in map(short_name, calls)
         ]
-        self._by_value: dict[bytes, list[_Source]] = {}
-        self._by_text: dict[str, list[_Source]] = {}
+        self._sources = Sources(calls, self._names)
         self._known: set[int] = set()
-        self._first_use: dict[bytes, int] = {}
-        self._claimed: set[_Place] = set()
+        self._claimed: set[Place] = set()
         # An object that is passed on is a handle, such as a page; another was there to be read.
         self._handles = {self._step_of.get(n) for call in calls for n in call.live.values()}
         self._hides = ""
@@ -185,11 +163,7 @@ class _Composer:
                 self._hides = self._hides or call.tool.name
                 self._is_read = self._is_read or number not in self._handles
             self._wiring.add_result(number, self._names[number], call.result)
-            for path, leaf in leaves(call.result):
-                source = _Source(number, path, leaf)
-                self._by_value.setdefault(msgspec.json.encode(leaf), []).append(source)
-                if not _says_nothing(leaf):
-                    self._by_text.setdefault(str(leaf), []).append(source)
+            self._sources.add_result(number)
 
     def step(self, number: int) -> Step:
         """A call as a step."""
@@ -199,10 +173,10 @@ class _Composer:
         twins: list[Twin] = []
         args = {}
         self._claimed = {
-            _place(source)
+            source.place
             for name, value in call.args.items()
-            for source in self._equal(value)
-            if self._is_named(source, name)
+            for source in self._sources.equal(value)
+            if self._sources.is_named(source, name)
         }
         for name, value in call.args.items():
             template = wired[name] if isinstance(wired, dict) else value
@@ -210,7 +184,7 @@ class _Composer:
             args[name] = self._proved(template, value)
             if self._hides:
                 self._refuse_hidden(args[name], f"tool {call.tool.name}, argument {name}")
-            self._note_use(value, call.began)
+            self._sources.note_use(value, call.began)
         return Step(
             tool=call.tool.name,
             code=call.tool.code,
@@ -228,9 +202,8 @@ class _Composer:
     def _refuse_hidden(self, template: Any, place: str) -> None:
         """What looks like an id, and came from nowhere, came out of what can't be looked into."""
         for _, leaf in leaves(template):
-            used = self._first_use.get(msgspec.json.encode(leaf))
             suspect = _is_like_an_id(leaf) or (self._is_read and _is_own_text(leaf))
-            if used is None and suspect and not self._is_in_task(str(leaf)):
+            if suspect and not self._sources.is_used(leaf) and not self._is_in_task(str(leaf)):
                 raise NotRecordable(
                     f"{leaf!r} may be of what {self._hides} gave, which can't be looked into",
                     place=place,
@@ -285,7 +258,7 @@ class _Composer:
             whole = self._params.whole(value, place=name, by_name=self._named_params)
             if whole is not None:
                 # What a result gave as well must still be the same, whichever was meant.
-                self._watch(self._equal(value), place, whole, twins)
+                self._watch(self._sources.equal(value), place, whole, twins)
                 return whole
         if isinstance(value, dict) and isinstance(wired, dict):
             return {
@@ -381,69 +354,42 @@ class _Composer:
         """A short value: wired if a result surely gave it, watched if one may have given it."""
         return literal(value) if value == "" else self._wired(value, name, place, twins)
 
-    def _equal(self, value: Any, *, as_text: bool = False) -> list[_Source]:
-        """The places of results that held this value."""
-        if as_text:
-            return self._by_text.get(str(value), [])
-        if isinstance(value, dict | list):
-            return []
-        return self._by_value.get(msgspec.json.encode(value), [])
-
     def _wired(
         self, value: Scalar, name: str, place: str, twins: list[Twin], *, as_text: bool = False
     ) -> Any:
-        equal = self._equal(value, as_text=as_text)
-        sure = [source for source in equal if self._is_named(source, name)]
+        equal = self._sources.equal(value, as_text=as_text)
+        sure = [source for source in equal if self._sources.is_named(source, name)]
         of_task = self._is_in_task(str(value)) if as_text else self._is_of_task(value)
         if sure:
             # The newest is taken; another that gave the same must still agree with it.
-            own = f"{{{{ {self._expression(sure[-1])} }}}}"
+            own = f"{{{{ {self._sources.expression(sure[-1])} }}}}"
             self._watch(sure[:-1], place, own, twins)
-            if of_task and not as_text and not _says_nothing(value):
+            if of_task and not as_text and not says_nothing(value):
                 # The task says it too: as long as both are the same, it does not matter.
                 twins.append(Twin(place, own, literal(value)))
             return own
-        if _says_nothing(value):
+        if says_nothing(value):
             equal = [source for source in equal if not source.path]
         # In an answer or a text an old value would be wrong; an argument may well be a constant.
         if not (as_text or place.startswith(OUTPUT)):
-            equal = [source for source in equal if not self._was_used_before(source)]
+            equal = [source for source in equal if not self._sources.was_used_before(source)]
             if value in (0, 1, -1):
                 # Of `add(cart=1, quantity=1)` the cart is what `open_cart` gave.
-                equal = [source for source in equal if _place(source) not in self._claimed]
+                equal = [source for source in equal if source.place not in self._claimed]
         self._watch(equal, place, None, twins)
         return literal(value)
 
     def _watch(
-        self, sources: Sequence[_Source], place: str, own: str | None, twins: list[Twin]
+        self, sources: Sequence[Source], place: str, own: str | None, twins: list[Twin]
     ) -> None:
         """Note results that held the same value: if one of them differs, nobody knows."""
         seen: dict[int, int] = {}
         for source in sources:
             seen[source.call] = seen.get(source.call, 0) + 1
             if seen[source.call] <= MAX_TWINS:
-                there = f"{{{{ {self._expression(source)} }}}}"
+                there = f"{{{{ {self._sources.expression(source)} }}}}"
                 if there != own:
                     twins.append(Twin(place, there, own or literal(source.value)))
-
-    def _is_named(self, source: _Source, name: str) -> bool:
-        """Whether a result's field is what an argument is called: `id` will do for `order_id`."""
-        plain = name.lower()
-        if not plain:
-            return False
-        words = words_of(self._calls[source.call].tool.name)
-        about = {*words, *(f"{word}s" for word in words), *(f"{word}_id" for word in words)}
-        if not source.path:
-            # All that `new_ticket` gave, as `ticket`; what `stock` gave is no `quantity`.
-            made = plain.endswith("id") and infer_effect(self._short_names[source.call]) == "write"
-            return (made or plain in about) and not _says_nothing(source.value)
-        last = source.path[-1]
-        key = str(last.key).lower()
-        if last.in_collection:
-            return False
-        if key == "id" and (plain in about or plain in _NUMBERS):
-            return True  # the id that `create_order` gave, as `order`
-        return key == plain or (key == "id" and plain.endswith("id")) or plain.endswith(f"_{key}")
 
     def _is_of_task(self, value: Scalar) -> bool:
         return any(identical(leaf, value) for _, leaf in leaves(self._task.inputs))
@@ -451,26 +397,6 @@ class _Composer:
     def _is_in_task(self, word: str) -> bool:
         texts = [str(leaf) for _, leaf in leaves(self._task.inputs)]
         return any(word in text and (word == text or said_in(word, text)) for text in texts)
-
-    def _was_used_before(self, source: _Source) -> bool:
-        """What the agent used before the result was there did not come from it."""
-        first = self._first_use.get(msgspec.json.encode(source.value))
-        return first is not None and first < self._calls[source.call].ended
-
-    def _note_use(self, value: Any, tick: int) -> None:
-        for _, leaf in leaves(value):
-            self._first_use.setdefault(msgspec.json.encode(leaf), tick)
-
-    def _expression(self, source: _Source) -> str:
-        text = self._names[source.call]
-        for part in source.path:
-            if not part.in_collection:
-                text += plain_segment(part)
-            elif isinstance(part.of, dict):
-                text += plain_segment(Segment(list(part.of)[int(part.key)], False, None))
-            else:
-                text += f"[{part.key}]"
-        return text
 
     def _proved(self, template: Any, value: Any) -> Any:
         """A template that gives the recorded value in the recorded run; else the value itself."""
