@@ -604,3 +604,17 @@ def test_a_secret_that_the_file_escapes_is_taken_out_too(tmp_path: Path, escaped
     written = "".join(file.read_text() for file in (tmp_path / "r").iterdir())
     assert "hunter2pw99" not in written
     assert "[redacted:" in written or "secrets:" in written
+
+
+def test_a_routine_that_a_person_edited_is_set_aside_when_it_is_compiled_again(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "t.json").write_bytes(msgspec.json.encode(Trace(events=[tool("get_a", 1)])))
+    compile_trace_file(tmp_path / "t.json", tmp_path / "r")
+    compile_trace_file(tmp_path / "t.json", tmp_path / "r")
+    assert not list((tmp_path / "r").glob("*.old"))
+    edited = "# read by Ana\n" + (tmp_path / "r" / "routine.yaml").read_text()
+    (tmp_path / "r" / "routine.yaml").write_text(edited)
+    compile_trace_file(tmp_path / "t.json", tmp_path / "r")
+    assert (tmp_path / "r" / "routine.yaml.old").read_text() == edited
+    assert "Ana" not in (tmp_path / "r" / "routine.yaml").read_text()

@@ -62,7 +62,10 @@ class Package:
 
 
 def write_files(files: Mapping[str, str], folder: Path) -> None:
-    """Write the files of a package, each whole; what else lies there is left alone."""
+    """Write the files of a package, each whole; what else lies there is left alone.
+
+    A file that said something else stays beside as `NAME.old`: a person may have written in it.
+    """
     folder = folder.resolve()
     if folder.exists() and not (folder / ROUTINE).exists() and any(folder.iterdir()):
         raise UsageError("this folder holds something else", place=str(folder), fix="name another")
@@ -72,9 +75,16 @@ def write_files(files: Mapping[str, str], folder: Path) -> None:
         beside = folder / f".{name}.{os.getpid()}"
         try:
             beside.write_text(text, encoding="utf-8", newline="\n")
+            _set_aside(folder / name, text)
             os.replace(beside, folder / name)
         finally:
             beside.unlink(missing_ok=True)
+
+
+def _set_aside(path: Path, new: str) -> None:
+    """Keep a file that is about to be replaced by another text."""
+    if path.is_file() and (old := path.read_bytes()) != new.encode():
+        path.with_name(path.name + ".old").write_bytes(old)
 
 
 def load_program(text: bytes, place: str) -> Program:
