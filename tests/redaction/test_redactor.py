@@ -436,3 +436,11 @@ def test_an_anchor_is_found_in_the_text_and_in_its_json() -> None:
 @pytest.mark.timeout(20)
 def test_hostile_texts_take_no_quadratic_time(text: str) -> None:
     Redactor().text(text)
+
+
+def test_every_anchor_makes_a_text_suspect_in_any_company() -> None:
+    anchors = {anchor for shape in SHAPES for anchor in shape.anchors} | {*FIELD_ANCHORS}
+    for anchor in anchors:
+        texts = [b'{"a":1}'] * 60
+        texts[51] = f'{{"a":"x {anchor.upper()}x1"}}'.encode()
+        assert list(Redactor().suspects(texts)) == [51], anchor

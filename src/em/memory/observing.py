@@ -11,6 +11,7 @@ from em.models.event import Draft, check_name
 from em.models.times import Moment, moment
 
 _DETAILS = ("type", "speaker", "role", "session", "source")
+_FIELDS = frozenset({"subject", "text", "record", "at", *_DETAILS})
 
 
 class Observing(Opened):
@@ -103,7 +104,7 @@ def _item(item: tuple[str, str | Mapping[str, Any]] | Mapping[str, Any]) -> Draf
             f"a {type(item).__name__} is no observation",
             fix="give (subject, text_or_record) or a mapping",
         )
-    unknown = item.keys() - {"subject", "text", "record", "at", *_DETAILS}
+    unknown = () if item.keys() <= _FIELDS else item.keys() - _FIELDS
     if unknown or "subject" not in item or ("text" in item) == ("record" in item):
         raise InputError(
             f"no field {min(unknown)!r} in an observation"
@@ -112,5 +113,5 @@ def _item(item: tuple[str, str | Mapping[str, Any]] | Mapping[str, Any]) -> Draf
             fix="give subject, text or record, and optionally at, " + ", ".join(_DETAILS),
         )
     content = item["text"] if "text" in item else item["record"]
-    details = {name: item.get(name) for name in _DETAILS}
+    details = {name: item[name] for name in _DETAILS if name in item}
     return observation(item["subject"], content, item.get("at"), details)

@@ -291,11 +291,7 @@ def searched_text(kind: str, body: Json | None) -> str | None:
         return None
     if body.get("text") is not None:
         return str(body["text"])
-    return " ".join(f"{name}: {_plain_text(value)}" for name, value in body["record"].items())
-
-
-def _plain_text(value: Any) -> str:
-    return value if isinstance(value, str) else str(value)
+    return " ".join([f"{name}: {value!s}" for name, value in body["record"].items()])
 
 
 def detail(body: Json | None, name: str) -> str | None:

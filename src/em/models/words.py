@@ -24,7 +24,7 @@ PIECE = 2_000
 MAX_WORD = 64
 """Of a longer word its beginning counts."""
 _WORD = re.compile(rf"[^\W_]{{1,{MAX_WORD}}}|[\u2600-\u27bf\U0001f000-\U0001faff]")
-_ASCII = bytes(n if chr(n).isalnum() else ord(" ") for n in range(128)).ljust(256)
+_ASCII = bytes(ord(chr(n).lower()) if chr(n).isalnum() else 32 for n in range(128)).ljust(256)
 _UNSPACED = re.compile(
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"
     "\U00020000-\U0003ffff]+"
@@ -47,6 +47,8 @@ class _Stems(dict[str, str]):
     """Stems by word; most words of a text were seen before."""
 
     def __missing__(self, word: str) -> str:
+        if word.isdigit() and word.isascii() and len(word) <= MAX_WORD:
+            return word  # numbers are many, and have no other form
         found = stem(word[:MAX_WORD])
         # ASCII only, so that no store's tokenizer has an opinion of its own about a script.
         found = found if found.isascii() else f"x{found.encode().hex()}"
@@ -64,7 +66,7 @@ def words_of(text: str) -> list[str]:
     """The words of a text, folded, in their order; not stemmed."""
     if text.isascii():
         # As the pattern would split it, at a quarter of the time.
-        return text.lower().encode().translate(_ASCII).decode().split()
+        return text.encode().translate(_ASCII).decode().split()
     return [part for word in _WORD.findall(_folded(text.lower())) for part in _parts(word)]
 
 

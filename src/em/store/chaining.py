@@ -7,6 +7,8 @@ the end is read, and the work done again. What is remembered was committed, so i
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import msgspec
@@ -156,6 +158,12 @@ def read_head(session: Session, stream: str) -> tuple[int, bytes]:
     return (row[0], row[1]) if row else (0, START)
 
 
+@lru_cache(maxsize=4)
+def _moment(micros: int) -> datetime:
+    """The moment of a commit, which all its events share."""
+    return from_micros(micros)
+
+
 def _seal(
     item: PreparedEvent, seq: int, head: tuple[int, bytes], salt: bytes, recorded_at: int
 ) -> tuple[tuple[Any, ...], Event]:
@@ -178,10 +186,11 @@ def _seal(
     )
     start = (seq, item.id, item.stream, pos, item.subject, item.kind, item.v)
     row = (*start, at, recorded_at, item.text.decode(), salt, body_hash, own)
+    recorded = _moment(recorded_at)
     event = Event(
         *start,
-        from_micros(at),
-        from_micros(recorded_at),
+        recorded if item.at is None else from_micros(at),
+        recorded,
         item.body,
         salt.hex(),
         body_hash.hex(),

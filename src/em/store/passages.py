@@ -7,6 +7,7 @@ import msgspec
 
 from em.models.kinds import SEARCHED, details
 from em.models.passage import REACH, SHAPE_BITS, SLOT_BITS
+from em.models.times import from_micros
 from em.models.words import ANALYSIS
 from em.store.prepare import PreparedEvent, with_pieces
 from em.store.session import Session, chunks
@@ -202,7 +203,7 @@ def reindex(session: Session, table: PassageTable) -> None:
         for seq, event_id, stream, subject, kind, v, at, body in rows:
             content = msgspec.json.decode(body)
             event = PreparedEvent(event_id, stream, subject, kind, v, at, None, content, None)
-            items.append((with_pieces(event), seq, at))
+            items.append((with_pieces(event, from_micros(at)), seq, at))
         if found := [item for item in items if item[0].pieces]:
             index_events(session, table, found)
     session.execute(

@@ -6,6 +6,7 @@ All of this happens before the transaction begins, so that the write lock is hel
 import re
 from array import array
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from math import isfinite
 from typing import Any, NamedTuple
 
@@ -123,15 +124,18 @@ def _events(
                 error.place = f"event {n} of the batch, {error.place}"
             raise
     _redact_events(prepared, given_ids, redactor)
-    return [event if event.kind not in SEARCHED else with_pieces(event) for event in prepared]
+    moment_ = now()
+    return [
+        event if event.kind not in SEARCHED else with_pieces(event, moment_) for event in prepared
+    ]
 
 
-def with_pieces(event: PreparedEvent) -> PreparedEvent:
+def with_pieces(event: PreparedEvent, now_: datetime) -> PreparedEvent:
     """With the passages it is found by. Its body is redacted already, so no secret is cut."""
     text = searched_text(event.kind, event.body)
     if not text:
         return event
-    at = now() if event.at is None else from_micros(event.at)
+    at = now_ if event.at is None else from_micros(event.at)
     return PreparedEvent(*event[:-1], pieces(text, at, detail(event.body, "speaker")))
 
 

@@ -263,13 +263,16 @@ class SqliteStore(SqliteSearch):
 
     def _fetch(self, page: Page, max_bytes: int) -> list[tuple[Any, ...]]:
         with self._translated(), self._pool.connection() as connection:
-            # Somebody may have put bytes there that are no text: that is for verify to say.
-            connection.text_factory = _lenient_text if page.raw else str
-            cursor = connection.execute(page.sql, page.params)
             try:
-                return bounded(cursor, max_bytes)
+                return _rows(connection, page, max_bytes)
+            except sqlite3.OperationalError as error:
+                if not page.raw or "Could not decode to UTF-8" not in str(error):
+                    raise
+            # Somebody has put bytes there that are no text: that is for verify to say.
+            connection.text_factory = _lenient_text
+            try:
+                return _rows(connection, page, max_bytes)
             finally:
-                cursor.close()  # a page that ended early must not hold its snapshot
                 connection.text_factory = str
 
     def _insert_events(self, session: Session, rows: Sequence[tuple[Any, ...]]) -> None:
@@ -396,6 +399,14 @@ def _statements(script: str) -> Iterator[str]:
         if sqlite3.complete_statement(statement):
             yield statement
             statement = ""
+
+
+def _rows(connection: sqlite3.Connection, page: Page, max_bytes: int) -> list[tuple[Any, ...]]:
+    cursor = connection.execute(page.sql, page.params)
+    try:
+        return bounded(cursor, max_bytes)
+    finally:
+        cursor.close()  # a page that ended early must not hold its snapshot
 
 
 def _lenient_text(raw: bytes) -> str:

@@ -6,6 +6,7 @@ checkpoint at a time.
 
 from collections import Counter
 from collections.abc import Sequence
+from itertools import chain
 from typing import Any
 
 from em.compiler.state.names import class_name, collection_name, field_name
@@ -46,7 +47,7 @@ def fold_records(
 ) -> None:
     """Take records, each with its event, into the profile of their type."""
     type_.count += len(records)
-    names = dict.fromkeys(name for record in records for name in record)
+    names = dict.fromkeys(chain.from_iterable(records))
     for given in names:
         field = type_.fields.get(given)
         if field is None:
@@ -56,12 +57,14 @@ def fold_records(
             taken = {known.name for known in type_.fields.values()}
             field = FieldSchema(given=given, name=field_name(given, taken))
             type_.fields[given] = field
-        having = [n for n, record in enumerate(records) if given in record]
-        if len(having) == len(records):
-            fold_column(field, [record[given] for record in records], events, level)
-        else:
+        try:
+            column = [record[given] for record in records]
+        except KeyError:  # some don't have it
+            having = [n for n, record in enumerate(records) if given in record]
             column = [records[n][given] for n in having]
             fold_column(field, column, [events[n] for n in having], level)
+        else:
+            fold_column(field, column, events, level)
 
 
 def fold_column(
@@ -74,7 +77,7 @@ def fold_column(
     field.count += len(values) - nulls
     kinds = Counter(field.kinds)
     if str in types:
-        kinds.update(_fold_texts(field, values, events))
+        kinds.update(_fold_texts(field, values, events, only=len(types) == 1 and not nulls))
         del types[str]
     for type_, number in types.items():
         kinds[kind_of(type_())] += number
@@ -86,8 +89,10 @@ def fold_column(
         _fold_nested(field, values, events, level)
 
 
-def _fold_texts(field: FieldSchema, values: Sequence[Any], events: Sequence[str]) -> Counter[str]:
-    texts = Counter([value for value in values if type(value) is str])
+def _fold_texts(
+    field: FieldSchema, values: Sequence[Any], events: Sequence[str], *, only: bool
+) -> Counter[str]:
+    texts = Counter(values if only else [value for value in values if type(value) is str])
     kinds: Counter[str] = Counter()
     for text, number in texts.items():
         kind = text_kind(text)

@@ -46,39 +46,29 @@ def row_maker(type_: TypeSchema) -> Callable[[Json, Sequence[str]], Json]:
     plan = [(field.given, field.name, converter(field)) for field in type_.fields.values()]
     simple = {given: name for given, name, convert in plan if convert is None}
     converted = [(given, name, convert) for given, name, convert in plan if convert is not None]
-    same_names = all(given == name for given, name in simple.items())
+    known = {given for given, _, _ in plan}
+    same_names = all(given == name for given, name, _ in plan)
 
     def make(record: Json, events: Sequence[str]) -> Json:
         as_given: Json = {}
-        if (
-            same_names
-            and len(simple) + len(converted) >= len(record)
-            and None not in record.values()
-        ):
-            row = {name: value for name, value in record.items() if name in simple}
-            known = len(row)
+        if same_names and record.keys() <= known and None not in record.values():
+            row = record.copy()
         else:
-            row, known = {}, 0
-            for given, value in record.items():
-                name = simple.get(given)
-                if name is None:
-                    continue
-                known += 1
-                if value is None:
-                    as_given[given] = None
-                else:
-                    row[name] = value
+            row = {simple[given]: value for given, value in record.items() if given in simple}
+            _leave_out(record, known, row, as_given)
         for given, name, convert in converted:
             if given in record:
-                known += 1
                 _convert(record[given], given, name, convert, row, as_given)
-        if known < len(record):  # beyond what a class may have
-            rest = record.keys() - {given for given, _, _ in plan}
-            as_given.update({given: record[given] for given in record if given in rest})
         row["event_ids"] = events
         if as_given:
             row["as_given"] = as_given
         return row
+
+    def _leave_out(record: Json, known: set[str], row: Json, as_given: Json) -> None:
+        for given, value in record.items():
+            if value is None or given not in known:  # or beyond what a class may have
+                as_given[given] = value
+                row.pop(simple.get(given, ""), None)
 
     return make
 
@@ -87,11 +77,12 @@ def _convert(
     value: Any, given: str, name: str, convert: Convert, row: Json, as_given: Json
 ) -> None:
     if value is None:
-        as_given[given] = None
         return
     found, exact = convert(value)
     if found is not None:
         row[name] = found
+    else:
+        row.pop(name, None)
     if not exact:
         as_given[given] = value
 
@@ -120,7 +111,7 @@ class _Writer:
         self._begin()
 
     def _begin(self) -> None:
-        self._rows: list[str] = []
+        self._rows: list[bytes] = []
         self._at: list[str] = []
         self._recorded_at: list[str] = []
         self._events: list[str] = []
@@ -128,7 +119,7 @@ class _Writer:
 
     def reopen(self, opened: Record) -> None:
         block = msgspec.convert(opened.body, Block)
-        self._rows = [block.rows[1:-1]]
+        self._rows = [block.rows[1:-1].encode()]
         self._size = len(block.rows)
         self._at = block.at.split()
         self._recorded_at = block.recorded_at.split()
@@ -136,7 +127,7 @@ class _Writer:
         self._type.blocks -= 1
 
     def add(self, row: bytes, item: Seen) -> Record | None:
-        self._rows.append(row.decode())
+        self._rows.append(row)
         self._at.append(str(item.at))
         self._recorded_at.append(str(item.recorded_at))
         self._events += item.events
@@ -150,8 +141,8 @@ class _Writer:
             self._type.open_rows = 0
             return None
         self._type.blocks += 1
-        rows = f"[{','.join(self._rows)}]"
-        body = Block(rows, " ".join(self._at), " ".join(self._recorded_at))
+        rows = b"[%s]" % b",".join(self._rows)
+        body = Block(rows.decode(), " ".join(self._at), " ".join(self._recorded_at))
         record = Record(
             subject=self._subject,
             type=self._type.name,
