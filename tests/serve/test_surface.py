@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from served import Serve, Served
 
-from conftest import Serve, Served
 from em import Memory
 
 LESSON = {"trigger": "an insert fails on a foreign key", "action": "insert the parent row first"}

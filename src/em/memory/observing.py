@@ -10,7 +10,8 @@ from em.models.canonical import Json
 from em.models.event import Draft, check_name
 from em.models.times import Moment, moment
 
-_DETAILS = ("type", "speaker", "role", "session", "source")
+DETAILS = ("type", "speaker", "role", "session", "source")
+"""What may be said of an observation besides what was observed, and when."""
 
 
 class Observing(Opened):
@@ -103,14 +104,14 @@ def _item(item: tuple[str, str | Mapping[str, Any]] | Mapping[str, Any]) -> Draf
             f"a {type(item).__name__} is no observation",
             fix="give (subject, text_or_record) or a mapping",
         )
-    unknown = item.keys() - {"subject", "text", "record", "at", *_DETAILS}
+    unknown = item.keys() - {"subject", "text", "record", "at", *DETAILS}
     if unknown or "subject" not in item or ("text" in item) == ("record" in item):
         raise InputError(
             f"no field {min(unknown)!r} in an observation"
             if unknown
             else "an observation has a subject, and either a text or a record",
-            fix="give subject, text or record, and optionally at, " + ", ".join(_DETAILS),
+            fix="give subject, text or record, and optionally at, " + ", ".join(DETAILS),
         )
     content = item["text"] if "text" in item else item["record"]
-    details = {name: item.get(name) for name in _DETAILS}
+    details = {name: item.get(name) for name in DETAILS}
     return observation(item["subject"], content, item.get("at"), details)
