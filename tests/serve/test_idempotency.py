@@ -6,8 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import httpx
+from served import Serve, Served
 
-from conftest import Serve, Served
 from em import Memory
 from em.testing import SECRET
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import httpx
 import pytest
+from served import Serve, Served
 
-from conftest import Serve, Served
 from em import Settings
 from em.errors import Forbidden, Unauthorized, UsageError
 from em.serve.callers import Hosts, Tokens, refuse_open_door

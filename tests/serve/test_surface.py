@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from served import Serve, Served
 
-from conftest import Serve, Served
 from em import Memory
 
 LESSON = {"trigger": "an insert fails on a foreign key", "action": "insert the parent row first"}
@@ -46,6 +46,19 @@ def test_health_metrics_docs_and_a_log_of_json_lines(service: Served) -> None:
     told = [line for line in service.lines if line["event"] == "request"]
     assert told[-1]["request_id"] == "mine-1"
     assert {"at", "level", "method", "path", "status", "ms"} <= set(told[0])
+
+
+def test_a_small_answer_does_not_wait_for_its_header_to_be_acknowledged() -> None:
+    import socket
+
+    from uvicorn import Config
+
+    from em.serve.running import listen
+
+    with listen(Config("app", port=0)) as listening:
+        address = listening.getsockname()[:2]
+        with socket.create_connection(address), listening.accept()[0] as accepted:
+            assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 
 
 def test_heuristics_are_kept_found_and_paged(service: Served) -> None:
@@ -216,8 +229,9 @@ def test_no_generated_request_gets_a_5xx_or_an_undocumented_answer(service: Serv
     ran = subprocess.run(
         [
             *(str(Path(sys.executable).parent / "schemathesis"), "run"),
-            *(f"{service.url}/docs/openapi.json", "--checks", checks, "--phases", "fuzzing"),
-            *("--max-examples", "8", "--seed", "1", "--exclude-path", "/evaluate", "--no-color"),
+            *(f"{service.url}/docs/openapi.json", "--checks", checks, "--phases"),
+            *("coverage,fuzzing,stateful", "--max-examples", "10", "--seed", "1", "--no-color"),
+            *("--exclude-path", "/evaluate"),
         ],
         capture_output=True,
         text=True,

@@ -10,8 +10,9 @@ from em.models.canonical import Json
 from em.models.event import Draft, check_name
 from em.models.times import Moment, moment
 
-_DETAILS = ("type", "speaker", "role", "session", "source")
-_FIELDS = frozenset({"subject", "text", "record", "at", *_DETAILS})
+DETAILS = ("type", "speaker", "role", "session", "source")
+"""What may be said of an observation besides what was observed, and when."""
+_FIELDS = frozenset({"subject", "text", "record", "at", *DETAILS})
 
 
 class Observing(Opened):
@@ -110,8 +111,8 @@ def _item(item: tuple[str, str | Mapping[str, Any]] | Mapping[str, Any]) -> Draf
             f"no field {min(unknown)!r} in an observation"
             if unknown
             else "an observation has a subject, and either a text or a record",
-            fix="give subject, text or record, and optionally at, " + ", ".join(_DETAILS),
+            fix="give subject, text or record, and optionally at, " + ", ".join(DETAILS),
         )
     content = item["text"] if "text" in item else item["record"]
-    details = {name: item[name] for name in _DETAILS if name in item}
+    details = {name: item[name] for name in DETAILS if name in item}
     return observation(item["subject"], content, item.get("at"), details)

@@ -3,6 +3,7 @@
 import msgspec
 
 from em.errors import (
+    BadQuestion,
     Conflict,
     EmError,
     Forbidden,
@@ -12,6 +13,8 @@ from em.errors import (
     NotFound,
     ResponseGone,
     RoutineError,
+    StateError,
+    StateInvalid,
     StoreBusy,
     StoreReadOnly,
     StoreUnreachable,
@@ -35,6 +38,9 @@ _STATUS: tuple[tuple[type[EmError], int], ...] = (
     (StoreUnreachable, 503),
     (StoreReadOnly, 503),
     (LlmError, 502),
+    (BadQuestion, 502),
+    (StateInvalid, 500),
+    (StateError, 409),
 )
 _CODES = {400: "bad_request", 404: "not_found", 405: "method_not_allowed", 413: "too_large"}
 

@@ -7,7 +7,7 @@ out and the second takes over.
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from hashlib import sha256
 from typing import Any
@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from em.errors import InputError, KeyReused, ResponseGone, StoreBusy
-from em.models.event import Draft
+from em.models.event import Draft, Event
 from em.models.request import Claim, RequestOutcome
 from em.settings import ApiSettings
 from em.store.protocol import Commit, Store
@@ -58,11 +58,13 @@ class Pending:
             key=self._key, owner=self._owner, response=kept, from_events=from_events
         )
 
-    def commit(self, store: Store, events: list[Draft], value: Any, status: int = 201) -> None:
-        """Write events, which have ids, and the answer."""
+    def commit(
+        self, store: Store, events: list[Draft], value: Any, status: int = 201
+    ) -> Sequence[Event]:
+        """Write events, which have ids, and the answer; the events as the log has them."""
         ids = tuple(event.id for event in events if event.id is not None)
         outcome = self.answer(value, status, ids)
-        store.commit(Commit(events=events, request=outcome))
+        return store.commit(Commit(events=events, request=outcome)).events
 
 
 Work = Callable[[Pending], None]

@@ -13,7 +13,6 @@ from litestar.params import Parameter
 from em.capture.traces import get_traces
 from em.errors import InputError
 from em.heuristics.evaluate import Evaluation, evaluate
-from em.llm.protocol import LlmClient
 from em.models.heuristic import Heuristic, Lesson
 from em.serve.callers import Caller
 from em.serve.idempotency import Pending
@@ -188,7 +187,7 @@ async def post_reflect(
 
 def _reflect(service: Service, caller: Caller, data: ReflectIn, pending: Pending) -> None:
     book = service.memory.heuristics
-    client = _client() if data.llm else None
+    client = service.model() if data.llm else None
     if data.trajectory is not None:
         trace = to_trace(data.trajectory)
         kept, events = book.to_keep(trace, subject=data.trajectory.subject)
@@ -211,12 +210,6 @@ def _reflect(service: Service, caller: Caller, data: ReflectIn, pending: Pending
         return
     answered = outcome
     book.keep(lessons, events=events, answer=lambda _ids: answered)
-
-
-def _client() -> LlmClient:
-    from em.llm import get_llm_client
-
-    return get_llm_client()
 
 
 _one_at_a_time = threading.Lock()

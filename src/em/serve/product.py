@@ -7,7 +7,7 @@ from litestar import Response, get, post
 from litestar.params import Parameter
 
 from em.errors import InputError, NotFound, UsageError
-from em.memory.observing import observation
+from em.memory.observing import DETAILS, observation
 from em.models.event import Event, EventQuery
 from em.models.ids import new_id
 from em.models.run import RunResult
@@ -47,12 +47,10 @@ async def post_observation(
             raise InputError("it has either `text` or `record`", place="text, record")
         content = data.record if data.text is None else data.text
         assert content is not None
-        details = {
-            name: getattr(data, name) for name in ("type", "speaker", "role", "session", "source")
-        }
+        details = {name: getattr(data, name) for name in DETAILS}
         draft = observation(data.subject, content, data.at, details)
         draft = msgspec.structs.replace(draft, id=new_id())
-        pending.commit(service.store, [draft], Kept(str(draft.id)))
+        service.follow(pending.commit(service.store, [draft], Kept(str(draft.id))))
 
     return await service.carry_out(request, key, data, work)
 

@@ -10,10 +10,13 @@ from litestar import Request, Response
 from litestar.openapi.datastructures import ResponseSpec
 from litestar.params import Parameter
 
+from em.errors import EmError
+from em.llm.protocol import LlmClient
 from em.memory import Memory
+from em.models.event import Event
 from em.serve.callers import Access, Caller
 from em.serve.failures import ErrorBody
-from em.serve.guard import CALLER
+from em.serve.guard import CALLER, say
 from em.serve.idempotency import Pending, Requests
 from em.serve.metrics import Metrics
 from em.serve.shapes import Pagination
@@ -80,15 +83,31 @@ class Service:
         caller.must(access)
         return caller
 
+    def follow(self, events: Sequence[Event]) -> None:
+        """Checkpoint what is due after observations; they are kept, whatever becomes of that."""
+        if self.settings.state.checkpoint_every is None:
+            return
+        try:
+            self.memory.subjects.observed(events)
+        except EmError as error:
+            say(level="error", event="checkpoint", code=error.code, message=str(error))
+
+    def model(self) -> LlmClient:
+        """The model that the server has; where it has none, that is said."""
+        from em.llm import get_llm_client
+
+        return get_llm_client(settings=self.settings)
+
     async def carry_out(
         self,
         request: AnyRequest,
         key: str | None,
         data: T,
         work: Callable[[T, Pending], None],
+        access: Access = "write",
     ) -> Response[Any]:
         """Do what a request asks, once for each key. Secrets are taken out of it first."""
-        caller = self.caller(request, "write")
+        caller = self.caller(request, access)
         payload = self._redactor.value(msgspec.to_builtins(data))
         clean = msgspec.convert(payload, type(data))
         what = f"{request.method} {request.url.path}"

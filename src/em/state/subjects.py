@@ -202,9 +202,13 @@ class Subjects:
             key = [key]
         if not key or type_ == PROFILE:
             raise InputError("a key has one or more fields", place="key")
-        return self._decide(subject, Decision(type=type_, key=list(key)))
+        return self._append(_decided(subject, Decision(type=type_, key=list(key))))
 
-    def resolve(
+    def resolve(self, subject: str, field: str, **decision: Any) -> str:
+        """Settle a field, as `decision` has it; the id of the event."""
+        return self._append(self.decision(subject, field, **decision))
+
+    def decision(
         self,
         subject: str,
         field: str,
@@ -214,8 +218,8 @@ class Subjects:
         policy: PolicyName | None = None,
         order: Sequence[str] = (),
         key: Sequence[Any] | None = None,
-    ) -> str:
-        """Settle a field by a value, by what an event said, or by a policy; itself an event."""
+    ) -> Draft:
+        """The event that settles a field: by a value, by what an event said, or by a policy."""
         if sum(given is not None for given in (value, event, policy)) != 1:
             raise UsageError("give one of value, event and policy", place="resolve")
         if policy == "source" and not order:
@@ -225,7 +229,7 @@ class Subjects:
         given = next(known.given for known in type_.fields.values() if known.name == name)
         if policy is not None:
             decision = Decision(type=type_.given, field=given, policy=Policy(policy, list(order)))
-            return self._decide(subject, decision)
+            return _decided(subject, decision)
         if event is not None:
             said = [
                 (k, e) for k, e in state.history(f"{type_.name}.{name}") if event in e.event_ids
@@ -236,11 +240,9 @@ class Subjects:
         decision = Decision(
             type=type_.given, field=given, value=value, event=event, record_key=list(key or ())
         )
-        return self._decide(subject, decision)
+        return _decided(subject, decision)
 
-    def _decide(self, subject: str, decision: Decision) -> str:
-        body: Json = msgspec.to_builtins(decision)
-        draft = Draft(stream=stream_of(subject), kind="decided", body=body, subject=subject)
+    def _append(self, draft: Draft) -> str:
         return self._store.commit(Commit(events=[draft])).events[0].id
 
     def observed(self, events: Iterable[Event]) -> None:
@@ -258,6 +260,11 @@ class Subjects:
             return load_schema(self._store, subject)[0].watermark
         except NotFound:
             return 0
+
+
+def _decided(subject: str, decision: Decision) -> Draft:
+    body: Json = msgspec.to_builtins(decision)
+    return Draft(stream=stream_of(subject), kind="decided", body=body, subject=subject)
 
 
 class Cadence:

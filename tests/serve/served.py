@@ -1,0 +1,65 @@
+"""The service as it really runs: `em serve` in a process of its own."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import httpx
+
+
+class Served:
+    """A running service and a client for it."""
+
+    def __init__(self, *args: str, env: dict[str, str] | None = None, db: str = "em.db") -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "em", "--db", db, "serve", "--port", "0", *args],
+            stderr=subprocess.PIPE,
+            env={**os.environ, **(env or {})},
+            text=True,
+        )
+        assert self.process.stderr is not None
+        first = self.process.stderr.readline()
+        assert '"event":"listening"' in first, first + self.process.stderr.read()
+        self.lines: list[dict[str, Any]] = [json.loads(first)]
+        # Read on: a full pipe would stop the service.
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+        self.url = f"http://127.0.0.1:{self.lines[0]['port']}"
+        self.http = httpx.Client(base_url=self.url, timeout=60)
+
+    def _read(self) -> None:
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            self.lines.append(json.loads(line))
+
+    def post(self, path: str, body: Any, key: str = "", **headers: str) -> httpx.Response:
+        if key:
+            headers["Idempotency-Key"] = key
+        return self.http.post(path, json=body, headers=headers)
+
+    def get(self, path: str, **params: Any) -> Any:
+        answer = self.http.get(path, params=params)
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    def kill(self) -> None:
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+
+    def stop(self) -> int:
+        if self.process.poll() is None:
+            self.process.terminate()
+        code = self.process.wait(30)
+        self._reader.join(10)
+        self.http.close()
+        if self.process.stderr is not None:
+            self.process.stderr.close()
+        return code
+
+
+Serve = Callable[..., Served]
