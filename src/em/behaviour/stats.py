@@ -92,6 +92,7 @@ class Use(msgspec.Struct, frozen=True, kw_only=True):
     outcome: str
     reason: str
     seconds: float
+    saved_seconds: float = 0.0
 
 
 class Uses(msgspec.Struct, frozen=True):
@@ -99,6 +100,11 @@ class Uses(msgspec.Struct, frozen=True):
 
     uses: Sequence[Use]
     reasons: Sequence[tuple[str, str, int]]
+
+    @property
+    def saved_seconds(self) -> float:
+        """What the hits among them spared."""
+        return sum(use.saved_seconds for use in self.uses)
 
 
 def recent_uses(store: Store, engine: str | None, *, key: str | None = None) -> Uses:
@@ -109,7 +115,9 @@ def recent_uses(store: Store, engine: str | None, *, key: str | None = None) -> 
     found = [
         _use(event)
         for event in reversed(list(store.read(query)))
-        if event.body is not None and engine in (None, event.body["engine"])
+        if event.body is not None
+        and engine in (None, event.body["engine"])
+        and not event.body.get("handed_over")  # the replay that handed over tells of it already
     ]
     reasons = Counter((use.outcome, use.reason) for use in found if use.outcome != "hit")
     return Uses(found, [(*why, times) for why, times in reasons.most_common()])
@@ -117,8 +125,7 @@ def recent_uses(store: Store, engine: str | None, *, key: str | None = None) -> 
 
 def _use(event: Event) -> Use:
     body = event.body or {}
-    missed = "handed over, then done by the agent" if body.get("handed_over") else "miss"
-    outcome = missed if event.kind == "behaviour_missed" else str(body["outcome"])
+    outcome = "miss" if event.kind == "behaviour_missed" else str(body["outcome"])
     return Use(
         at=event.at,
         engine=str(body["engine"]),
@@ -126,6 +133,7 @@ def _use(event: Event) -> Use:
         outcome=outcome.replace("_", " "),
         reason=str(body.get("reason") or body.get("error") or ""),
         seconds=float(body.get("seconds", 0.0)),
+        saved_seconds=float((body.get("saved") or {}).get("seconds", 0.0)),
     )
 
 

@@ -93,7 +93,7 @@ def _summary(store: Store, started: Event) -> TraceSummary:
         id=started.stream.removeprefix("trace/"),
         seq=started.seq,
         at=started.at,
-        goal=str(body.get("goal", "")),
+        goal=str(body.get("goal") or msgspec.json.encode(body.get("input")).decode()),
         outcome=said.get("outcome", "unknown"),
         events=max(0, store.head(started.stream)[0] - 2),
         subject=started.subject,

@@ -82,7 +82,7 @@ def _detail(step: Step) -> tuple[str, str]:
         return step.check, "assert"
     if isinstance(step, PromptStep):
         return step.prompt.message, "prompt"
-    return "return", "return"
+    return msgspec.json.encode(step.value).decode(), "return"
 
 
 def _names(step: Step) -> set[str]:

@@ -25,6 +25,11 @@ function follow(element) {
   }, seconds * 1000);
 }
 
+// On a phone the pages stand in one line that scrolls: bring the one we are on into it.
+const pages = document.querySelector(".top nav");
+const current = pages && pages.querySelector("[aria-current]");
+if (current) pages.scrollLeft = current.offsetLeft - pages.offsetLeft - 24;
+
 for (const element of document.querySelectorAll("[data-live]")) follow(element);
 
 for (const slider of document.querySelectorAll("input[data-moment]")) {
