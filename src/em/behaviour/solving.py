@@ -169,6 +169,8 @@ def _replayed(
         body["saved"] = {"seconds": round(saved.seconds, 6)}
         if saved.tokens is not None:
             body["saved"]["tokens"] = saved.tokens
+        if saved.cost_usd is not None:
+            body["saved"]["cost_usd"] = saved.cost_usd
     if outcome != "hit":
         body |= {"reason": replay.reason, "cause": replay.cause}
     stream = f"{stream_of(engine.name)}/{task.key}"

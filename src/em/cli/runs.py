@@ -10,8 +10,8 @@ from em.cli.outcome import failure_lines
 from em.cli.output import count, print_json, print_table
 from em.cli.saved import print_saved, saved_as_json
 from em.errors import EmError
-from em.models.event import Event, EventQuery
 from em.runner.journal import how_to_resume, read_run
+from em.runner.listing import RunSummary, find_runs
 
 
 @click.group("runs", no_args_is_help=True)
@@ -27,8 +27,7 @@ def command() -> None:
 def list_(ctx: click.Context, limit: int) -> None:
     """The newest runs, with what became of them."""
     store = open_memory(ctx).store
-    query = EventQuery(kinds=["run_started"], limit=limit, newest=True)
-    runs = [_summary(store, event) for event in store.read(query)]
+    runs = [_shown(run) for run in reversed(find_runs(store, limit=limit).runs)]
     if ctx.obj["json"]:
         print_json({"runs": runs})
     elif runs:
@@ -38,15 +37,13 @@ def list_(ctx: click.Context, limit: int) -> None:
         click.echo("no runs yet; `em run` makes one", err=True)
 
 
-def _summary(store: Any, event: Event) -> dict[str, Any]:
-    run_id = event.stream.removeprefix("run/")
-    past = read_run(store, run_id)
+def _shown(run: RunSummary) -> dict[str, Any]:
     return {
-        "run": run_id,
-        "began": event.at.strftime("%Y-%m-%d %H:%M:%S"),
-        "status": past.status,
-        "steps": len(past.restored.results),
-        "routine": (event.body or {}).get("routine", ""),
+        "run": run.run_id,
+        "began": run.began.strftime("%Y-%m-%d %H:%M:%S"),
+        "status": run.status,
+        "steps": run.steps,
+        "routine": run.routine,
     }
 
 

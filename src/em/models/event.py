@@ -50,7 +50,10 @@ class Event(msgspec.Struct, frozen=True, gc=False):
 
 
 class EventQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """Which events to read. They come oldest first; `newest` picks the last `limit` of them."""
+    """Which events to read. They come oldest first; `newest` picks the last `limit` of them.
+
+    Those behind `after` and before `before`, both numbers of events (`seq`).
+    """
 
     stream: str | None = None
     subject: str | None = None
@@ -58,6 +61,7 @@ class EventQuery(msgspec.Struct, frozen=True, kw_only=True):
     since: datetime | None = None
     until: datetime | None = None
     after: int = 0
+    before: int | None = None
     ids: Sequence[str] = ()
     limit: int | None = None
     newest: bool = False

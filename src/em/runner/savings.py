@@ -43,9 +43,9 @@ def recorded_usage(store: Store, past: PastRun) -> Usage:
         return Usage()
 
 
-def savings(store: Store, past: PastRun) -> list[Saved]:
-    """A journalled run beside the recorded one."""
-    agent = recorded_usage(store, past)
+def savings(store: Store, past: PastRun, agent: Usage | None = None) -> list[Saved]:
+    """A journalled run beside the recorded one; `agent` is what that took, where it is known."""
+    agent = recorded_usage(store, past) if agent is None else agent
     reports = [_report(note) for note in past.notes if note[0] == "step_done"]
     asked = sum(1 for kind, body in past.notes if kind == "step_done" and body.get("fix"))
     # Without a model there are no tokens and no cost; with one, the journal does not have them.

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from html import escape
+from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 import msgspec
@@ -16,12 +17,14 @@ from litestar.openapi.spec import Components, SecurityScheme
 import em
 from em.errors import EmError, StoreError
 from em.memory import Memory
-from em.serve import lessons, product, states, traces
+from em.serve import lessons, pages, product, states, traces
 from em.serve.callers import Tokens, refuse_open_door
 from em.serve.failures import body_of, code_of, envelope, status_of
-from em.serve.guard import Guard, say
+from em.serve.guard import Guard, is_page, say
 from em.serve.metrics import Metrics
+from em.serve.pages.view import Pages, error_page
 from em.serve.service import AnyRequest, Service, errors, service_of
+from em.serve.sessions import Sessions
 from em.serve.shapes import HealthOut
 from em.settings import Settings
 
@@ -30,7 +33,7 @@ def make_app(memory: Memory, settings: Settings, tokens: Tokens | None = None) -
     """The service as an ASGI application. It refuses to stand open to other machines."""
     tokens = Tokens(settings.api) if tokens is None else tokens
     refuse_open_door(settings.api, tokens)
-    metrics = Metrics()
+    metrics, sessions = Metrics(), Sessions(tokens)
     origins = settings.api.cors_origins
     mcp = _mcp(memory, settings)
     app = Litestar(
@@ -42,8 +45,11 @@ def make_app(memory: Memory, settings: Settings, tokens: Tokens | None = None) -
             *traces.HANDLERS,
             *product.HANDLERS,
             *states.HANDLERS,
+            *pages.HANDLERS,
         ],
-        state=State({"service": Service(memory, settings, metrics)}),
+        state=State(
+            {"service": Service(memory, settings, metrics), "pages": Pages(memory, sessions)}
+        ),
         exception_handlers={
             EmError: _em_error,
             HTTPException: _http_error,
@@ -56,7 +62,7 @@ def make_app(memory: Memory, settings: Settings, tokens: Tokens | None = None) -
         logging_config=None,
         debug=False,
     )
-    return Guard(app, settings.api, tokens, metrics, mcp.leave)
+    return Guard(app, settings.api, tokens, metrics, sessions, mcp.leave)
 
 
 class _Mcp(NamedTuple):
@@ -68,10 +74,10 @@ class _Mcp(NamedTuple):
 
 
 def _mcp(memory: Memory, settings: Settings) -> _Mcp:
-    try:
-        from em.serve.mcp.mounted import Mounted
-    except ImportError:
+    if find_spec("mcp") is None:
         return _Mcp()
+    from em.serve.mcp.mounted import Mounted
+
     mounted = Mounted(memory, settings)
 
     @asgi("/mcp", copy_scope=False)
@@ -107,19 +113,23 @@ def get_metrics(request: AnyRequest) -> Response[str]:
     return Response(text, media_type="text/plain; version=0.0.4")
 
 
-def _em_error(request: AnyRequest, error: EmError) -> Response[bytes]:
+def _em_error(request: AnyRequest, error: EmError) -> Response[Any]:
     status = status_of(error)
     if status == 500 or isinstance(error, StoreError):
         say(level="error", event="failure", code=error.code, message=str(error))
+    if is_page(request.url.path):
+        return error_page(request, status, body_of(error))
     return Response(body_of(error), status_code=status, media_type=MediaType.JSON)
 
 
-def _http_error(_request: AnyRequest, error: HTTPException) -> Response[bytes]:
+def _http_error(request: AnyRequest, error: HTTPException) -> Response[Any]:
     """What the framework refuses: a path, a method, a parameter, a body."""
     status = error.status_code
     message = error.detail if status < 500 else "the service could not do this"
     told = "; ".join(_problem(problem) for problem in _problems(error))
     body = envelope(code_of(status), f"{message}: {told}" if told and status < 500 else message)
+    if is_page(request.url.path):
+        return error_page(request, status, body)
     return Response(body, status_code=status, media_type=MediaType.JSON, headers=error.headers)
 
 

@@ -6,6 +6,7 @@ import time
 import traceback
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
+from urllib.parse import quote
 
 import msgspec
 
@@ -15,6 +16,7 @@ from em.models.times import now
 from em.serve.callers import Caller, Hosts, Tokens
 from em.serve.failures import body_of, envelope, status_of
 from em.serve.metrics import Metrics
+from em.serve.sessions import LOGIN, PAGES, STATIC, Sessions, cookie_in
 from em.settings import ApiSettings
 
 Scope = MutableMapping[str, Any]
@@ -26,7 +28,13 @@ App = Callable[[Any, Any, Any], Awaitable[None]]
 CALLER = "em.caller"
 OPEN = ("/health", "/docs")
 """Paths that tell nothing of anybody: they need no token."""
+_ANYONE = Caller("anyone", frozenset(), "read")
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._:-]{1,128}")
+
+
+def is_page(path: str) -> bool:
+    """Whether a person looks at this path, with a browser."""
+    return path in ("/", PAGES) or path.startswith(f"{PAGES}/")
 
 
 def say(**fields: Any) -> None:
@@ -45,6 +53,7 @@ class Guard:
         settings: ApiSettings,
         tokens: Tokens,
         metrics: Metrics,
+        sessions: Sessions | None = None,
         leave: Callable[[], None] = lambda: None,
     ) -> None:
         self.leave = leave
@@ -52,6 +61,7 @@ class Guard:
         self._app = app
         self._settings = settings
         self._tokens = tokens
+        self._sessions = sessions or Sessions(tokens)
         self._hosts = Hosts(settings)
         self._metrics = metrics
 
@@ -78,8 +88,13 @@ class Guard:
             raise TooLarge(f"a body has at most {self.limit:,} bytes", fix="send less")
         path: str = scope["path"]
         if path.startswith(OPEN) or (scope["method"] == "OPTIONS" and self._settings.cors_origins):
-            return Caller("anyone", frozenset(), "read")
-        return self._tokens.caller(headers.get(b"authorization", b"").decode("latin-1"))
+            return _ANYONE
+        authorization = headers.get(b"authorization", b"").decode("latin-1")
+        if is_page(path):
+            cookie = cookie_in(headers.get(b"cookie", b"").decode("latin-1"))
+            needs_none = path in ("/", LOGIN) or path.startswith(STATIC)
+            return _ANYONE if needs_none else self._sessions.caller(cookie, authorization)
+        return self._tokens.caller(authorization)
 
     async def pass_on(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let the application answer."""
@@ -140,10 +155,20 @@ class _Passing:
             # What is left of a body that was not read must not be taken for the next request.
             (b"connection", b"close"),
         ]
-        if status == 401:
+        if status == 401 and is_page(self._scope["path"]):
+            status, body = 303, b""
+            headers = [(b"location", self._login()), (b"content-length", b"0"), headers[-1]]
+        elif status == 401:
             headers.append((b"www-authenticate", b"Bearer"))
         await self._answer({"type": "http.response.start", "status": status, "headers": headers})
         await self._send({"type": "http.response.body", "body": body})
+
+    def _login(self) -> bytes:
+        """Where to log in, and where to go on from there."""
+        asked = self._scope["path"] if self._scope["method"] == "GET" else PAGES
+        query = self._scope.get("query_string", b"").decode("latin-1")
+        next_ = f"{asked}?{query}" if query and asked != PAGES else asked
+        return f"{LOGIN}?next={quote(next_, safe='')}".encode()
 
     async def _take_in_the_rest(self) -> None:
         """A connection that is closed over a body that was sent may swallow the answer."""

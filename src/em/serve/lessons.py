@@ -35,7 +35,7 @@ Query = Annotated[str | None, Parameter(max_length=2_000)]
 Subject = Annotated[str | None, Parameter(max_length=512, description="Whom it is about.")]
 
 
-def _may_see(caller: Caller, heuristic: Heuristic) -> bool:
+def may_see(caller: Caller, heuristic: Heuristic) -> bool:
     """What is for everybody, and what is about the caller's subjects."""
     subject = heuristic.lesson.subject
     return subject is None or caller.sees(subject)
@@ -65,7 +65,7 @@ def list_heuristics(
         for one in service.memory.heuristics.every():
             wanted = source_task is None or one.lesson.source_task == source_task
             about = subject is None or one.lesson.subject == subject
-            if wanted and about and _may_see(caller, one):
+            if wanted and about and may_see(caller, one):
                 yield one
 
     shown, pagination = page(chosen(), limit, offset)

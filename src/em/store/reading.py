@@ -50,7 +50,7 @@ def check_query(query: EventQuery) -> None:
             raise UsageError(f"at most {MAX_NAMES:,} at a time", place=place)
         for name in names:
             check_name(name, place)
-    for place in ("limit", "after"):
+    for place in ("limit", "after", "before"):
         number: object = getattr(query, place)
         if number is not None and (not isinstance(number, int) or not 0 <= number < 2**62):
             raise UsageError(f"{number!r} makes no sense", place=place, fix="give a whole number")
@@ -62,6 +62,8 @@ def stream_rows(
     query: EventQuery, newest_seq: int, fetch: FetchPage, *, raw: bool = False
 ) -> Iterator[tuple[Any, ...]]:
     """The rows of a query in its order, up to the newest there was when reading began."""
+    if query.before is not None:
+        newest_seq = min(newest_seq, query.before - 1)
     if query.newest:
         page = _newest_page(query, newest_seq)._replace(raw=raw)
         yield from reversed(fetch(page, max_bytes=1 << 62))

@@ -1,0 +1,69 @@
+"""Behaviours: hits, misses, hand-overs, and the reasons in words."""
+
+from typing import Any
+
+from litestar import Response, get
+
+from em.behaviour.listing import behaviour_of, find_behaviour, id_of, newest_behaviours
+from em.behaviour.stats import Counts, recent_counts, recent_uses
+from em.models.artefact import Artefact
+from em.serve.pages.view import asked, page
+from em.serve.service import AnyRequest, service_of
+from em.serve.sessions import PAGES
+
+SHOWN = 50
+
+
+@get(f"{PAGES}/behaviours", include_in_schema=False, sync_to_thread=True)
+def get_behaviours(request: AnyRequest) -> Response[str]:
+    """The newest behaviours, and why engines hit or did not."""
+    service = service_of(request)
+    service.caller(request).must_see(None)
+    engine = asked(request, "engine") or None
+    found = newest_behaviours(service.store, engine, SHOWN)
+    uses = recent_uses(service.store, engine)
+    rows = [(artefact, _state(artefact), _counts(service.store, artefact)) for artefact in found]
+    engines = sorted({one.name.rpartition("/")[0] for one in found} | {u.engine for u in uses.uses})
+    return page(
+        request,
+        "behaviours.html",
+        rows=rows,
+        id_of=id_of,
+        engine=engine or "",
+        engines=engines,
+        uses=uses,
+    )
+
+
+@get(f"{PAGES}/behaviour", include_in_schema=False, sync_to_thread=True)
+def get_behaviour(request: AnyRequest) -> Response[str]:
+    """One behaviour: its steps, where their values come from, what became of its replays."""
+    service = service_of(request)
+    service.caller(request).must_see(None)
+    artefact = find_behaviour(service.store, asked(request, "id"))
+    engine, _, key = artefact.name.rpartition("/")
+    return page(
+        request,
+        "behaviour.html",
+        id=id_of(artefact),
+        artefact=artefact,
+        engine=engine,
+        state=_state(artefact),
+        behaviour=None if artefact.body is None else behaviour_of(artefact),
+        counts=_counts(service.store, artefact),
+        uses=recent_uses(service.store, engine, key=key),
+    )
+
+
+def _counts(store: Any, artefact: Artefact) -> Counts:
+    engine, _, key = artefact.name.rpartition("/")
+    return recent_counts(store, engine, key).get(artefact.version, Counts())
+
+
+def _state(artefact: Artefact) -> str:
+    if artefact.body is None:
+        return "erased"
+    return "retired" if artefact.retired_at else "in use"
+
+
+HANDLERS = [get_behaviours, get_behaviour]

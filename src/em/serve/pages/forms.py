@@ -1,0 +1,112 @@
+"""Forms made from what a routine asks for: its input schema, or the fields of a prompt."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from em.errors import InputError
+from em.models.canonical import Json
+
+PREFIX = "field."
+"""Before the names of fields, so that none is taken for one of ours."""
+_KINDS = {"string": "text", "integer": "integer", "number": "number", "boolean": "boolean"}
+_PROMPTS = {"confirm": "boolean"}
+
+
+class Field(NamedTuple):
+    """One thing to fill in."""
+
+    name: str
+    label: str
+    kind: str
+    required: bool
+    value: str = ""
+    options: Sequence[str] = ()
+    help: str = ""
+
+    @property
+    def input_name(self) -> str:
+        """Its name in the form."""
+        return PREFIX + self.name
+
+
+def input_fields(schema: Any, example: Mapping[str, Any]) -> list[Field]:
+    """The fields of an input schema, filled in with an example."""
+    properties = schema.get("properties") if isinstance(schema, dict) else None
+    if not isinstance(properties, dict):
+        properties = {name: {} for name in example}
+    required = schema.get("required", []) if isinstance(schema, dict) else []
+    return [
+        _from_schema(str(name), part if isinstance(part, dict) else {}, name in required, example)
+        for name, part in properties.items()
+    ]
+
+
+def _from_schema(
+    name: str, part: Mapping[str, Any], required: bool, example: Mapping[str, Any]
+) -> Field:
+    options = part.get("enum")
+    type_ = part.get("type")
+    if isinstance(options, list) and all(isinstance(one, str) for one in options):
+        kind = "select"
+    else:
+        options, kind = (), _KINDS.get(str(type_), "json")
+    value = example.get(name, part.get("default"))
+    shown = "" if value is None else value if isinstance(value, str) else _json(value)
+    if kind == "text" and not isinstance(value, str | None):
+        kind = "json"
+    return Field(name, name, kind, required, shown, options or (), str(part.get("description", "")))
+
+
+def prompt_fields(fields: Sequence[Json]) -> list[Field]:
+    """The fields of a prompt."""
+    found = []
+    for field in fields:
+        kind = str(field.get("type", "text"))
+        default = field.get("default")
+        shown = "" if default is None else default if isinstance(default, str) else _json(default)
+        found.append(
+            Field(
+                str(field["name"]),
+                str(field.get("label") or field["name"]),
+                _PROMPTS.get(kind, kind),
+                bool(field.get("required", True)),
+                shown,
+                [str(option) for option in field.get("options", ())],
+            )
+        )
+    return found
+
+
+def read_fields(fields: Sequence[Field], form: Mapping[str, Any]) -> Json:
+    """What was filled in, as the values that it stands for; what is empty is left out."""
+    found: Json = {}
+    for field in fields:
+        given = form.get(field.input_name)
+        if field.kind == "multiselect":
+            chosen = given if isinstance(given, list) else [given]
+            found[field.name] = [str(one) for one in chosen if one]
+        elif given is not None and str(given) != "":
+            found[field.name] = _value(field, str(given))
+        elif field.required and field.kind == "text":
+            found[field.name] = ""
+    return found
+
+
+def _value(field: Field, text: str) -> Any:
+    if field.kind in ("text", "select", "secret"):
+        return text.replace("\r\n", "\n")
+    if field.kind == "boolean":
+        return text == "true"
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        said = "a number" if field.kind in ("number", "integer") else "JSON"
+        raise InputError(
+            f"{text[:60]!r} is not {said}", place=field.name, fix='a text needs quotes: "…"'
+        ) from None
+
+
+def _json(value: Any) -> str:
+    return msgspec.json.format(msgspec.json.encode(value, enc_hook=str), indent=2).decode()

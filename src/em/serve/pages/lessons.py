@@ -1,0 +1,65 @@
+"""Lessons: those that fit a task with the reasons, and each with its evidence and its record."""
+
+from itertools import islice
+
+from litestar import Response, get
+
+from em.models.heuristic import Heuristic, Ranked
+from em.serve.lessons import may_see
+from em.serve.pages.view import asked, number, page
+from em.serve.service import AnyRequest, service_of
+from em.serve.sessions import PAGES
+
+SHOWN = 25
+
+
+@get(f"{PAGES}/lessons", include_in_schema=False, sync_to_thread=True)
+def get_lessons(request: AnyRequest) -> Response[str]:
+    """Lessons by id, or those that fit a task; what is for everybody, or about one's subjects."""
+    service = service_of(request)
+    caller = service.caller(request)
+    task, skip = asked(request, "q"), number(request, "skip") or 0
+    ranked: list[Ranked] = []
+    listed: list[Heuristic] = []
+    if task:
+        subjects = [None] if caller.subjects is None else [None, *sorted(caller.subjects)]
+        best: dict[str, Ranked] = {}
+        for subject in subjects:
+            for one in service.memory.brief(task, SHOWN, subject=subject).heuristics:
+                best.setdefault(one.heuristic.id, one)
+        ranked = sorted(
+            (one for one in best.values() if may_see(caller, one.heuristic)),
+            key=lambda one: -one.score,
+        )[:SHOWN]
+    else:
+        every = (one for one in service.memory.heuristics.every() if may_see(caller, one))
+        listed = list(islice(every, skip, skip + SHOWN + 1))
+    return page(
+        request,
+        "lessons.html",
+        q=task,
+        ranked=ranked,
+        listed=listed[:SHOWN],
+        more=skip + SHOWN if len(listed) > SHOWN else None,
+        skip=skip,
+    )
+
+
+@get(f"{PAGES}/lesson", include_in_schema=False, sync_to_thread=True)
+def get_lesson(request: AnyRequest) -> Response[str]:
+    """One lesson."""
+    service = service_of(request)
+    caller = service.caller(request)
+    lesson_id = asked(request, "id")
+    book = service.memory.heuristics
+    found = book.get(lesson_id)
+    if found.lesson.subject is not None:
+        caller.must_find(found.lesson.subject, f"heuristic {lesson_id!r}")
+    against = [pair.other for pair in book.contradictions(found) if may_see(caller, pair.other)]
+    evidence = book.evidence(lesson_id)
+    return page(
+        request, "lesson.html", one=found, lesson=found.lesson, evidence=evidence, against=against
+    )
+
+
+HANDLERS = [get_lessons, get_lesson]

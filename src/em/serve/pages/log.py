@@ -1,0 +1,68 @@
+"""The log: follow it, filter it, prove it; and one event with all that it says."""
+
+from litestar import Response, get
+
+from em.models.event import EventQuery
+from em.models.kinds import BODIES
+from em.serve.pages.view import asked, number, page
+from em.serve.service import AnyRequest, service_of
+from em.serve.sessions import PAGES
+
+SHOWN = 50
+
+
+@get(f"{PAGES}/log", include_in_schema=False, sync_to_thread=True)
+def get_log(request: AnyRequest) -> Response[str]:
+    """The newest events; a token that is limited to subjects sees one of them at a time."""
+    service = service_of(request)
+    caller = service.caller(request)
+    subject, stream = asked(request, "subject"), asked(request, "stream")
+    kind, before = asked(request, "kind"), number(request, "before")
+    if caller.subjects is not None and not subject:
+        subject = min(caller.subjects, default="")
+    caller.must_see(subject or None)
+    query = EventQuery(
+        subject=subject or None,
+        stream=stream or None,
+        kinds=[kind] if kind else [],
+        before=before,
+        limit=SHOWN + 1,
+        newest=True,
+    )
+    events = list(reversed(list(service.store.read(query))))
+    return page(
+        request,
+        "log.html",
+        events=events[:SHOWN],
+        older=events[SHOWN - 1].seq if len(events) > SHOWN else None,
+        subject=subject,
+        subjects=[] if caller.subjects is None else sorted(caller.subjects),
+        stream=stream,
+        kind=kind,
+        kinds=sorted(BODIES),
+        before=before,
+        follow=bool(asked(request, "follow")) and before is None,
+        may_verify=caller.subjects is None,
+    )
+
+
+@get(f"{PAGES}/event", include_in_schema=False, sync_to_thread=True)
+def get_event(request: AnyRequest) -> Response[str]:
+    """One event."""
+    service = service_of(request)
+    caller = service.caller(request)
+    event_id = asked(request, "id")
+    event = service.memory.log.get(event_id)
+    caller.must_find(event.subject, f"event {event_id!r}")
+    return page(request, "event.html", event=event)
+
+
+@get(f"{PAGES}/verify", include_in_schema=False, sync_to_thread=True)
+def get_verify(request: AnyRequest) -> Response[str]:
+    """Prove the log, now."""
+    service = service_of(request)
+    service.caller(request).must_see(None)
+    return page(request, "verify.html", report=service.memory.log.verify())
+
+
+HANDLERS = [get_log, get_event, get_verify]

@@ -1,0 +1,100 @@
+"""Logging in with a token, logging out, and the files that every page loads."""
+
+from importlib.resources import files
+from typing import Any
+
+from litestar import Response, get, post
+
+from em.errors import EmError, Forbidden, NotFound
+from em.serve.pages.view import HEADERS, asked, cookie_of, go_to, page, pages_of
+from em.serve.service import AnyRequest
+from em.serve.sessions import COOKIE, LOGIN, PAGES
+
+_FILES = {
+    "em.css": "text/css; charset=utf-8",
+    "em.js": "text/javascript; charset=utf-8",
+    "icon.svg": "image/svg+xml",
+}
+
+
+async def form_of(request: AnyRequest, *, write: bool = True) -> dict[str, Any]:
+    """A form that a page of ours sent; refused where it is from elsewhere."""
+    _refuse_other_sites(request)
+    form = await request.form()
+    given = {name: form.getall(name) for name in form}
+    found = {name: values[0] if len(values) == 1 else values for name, values in given.items()}
+    pages_of(request).sessions.check_form(cookie_of(request), str(found.get("form_token", "")))
+    if write:
+        request.scope["em.caller"].must("write")  # type: ignore[typeddict-item]  # put there by the guard
+    return found
+
+
+def _refuse_other_sites(request: AnyRequest) -> None:
+    """A browser tells which site a form comes from; `none` is the person at the keyboard."""
+    site = request.headers.get("sec-fetch-site", "none")
+    origin = request.headers.get("origin", "")
+    ours = not origin or origin.partition("://")[2] == request.headers.get("host", "")
+    if site not in ("same-origin", "none") or not ours:
+        raise Forbidden("forms of other sites are not taken", place="Origin")
+
+
+@get("/", include_in_schema=False, sync_to_thread=False)
+def get_root() -> Response[str]:
+    """Whoever comes with a browser wants the pages."""
+    return go_to(PAGES)
+
+
+@get(LOGIN, include_in_schema=False, sync_to_thread=False)
+def get_login(request: AnyRequest) -> Response[str]:
+    """The form to log in."""
+    if not pages_of(request).sessions.needs_login():
+        return go_to(PAGES)
+    return page(request, "login.html", next=_safe(asked(request, "next")), problem="")
+
+
+@post(LOGIN, include_in_schema=False)
+async def post_login(request: AnyRequest) -> Response[str]:
+    """Log in: the token is checked, and the browser is given a cookie in its place."""
+    form = await form_of(request, write=False)
+    next_ = _safe(str(form.get("next", "")))
+    try:
+        cookie = pages_of(request).sessions.log_in(str(form.get("token", "")))
+    except EmError:
+        problem = "This token is not known."
+        return page(request, "login.html", code=401, next=next_, problem=problem)
+    answer = go_to(next_)
+    is_https = "https" in (request.url.scheme, request.headers.get("x-forwarded-proto", ""))
+    secure = "; Secure" if is_https else ""
+    answer.headers["Set-Cookie"] = (
+        f"{COOKIE}={cookie}; Path={PAGES}; HttpOnly; SameSite=Strict{secure}"
+    )
+    return answer
+
+
+@post(f"{PAGES}/logout", include_in_schema=False)
+async def post_logout(request: AnyRequest) -> Response[str]:
+    """Log out."""
+    await form_of(request, write=False)
+    pages_of(request).sessions.log_out(cookie_of(request))
+    answer = go_to(LOGIN)
+    answer.headers["Set-Cookie"] = f"{COOKIE}=; Path={PAGES}; Max-Age=0; HttpOnly; SameSite=Strict"
+    return answer
+
+
+def _safe(next_: str) -> str:
+    """Where to go on: a page of ours, whatever the address says."""
+    is_ours = next_ == PAGES or next_.startswith((f"{PAGES}/", f"{PAGES}?"))
+    return next_ if is_ours and "\\" not in next_ and next_.isprintable() else PAGES
+
+
+@get(f"{PAGES}/static/{{name:str}}", include_in_schema=False, sync_to_thread=False)
+def get_static(name: str) -> Response[bytes]:
+    """Our style sheet, script and icon."""
+    if name not in _FILES:
+        raise NotFound("there is no such file")
+    data = files("em.serve.pages").joinpath("static", name).read_bytes()
+    headers = {**HEADERS, "Cache-Control": "max-age=300"}
+    return Response(data, media_type=_FILES[name], headers=headers)
+
+
+HANDLERS = [get_root, get_login, post_login, post_logout, get_static]

@@ -1,0 +1,129 @@
+"""Routines: the list, one with its graph, text and versions, and running it."""
+
+import asyncio
+from difflib import unified_diff
+from typing import Any
+
+import msgspec
+from litestar import Response, get, post
+
+from em.errors import EmError, InputError
+from em.models.artefact import Artefact
+from em.models.routine import Routine, ToolStep
+from em.runner.package import ROUTINE
+from em.runner.stored import find_routine, kept_routines, routine_of, texts_of
+from em.serve.pages.forms import Field, input_fields, read_fields
+from em.serve.pages.graph import graph_of
+from em.serve.pages.login import form_of
+from em.serve.pages.view import address, asked, go_to, number, page, pages_of
+from em.serve.service import AnyRequest, Service, service_of
+from em.serve.sessions import PAGES
+
+
+@get(f"{PAGES}/routines", include_in_schema=False, sync_to_thread=True)
+def get_routines(request: AnyRequest) -> Response[str]:
+    """Routines that are kept, each by its newest version."""
+    service = service_of(request)
+    service.caller(request).must_see(None)
+    words = asked(request, "q")
+    newest: dict[str, tuple[Artefact, int]] = {}
+    for one in kept_routines(service.store):
+        if one.body is not None and words.casefold() in one.name.casefold():
+            newest[one.name] = (one, newest.get(one.name, (one, 0))[1] + 1)
+    shown = [(routine_of(one), one, versions) for one, versions in newest.values()]
+    return page(request, "routines.html", routines=shown, q=words)
+
+
+@get(f"{PAGES}/routine", include_in_schema=False, sync_to_thread=True)
+def get_routine(request: AnyRequest) -> Response[str]:
+    """One routine."""
+    service = service_of(request)
+    service.caller(request).must_see(None)
+    return _show(request, service, asked(request, "ref"))
+
+
+def _show(
+    request: AnyRequest,
+    service: Service,
+    ref: str,
+    problem: EmError | None = None,
+    given: dict[str, Any] | None = None,
+) -> Response[str]:
+    artefact = find_routine(service.store, ref)
+    routine, texts = routine_of(artefact), texts_of(artefact)
+    versions = list(kept_routines(service.store, artefact.name))
+    return page(
+        request,
+        "routine.html",
+        code=200 if problem is None else 400,
+        ref=f"{artefact.name}@{artefact.version}",
+        artefact=artefact,
+        routine=routine,
+        texts=texts,
+        graph=graph_of(routine),
+        versions=versions,
+        diff=_diff(artefact, versions, number(request, "against")),
+        fields=_fields(routine, texts),
+        given=given or {},
+        needs_code=_needs_code(routine),
+        problem=problem,
+    )
+
+
+def _fields(routine: Routine, texts: dict[str, str]) -> list[Field]:
+    """What to fill in; the recorded input is the example."""
+    try:
+        example = msgspec.json.decode(texts.get("input.json", "{}"), type=dict[str, Any])
+    except msgspec.MsgspecError:
+        example = {}
+    secret = {one.name for one in routine.secrets}
+    fields = input_fields(routine.input_schema, example)
+    return [field for field in fields if field.name not in secret]
+
+
+def _needs_code(routine: Routine) -> list[str]:
+    """Tools that only a program of the user's has: the service can't call them."""
+    called = {step.tool for step in routine.steps if isinstance(step, ToolStep)}
+    return sorted(called - {tool.name for tool in routine.tools if tool.says_how})
+
+
+def _diff(
+    artefact: Artefact, versions: list[Artefact], against: int | None
+) -> tuple[int, list[str]] | None:
+    """The lines that changed since another version; since the one before, where none is named."""
+    others = [one for one in versions if one.version != artefact.version and one.body is not None]
+    if against is not None:
+        other = next((one for one in others if one.version == against), None)
+    else:
+        other = next((one for one in reversed(others) if one.version < artefact.version), None)
+    if other is None:
+        return None
+    old, new = texts_of(other)[ROUTINE], texts_of(artefact)[ROUTINE]
+    lines = unified_diff(old.splitlines(), new.splitlines(), lineterm="", n=3)
+    return other.version, [line for line in lines if not line.startswith(("---", "+++"))]
+
+
+@post(f"{PAGES}/routine/run", include_in_schema=False)
+async def post_run(request: AnyRequest) -> Response[str]:
+    """Run a routine with what was filled in; the page of the run shows how it goes."""
+    form = await form_of(request)
+    service = service_of(request)
+    service.caller(request, "write").must_see(None)
+    ref = str(form.get("ref", ""))
+    if not ref:
+        raise InputError("no routine is named", place="ref")
+
+    def work() -> Response[str]:
+        artefact = find_routine(service.store, ref)
+        fields = _fields(routine_of(artefact), texts_of(artefact))
+        try:
+            run_id = pages_of(request).background.start(ref, read_fields(fields, form))
+        except EmError as problem:
+            given = {field.name: form.get(field.input_name, "") for field in fields}
+            return _show(request, service, ref, problem, given)
+        return go_to(address("/run", id=run_id))
+
+    return await asyncio.to_thread(work)
+
+
+HANDLERS = [get_routines, get_routine, post_run]

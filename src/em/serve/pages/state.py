@@ -1,0 +1,189 @@
+"""State: a subject's tables, histories, conflicts, rules and code, at any moment; a box to ask."""
+
+import asyncio
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+from litestar import Response, get, post
+
+from em.errors import EmError, NotFound
+from em.models.event import EventQuery
+from em.models.passage import Passage
+from em.models.state import PROFILE
+from em.models.times import moment
+from em.serve.callers import Caller
+from em.serve.pages.login import form_of
+from em.serve.pages.view import address, asked, go_to, page
+from em.serve.service import AnyRequest, Service, service_of
+from em.serve.sessions import PAGES
+from em.state.checkpoint import stream_of
+from em.state.parallel import NEWS
+from em.state.state import State
+
+ROWS = 100
+LATELY = 1_000
+
+
+@get(f"{PAGES}/state", include_in_schema=False, sync_to_thread=True)
+def get_state(request: AnyRequest) -> Response[str]:
+    """A subject's state; without a subject, those that something was observed about lately."""
+    service = service_of(request)
+    caller = service.caller(request)
+    subject = asked(request, "subject")
+    if not subject:
+        return page(request, "subjects.html", subjects=_lately(service, caller))
+    caller.must_see(subject)
+    return _show(request, service, subject)
+
+
+def _lately(service: Service, caller: Caller) -> list[str]:
+    if caller.subjects is not None:
+        return sorted(caller.subjects)
+    news = service.store.rows(EventQuery(kinds=NEWS, limit=LATELY, newest=True))
+    return list(dict.fromkeys(row.subject for row in reversed(list(news)) if row.subject))
+
+
+def _show(request: AnyRequest, service: Service, subject: str) -> Response[str]:
+    if not service.memory.subjects.has_state(subject):
+        if not service.store.head(stream_of(subject))[0]:
+            raise NotFound(
+                f"nothing was observed about {subject!r}",
+                fix=f"observe something first: em observe {subject} TEXT",
+            )
+        return page(request, "no_state.html", subject=subject)
+    as_of = _as_of(request)
+    state = service.memory.state(subject, as_of)
+    question, action = asked(request, "ask"), asked(request, "check")
+    return page(
+        request,
+        "state.html",
+        subject=subject,
+        state=state,
+        as_of=as_of,
+        slider=_slider(service, subject, as_of),
+        profile=_profile(state),
+        tables=[_table(state, name) for name in state.collections],
+        conflicts=state.conflicts(),
+        alerts=state.alerts(),
+        action=action,
+        fired=state.check(action) if action else None,
+        question=question,
+        answer=_answer(service, subject, question, as_of) if question else None,
+        versions=service.memory.subjects.versions(subject)[-20:],
+        changes=service.memory.subjects.diff(subject),
+        new_events=max(0, service.store.head(stream_of(subject))[0] - state.schema.watermark),
+    )
+
+
+def _as_of(request: AnyRequest) -> datetime | None:
+    """The moment of the slider (seconds), or the one that is written out."""
+    seconds, text = asked(request, "t"), asked(request, "as_of")
+    if seconds.isdecimal() and len(seconds) <= 12 and not text:
+        return datetime.fromtimestamp(int(seconds), UTC)
+    return moment(text, "as_of") if text else None
+
+
+class Slider(msgspec.Struct, frozen=True):
+    """The moments between the first and the last thing that was told, in seconds."""
+
+    first: int
+    last: int
+    step: int
+    at: int
+
+
+def _slider(service: Service, subject: str, as_of: datetime | None) -> Slider | None:
+    stream = stream_of(subject)
+    begins = next(iter(service.store.read(EventQuery(stream=stream, limit=1))), None)
+    ends = next(iter(service.store.read(EventQuery(stream=stream, limit=1, newest=True))), None)
+    if begins is None or ends is None:
+        return None
+    first, last = int(begins.at.timestamp()), int(ends.at.timestamp()) + 1
+    first, last = min(first, last - 1), max(first, last)
+    at = last if as_of is None else max(first, min(last, int(as_of.timestamp())))
+    return Slider(first, last, max(1, (last - first) // 200), at)
+
+
+class Fact(msgspec.Struct, frozen=True):
+    """A single-valued field: what it is now, and every value that it was said to have."""
+
+    name: str
+    value: Any
+    history: Sequence[Any]
+
+
+def _profile(state: State) -> list[Fact]:
+    if PROFILE not in state.schema.types:
+        return []
+    return _facts(state, state.profile, state.schema.types[PROFILE].fields.values())
+
+
+def _facts(state: State, record: Any, fields: Any) -> list[Fact]:
+    plain = state.as_record(record)
+    history = getattr(record, "history", {})
+    return [
+        Fact(field.given, plain.get(field.given), history.get(field.name, ()))
+        for field in fields
+        if field.given in plain or field.name in history
+    ]
+
+
+class Table(msgspec.Struct, frozen=True, kw_only=True):
+    """A collection: its fields, and its first records; keyed ones have histories."""
+
+    name: str
+    type: str
+    key: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[Fact]]
+    count: int
+
+
+def _table(state: State, name: str) -> Table:
+    type_ = state.collections[name]
+    records = getattr(state, name)
+    columns = [field.given for field in type_.fields.values()]
+    rows = []
+    for record in records[:ROWS]:
+        facts = {fact.name: fact for fact in _facts(state, record, type_.fields.values())}
+        rows.append([facts.get(column, Fact(column, None, ())) for column in columns])
+    return Table(
+        name=name,
+        type=type_.name,
+        key=", ".join(type_.key or ()),
+        columns=columns,
+        rows=rows,
+        count=len(records),
+    )
+
+
+class Answered(msgspec.Struct, frozen=True, kw_only=True):
+    """An answer as it is shown: a value with its code, or passages; or why there is none."""
+
+    problem: EmError | None = None
+    answer: Any = None
+    passages: Sequence[Passage] = ()
+
+
+def _answer(service: Service, subject: str, question: str, as_of: datetime | None) -> Answered:
+    try:
+        found = service.memory.ask(subject, question, as_of=as_of)
+    except EmError as error:
+        return Answered(problem=error)
+    return Answered(answer=found, passages=found.value if found.route == "recall" else ())
+
+
+@post(f"{PAGES}/checkpoint", include_in_schema=False)
+async def post_checkpoint(request: AnyRequest) -> Response[str]:
+    """Compile what is new about a subject."""
+    form = await form_of(request)
+    service = service_of(request)
+    subject = str(form.get("subject", ""))
+    service.caller(request, "write").must_see(subject)
+    await asyncio.to_thread(service.memory.checkpoint, subject)
+    return go_to(address("/state", subject=subject))
+
+
+HANDLERS = [get_state, post_checkpoint]

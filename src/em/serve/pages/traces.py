@@ -1,0 +1,180 @@
+"""Traces: the list, and one beside the routine that it becomes."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+from litestar import Response, get
+
+from em.capture.listing import list_traces
+from em.capture.traces import get_traces
+from em.compiler.compile_trace import compile_trace
+from em.compiler.draft import Draft
+from em.errors import EmError
+from em.models.trace import Approval, KeptTrace, Message, ToolCall
+from em.runner.stored import kept_routines
+from em.serve.pages.charts import Span, spans
+from em.serve.pages.graph import graph_of
+from em.serve.pages.view import asked, number, page
+from em.serve.service import AnyRequest, Service, service_of
+from em.serve.sessions import PAGES
+
+OUTCOMES = ("success", "failure", "unknown")
+MOST_CALLS = 400
+"""Calls of a trace that is compiled to be looked at."""
+MOST_EVENTS = 500
+
+
+@get(f"{PAGES}/traces", include_in_schema=False, sync_to_thread=True)
+def get_traces_page(request: AnyRequest) -> Response[str]:
+    """Traces, newest first, by words and by outcome; those the caller may see."""
+    service = service_of(request)
+    caller = service.caller(request)
+    words, outcome = asked(request, "q"), asked(request, "outcome")
+    outcome = outcome if outcome in OUTCOMES else ""
+    before = number(request, "before")
+    found = list_traces(
+        service.store,
+        subjects=caller.subjects,
+        words=words,
+        outcome=outcome,
+        before=before,
+        limit=25,
+    )
+    return page(
+        request,
+        "traces.html",
+        traces=found.traces,
+        older=found.older,
+        q=words,
+        outcome=outcome,
+        before=before,
+        outcomes=OUTCOMES,
+    )
+
+
+class Line(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing that happened in a trace."""
+
+    kind: str
+    name: str
+    said: str = ""
+    args: Any = None
+    result: Any = None
+    error: Any = None
+    seconds: float | None = None
+    span: Span | None = None
+
+
+@get(f"{PAGES}/trace", include_in_schema=False, sync_to_thread=True)
+def get_trace(request: AnyRequest) -> Response[str]:
+    """One trace: what happened, and what a compilation makes of it."""
+    service = service_of(request)
+    caller = service.caller(request)
+    trace_id = asked(request, "id")
+    (kept,) = get_traces(service.store, [trace_id])
+    caller.must_find(kept.subject, f"trace {trace_id!r}")
+    draft, problem = _compiled(kept)
+    return page(
+        request,
+        "trace.html",
+        kept=kept,
+        trace=kept.trace,
+        has_output=kept.trace.final_output is not msgspec.UNSET,
+        usage=kept.trace.recorded_usage,
+        lines=_lines(kept)[:MOST_EVENTS],
+        left_out=max(0, len(kept.trace.events) - MOST_EVENTS),
+        draft=draft,
+        pairs=[] if draft is None else _pairs(draft),
+        graph=None if draft is None else graph_of(draft.routine),
+        problem=problem,
+        routines=_became(service, kept) if caller.subjects is None else [],
+    )
+
+
+def _lines(kept: KeptTrace) -> list[Line]:
+    took = [getattr(event, "duration_ms", None) for event in kept.trace.events]
+    starts: list[tuple[float, float]] = []
+    at = 0.0
+    for one in took:
+        starts.append((at, (one or 0.0) / 1e3))
+        at += (one or 0.0) / 1e3
+    bars: Sequence[Span | None] = spans(starts) if at else [None] * len(took)
+    return [
+        _line(event, seconds, bar)
+        for event, seconds, bar in zip(kept.trace.events, took, bars, strict=True)
+    ]
+
+
+def _line(event: Any, took: float | None, span: Span | None) -> Line:
+    if isinstance(event, Message):
+        return Line(kind="message", name=event.role, said=event.text)
+    if isinstance(event, Approval):
+        return Line(kind="approval", name="asked", said=event.prompt, result=event.answer)
+    return Line(
+        kind="tool" if isinstance(event, ToolCall) else "udf",
+        name=event.tool if isinstance(event, ToolCall) else event.function,
+        args=event.args,
+        result=event.result,
+        error=event.error,
+        seconds=None if took is None else took / 1e3,
+        span=span,
+    )
+
+
+def _compiled(kept: KeptTrace) -> tuple[Draft | None, EmError | None]:
+    """What a compilation makes of a trace; nothing is kept of it."""
+    if not 0 < len(kept.trace.calls) <= MOST_CALLS:
+        return None, None
+    try:
+        return compile_trace(kept.trace), None
+    except EmError as error:
+        return None, error
+
+
+class Pair(msgspec.Struct, frozen=True, kw_only=True):
+    """A call, what was decided about it, and the step that it became."""
+
+    number: int
+    name: str
+    effect: str
+    failed: bool
+    keep: bool
+    reason: str
+    step: Any = None
+    wires: Sequence[Any] = ()
+
+
+def _pairs(draft: Draft) -> list[Pair]:
+    """Calls side by side with the steps they became: the kept ones are recorded in their order."""
+    steps = {step.id: step for step in draft.routine.steps}
+    became = iter(draft.recording)
+    pairs = []
+    for call, verdict in zip(draft.calls, draft.verdicts, strict=True):
+        recorded = next(became, None) if verdict.keep else None
+        pairs.append(
+            Pair(
+                number=call.index + 1,
+                name=call.name,
+                effect=call.effect,
+                failed=call.failed,
+                keep=verdict.keep,
+                reason=verdict.reason,
+                step=None if recorded is None else steps.get(recorded.step),
+                wires=[found for found in draft.explained if found.call == call.index],
+            )
+        )
+    return pairs
+
+
+def _became(service: Service, kept: KeptTrace) -> list[str]:
+    """The routines in the memory that were made of this trace."""
+    ids = set(kept.event_ids)
+    return [
+        f"{one.name}@{one.version}"
+        for one in kept_routines(service.store)
+        if one.body is not None and not ids.isdisjoint(one.from_events)
+    ]
+
+
+HANDLERS = [get_traces_page, get_trace]

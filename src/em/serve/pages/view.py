@@ -1,0 +1,204 @@
+"""What every page is made of: templates that escape everything, headers that let nothing else in.
+
+Text from traces is untrusted. It is escaped where it is shown, and should that ever fail, the
+content security policy still runs no script and loads nothing but our own files.
+"""
+
+from collections.abc import Mapping
+from datetime import datetime
+from functools import cache
+from typing import Any
+from urllib.parse import urlencode
+
+import jinja2
+import msgspec
+from litestar import Response
+
+import em
+from em.errors import InputError
+from em.memory import Memory
+from em.memory.activity import Activity
+from em.serve.callers import Caller
+from em.serve.failures import ErrorBody
+from em.serve.guard import CALLER
+from em.serve.pages.running import Background
+from em.serve.service import AnyRequest
+from em.serve.sessions import PAGES, Sessions, cookie_in
+
+HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; style-src 'self'; script-src 'self';"
+    " img-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none';"
+    " frame-ancestors 'none'",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+LONGEST = 20_000
+"""Characters of one value that a page shows."""
+LONGEST_QUERY = 2_000
+
+NAVIGATION = [
+    ("", "Overview", False),
+    ("/runs", "Runs", True),
+    ("/traces", "Traces", False),
+    ("/routines", "Routines", True),
+    ("/behaviours", "Behaviours", True),
+    ("/state", "State", False),
+    ("/recall", "Recall", False),
+    ("/lessons", "Lessons", False),
+    ("/log", "Log", False),
+]
+"""Path, name, and whether it needs a token that is not limited to subjects."""
+
+
+class Pages:
+    """What the pages share besides the service."""
+
+    def __init__(self, memory: Memory, sessions: Sessions) -> None:
+        self.activity = Activity(memory.store)
+        self.sessions = sessions
+        self.background = Background(memory)
+
+
+def pages_of(request: AnyRequest) -> Pages:
+    """What the pages of the service that a request came to share."""
+    found: Pages = request.app.state.pages
+    return found
+
+
+def page(request: AnyRequest, template: str, /, *, code: int = 200, **values: Any) -> Response[str]:
+    """A page, made of a template and values."""
+    found = request.scope.get(CALLER)
+    caller = found if isinstance(found, Caller) else Caller("anyone", frozenset(), "read")
+    sessions = pages_of(request).sessions
+    limited = caller.subjects is not None
+    shown = {
+        "caller": caller,
+        "navigation": [] if caller.name == "anyone" else _navigation(limited=limited),
+        "here": request.url.path,
+        "this": request.url.path + (f"?{request.url.query}" if request.url.query else ""),
+        "form_token": sessions.form_token(cookie_of(request)),
+        "logged_in": sessions.needs_login() and caller.name != "anyone",
+        "may_write": caller.access == "write",
+        "version": em.__version__,
+        **values,
+    }
+    text = _templates().get_template(template).render(shown)
+    return Response(text, status_code=code, media_type="text/html; charset=utf-8", headers=HEADERS)
+
+
+def _navigation(*, limited: bool) -> list[tuple[str, str]]:
+    return [
+        (PAGES + path, name) for path, name, everybody in NAVIGATION if not (everybody and limited)
+    ]
+
+
+def go_to(address_: str) -> Response[str]:
+    """Send the browser to another page of ours."""
+    return Response("", status_code=303, headers={**HEADERS, "Location": address_})
+
+
+def error_page(request: AnyRequest, status: int, body: bytes) -> Response[str]:
+    """An error as a person reads it."""
+    error = msgspec.json.decode(body, type=ErrorBody).error
+    return page(request, "error.html", code=status, error=error, status=status)
+
+
+def cookie_of(request: AnyRequest) -> str:
+    """The cookie that names this browser."""
+    return cookie_in(request.headers.get("cookie", ""))
+
+
+def asked(request: AnyRequest, name: str) -> str:
+    """A parameter of the address; empty where it is not given."""
+    given = request.query_params.get(name, "")
+    text = given[-1] if isinstance(given, list) else given
+    if len(text) > LONGEST_QUERY:
+        raise InputError(f"at most {LONGEST_QUERY:,} characters", place=name)
+    return str(text).strip()
+
+
+def number(request: AnyRequest, name: str) -> int | None:
+    """A parameter that is a whole number; None where it is not given."""
+    text = asked(request, name)
+    if not text:
+        return None
+    if not text.isdecimal() or len(text) > 18:
+        raise InputError(f"{text[:40]!r} is no whole number", place=name)
+    return int(text)
+
+
+def address(path: str, **params: Any) -> str:
+    """The address of a page of ours; parameters that are empty are left out."""
+    given = {name: value for name, value in params.items() if value not in (None, "")}
+    return f"{PAGES}{path}" + (f"?{urlencode(given)}" if given else "")
+
+
+def pretty(value: Any) -> str:
+    """A value as JSON over several lines; a text as it is."""
+    text = value if isinstance(value, str) else _json(value, 2)
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}\n… {len(text) - LONGEST:,} more"
+
+
+def short(value: Any, longest: int = 100) -> str:
+    """A value on one line."""
+    text = value if isinstance(value, str) else _json(value, 0)
+    text = " ".join(text[: longest * 4].split())
+    return text if len(text) <= longest else f"{text[: longest - 1]}…"
+
+
+def _json(value: Any, indent: int) -> str:
+    data = msgspec.json.encode(value, enc_hook=str)
+    return msgspec.json.format(data, indent=indent).decode() if indent else data.decode()
+
+
+def when(at: datetime | None) -> str:
+    """A moment as people read it."""
+    return "" if at is None else at.strftime("%Y-%m-%d %H:%M:%S")
+
+
+def amount(value: float | None) -> str:
+    """A number as people read it."""
+    if value is None:
+        return "–"
+    if value >= 10_000_000:
+        return f"{value / 1e6:,.1f} M"
+    if value >= 1_000 or value == int(value):
+        return f"{value:,.0f}"
+    return f"{value:,.1f}" if value >= 1 else f"{value:,.3f}"
+
+
+def duration(seconds: float) -> str:
+    """A time span as people read it."""
+    if seconds >= 7_200:
+        return f"{seconds / 3_600:,.1f} h"
+    if seconds >= 120:
+        return f"{seconds / 60:,.1f} min"
+    return f"{seconds:,.1f} s" if seconds >= 1 or seconds == 0 else f"{seconds * 1e3:,.1f} ms"
+
+
+@cache
+def _templates() -> jinja2.Environment:
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("em.serve.pages"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {
+        "pretty": pretty,
+        "short": short,
+        "when": when,
+        "amount": amount,
+        "duration": duration,
+    }
+    environment.globals |= {"address": address}
+    return environment
+
+
+def plain(value: Any) -> Mapping[str, Any]:
+    """A Struct as a mapping."""
+    found: Mapping[str, Any] = msgspec.to_builtins(value, enc_hook=str)
+    return found
