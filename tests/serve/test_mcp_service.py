@@ -12,8 +12,8 @@ import pytest
 from agents import ASKING, agent, keep, over_http
 from mcp import Client, MCPError
 from mcp_types import ElicitRequestParams, ElicitResult
+from served import Serve, Served
 
-from conftest import Serve, Served
 from em import Memory
 
 ALL, ANA, READ = "all-" + "x" * 20, "ana-" + "x" * 20, "read-" + "x" * 20
