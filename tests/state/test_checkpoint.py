@@ -270,6 +270,33 @@ def test_many_subjects_are_compiled_by_several_processes(tmp_path: Path) -> None
         assert len(memory.state("bea").things) == 1
 
 
+def test_one_of_many_that_fails_does_not_keep_the_others(memory: Memory) -> None:
+    for name in ("ana", "bea", "cyd"):
+        memory.observe(name, {"date": "2024-05-02"}, type="Trip")
+    assert memory.checkpoint_many(processes=1) == (3, {})
+    model = ScriptedClient([{"route": "code", "code": ANSWER, "parameters": {"year": 2024}}])
+    memory.ask("bea", "How many trips in 2024?", llm=model)
+    for name in ("ana", "bea", "cyd"):
+        memory.observe_many((name, {"date": "soon", "type": "Trip"}) for _ in range(3))
+    done, failed = memory.checkpoint_many(processes=1)
+    assert (done, list(failed)) == (2, ["bea"])
+    assert [memory.state(name).version for name in ("ana", "bea", "cyd")] == [2, 1, 2]
+
+
+def test_who_observes_while_many_are_compiled_is_taken_in(memory: Memory, monkeypatch: Any) -> None:
+    for name in ("ana", "bea"):
+        memory.observe(name, {"n": 1}, type="Thing")
+    real = memory.store.commit_together
+
+    def late(commits: Any) -> Any:
+        memory.observe("bea", {"n": 2}, type="Thing")
+        return real(commits)
+
+    monkeypatch.setattr(memory.store, "commit_together", late)
+    assert memory.checkpoint_many(processes=1) == (2, {})
+    assert [len(memory.state(name).things) for name in ("ana", "bea")] == [1, 2]
+
+
 def test_a_rhythm_checkpoints_by_itself(tmp_path: Path) -> None:
     with Memory(tmp_path / "every.db", checkpoint_every=3) as memory:
         for n in range(7):

@@ -12,6 +12,7 @@ from em.compiler.state.evolve import Change, Dependent, compare
 from em.errors import InputError, NotFound, UsageError
 from em.llm.protocol import LlmClient
 from em.models.artefact import ArtefactDraft
+from em.models.bulk import uncollected
 from em.models.canonical import Json
 from em.models.event import Draft, Event, EventQuery
 from em.models.passage import Passage
@@ -23,6 +24,8 @@ from em.state.checkpoint import (
     KIND,
     Checkpoint,
     Options,
+    Ready,
+    Run,
     checkpoint,
     load_schema,
     stream_of,
@@ -66,17 +69,32 @@ class Subjects:
         rebuild: bool = False,
     ) -> Checkpoint:
         """Compile what is new about a subject."""
-        options = Options(
+        options = self._options(subject, client, accept=accept, again=again, rebuild=rebuild)
+        return self._checkpointed(checkpoint(self._store, subject, options))
+
+    def compile(self, subject: str, **how: Any) -> Checkpoint | Ready:
+        """The same without writing it: then `ready.commit` is to be written, and told of."""
+        with uncollected():
+            return Run(self._store, subject, self._options(subject, **how)).compile()
+
+    def write(self, ready: Sequence[Ready]) -> None:
+        """Write what was compiled, all of it in one transaction; PositionConflict if one of the
+        subjects was observed meanwhile."""
+        written = self._store.commit_together([one.commit for one in ready])
+        for one, committed in zip(ready, written, strict=True):
+            self._checkpointed(one.done(committed))
+
+    def _options(self, subject: str, client: LlmClient | None = None, **how: bool) -> Options:
+        return Options(
             client=client or self.client,
             keys=self.settings.keys,
             dependents=[*dependents(self.rules), *self._questions_used(subject)],
-            accept=accept,
-            again=again,
-            rebuild=rebuild,
+            **how,
         )
-        done = checkpoint(self._store, subject, options)
+
+    def _checkpointed(self, done: Checkpoint) -> Checkpoint:
         if done.accepted:
-            self._drop_questions(subject, {one.what for one in done.accepted})
+            self._drop_questions(done.subject, {one.what for one in done.accepted})
         return done
 
     def state(
