@@ -179,6 +179,35 @@ def test_records_with_a_declared_key_are_one(memory: Memory) -> None:
     assert memory.conflicts("ana")[0].field == "Contact.phone"
 
 
+def test_a_decision_can_be_taken_back_and_so_can_that(memory: Memory) -> None:
+    memory.observe("ana", {"city": "Porto"}, type="Profile")
+    memory.checkpoint("ana")
+    by_value = memory.resolve("ana", "city", value="Faro")
+    by_policy = memory.resolve("ana", "city", policy="ask")
+    assert memory.checkpoint("ana").profile.city == "Faro"
+    undone = memory.undo("ana", by_value)
+    state = memory.checkpoint("ana")
+    assert (state.profile.city, state.report.rebuilt) == ("Porto", True)  # type: ignore[union-attr]
+    assert "return ask(entries)" in state.code
+    memory.undo("ana", by_policy)
+    assert "return latest(entries)" in memory.checkpoint("ana").code
+    memory.undo("ana", undone)
+    assert memory.checkpoint("ana").profile.city == "Faro"
+    assert memory.checkpoint("ana", rebuild=True).profile.city == "Faro"
+    for nothing in ("none", memory.observe("ana", "x"), memory.observe("bea", "y")):
+        with pytest.raises(NotFound, match="no decision"):
+            memory.undo("ana", nothing)
+
+
+def test_a_key_can_be_taken_back(memory: Memory) -> None:
+    for phone in ("1", "2"):
+        memory.observe("ana", {"email": "b@x", "phone": phone}, type="Contact")
+    declared = memory.declare("ana", "Contact", key="email")
+    assert len(memory.checkpoint("ana").contacts) == 1
+    memory.undo("ana", declared)
+    assert [one.phone for one in memory.checkpoint("ana").contacts] == ["1", "2"]
+
+
 def test_a_state_of_the_past_holds_what_had_happened_by_then(memory: Memory) -> None:
     for year in (2023, 2024, 2025):
         memory.observe("ana", trip(year), type="Trip", at=f"{year}-06-01")

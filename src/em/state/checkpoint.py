@@ -133,7 +133,7 @@ class Run:
         old, version = self._newest()
         fresh = self._options.rebuild or self._options.again or old.watermark == 0
         material = self._material(old, fresh=fresh)
-        if material.erased and not fresh:
+        if (material.erased or material.undoes) and not fresh:
             fresh, material = True, self._material(old, fresh=True)
         if not fresh and material.last_pos <= old.watermark:
             return Checkpoint(
@@ -217,7 +217,7 @@ class Run:
         *,
         fresh: bool,
     ) -> Ready:
-        accepted = self._held(old, new)
+        accepted = self._held(old, new, folded.refused)
         records = list(self._records(new, folded, fresh=fresh))
         prove(new, records)
         new.watermark = material.last_pos + len(drafts)
@@ -249,11 +249,17 @@ class Run:
         )
         return Ready(commit, report)
 
-    def _held(self, old: StateSchema, new: StateSchema) -> list[Break]:
+    def _held(self, old: StateSchema, new: StateSchema, refused: Mapping[str, str]) -> list[Break]:
         """What would break; accepted, rules that can't hold any more are left out."""
         broken = broken_constraints(new)
         found = breaks(compare(old, new), self._options.dependents)
         found += [Break(f"rule {constraint.id}", why) for constraint, why in broken]
+        left = {constraint.id for constraint in new.constraints}
+        found += [
+            Break(f"rule {constraint.id}", refused[constraint.id])
+            for constraint in old.constraints
+            if constraint.id in refused and constraint.id not in left
+        ]
         if found and not self._options.accept:
             raise StateHeld(
                 f"it would break {found[0].what}"

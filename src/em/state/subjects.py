@@ -4,6 +4,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -37,8 +38,8 @@ from em.store.protocol import Commit, Store
 QUESTIONS = "questions"
 KEPT = 200
 """Shapes of questions kept for one subject; the oldest go first."""
-Recall = Callable[[str, str], Sequence[Passage]]
-"""From a question and a subject to passages."""
+Recall = Callable[[str, str, datetime | None], Sequence[Passage]]
+"""From a question, a subject and the moment up to which it may look to passages."""
 
 
 class Subjects:
@@ -49,7 +50,7 @@ class Subjects:
         store: Store,
         settings: StateSettings,
         *,
-        recall: Recall = lambda _text, _subject: (),
+        recall: Recall = lambda _text, _subject, _until: (),
         rules: Sequence[UserRule] = (),
         client: LlmClient | None = None,
     ) -> None:
@@ -165,7 +166,7 @@ class Subjects:
         assert question is not None
         asker = Asker(
             state,
-            lambda text: self._recall(text, subject),
+            lambda text: self._recall(text, subject, state.as_of),
             client=client or self.client,
             kept=self.questions(subject),
             keep=lambda kept: self._keep(subject, kept),
@@ -255,6 +256,17 @@ class Subjects:
             type=type_.given, field=given, value=value, event=event, record_key=list(key or ())
         )
         return self._decide(subject, decision)
+
+    def undo(self, subject: str, decision: str) -> str:
+        """Take a decision back, or a taking back; the decisions of a subject are events of it."""
+        found = next(iter(self._store.read(EventQuery(ids=[decision]))), None)
+        if found is None or found.kind != "decided" or found.stream != stream_of(subject):
+            raise NotFound(
+                f"{decision} is no decision about {subject!r}",
+                place="event",
+                fix="`em log show --kind decided` lists them",
+            )
+        return self._decide(subject, Decision(undo=decision))
 
     def _decide(self, subject: str, decision: Decision) -> str:
         body: Json = msgspec.to_builtins(decision)

@@ -6,7 +6,7 @@ as a cleaned name; nothing is ever pasted.
 
 from collections.abc import Iterator, Sequence
 
-from em.compiler.state.constraints import condition_code
+from em.compiler.state.constraints import condition_code, deadlines_code
 from em.compiler.state.module_text import ARBITRATION, AS_RECORD, BASE, HEADER, RULES
 from em.compiler.state.names import class_name
 from em.compiler.state.types import Typed, quoted, resolve
@@ -222,7 +222,13 @@ def _rules(schema: StateSchema) -> Iterator[str]:
         yield f"def {function}(state: State, details: Mapping[str, Any]) -> bool:"
         yield f'    """{_doc(constraint.message)}"""'
         yield f"    return {code}"
-        made.append(_rule(constraint, function))
+        if isinstance(constraint.deadline, dict):
+            place = f"constraint {constraint.id!r}"
+            yield ""
+            yield ""
+            yield f"def deadlines_{number}(state: State) -> list[tuple[Any, Any]]:"
+            yield f"    return {deadlines_code(constraint.deadline, schema, place)}"
+        made.append(_rule(constraint, function, number))
     yield ""
     yield ""
     yield "RULES: tuple[Rule, ...] = ("
@@ -237,7 +243,7 @@ def ordered(constraints: Sequence[Constraint]) -> list[Constraint]:
     return sorted(constraints, key=lambda found: (ranks[found.severity], found.id))
 
 
-def _rule(constraint: Constraint, function: str) -> str:
+def _rule(constraint: Constraint, function: str, number: int) -> str:
     parts = [
         f"id={quoted(constraint.id)}",
         f"severity={quoted(constraint.severity)}",
@@ -246,7 +252,9 @@ def _rule(constraint: Constraint, function: str) -> str:
     ]
     for name in ("action", "active_from", "active_until", "deadline", "offset"):
         value = getattr(constraint, name)
-        if value is not None:
+        if isinstance(value, dict):
+            parts.append(f"deadlines=deadlines_{number}")
+        elif value is not None:
             parts.append(f"{name}={quoted(value)}")
     events = "".join(f"{quoted(event)}, " for event in constraint.events)
     parts.append(f"event_ids=({events})")
