@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,22 @@ import pytest
 from em import AsyncMemory, Memory
 from em.errors import NotFound, StateHeld, StateInvalid
 from em.llm import ScriptedClient
-from em.store.protocol import Store
 
 ANSWER = "def answer(state, year):\n    return len([t for t in state.trips if t.date.year == year])"
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Where the log is: what is promised here holds on either store."""
+    if request.param == "sqlite":
+        return str(tmp_path / "state.db")
+    return str(request.getfixturevalue("new_database")())
+
+
+@pytest.fixture
+def memory(address: str) -> Iterator[Memory]:
+    with Memory(address) as memory:
+        yield memory
 
 
 def trip(n: int, **more: Any) -> dict[str, Any]:
@@ -245,28 +259,6 @@ def test_forgetting_one_text_leaves_what_the_model_made_of_the_others(memory: Me
     assert [pet.kind for pet in memory.state("ana").pets] == ["cat"]
 
 
-def test_a_state_is_the_same_on_both_stores(store: Store) -> None:
-    from em import Draft
-    from em.settings import StateSettings
-    from em.state.subjects import Subjects
-    from em.store import Commit
-
-    subjects = Subjects(store, StateSettings())
-    for count in (600, 1):
-        drafts = [
-            Draft(
-                stream="subject/ana",
-                kind="observation",
-                body={"record": trip(n), "type": "Trip"},
-                subject="ana",
-            )
-            for n in range(count)
-        ]
-        store.commit(Commit(events=drafts))
-        subjects.checkpoint("ana")
-    assert len(subjects.state("ana").trips) == 601
-
-
 CHECKPOINT = """
 import sys
 from em import Memory
@@ -277,13 +269,10 @@ with Memory(sys.argv[1]) as memory:
 
 
 def test_two_processes_that_checkpoint_one_subject_lose_and_double_nothing(
-    memory: Memory, tmp_path: Path
+    memory: Memory, address: str
 ) -> None:
     observe_trips(memory, trip(0))
-    workers = [
-        subprocess.Popen([sys.executable, "-c", CHECKPOINT, str(tmp_path / "state.db")])
-        for _ in range(2)
-    ]
+    workers = [subprocess.Popen([sys.executable, "-c", CHECKPOINT, address]) for _ in range(2)]
     for n in range(1, 40):
         observe_trips(memory, trip(n))
     assert [worker.wait(60) for worker in workers] == [0, 0]
@@ -291,12 +280,11 @@ def test_two_processes_that_checkpoint_one_subject_lose_and_double_nothing(
     assert sorted(t.cost_usd for t in state.trips) == [n + 0.5 for n in range(40)]
 
 
-def test_many_subjects_are_compiled_by_several_processes(tmp_path: Path) -> None:
-    with Memory(tmp_path / "many.db") as memory:
-        for name in ("ana", "bea", "cyd"):
-            memory.observe(name, {"n": 1}, type="Thing")
-        assert memory.checkpoint_many(processes=2) == (3, {})
-        assert len(memory.state("bea").things) == 1
+def test_many_subjects_are_compiled_by_several_processes(memory: Memory) -> None:
+    for name in ("ana", "bea", "cyd"):
+        memory.observe(name, {"n": 1}, type="Thing")
+    assert memory.checkpoint_many(processes=2) == (3, {})
+    assert len(memory.state("bea").things) == 1
 
 
 def test_one_of_many_that_fails_does_not_keep_the_others(memory: Memory) -> None:
