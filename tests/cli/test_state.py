@@ -65,6 +65,24 @@ def test_conflicts_are_shown_and_resolved(capsys: pytest.CaptureFixture[str]) ->
 
 
 @pytest.mark.usefixtures("ana")
+def test_decisions_are_taken_back_by_their_event(capsys: pytest.CaptureFixture[str]) -> None:
+    decided = em_json(capsys, "resolve", "ana", "city", "--value", "Faro")["event_id"]
+    assert em_json(capsys, "state", "show", "ana")["profile"] == {"city": "Faro"}
+    em(capsys, "resolve", "ana", "--undo", decided)
+    assert em_json(capsys, "state", "show", "ana")["profile"] == {"city": "Porto"}
+    assert run(["resolve", "ana"]) == 2
+    assert "--undo" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("ana")
+def test_a_key_is_declared(capsys: pytest.CaptureFixture[str]) -> None:
+    em(capsys, "observe", "ana", '{"to": "Rome", "cost_usd": 9}', "--type", "Trip")
+    assert "version 2" in em(capsys, "state", "key", "ana", "Trip", "to")
+    assert em_json(capsys, "state", "show", "ana")["collections"] == {"trips": 3}
+    assert "Trip.cost_usd of ['Rome']: 9" in em(capsys, "conflicts", "ana")
+
+
+@pytest.mark.usefixtures("ana")
 def test_rules_on_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:
     Path("rules.py").write_text(
         "from em.state.rules import alert, rule\n"

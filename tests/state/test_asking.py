@@ -1,5 +1,6 @@
 """Questions: code in the sandbox or of a kept shape, else what was said; answers say which."""
 
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -128,3 +129,94 @@ def test_the_owners_own_code_runs_in_the_process(memory: Memory, trips: list[str
     assert (answer.value, answer.records) == (["Lisbon", "Rome"], 3)
     with pytest.raises(UsageError):
         memory.ask("ana")
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "How much did I spend on trips to Lisbon in 2023?",
+        "How much did I spend on trips not in 2023?",
+        "How much did I not spend on trips in 2023?",
+        "How much did I spend on flights in 2023?",
+        "How much did Bea spend on trips in 2023?",
+        "How much did I spend on trips in 2023 in Rome?",
+        "How much did I spend on trips before 2023?",
+        "How much did I spend on trips in May 2023?",
+        "How much did I spend on trips in 20233?",
+        "How much did I spend on trips in twenty?",
+        "How many trips in 2023?",
+        "in 2023",
+        "",
+    ],
+)
+def test_a_question_of_another_shape_is_never_answered_by_it(
+    memory: Memory, trips: list[str], question: str
+) -> None:
+    memory.ask("ana", QUESTION, llm=ScriptedClient([reply(SPENT, year=2024)]))
+    answer = memory.ask("ana", question)
+    assert (answer.route, answer.kept, answer.code) == ("recall", False, "")
+
+
+def test_a_text_takes_the_place_of_one_of_its_own_field_and_as_it_is_written(
+    memory: Memory,
+) -> None:
+    for to, by in (("Rome", "car"), ("São Paulo", "train"), ("OSLO", "car"), ("Oslo", "car")):
+        memory.observe("ana", {"to": to, "by": by}, type="Trip")
+    memory.checkpoint("ana")
+    code = "def answer(state, to):\n    return len([t for t in state.trips if t.to == to])"
+    model = ScriptedClient([reply(code, to="Rome")])
+    assert memory.ask("ana", "How often was I in Rome?", llm=model).value == 1
+    again = memory.ask("ana", "how often was I in são paulo?")
+    assert (again.value, again.kept, again.parameters) == (1, True, {"to": "São Paulo"})
+    assert memory.ask("ana", "How often was I in rome").parameters == {"to": "Rome"}
+    for other in ("car", "Paris", "Rome or São Paulo", "oslo"):  # of another field, unknown, two
+        assert memory.ask("ana", f"How often was I in {other}?").route == "recall"
+
+
+@pytest.mark.parametrize("name", ["the year", "x)|(?P<y", "\0", "jahr\N{SUPERSCRIPT TWO}"])
+def test_parameters_with_strange_names_make_no_shape(
+    memory: Memory, trips: list[str], name: str
+) -> None:
+    code = "def answer(state, **given):\n    return len(state.trips)"
+    model = ScriptedClient([reply(code, **{name: 2024})] * 3)
+    with suppress(BadQuestion):  # the sandbox knows no such names
+        memory.ask("ana", QUESTION, llm=model)
+    assert memory.subjects.questions("ana") == []
+    assert memory.ask("ana", QUESTION.replace("2024", "2023")).route == "recall"
+
+
+def test_the_past_is_asked_with_what_was_known_of_it(memory: Memory) -> None:
+    memory.observe("ana", {"n": 1}, type="Thing", at="2024-01-01")
+    early = memory.observe("ana", "The dentist was cheap.", at="2024-01-01")
+    late = memory.observe("ana", "The dentist was expensive.", at="2025-01-01")
+    memory.checkpoint("ana")
+    asked = "What did I say about the dentist?"
+    assert {early, late} <= {*memory.ask("ana", asked).event_ids}
+    then = memory.ask("ana", asked, as_of="2024-06-01").event_ids
+    assert (then[0], late in then) == (early, False)
+    assert memory.ask("ana", code="len(things)", as_of="2023-06-01").value == 0
+
+
+def test_what_was_said_about_one_is_not_found_by_asking_about_another(memory: Memory) -> None:
+    memory.observe("ana", "The dentist was expensive.")
+    memory.observe("bea", "I like the sea.")
+    for name in ("ana", "bea"):
+        memory.checkpoint(name)
+    answer = memory.ask("bea", "What did I say about the dentist?")
+    assert (answer.route, answer.event_ids, answer.value) == ("recall", (), [])
+
+
+@pytest.mark.parametrize("code", ["len(", "trips[99]", "1 / 0", "nothing", "x = " + "(" * 500])
+def test_own_code_that_fails_is_told_as_such(memory: Memory, trips: list[str], code: str) -> None:
+    with pytest.raises(BadQuestion, match="the code failed"):
+        memory.ask("ana", code=code)
+
+
+def test_a_collection_reached_by_a_name_made_up_at_run_time_is_not_empty(
+    memory: Memory, trips: list[str]
+) -> None:
+    memory.observe("ana", {"n": 1}, type="Pet")
+    memory.checkpoint("ana")
+    code = "def answer(state):\n    return [len(state.trips), len(getattr(state, 'pe' + 'ts'))]"
+    answer = memory.ask("ana", "How many?", llm=ScriptedClient([reply(code)]))
+    assert (answer.value, answer.records) == ([3, 1], 4)

@@ -47,6 +47,19 @@ def test_types_with_names_that_mean_something_else(memory: Memory, type_: str) -
     assert state.check("anything") == []
 
 
+def test_fields_that_are_named_like_secrets(memory: Memory) -> None:
+    """Their values are redacted when they come in; what is known of the type stays as it is."""
+    memory.observe("ana", {"password": "hunter2", "token": 7, "n": 1}, type="Login")
+    memory.observe("ana", {"api_key": "k1", "PWD": None}, type="Profile")
+    memory.observe("ana", "The password is hunter2.")
+    found = [{"type": "Login", "record": {"password": "hunter3", "n": 2}, "events": ["e1"]}]
+    state = memory.checkpoint("ana", llm=ScriptedClient([{"records": found, "facts": []}]))
+    assert [login.password for login in state.logins] == ["[redacted:password]"] * 2
+    assert (state.logins[0].token, state.profile.api_key) == (7, "[redacted:api_key]")
+    again = memory.checkpoint("ana", rebuild=True)
+    assert (again.code, again.logins) == (state.code, state.logins)
+
+
 def test_dates_in_five_formats(compiled: Any) -> None:
     given = ["2024-05-02", "2024/05/02", "02.05.2024", "May 2, 2024", "2 May 2024"]
     state = compiled(*({"day": day} for day in given))

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,22 @@ import pytest
 from em import AsyncMemory, Memory
 from em.errors import NotFound, StateHeld, StateInvalid
 from em.llm import ScriptedClient
-from em.store.protocol import Store
 
 ANSWER = "def answer(state, year):\n    return len([t for t in state.trips if t.date.year == year])"
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Where the log is: what is promised here holds on either store."""
+    if request.param == "sqlite":
+        return str(tmp_path / "state.db")
+    return str(request.getfixturevalue("new_database")())
+
+
+@pytest.fixture
+def memory(address: str) -> Iterator[Memory]:
+    with Memory(address) as memory:
+        yield memory
 
 
 def trip(n: int, **more: Any) -> dict[str, Any]:
@@ -179,6 +193,35 @@ def test_records_with_a_declared_key_are_one(memory: Memory) -> None:
     assert memory.conflicts("ana")[0].field == "Contact.phone"
 
 
+def test_a_decision_can_be_taken_back_and_so_can_that(memory: Memory) -> None:
+    memory.observe("ana", {"city": "Porto"}, type="Profile")
+    memory.checkpoint("ana")
+    by_value = memory.resolve("ana", "city", value="Faro")
+    by_policy = memory.resolve("ana", "city", policy="ask")
+    assert memory.checkpoint("ana").profile.city == "Faro"
+    undone = memory.undo("ana", by_value)
+    state = memory.checkpoint("ana")
+    assert (state.profile.city, state.report.rebuilt) == ("Porto", True)  # type: ignore[union-attr]
+    assert "return ask(entries)" in state.code
+    memory.undo("ana", by_policy)
+    assert "return latest(entries)" in memory.checkpoint("ana").code
+    memory.undo("ana", undone)
+    assert memory.checkpoint("ana").profile.city == "Faro"
+    assert memory.checkpoint("ana", rebuild=True).profile.city == "Faro"
+    for nothing in ("none", memory.observe("ana", "x"), memory.observe("bea", "y")):
+        with pytest.raises(NotFound, match="no decision"):
+            memory.undo("ana", nothing)
+
+
+def test_a_key_can_be_taken_back(memory: Memory) -> None:
+    for phone in ("1", "2"):
+        memory.observe("ana", {"email": "b@x", "phone": phone}, type="Contact")
+    declared = memory.declare("ana", "Contact", key="email")
+    assert len(memory.checkpoint("ana").contacts) == 1
+    memory.undo("ana", declared)
+    assert [one.phone for one in memory.checkpoint("ana").contacts] == ["1", "2"]
+
+
 def test_a_state_of_the_past_holds_what_had_happened_by_then(memory: Memory) -> None:
     for year in (2023, 2024, 2025):
         memory.observe("ana", trip(year), type="Trip", at=f"{year}-06-01")
@@ -216,28 +259,6 @@ def test_forgetting_one_text_leaves_what_the_model_made_of_the_others(memory: Me
     assert [pet.kind for pet in memory.state("ana").pets] == ["cat"]
 
 
-def test_a_state_is_the_same_on_both_stores(store: Store) -> None:
-    from em import Draft
-    from em.settings import StateSettings
-    from em.state.subjects import Subjects
-    from em.store import Commit
-
-    subjects = Subjects(store, StateSettings())
-    for count in (600, 1):
-        drafts = [
-            Draft(
-                stream="subject/ana",
-                kind="observation",
-                body={"record": trip(n), "type": "Trip"},
-                subject="ana",
-            )
-            for n in range(count)
-        ]
-        store.commit(Commit(events=drafts))
-        subjects.checkpoint("ana")
-    assert len(subjects.state("ana").trips) == 601
-
-
 CHECKPOINT = """
 import sys
 from em import Memory
@@ -248,13 +269,10 @@ with Memory(sys.argv[1]) as memory:
 
 
 def test_two_processes_that_checkpoint_one_subject_lose_and_double_nothing(
-    memory: Memory, tmp_path: Path
+    memory: Memory, address: str
 ) -> None:
     observe_trips(memory, trip(0))
-    workers = [
-        subprocess.Popen([sys.executable, "-c", CHECKPOINT, str(tmp_path / "state.db")])
-        for _ in range(2)
-    ]
+    workers = [subprocess.Popen([sys.executable, "-c", CHECKPOINT, address]) for _ in range(2)]
     for n in range(1, 40):
         observe_trips(memory, trip(n))
     assert [worker.wait(60) for worker in workers] == [0, 0]
@@ -262,12 +280,38 @@ def test_two_processes_that_checkpoint_one_subject_lose_and_double_nothing(
     assert sorted(t.cost_usd for t in state.trips) == [n + 0.5 for n in range(40)]
 
 
-def test_many_subjects_are_compiled_by_several_processes(tmp_path: Path) -> None:
-    with Memory(tmp_path / "many.db") as memory:
-        for name in ("ana", "bea", "cyd"):
-            memory.observe(name, {"n": 1}, type="Thing")
-        assert memory.checkpoint_many(processes=2) == (3, {})
-        assert len(memory.state("bea").things) == 1
+def test_many_subjects_are_compiled_by_several_processes(memory: Memory) -> None:
+    for name in ("ana", "bea", "cyd"):
+        memory.observe(name, {"n": 1}, type="Thing")
+    assert memory.checkpoint_many(processes=2) == (3, {})
+    assert len(memory.state("bea").things) == 1
+
+
+def test_one_of_many_that_fails_does_not_keep_the_others(memory: Memory) -> None:
+    for name in ("ana", "bea", "cyd"):
+        memory.observe(name, {"date": "2024-05-02"}, type="Trip")
+    assert memory.checkpoint_many(processes=1) == (3, {})
+    model = ScriptedClient([{"route": "code", "code": ANSWER, "parameters": {"year": 2024}}])
+    memory.ask("bea", "How many trips in 2024?", llm=model)
+    for name in ("ana", "bea", "cyd"):
+        memory.observe_many((name, {"date": "soon", "type": "Trip"}) for _ in range(3))
+    done, failed = memory.checkpoint_many(processes=1)
+    assert (done, list(failed)) == (2, ["bea"])
+    assert [memory.state(name).version for name in ("ana", "bea", "cyd")] == [2, 1, 2]
+
+
+def test_who_observes_while_many_are_compiled_is_taken_in(memory: Memory, monkeypatch: Any) -> None:
+    for name in ("ana", "bea"):
+        memory.observe(name, {"n": 1}, type="Thing")
+    real = memory.store.commit_together
+
+    def late(commits: Any) -> Any:
+        memory.observe("bea", {"n": 2}, type="Thing")
+        return real(commits)
+
+    monkeypatch.setattr(memory.store, "commit_together", late)
+    assert memory.checkpoint_many(processes=1) == (2, {})
+    assert [len(memory.state(name).things) for name in ("ana", "bea")] == [1, 2]
 
 
 def test_a_rhythm_checkpoints_by_itself(tmp_path: Path) -> None:

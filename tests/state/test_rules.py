@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from em import Memory
-from em.errors import InputError
+from em.errors import InputError, StateHeld
 from em.llm import ScriptedClient
 from em.state.rules import Fired, alert, collect, load_rules, rule
 
@@ -127,3 +127,131 @@ def test_rules_come_from_a_file_of_the_users_own(memory: Memory, tmp_path: Path)
         load_rules(file)
     with pytest.raises(InputError, match="no Python file"):
         load_rules(tmp_path / "none.py")
+
+
+def test_a_deadline_can_follow_a_field_of_records(memory: Memory) -> None:
+    for name, day in (("Leo", "2025-01-10"), ("Mia", "2025-03-01"), ("Old", None)):
+        memory.observe("ana", {"name": name, "seen": day}, type="Visit")
+    rule_ = constraint(
+        id="check-up",
+        message="{name}: check-up by {deadline}",
+        deadline={"in": "visits", "field": "seen", "plus": "180d"},
+        offset="2w",
+    )
+    state = with_constraints(memory, rule_)
+    visits = state.visits
+    assert [one.rule for one in memory.alerts("ana", "2025-06-24")] == ["every_day"]
+    (leo, _) = memory.alerts("ana", "2025-06-25")
+    assert (leo.message, leo.overdue) == ("Leo: check-up by 2025-07-09", False)
+    assert set(visits[0].event_ids) < set(leo.event_ids)  # and the text that the rule is from
+    both = memory.alerts("ana", "2025-08-20")[:2]
+    assert [(one.message[:3], one.overdue) for one in both] == [("Leo", True), ("Mia", False)]
+
+
+def test_a_deadline_can_follow_the_profile_and_a_condition(memory: Memory) -> None:
+    memory.observe("ana", {"passport": "2025-06-01"}, type="Profile", at="2024-01-01")
+    follows = constraint(id="renew", deadline={"profile": "passport"}, offset="30d")
+    only = constraint(
+        id="penicillin",
+        deadline={
+            "in": "allergies",
+            "field": "since",
+            "where": {"op": "==", "left": {"item": "substance"}, "right": {"value": "latex"}},
+        },
+    )
+    memory.observe("ana", {"substance": "Latex", "since": "2025-01-01"}, type="Allergy")
+    memory.observe("ana", {"substance": "Nuts", "since": "2025-01-02"}, type="Allergy")
+    with_constraints(memory, follows, only)
+    rules = [one.rule for one in memory.alerts("ana", "2025-05-10")]
+    assert rules == ["penicillin", "renew", "every_day"]
+    memory.observe("ana", {"passport": "2035-06-01"}, type="Profile")
+    memory.checkpoint("ana")
+    assert [one.rule for one in memory.alerts("ana", "2025-05-10")] == ["penicillin", "every_day"]
+
+
+@pytest.mark.parametrize(
+    ("deadline", "said"),
+    [
+        ({"in": "allergies", "field": "substance"}, "holds no dates"),
+        ({"in": "allergies", "field": "nothing"}, "no field 'nothing'"),
+        ({"in": "secrets", "field": "x"}, "no collection"),
+        ({"in": "allergies"}, "no field 'None'"),
+        ({"profile": "x"}, "no field 'x'"),
+        ({"in": "allergies", "field": "since", "plus": "soon"}, "no offset"),
+        ({"in": "allergies", "field": "since", "eval": "1"}, "say `in`"),
+        ("soon", "no date or time"),
+    ],
+)
+def test_a_deadline_that_is_nowhere_is_refused(memory: Memory, deadline: Any, said: str) -> None:
+    memory.observe("ana", {"substance": "Nuts", "since": "2025-01-02"}, type="Allergy")
+    state = with_constraints(memory, constraint(deadline=deadline))
+    assert state.module.RULES == ()
+    assert said in state.report.problems[0]
+
+
+def test_a_deadline_whose_field_holds_no_dates_any_more_holds_the_checkpoint(
+    memory: Memory,
+) -> None:
+    memory.observe("ana", {"name": "Leo", "seen": "2025-01-10"}, type="Visit")
+    with_constraints(memory, constraint(deadline={"in": "visits", "field": "seen"}))
+    memory.observe("ana", {"name": "Mia", "seen": "in spring"}, type="Visit")
+    with pytest.raises(StateHeld, match="rule c"):
+        memory.checkpoint("ana")
+    assert memory.checkpoint("ana", accept=True).module.RULES == ()
+
+
+def test_moments_are_compared_across_time_zones_and_a_day_is_over_when_it_ends(
+    memory: Memory,
+) -> None:
+    with_constraints(
+        memory,
+        constraint(id="a-day", deadline="2025-06-01"),
+        constraint(id="a-moment", deadline="2025-06-01T10:00:00+02:00", offset="3h"),
+        constraint(
+            id="window",
+            active={"from": "2025-06-01T00:00:00-05:00", "until": "2025-06-01T06:00:00Z"},
+        ),
+    )
+
+    def at(now: str) -> dict[str, bool]:
+        return {one.rule: one.overdue for one in memory.alerts("ana", now)[:-1]}
+
+    assert at("2025-06-01T00:30:00+01:00") == {}  # still May in UTC
+    assert at("2025-06-01T04:59:00Z") == {"a-day": False}
+    assert at("2025-06-01T07:00:00+02:00") == {"a-day": False, "a-moment": False, "window": False}
+    assert at("2025-06-01T08:00:00Z") == {"a-day": False, "a-moment": False}
+    assert at("2025-06-01T08:00:01Z") == {"a-day": False, "a-moment": True}
+    assert at("2025-06-02") == {"a-day": True, "a-moment": True}
+
+
+def test_the_order_is_the_same_in_whatever_order_rules_came(memory: Memory) -> None:
+    def worst(state: Any, drug: str) -> str:
+        raise ValueError("no")
+
+    def info(state: Any, drug: str) -> list[str]:
+        return ["b", "a"]
+
+    marked = [
+        rule("take", severity="critical")(worst).em_rule,  # type: ignore[attr-defined]
+        rule("take", severity="info")(info).em_rule,  # type: ignore[attr-defined]
+    ]
+    with_constraints(memory, NSAID, {**NSAID, "id": "a"})
+    orders = []
+    for rules in (marked, marked[::-1]):
+        memory.subjects.rules[:] = rules
+        found = memory.check("ana", "take", drug="ibuprofen")
+        orders.append([(one.rule, one.message, bool(one.error)) for one in found])
+    assert orders[0] == orders[1] == [
+        ("worst", "the rule failed", True),
+        ("a", "ibuprofen is an NSAID {unknown}", False),
+        ("nsaid", "ibuprofen is an NSAID {unknown}", False),
+        ("info", "a", False),
+        ("info", "b", False),
+    ]  # fmt: skip
+
+
+def test_a_rule_that_is_called_with_other_details_is_told_as_failed(memory: Memory) -> None:
+    with_constraints(memory)
+    (one, other) = memory.check("ana", "take", dose=3)
+    assert "missing 1 required" in one.error
+    assert "missing 1 required" in other.error or "unexpected" in other.error

@@ -7,6 +7,7 @@ import msgspec
 
 from em.cli.options import everywhere, find_event, open_memory
 from em.cli.output import print_json, printable
+from em.errors import UsageError
 from em.models.state import PolicyName
 from em.state.state import Conflict
 
@@ -39,29 +40,38 @@ def _show(one: Conflict) -> None:
 
 @click.command("resolve")
 @click.argument("subject")
-@click.argument("field")
+@click.argument("field", required=False)
 @click.option("--value", help="The value it has; JSON, else a text.")
 @click.option("--event", "event_id", metavar="ID|SEQ", help="The event that is right.")
 @click.option("--policy", type=click.Choice(get_args(PolicyName)), help="From now on.")
 @click.option("--order", help="For the policy `source`: which ones, the best first, with commas.")
+@click.option("--undo", metavar="ID|SEQ", help="Take an earlier decision back, by its event.")
 @everywhere
 @click.pass_context
 def resolve(
     ctx: click.Context,
     subject: str,
-    field: str,
+    field: str | None,
     value: str | None,
     event_id: str | None,
     policy: PolicyName | None,
     order: str | None,
+    undo: str | None,
 ) -> None:
     """Settle a FIELD of SUBJECT: by a value, by an event, or by a policy. It is itself an event.
 
     \b
     em resolve ana city --value Porto
     em resolve ana city --policy source --order doctor,ana
+    em resolve ana --undo 42
     """
+    if (field is None) == (undo is None):
+        raise UsageError("what is to be settled?", fix="name a FIELD, or --undo EVENT")
     memory = open_memory(ctx)
+    if field is None:
+        decided = memory.undo(subject, find_event(memory.log, str(undo)).id)
+        _decided(ctx, subject, decided)
+        return
     given: dict[str, Any] = {"policy": policy}
     if value is not None:
         given["value"] = _value(value)
@@ -69,12 +79,16 @@ def resolve(
         given["event"] = find_event(memory.log, event_id).id
     if order is not None:
         given["order"] = [source.strip() for source in order.split(",")]
-    decided = memory.resolve(subject, field, **given)
-    memory.subjects.checkpoint(subject)
+    _decided(ctx, subject, memory.resolve(subject, field, **given))
+
+
+def _decided(ctx: click.Context, subject: str, event_id: str) -> None:
+    """Tell of a decision, and let it count."""
+    open_memory(ctx).subjects.checkpoint(subject)
     if ctx.obj["json"]:
-        print_json({"event_id": decided})
+        print_json({"event_id": event_id})
     else:
-        click.echo(f"decided: event {decided}")
+        click.echo(f"decided: event {event_id}")
 
 
 def _value(text: str) -> Any:

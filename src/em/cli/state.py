@@ -136,6 +136,30 @@ def code(ctx: click.Context, subject: str, version: int | None) -> None:
         click.echo(state.code, nl=False)
 
 
+@command.command()
+@click.argument("subject")
+@click.argument("type_", metavar="TYPE")
+@click.argument("fields", metavar="FIELD…", nargs=-1, required=True)
+@click.option("--accept", is_flag=True, help="Also if it breaks kept questions or rules.")
+@everywhere
+@click.pass_context
+def key(
+    ctx: click.Context, subject: str, type_: str, fields: tuple[str, ...], accept: bool
+) -> None:
+    """Say by which FIELDs records of a TYPE are one and the same. It is itself an event.
+
+    \b
+    em state key ana Contact email
+    """
+    memory = open_memory(ctx)
+    decided = memory.declare(subject, type_, fields)
+    report = memory.subjects.checkpoint(subject, accept=accept)
+    if ctx.obj["json"]:
+        print_json({"event_id": decided, "version": report.version})
+    else:
+        click.echo(f"decided: event {decided}; version {report.version}")
+
+
 @click.command("repl")
 @click.argument("subject")
 @click.option("--as-of", metavar="TIME", help="As it was at this moment.")

@@ -1,6 +1,7 @@
 """What is true about someone."""
 
 from collections.abc import Iterable, Sequence
+from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -29,8 +30,8 @@ class States(Recalling):
         """The states of this memory's subjects."""
         from em.state.subjects import Subjects
 
-        def said(text: str, subject: str) -> "Recalled":
-            return self.recall(text, subject=subject, k=10)
+        def said(text: str, subject: str, until: datetime | None) -> "Recalled":
+            return self.recall(text, subject=subject, k=10, until=until)
 
         return Subjects(self.store, self._state_settings, recall=said, client=self._llm)
 
@@ -102,6 +103,10 @@ class States(Recalling):
     def resolve(self, subject: str, field: str, /, **decision: Any) -> str:
         """Settle a field: by `value`, by an `event`, or by a `policy` (with `order`); an event."""
         return self.subjects.resolve(subject, field, **decision)
+
+    def undo(self, subject: str, decision: str) -> str:
+        """Take back what `resolve` or `declare` decided, by its event; an event as well."""
+        return self.subjects.undo(subject, decision)
 
     def declare(self, subject: str, type: str, key: str | Sequence[str]) -> str:  # noqa: A002 - the name users know from records
         """Say by which fields records of a type are one and the same; an event."""

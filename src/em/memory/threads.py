@@ -124,5 +124,6 @@ class AsyncMemory:
     conflicts = _threaded(Memory.conflicts)
     resolve = _threaded(Memory.resolve)
     declare = _threaded(Memory.declare)
+    undo = _threaded(Memory.undo)
     forget = _threaded(Memory.forget)
     close = _threaded(Memory.close)

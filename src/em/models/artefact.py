@@ -9,12 +9,16 @@ from em.models.canonical import Json
 
 
 class ArtefactDraft(msgspec.Struct, frozen=True, kw_only=True):
-    """A version to store. Content equal to the newest version's is that version."""
+    """A version to store. Content equal to the newest version's is that version.
+
+    from_log: what it quotes are bodies of events as the log has them, which are redacted.
+    """
 
     kind: str
     name: str
     body: Json
     from_events: Sequence[str] = ()
+    from_log: bool = False
 
 
 class Artefact(msgspec.Struct, frozen=True, kw_only=True):

@@ -70,7 +70,10 @@ class Policy(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Constraint(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A rule in the checked format, compiled to a function of the generated module."""
+    """A rule in the checked format, compiled to a function of the generated module.
+
+    deadline: a day or a moment, or where the records or the profile say it.
+    """
 
     id: str
     severity: Severity
@@ -79,7 +82,7 @@ class Constraint(msgspec.Struct, frozen=True, omit_defaults=True):
     when: Json | None = None
     active_from: str | None = None
     active_until: str | None = None
-    deadline: str | None = None
+    deadline: str | Json | None = None
     offset: str | None = None
     events: list[str] = []
 
@@ -138,16 +141,18 @@ class Extraction(msgspec.Struct, frozen=True, kw_only=True):
 class Decision(msgspec.Struct, frozen=True, kw_only=True):
     """A person settles a field: by a value, by one of the events, or by a policy from now on.
 
-    Without a field it declares a type: the fields that are its records' key.
+    Without a field it declares a type: the fields that are its records' key. undo: the event of an
+    earlier decision, which then counts no more.
     """
 
-    type: str
+    type: str = ""
     field: str | None = None
     record_key: list[object] | None = None
     value: object = None
     event: str | None = None
     policy: Policy | None = None
     key: list[str] | None = None
+    undo: str | None = None
 
 
 class Question(msgspec.Struct, frozen=True, kw_only=True):

@@ -99,7 +99,7 @@ class Asker:
     def ask(self, question: str) -> Answer:
         """Answer a question in words."""
         for known in reversed(self._kept):
-            parameters = fit(known, question, self._is_known_text)
+            parameters = fit(known, question, self._in_place_of)
             if parameters is not None:
                 try:
                     found = run_in_sandbox(self._state, known.code, parameters)
@@ -182,14 +182,20 @@ class Asker:
             note=why,
         )
 
-    def _is_known_text(self, text: str) -> bool:
-        wanted = text.casefold()
+    def _in_place_of(self, one: str, other: str) -> str | None:
+        """The other text as the records write it, if both are values of the same field."""
         for name in self._state.collections:
+            found: dict[str, set[str]] = {}
             for row in self._state.rows(name):
-                for value in row.values():
-                    if isinstance(value, str) and value.casefold() == wanted:
-                        return True
-        return False
+                for field, value in row.items():
+                    for text in value if isinstance(value, list) else (value,):
+                        if isinstance(text, str) and normal(text) in (one, other):
+                            found.setdefault(field, set()).add(text)
+            for texts in found.values():
+                written = [text for text in texts if normal(text) == other]
+                if len(written) == 1 and any(normal(text) == one for text in texts):
+                    return written[0]
+        return None
 
 
 def run_own_code(state: State, code: str) -> Answer:
@@ -197,19 +203,33 @@ def run_own_code(state: State, code: str) -> Answer:
     end in one."""
     import ast
 
-    tree = ast.parse(code.strip(), "<question>")
+    try:
+        tree = ast.parse(code.strip(), "<question>")
+    except (SyntaxError, ValueError, RecursionError) as error:
+        raise _own_failed(error) from error
     scope: dict[str, Any] = {**vars(state.module), "state": state, "profile": state.profile}
     mentioned = names_in(code)
     used = [name for name in state.collections if name in mentioned]
     scope |= {name: getattr(state, name) for name in used}
     last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
-    exec(compile(tree, "<question>", "exec"), scope)  # noqa: S102 - the owner's own code
     value = None
-    if isinstance(last, ast.Expr):
-        expression = compile(ast.Expression(last.value), "<question>", "eval")
-        value = eval(expression, scope)  # noqa: S307 - the owner's own code
+    try:
+        exec(compile(tree, "<question>", "exec"), scope)  # noqa: S102 - the owner's own code
+        if isinstance(last, ast.Expr):
+            expression = compile(ast.Expression(last.value), "<question>", "eval")
+            value = eval(expression, scope)  # noqa: S307 - the owner's own code
+    except Exception as error:
+        raise _own_failed(error) from error
     records = [record for name in used for record in getattr(state, name)]
     events = dict.fromkeys(event for record in records for event in record.event_ids)
     return Answer(
         value=value, route="code", code=code, records=len(records), event_ids=tuple(events)
+    )
+
+
+def _own_failed(error: Exception) -> BadQuestion:
+    return BadQuestion(
+        f"the code failed: {type(error).__name__}: {error}",
+        place="code",
+        fix="`em state code SUBJECT` shows the classes; `em repl SUBJECT` tries things out",
     )

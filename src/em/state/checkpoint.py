@@ -33,7 +33,7 @@ from em.models.event import Draft, EventQuery, check_name
 from em.models.record import Record
 from em.models.state import FORMAT, Coverage, Extraction, FieldSchema, StateSchema, TypeSchema
 from em.models.times import now_micros
-from em.store.protocol import Commit, Store
+from em.store.protocol import Commit, Committed, Store
 
 KIND = "state"
 ATTEMPTS = 5
@@ -88,7 +88,7 @@ def load_schema(store: Store, subject: str, version: int | None = None) -> tuple
 
 def checkpoint(store: Store, subject: str, options: Options | None = None) -> Checkpoint:
     """Compile what is new; if the stream moves on meanwhile, what came is taken in too."""
-    run = _Run(store, subject, options or Options())
+    run = Run(store, subject, options or Options())
     with uncollected():
         for _ in range(ATTEMPTS - 1):
             try:
@@ -98,7 +98,21 @@ def checkpoint(store: Store, subject: str, options: Options | None = None) -> Ch
         return run.attempt()
 
 
-class _Run:
+class Ready(msgspec.Struct, frozen=True):
+    """A checkpoint that is compiled and proved, and still to be written.
+
+    commit: holds only if the subject's stream is still where it was read.
+    """
+
+    commit: Commit
+    report: Checkpoint
+
+    def done(self, committed: Committed) -> Checkpoint:
+        """What was done, once it is written."""
+        return msgspec.structs.replace(self.report, version=committed.artefacts[0].version)
+
+
+class Run:
     """One checkpoint, over as many attempts as it takes; no text is read twice."""
 
     def __init__(self, store: Store, subject: str, options: Options) -> None:
@@ -108,10 +122,18 @@ class _Run:
         self._problems: list[str] = []
 
     def attempt(self) -> Checkpoint:
+        """Compile and write; PositionConflict if the stream has moved on meanwhile."""
+        ready = self.compile()
+        if isinstance(ready, Checkpoint):
+            return ready
+        return ready.done(self._store.commit(ready.commit))
+
+    def compile(self) -> Checkpoint | Ready:
+        """Compile what is new, and prove it; or the report that nothing is."""
         old, version = self._newest()
         fresh = self._options.rebuild or self._options.again or old.watermark == 0
         material = self._material(old, fresh=fresh)
-        if material.erased and not fresh:
+        if (material.erased or material.undoes) and not fresh:
             fresh, material = True, self._material(old, fresh=True)
         if not fresh and material.last_pos <= old.watermark:
             return Checkpoint(
@@ -129,7 +151,7 @@ class _Run:
             fresh, material = True, self._material(old, fresh=True)
             self._reuse(material)
             new, folded = self._folded(old, material, fresh=True)
-        return self._swap(old, new, folded, material, drafts, fresh=fresh)
+        return self._ready(old, new, folded, material, drafts, fresh=fresh)
 
     def _newest(self) -> tuple[StateSchema, int]:
         try:
@@ -159,7 +181,7 @@ class _Run:
                 self._problems += problems
             else:
                 found = read_by_patterns(material.texts)
-            self._read += [part for one in found for part in _split(one)]
+            self._read += [self._as_kept(part) for one in found for part in _split(one)]
             self._reuse(material)
         return [
             Draft(
@@ -171,6 +193,10 @@ class _Run:
             for found in self._read
         ]
 
+    def _as_kept(self, found: Extraction) -> Extraction:
+        """What was read, as the log will have it: a state never holds more than that."""
+        return msgspec.convert(self._store.redacted(msgspec.to_builtins(found)), Extraction)
+
     def _folded(
         self, old: StateSchema, material: Material, *, fresh: bool
     ) -> tuple[StateSchema, Folded]:
@@ -181,7 +207,7 @@ class _Run:
                     base.policies[f"{decision.type}.{decision.field}"] = decision.policy
         return base, fold(base, material, dict(self._options.keys))
 
-    def _swap(
+    def _ready(
         self,
         old: StateSchema,
         new: StateSchema,
@@ -190,8 +216,8 @@ class _Run:
         drafts: list[Draft],
         *,
         fresh: bool,
-    ) -> Checkpoint:
-        accepted = self._held(old, new)
+    ) -> Ready:
+        accepted = self._held(old, new, folded.refused)
         records = list(self._records(new, folded, fresh=fresh))
         prove(new, records)
         new.watermark = material.last_pos + len(drafts)
@@ -203,18 +229,17 @@ class _Run:
             name=self._subject,
             body=msgspec.to_builtins(new),
             from_events=sorted(sources(new)),
+            from_log=True,
         )
-        committed = self._store.commit(
-            Commit(
-                events=drafts,
-                artefacts=[draft],
-                records=records,
-                expected_pos={self._stream: material.last_pos},
-            )
+        commit = Commit(
+            events=drafts,
+            artefacts=[draft],
+            records=records,
+            expected_pos={self._stream: material.last_pos},
         )
-        return Checkpoint(
+        report = Checkpoint(
             subject=self._subject,
-            version=committed.artefacts[0].version,
+            version=0,
             new_events=material.last_pos - (0 if fresh else old.watermark),
             coverage=new.coverage,
             changes=compare(old, new),
@@ -222,12 +247,19 @@ class _Run:
             rebuilt=fresh and old.watermark > 0,
             accepted=accepted,
         )
+        return Ready(commit, report)
 
-    def _held(self, old: StateSchema, new: StateSchema) -> list[Break]:
+    def _held(self, old: StateSchema, new: StateSchema, refused: Mapping[str, str]) -> list[Break]:
         """What would break; accepted, rules that can't hold any more are left out."""
         broken = broken_constraints(new)
         found = breaks(compare(old, new), self._options.dependents)
         found += [Break(f"rule {constraint.id}", why) for constraint, why in broken]
+        left = {constraint.id for constraint in new.constraints}
+        found += [
+            Break(f"rule {constraint.id}", refused[constraint.id])
+            for constraint in old.constraints
+            if constraint.id in refused and constraint.id not in left
+        ]
         if found and not self._options.accept:
             raise StateHeld(
                 f"it would break {found[0].what}"
@@ -292,7 +324,14 @@ def _entity(
         history.setdefault(fact.field, []).append(msgspec.to_builtins(fact.entry))
         events += fact.entry.events
     sources_ = tuple(dict.fromkeys(events))
-    return Record(subject=subject, type=type_.name, id=holder, body=body, from_events=sources_)
+    return Record(
+        subject=subject,
+        type=type_.name,
+        id=holder,
+        body=body,
+        from_events=sources_,
+        from_log=True,
+    )
 
 
 def _grows(old: StateSchema, new: StateSchema) -> bool:

@@ -1,4 +1,7 @@
-"""Many subjects at once: each process compiles whole subjects, one at a time, on its own store."""
+"""Many subjects at once: each process compiles whole subjects on its own store.
+
+Only writing takes turns; so what is compiled is written many subjects at a time.
+"""
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
@@ -10,13 +13,17 @@ from typing import Any
 from em.errors import EmError
 from em.models.event import EventQuery
 from em.settings import StateSettings
+from em.state.checkpoint import Ready, stream_of
 from em.state.subjects import Subjects
 from em.store.opening import open_store
 from em.store.protocol import Store
 
 PORTION = 50
-"""Subjects that a process is given at a time."""
-
+"""Subjects that a process is given at a time, and writes in one transaction."""
+MANY_EVENTS = 20_000
+"""Events of which on a portion is written before it is full: memory stays bounded."""
+STREAMS = stream_of("x")[:-1]
+"""How the streams of subjects begin."""
 
 NEWS = ("observation", "decided", "erased")
 """Kinds of events that change a state."""
@@ -24,6 +31,8 @@ NEWS = ("observation", "decided", "erased")
 
 def subjects_of(store: Store, after: int = 0) -> list[str]:
     """Every subject that something was observed about, in the order of names; since a seq."""
+    if not after:
+        return [name.removeprefix(STREAMS) for name in store.streams(STREAMS)]
     news = store.rows(EventQuery(kinds=NEWS, after=after))
     return sorted({row.subject for row in news if row.subject is not None})
 
@@ -78,12 +87,34 @@ def _in_process(
 def _portion(
     subjects: Subjects, names: Sequence[str], how: dict[str, Any]
 ) -> tuple[int, dict[str, str]]:
-    done = 0
+    """Compile subjects, and write them a few dozen at a time: the write lock is what is shared."""
     failed: dict[str, str] = {}
+    waiting: list[Ready] = []
     for name in names:
         try:
-            subjects.checkpoint(name, **how)
-            done += 1
+            found = subjects.compile(name, **how)
         except EmError as error:
             failed[name] = str(error)
-    return done, failed
+            continue
+        if isinstance(found, Ready):
+            waiting.append(found)
+        if len(waiting) >= PORTION or sum(one.report.new_events for one in waiting) >= MANY_EVENTS:
+            failed |= _write(subjects, waiting, how)
+            waiting = []
+    if waiting:
+        failed |= _write(subjects, waiting, how)
+    return len(names) - len(failed), failed
+
+
+def _write(subjects: Subjects, waiting: Sequence[Ready], how: dict[str, Any]) -> dict[str, str]:
+    failed: dict[str, str] = {}
+    try:
+        subjects.write(waiting)
+    except EmError:
+        # One of them was observed meanwhile, or can't be written: each on its own then.
+        for one in waiting:
+            try:
+                subjects.checkpoint(one.report.subject, **how)
+            except EmError as error:
+                failed[one.report.subject] = str(error)
+    return failed

@@ -10,7 +10,8 @@ def check_up(state, now): ...
 
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
+from dataclasses import fields
+from datetime import date, datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -23,6 +24,7 @@ from em.models.state import Severity
 from em.models.times import moment
 
 RANKS: Mapping[str, int] = {"critical": 0, "high": 1, "warning": 2, "info": 3}
+_MOMENT = timedelta(microseconds=1)
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -177,21 +179,46 @@ def filled(message: str, details: Mapping[str, Any]) -> str:
 
 
 def _due(compiled: Any, state: Any, now: datetime) -> Iterator[Alert]:
-    deadline = None if compiled.deadline is None else moment(compiled.deadline)
-    if deadline is not None:
-        lead = offset_of(compiled.offset) if compiled.offset else None
-        if now < (deadline - lead if lead else deadline):
-            return
-    if compiled.holds(state, {}):
-        known = {} if deadline is None else {"deadline": deadline.date().isoformat()}
+    for who, when in _deadlines(compiled, state):
+        details = _details(who)
+        told, ends = (None, None) if when is None else _from_to(when, compiled.offset)
+        if (told is not None and now < told) or not compiled.holds(state, details):
+            continue
+        if when is not None:
+            details["deadline"] = moment(when).date().isoformat()
+        ids = (*compiled.event_ids, *getattr(who, "event_ids", ()))
         yield Alert(
             severity=compiled.severity,
-            message=filled(compiled.message, known),
+            message=filled(compiled.message, details),
             rule=compiled.id,
-            event_ids=tuple(compiled.event_ids),
-            due=deadline,
-            overdue=deadline is not None and now > deadline,
+            event_ids=tuple(dict.fromkeys(ids)),
+            due=None if when is None else moment(when),
+            overdue=ends is not None and now >= ends,
         )
+
+
+def _deadlines(compiled: Any, state: Any) -> Iterator[tuple[Any, date | None]]:
+    """Every deadline of a rule, with the record that has it; None for one without any."""
+    if compiled.deadlines is not None:
+        yield from ((who, when) for who, when in compiled.deadlines(state) if when is not None)
+    elif compiled.deadline is None:
+        yield None, None
+    elif len(compiled.deadline) == len("2025-06-01"):
+        yield None, date.fromisoformat(compiled.deadline)
+    else:
+        yield None, moment(compiled.deadline)
+
+
+def _from_to(when: date, offset: str | None) -> tuple[datetime, datetime]:
+    """From when on a deadline is told, and when it is over: a day with its end."""
+    due = moment(when)
+    lead = offset_of(offset) if offset else timedelta(0)
+    return due - lead, due + timedelta(days=1) if type(when) is date else due + _MOMENT
+
+
+def _details(who: Any) -> dict[str, Any]:
+    """What a message may say of the record that a deadline is of."""
+    return {} if who is None else {field.name: getattr(who, field.name) for field in fields(who)}
 
 
 def _asked(own: UserRule, state: Any, details: Mapping[str, Any]) -> Iterator[Alert]:

@@ -16,6 +16,7 @@ from em.runner.sandbox import Limits, choose
 from em.runner.sandbox.monty import MontySandbox
 from em.state.state import State
 
+_DYNAMIC = frozenset({"getattr", "vars", "__dict__", "__getattribute__", "eval", "exec"})
 LIMITS = Limits(seconds=60.0, memory_bytes=2 * 1024 * 1024 * 1024)
 
 HEADER = """\
@@ -135,7 +136,9 @@ def _reading(value: str, field: FieldSchema, typed: Typed, names: Any) -> str:
 def run_in_sandbox(state: State, code: str, parameters: Json) -> Json:
     """Run a question's code over the collections that it names; a SandboxError if that fails."""
     mentioned = names_in(code)
-    used = {name: state.rows(name) for name in state.collections if name in mentioned}
+    # One that is reached by a name made up at run time must not seem empty.
+    named = state.collections if mentioned & _DYNAMIC else mentioned
+    used = {name: state.rows(name) for name in state.collections if name in named}
     data = {
         "rows": used,
         "profile": state.profile_row(),

@@ -1,7 +1,7 @@
 """The shape of a question: its words, with the parameters taken out.
 
-"trips in 2024" and "trips in 2023" have one shape. A text that stands for a parameter must be one
-that the records hold: a longer phrase is another question.
+"trips in 2024" and "trips in 2023" have one shape. A text that stands for a parameter must be a
+value of the same field as the one it takes the place of: any other phrase is another question.
 """
 
 import re
@@ -12,12 +12,13 @@ from em.models.canonical import Json
 from em.models.state import Question
 
 _SPACE = re.compile(r"\s+")
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _DATE = r"\d{4}-\d{2}-\d{2}"
 
 
 def normal(question: str) -> str:
     """A question without what does not matter: case, spaces, how it ends."""
-    return _SPACE.sub(" ", question).strip().rstrip("?.! ").casefold()
+    return _SPACE.sub(" ", question.replace("\0", " ")).strip().rstrip("?.! ").casefold()
 
 
 def template_of(question: str, parameters: Json) -> tuple[str, Json] | None:
@@ -26,7 +27,7 @@ def template_of(question: str, parameters: Json) -> tuple[str, Json] | None:
     for name, value in parameters.items():
         word = normal(str(value))
         found = re.findall(rf"(?<!\w){re.escape(word)}(?!\w)", text) if word else []
-        if len(found) != 1 or "\0" in word:
+        if len(found) != 1 or not _NAME.fullmatch(name):
             return None
         start = re.search(rf"(?<!\w){re.escape(word)}(?!\w)", text)
         assert start is not None
@@ -34,8 +35,13 @@ def template_of(question: str, parameters: Json) -> tuple[str, Json] | None:
     return text, parameters
 
 
-def fit(kept: Question, question: str, is_known_text: Callable[[str], bool]) -> Json | None:
-    """The parameters with which a kept question is this one; None if it is another."""
+def fit(
+    kept: Question, question: str, in_place_of: Callable[[str, str], str | None]
+) -> Json | None:
+    """The parameters with which a kept question is this one; None if it is another.
+
+    in_place_of: the second text as the records write it, if it is a value of the first one's field.
+    """
     parts = kept.template.split("\0")
     pattern = "".join(
         re.escape(part) if number % 2 == 0 else f"(?P<{part}>{_slot(kept.parameters[part])})"
@@ -46,9 +52,13 @@ def fit(kept: Question, question: str, is_known_text: Callable[[str], bool]) -> 
         return None
     values: Json = {}
     for name, text in found.groupdict().items():
-        value = _value(kept.parameters[name], text)
-        if isinstance(value, str) and not re.fullmatch(_DATE, value) and not is_known_text(value):
-            return None
+        example = kept.parameters[name]
+        value = _value(example, text)
+        if isinstance(value, str) and not re.fullmatch(_DATE, value):
+            known = normal(example)
+            value = example if value == known else in_place_of(known, value)
+            if value is None:
+                return None
         values[name] = value
     return values
 

@@ -4,6 +4,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -12,6 +13,7 @@ from em.compiler.state.evolve import Change, Dependent, compare
 from em.errors import InputError, NotFound, UsageError
 from em.llm.protocol import LlmClient
 from em.models.artefact import ArtefactDraft
+from em.models.bulk import uncollected
 from em.models.canonical import Json
 from em.models.event import Draft, Event, EventQuery
 from em.models.passage import Passage
@@ -23,6 +25,8 @@ from em.state.checkpoint import (
     KIND,
     Checkpoint,
     Options,
+    Ready,
+    Run,
     checkpoint,
     load_schema,
     stream_of,
@@ -34,8 +38,8 @@ from em.store.protocol import Commit, Store
 QUESTIONS = "questions"
 KEPT = 200
 """Shapes of questions kept for one subject; the oldest go first."""
-Recall = Callable[[str, str], Sequence[Passage]]
-"""From a question and a subject to passages."""
+Recall = Callable[[str, str, datetime | None], Sequence[Passage]]
+"""From a question, a subject and the moment up to which it may look to passages."""
 
 
 class Subjects:
@@ -46,7 +50,7 @@ class Subjects:
         store: Store,
         settings: StateSettings,
         *,
-        recall: Recall = lambda _text, _subject: (),
+        recall: Recall = lambda _text, _subject, _until: (),
         rules: Sequence[UserRule] = (),
         client: LlmClient | None = None,
     ) -> None:
@@ -66,17 +70,32 @@ class Subjects:
         rebuild: bool = False,
     ) -> Checkpoint:
         """Compile what is new about a subject."""
-        options = Options(
+        options = self._options(subject, client, accept=accept, again=again, rebuild=rebuild)
+        return self._checkpointed(checkpoint(self._store, subject, options))
+
+    def compile(self, subject: str, **how: Any) -> Checkpoint | Ready:
+        """The same without writing it: then `ready.commit` is to be written, and told of."""
+        with uncollected():
+            return Run(self._store, subject, self._options(subject, **how)).compile()
+
+    def write(self, ready: Sequence[Ready]) -> None:
+        """Write what was compiled, all of it in one transaction; PositionConflict if one of the
+        subjects was observed meanwhile."""
+        written = self._store.commit_together([one.commit for one in ready])
+        for one, committed in zip(ready, written, strict=True):
+            self._checkpointed(one.done(committed))
+
+    def _options(self, subject: str, client: LlmClient | None = None, **how: bool) -> Options:
+        return Options(
             client=client or self.client,
             keys=self.settings.keys,
             dependents=[*dependents(self.rules), *self._questions_used(subject)],
-            accept=accept,
-            again=again,
-            rebuild=rebuild,
+            **how,
         )
-        done = checkpoint(self._store, subject, options)
+
+    def _checkpointed(self, done: Checkpoint) -> Checkpoint:
         if done.accepted:
-            self._drop_questions(subject, {one.what for one in done.accepted})
+            self._drop_questions(done.subject, {one.what for one in done.accepted})
         return done
 
     def state(
@@ -147,7 +166,7 @@ class Subjects:
         assert question is not None
         asker = Asker(
             state,
-            lambda text: self._recall(text, subject),
+            lambda text: self._recall(text, subject, state.as_of),
             client=client or self.client,
             kept=self.questions(subject),
             keep=lambda kept: self._keep(subject, kept),
@@ -241,6 +260,17 @@ class Subjects:
             type=type_.given, field=given, value=value, event=event, record_key=list(key or ())
         )
         return _decided(subject, decision)
+
+    def undo(self, subject: str, decision: str) -> str:
+        """Take a decision back, or a taking back; the decisions of a subject are events of it."""
+        found = next(iter(self._store.read(EventQuery(ids=[decision]))), None)
+        if found is None or found.kind != "decided" or found.stream != stream_of(subject):
+            raise NotFound(
+                f"{decision} is no decision about {subject!r}",
+                place="event",
+                fix="`em log show --kind decided` lists them",
+            )
+        return self._append(_decided(subject, Decision(undo=decision)))
 
     def _append(self, draft: Draft) -> str:
         return self._store.commit(Commit(events=[draft])).events[0].id

@@ -7,11 +7,12 @@ import msgspec
 
 from em.models.document import Document, DocumentQuery, Hit
 from em.models.passage import SHAPE_BITS, Within
+from em.store.documents import document_conditions, plain_words, query_words, to_document
 from em.store.holders import DocumentExtras
 from em.store.passages import PassageRow
 from em.store.searching import numbers_of, time_conditions
 from em.store.session import Session
-from em.store.sql import SqlStore, document_conditions, plain_words, query_words, to_document
+from em.store.sql import SqlStore
 from em.store.vectors import embedder_of, put_vectors
 
 SEARCHED_CHARS = 200_000

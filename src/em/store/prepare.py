@@ -244,7 +244,11 @@ def _artefact(draft: ArtefactDraft, redactor: Redactor) -> PreparedArtefact:
     check_name(draft.name, "artefact name")
     check_name(draft.kind, "artefact kind")
     refuse_secret_name(draft.name, redactor)
-    text, body = _clean_body(draft.body, f"artefact {draft.kind}/{draft.name}", redactor)
+    place = f"artefact {draft.kind}/{draft.name}"
+    if draft.from_log:
+        text, body = canonical(draft.body, place)
+    else:
+        text, body = _clean_body(draft.body, place, redactor)
     return PreparedArtefact(draft, text, body)
 
 

@@ -7,6 +7,7 @@ from typing import Protocol
 import msgspec
 
 from em.models.artefact import Artefact, ArtefactDraft
+from em.models.canonical import Json
 from em.models.document import Document, DocumentQuery, Hit
 from em.models.event import Draft, Event, EventQuery
 from em.models.passage import Mark, Passage, Within
@@ -106,6 +107,15 @@ class Store(Protocol):
 
         The iterable must not use the store: it is asked while the write lock is held.
         """
+
+    def commit_together(self, commits: Sequence[Commit]) -> list[Committed]:
+        """Write several commits in one transaction, made ready before the lock is taken."""
+
+    def streams(self, prefix: str) -> Iterator[str]:
+        """The names of streams that begin so, in their order."""
+
+    def redacted(self, body: Json) -> Json:
+        """A body without its secrets, as it would be kept."""
 
     def check(self, commit: Commit) -> None:
         """Raise what `commit` would say of the content, without writing."""

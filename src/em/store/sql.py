@@ -1,6 +1,5 @@
 """What SQLite and PostgreSQL have in common: all of it but connecting, searching and scrubbing."""
 
-import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -11,13 +10,13 @@ import msgspec
 
 from em.errors import EmError, StoreError, UsageError
 from em.models.artefact import Artefact
-from em.models.document import Document, DocumentQuery
+from em.models.canonical import Json
 from em.models.event import Event, EventQuery, check_name
 from em.models.ids import new_id
 from em.models.passage import Mark, Passage
 from em.models.record import Record
 from em.models.request import Claim
-from em.models.times import from_micros, moment, now_micros, to_micros
+from em.models.times import now_micros
 from em.redaction.redactor import Redactor
 from em.store import claims, erasing, searching, vectors
 from em.store.chaining import Chain, Tip, read_head
@@ -29,9 +28,6 @@ from em.store.reading import FetchPage, check_query, stream_rows, to_event, to_r
 from em.store.session import Session, chunks
 from em.store.writing import Writer
 
-MAX_QUERY_WORDS = 64
-MAX_WORD = 64
-_NO_WORD = re.compile(r"[\W_]+")
 SCRUB_PENDING = "scrub_pending"
 
 
@@ -135,6 +131,32 @@ class SqlStore(ABC):
             self._try_to_scrub()
         return count
 
+    def commit_together(self, commits: Sequence[Commit]) -> list[Committed]:
+        """Write several commits in one transaction, made ready before the lock is taken."""
+        ready = [prepare(commit, self._redactor) for commit in commits]
+        erased = False
+        done: list[Committed] = []
+        with self._writing() as session:
+            for prepared in ready:
+                committed, _, also = self._write(session, prepared)
+                done.append(committed)
+                erased |= also
+        if erased:
+            self._try_to_scrub()
+        return done
+
+    def streams(self, prefix: str) -> Iterator[str]:
+        """The names of streams that begin so, in their order."""
+        sql = "SELECT MIN(stream) FROM events WHERE stream > ? AND stream < ?"
+        last, beyond = prefix, prefix + chr(0x10FFFF)
+        while True:
+            with self._reading() as session:
+                (found,) = session.execute(sql, (last, beyond)).fetchone()
+            if found is None:
+                return
+            yield found
+            last = found
+
     def _write(self, session: Session, prepared: Prepared) -> tuple[Committed, Tip | None, bool]:
         """Write a commit, and erase what an imported event says was erased elsewhere."""
         committed, tip = self._writer.write(session, prepared)
@@ -152,6 +174,11 @@ class SqlStore(ABC):
         except StoreError as error:
             return str(error)
         return ""
+
+    def redacted(self, body: Json) -> Json:
+        """A body without its secrets, as it would be kept."""
+        found: Json = self._redactor.value(body)
+        return found
 
     def check(self, commit: Commit) -> None:
         """Raise what `commit` would say of the content, without writing."""
@@ -348,45 +375,3 @@ def check_busy_timeout(seconds: float) -> None:
         raise UsageError(
             f"{seconds} is no time to wait", place="busy_timeout", fix="give seconds, up to a day"
         )
-
-
-def document_conditions(query: DocumentQuery) -> tuple[str, list[Any]]:
-    """The scope of a search as SQL on the table `documents` (alias `d`)."""
-    if not 0 <= query.limit < 2**31:
-        raise UsageError(f"a limit of {query.limit!r} makes no sense", place="limit")
-    where: list[str] = []
-    params: list[Any] = []
-    if query.subject is not None:
-        where.append("d.subject = ?")
-        params.append(query.subject)
-    if query.kinds:
-        where.append(f"d.kind IN ({','.join('?' * len(query.kinds))})")
-        params += query.kinds
-    for column, bound in ((">=", query.since), ("<", query.until)):
-        if bound is not None:
-            where.append(f"d.at {column} ?")
-            params.append(to_micros(moment(bound)))
-    return "".join(f" AND {condition}" for condition in where), params
-
-
-def query_words(text: str) -> list[str]:
-    """The words of a query, once each."""
-    return list(dict.fromkeys(plain_words(text[:100_000])))[:MAX_QUERY_WORDS]
-
-
-def plain_words(text: str) -> list[str]:
-    """The words of a text: letters and digits of any script, nothing of any syntax."""
-    return [word[:MAX_WORD] for word in _NO_WORD.split(text.lower()) if word]
-
-
-def to_document(row: Sequence[Any], vector: Sequence[float] | None) -> Document:
-    """A row (id, kind, subject, at, text, from_events) as the document it is."""
-    return Document(
-        id=row[0],
-        kind=row[1],
-        subject=row[2],
-        at=from_micros(row[3]),
-        text=row[4],
-        from_events=tuple(msgspec.json.decode(row[5])),
-        vector=vector,
-    )

@@ -5,11 +5,12 @@ from collections.abc import Mapping, Sequence
 
 from em.models.document import Document, DocumentQuery, Hit
 from em.models.passage import SHAPE_BITS, Within
+from em.store.documents import document_conditions, query_words, to_document
 from em.store.holders import DocumentExtras
 from em.store.passages import PassageRow
 from em.store.searching import numbers_of, time_conditions
 from em.store.session import Session
-from em.store.sql import SqlStore, document_conditions, query_words, to_document
+from em.store.sql import SqlStore
 from em.store.vectors import Matrices, embedder_of, put_vectors, similarities, to_blob
 
 

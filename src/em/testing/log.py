@@ -309,6 +309,34 @@ class LogConformance:
             store.commit_all(commits())
         assert list(store.read(EventQuery())) == []
 
+    def test_commits_written_together_are_all_there_or_none(self, store: Store) -> None:
+        """One that comes too late, and none of them is there."""
+        append(store, note("0", stream="a"))
+        first = Commit(events=[note("1", stream="b")], expected_pos={"b": 0})
+        late = Commit(events=[note("2", stream="a")], expected_pos={"a": 0})
+        with pytest.raises(PositionConflict):
+            store.commit_together([first, late])
+        assert texts(store.read(EventQuery())) == ["0"]
+        again = msgspec.structs.replace(late, expected_pos={"a": 1})
+        done = store.commit_together([first, again])
+        assert [one.events[0].pos for one in done] == [1, 2]
+        append(store, note("3", stream="a"))
+        assert verify(store).ok
+
+    def test_streams_are_found_by_how_they_begin(self, store: Store) -> None:
+        """Each once, in the order of their names."""
+        names = ["subject/b", "subject/a", "subjects", "run/1", "subject/\U0001f600", "subject/b"]
+        append(store, *(note("1", stream=name) for name in names))
+        found = ["subject/a", "subject/b", "subject/\U0001f600"]
+        assert list(store.streams("subject/")) == found
+        assert list(store.streams("nothing/")) == []
+
+    def test_a_body_can_be_seen_as_it_would_be_kept(self, store: Store) -> None:
+        """Without its secrets."""
+        body = {"text": f"use {SECRET}", "n": 1}
+        assert SECRET not in str(store.redacted(body))
+        assert store.redacted({"n": 1}) == {"n": 1}
+
     def test_verify_accepts_an_untouched_log_and_gives_its_heads(self, store: Store) -> None:
         """Head by head as the store says."""
         log = append(store, note("1", stream="a"), note("2", stream="b"), note("3", stream="a"))

@@ -4,18 +4,19 @@
      "when": {"op": "in", "left": {"detail": "drug"}, "right": {"value": ["ibuprofen"]}},
      "active": {"from": "2025-04-01", "until": null}, "deadline": "2025-06-01", "offset": "14d"}
 
+A deadline may also be where it is known: {"in": "visits", "field": "date", "plus": "180d"} is one
+for each record, {"profile": "passport_expires"} the current value.
+
 A condition is a comparison, `all`, `any` or `not` of conditions, or `some` record of a collection.
 A message names details, by `{name}` alone: nothing in it reaches for attributes or formats.
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping
-from datetime import datetime, timedelta
+from collections.abc import Callable, Mapping
+from datetime import timedelta
 from typing import Any
 
-import msgspec
-
-from em.compiler.state.types import quoted
+from em.compiler.state.types import quoted, resolve
 from em.errors import InputError
 from em.models import schemas
 from em.models.canonical import Json
@@ -48,7 +49,7 @@ CONSTRAINT_SCHEMA: Json = {
             },
             "additionalProperties": False,
         },
-        "deadline": {"type": ["string", "null"]},
+        "deadline": {"type": ["string", "object", "null"]},
         "offset": {"type": ["string", "null"]},
         "events": {"type": "array", "items": {"type": "string"}},
     },
@@ -73,7 +74,7 @@ def read_constraint(given: Json, schema: StateSchema, events: list[str]) -> Cons
         when=given.get("when"),
         active_from=_time(active.get("from"), place),
         active_until=_time(active.get("until"), place),
-        deadline=_time(given.get("deadline"), place),
+        deadline=_deadline(given.get("deadline"), place),
         offset=given.get("offset"),
         events=events,
     )
@@ -83,6 +84,16 @@ def read_constraint(given: Json, schema: StateSchema, events: list[str]) -> Cons
 
 def _time(given: str | None, place: str) -> str | None:
     return None if given is None else moment(given, place).isoformat()
+
+
+def _deadline(given: Any, place: str) -> str | Json | None:
+    """A deadline as it is kept; a day stays a day, which is over when it ends."""
+    if isinstance(given, str) and len(given.strip()) > len("2025-06-01"):
+        return _time(given, place)
+    if isinstance(given, str):
+        return moment(given, place).date().isoformat()
+    found: Json | None = given
+    return found
 
 
 def check_constraint(constraint: Constraint, schema: StateSchema) -> None:
@@ -101,6 +112,8 @@ def check_constraint(constraint: Constraint, schema: StateSchema) -> None:
         offset_of(constraint.offset, place)
     if constraint.when is not None:
         condition_code(constraint.when, schema, f"{place}, when")
+    if isinstance(constraint.deadline, dict):
+        deadlines_code(constraint.deadline, schema, f"{place}, deadline")
     if constraint.action is None and not (
         constraint.deadline or constraint.active_from or constraint.active_until
     ):
@@ -122,6 +135,28 @@ def offset_of(text: str, place: str = "offset") -> timedelta:
     if found is None:
         raise InputError(f"{text[:40]!r} is no offset", place=place, fix="write 14d, 36h or 2w")
     return timedelta(**{_UNITS[found[2]]: int(found[1])})
+
+
+def deadlines_code(given: Json, schema: StateSchema, place: str) -> str:
+    """Deadlines that follow a field, as Python: pairs of who has one and when it is."""
+    rest = {name: value for name, value in given.items() if name not in ("field", "plus")}
+    if rest.keys() == {"profile"} and "field" not in given:
+        type_, who, loop = schema.types.get(PROFILE), "state.profile", ""
+        name = _field(rest["profile"], type_, place)
+    else:
+        type_ = _collection(rest.get("in"), schema, place)
+        who, loop = "item", f" {_loop(rest, schema, place, 0)}"
+        name = _field(given.get("field"), type_, place)
+    assert type_ is not None  # else it would have no field
+    field = next(one for one in type_.fields.values() if one.name == name)
+    if not resolve(field).target.startswith("date"):
+        raise InputError(f"{name!r} holds no dates", place=place, fix="name a field with dates")
+    when = f"{who}.{name}"
+    if given.get("plus") is not None:
+        plus = offset_of(str(given["plus"]), place)
+        seconds = plus.days * 86_400 + plus.seconds
+        when = f"_plus({when}, {seconds})"
+    return f"[({who}, {when}){loop}]"
 
 
 def condition_code(
@@ -260,32 +295,3 @@ def literal(value: Any) -> str:
     if isinstance(value, dict):
         return "{" + ", ".join(f"{quoted(k)}: {literal(v)}" for k, v in value.items()) + "}"
     return repr(value)
-
-
-def names_used(constraint: Constraint) -> Iterator[str]:
-    """The collections and fields that a constraint speaks of."""
-    todo: list[Any] = [constraint.when]
-    while todo:
-        part = todo.pop()
-        if isinstance(part, dict):
-            for word, inner in part.items():
-                if word in ("profile", "item", "in", "field") and isinstance(inner, str):
-                    yield inner
-                elif word != "value":
-                    todo.append(inner)
-        elif isinstance(part, list):
-            todo += part
-
-
-def due_from(constraint: Constraint) -> datetime | None:
-    """From when on a deadline is told."""
-    if constraint.deadline is None:
-        return None
-    due = moment(constraint.deadline)
-    return due - offset_of(constraint.offset) if constraint.offset else due
-
-
-def as_builtins(constraint: Constraint) -> Json:
-    """A constraint as JSON."""
-    found: Json = msgspec.to_builtins(constraint)
-    return found

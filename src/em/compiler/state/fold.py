@@ -73,6 +73,7 @@ class Material(msgspec.Struct):
     last_seq: int = 0
     times: dict[str, tuple[int, int]] = {}
     erased: bool = False
+    undoes: bool = False
 
 
 class EventRow(Protocol):
@@ -131,10 +132,24 @@ def sort_events(events: Iterable[EventRow], after_pos: int, *, again: bool = Fal
     if again:
         kept = [one for one in material.extractions if one[0].method == "model"]
         material.extractions = [one for one in kept if not one[0].failed]
+    _leave_undone(material)
     _newest_only(material)
     read = {event for found, _, _ in material.extractions for event in found.from_events}
     material.texts = [text for text in material.texts if text.event not in read]
     return material
+
+
+def _leave_undone(material: Material) -> None:
+    """Decisions that were taken back count no more; nor does taking back that was taken back."""
+    undone: set[str] = set()
+    for event, _, _, decision in reversed(material.decisions):
+        if decision.undo is not None:
+            material.undoes = True
+            if event not in undone:
+                undone.add(decision.undo)
+    material.decisions = [
+        one for one in material.decisions if one[0] not in undone and one[3].undo is None
+    ]
 
 
 def _newest_only(material: Material) -> None:
@@ -168,12 +183,13 @@ def _observation(material: Material, event: str, body: Json, at: int, known: int
 
 
 class Folded(msgspec.Struct):
-    """What the events add to a state."""
+    """What the events add to a state. refused: constraints that can't hold, and why."""
 
     seen: dict[str, list[Seen]]
     facts: list[Fact]
     unstructured: list[Seen]
     problems: list[str]
+    refused: dict[str, str] = {}
 
 
 def fold(schema: StateSchema, material: Material, declared: dict[str, list[str]]) -> Folded:
@@ -342,6 +358,7 @@ def _fold_constraints(schema: StateSchema, material: Material, folded: Folded) -
                 new = read_constraint(given, schema, list(item.get("events") or ()))
             except InputError as error:
                 folded.problems.append(str(error))
+                folded.refused[str(item.get("id"))] = str(error)
             else:
                 found[new.id] = new
     schema.constraints = list(found.values())

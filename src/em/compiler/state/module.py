@@ -6,21 +6,14 @@ as a cleaned name; nothing is ever pasted.
 
 from collections.abc import Iterator, Sequence
 
-import msgspec
-
-from em.compiler.state.constraints import condition_code
+from em.compiler.state.constraints import condition_code, deadlines_code
 from em.compiler.state.module_text import ARBITRATION, AS_RECORD, BASE, HEADER, RULES
 from em.compiler.state.names import class_name
 from em.compiler.state.types import Typed, quoted, resolve
 from em.models.state import PROFILE, Constraint, FieldSchema, Policy, StateSchema, TypeSchema
 
 
-def bare_module(schema: StateSchema) -> str:
-    """The module without its documentation: the same text for subjects of the same shape."""
-    return write_module(msgspec.structs.replace(schema, subject=""), docs=False)
-
-
-def write_module(schema: StateSchema, *, examples: bool = True, docs: bool = True) -> str:
+def write_module(schema: StateSchema, *, examples: bool = True) -> str:
     """The module's text. Without examples it holds nothing of the records but their types."""
     names = ClassNames(schema)
     parts = [
@@ -31,10 +24,8 @@ def write_module(schema: StateSchema, *, examples: bool = True, docs: bool = Tru
     ]
     for type_ in schema.types.values():
         for nested, name in names.nested_of(type_):
-            written = _class(nested, name, names, examples=examples, is_nested=True)
-            parts += ["", *(written if docs else _undocumented(written))]
-        written = _class(type_, type_.name, names, examples=examples)
-        parts += ["", *(written if docs else _undocumented(written))]
+            parts += ["", *_class(nested, name, names, examples=examples, is_nested=True)]
+        parts += ["", *_class(type_, type_.name, names, examples=examples)]
     if PROFILE not in schema.types:
         parts += ["", *_class(TypeSchema(PROFILE, PROFILE, "profile", []), PROFILE, names)]
     parts += ["", *_state(schema)]
@@ -45,10 +36,6 @@ def write_module(schema: StateSchema, *, examples: bool = True, docs: bool = Tru
     parts += _names_table(schema, names)
     parts.append(AS_RECORD)
     return "\n".join(parts).rstrip() + "\n"
-
-
-def _undocumented(lines: Iterator[str]) -> Iterator[str]:
-    return (line if not line.startswith('    """') else "    ..." for line in lines)
 
 
 class ClassNames:
@@ -235,7 +222,13 @@ def _rules(schema: StateSchema) -> Iterator[str]:
         yield f"def {function}(state: State, details: Mapping[str, Any]) -> bool:"
         yield f'    """{_doc(constraint.message)}"""'
         yield f"    return {code}"
-        made.append(_rule(constraint, function))
+        if isinstance(constraint.deadline, dict):
+            place = f"constraint {constraint.id!r}"
+            yield ""
+            yield ""
+            yield f"def deadlines_{number}(state: State) -> list[tuple[Any, Any]]:"
+            yield f"    return {deadlines_code(constraint.deadline, schema, place)}"
+        made.append(_rule(constraint, function, number))
     yield ""
     yield ""
     yield "RULES: tuple[Rule, ...] = ("
@@ -250,7 +243,7 @@ def ordered(constraints: Sequence[Constraint]) -> list[Constraint]:
     return sorted(constraints, key=lambda found: (ranks[found.severity], found.id))
 
 
-def _rule(constraint: Constraint, function: str) -> str:
+def _rule(constraint: Constraint, function: str, number: int) -> str:
     parts = [
         f"id={quoted(constraint.id)}",
         f"severity={quoted(constraint.severity)}",
@@ -259,7 +252,9 @@ def _rule(constraint: Constraint, function: str) -> str:
     ]
     for name in ("action", "active_from", "active_until", "deadline", "offset"):
         value = getattr(constraint, name)
-        if value is not None:
+        if isinstance(value, dict):
+            parts.append(f"deadlines=deadlines_{number}")
+        elif value is not None:
             parts.append(f"{name}={quoted(value)}")
     events = "".join(f"{quoted(event)}, " for event in constraint.events)
     parts.append(f"event_ids=({events})")

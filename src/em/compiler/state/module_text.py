@@ -80,8 +80,14 @@ class Rule:
     active_from: str | None = None
     active_until: str | None = None
     deadline: str | None = None
+    deadlines: "Callable[[State], list[tuple[Any, Any]]] | None" = None
     offset: str | None = None
     event_ids: tuple[str, ...] = ()
+
+
+def _plus(moment: Any, seconds: int) -> Any:
+    """A day or a moment so much later; nothing for none."""
+    return None if moment is None else moment + datetime.timedelta(seconds=seconds)
 
 
 def _comparable(value: Any) -> Any:

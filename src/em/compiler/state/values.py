@@ -13,6 +13,9 @@ from typing import Any
 LONGEST = 40
 """Characters of a text that may be more than a text."""
 
+_TRUTHS = frozenset({"true", "false", "True", "False"})
+_DIGIT = re.compile(r"\d")
+_NUMERIC = frozenset("-0123456789")
 _ISO_DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 _SLASHED = re.compile(r"(\d{1,2})/(\d{1,2})/(\d{4})")
 _TIME = re.compile(r"\d{2}:\d{2}(:\d{2}(\.\d{1,6})?)?")
@@ -66,7 +69,12 @@ def text_kind(text: str) -> str:
     """What a text says, by its shape alone."""
     if not 0 < len(text) <= LONGEST:
         return "text"
-    for kind, test in _TESTS:
+    if text in _TRUTHS:
+        return "bool_text"
+    if _DIGIT.search(text) is None:
+        return "text"  # whatever else there is has a digit
+    # What begins with a letter can only be a date in words or an amount.
+    for kind, test in _TESTS if text[0] in _NUMERIC else _WORDY:
         if test(text):
             return kind
     return _slashed_kind(text)
@@ -109,6 +117,13 @@ def _slashed(text: str, order: str) -> date | None:
         return None
     first, second, year = int(found[1]), int(found[2]), int(found[3])
     return date(year, second, first) if order == "dmy" else date(year, first, second)
+
+
+def _dated_in_words(text: str) -> date | None:
+    try:
+        return _in_words(text)
+    except (ValueError, KeyError):
+        return None
 
 
 def to_time(text: str) -> time | None:
@@ -164,6 +179,9 @@ _TESTS: tuple[tuple[str, Callable[[str], Any]], ...] = (
     ("datetime", to_datetime),
     ("int_text", _INT.fullmatch),
     ("decimal_text", _DECIMAL.fullmatch),
-    ("bool_text", lambda text: text in ("true", "false", "True", "False")),
+    ("money", to_money),
+)
+_WORDY: tuple[tuple[str, Callable[[str], Any]], ...] = (
+    ("date", _dated_in_words),
     ("money", to_money),
 )
