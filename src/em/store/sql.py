@@ -11,15 +11,15 @@ import msgspec
 
 from em.errors import EmError, StoreError, UsageError
 from em.models.artefact import Artefact
-from em.models.document import Document, DocumentQuery
+from em.models.document import DocumentQuery, Hit
 from em.models.event import Event, EventQuery, check_name
 from em.models.ids import new_id
-from em.models.passage import Mark, Passage
+from em.models.passage import Mark, Passage, Within
 from em.models.record import Record
 from em.models.request import Claim
-from em.models.times import from_micros, moment, now_micros, to_micros
+from em.models.times import now_micros
 from em.redaction.redactor import Redactor
-from em.store import claims, erasing, searching, vectors
+from em.store import claims, documents, erasing, searching, vectors
 from em.store.chaining import Chain, Tip, read_head
 from em.store.holders import ARTEFACT_COLUMNS, DocumentExtras, to_artefact
 from em.store.passages import PassageRow, is_current, reindex
@@ -33,6 +33,8 @@ MAX_QUERY_WORDS = 64
 MAX_WORD = 64
 _NO_WORD = re.compile(r"[\W_]+")
 SCRUB_PENDING = "scrub_pending"
+MOST_LOOKED_AT = 5_000
+"""Documents near to a vector that are looked at for those that are asked for."""
 
 
 class SqlStore(ABC):
@@ -96,6 +98,16 @@ class SqlStore(ABC):
     @abstractmethod
     def delete_passages(self, session: Session, postings: Sequence[int]) -> None:
         """Delete passages, their words and their vectors."""
+
+    @abstractmethod
+    def delete_document_vectors(self, session: Session, nums: Sequence[int]) -> None:
+        """Delete the vectors of documents."""
+
+    @abstractmethod
+    def nearest(
+        self, identity: str, vector: Sequence[float], within: Within, limit: int
+    ) -> list[tuple[int, float]]:
+        """Numbers and similarities of the passages nearest to a vector of this embedder."""
 
     @abstractmethod
     def scrub(self) -> None:
@@ -279,6 +291,28 @@ class SqlStore(ABC):
         with self._reading() as session:
             return vectors.without_vector(session, identity, subject, limit)
 
+    def documents_without_vector(
+        self, identity: str, query: DocumentQuery, after: tuple[int, str] | None = None
+    ) -> tuple[tuple[int, str] | None, dict[int, str]]:
+        """The newest document there is, and the texts of those without a vector by number."""
+        with self._reading() as session:
+            return documents.without_vector(session, identity, query, after)
+
+    def near_documents(
+        self, identity: str, vector: Sequence[float], query: DocumentQuery
+    ) -> list[Hit]:
+        """The documents nearest to a vector of this embedder; the query's text does not count."""
+        wanted = max(query.limit, 1)
+        while True:
+            near = dict(self.nearest(identity, vector, Within(searching.DOCUMENTS), wanted))
+            with self._reading() as session:
+                found = documents.read_documents(session, list(near), query)
+            if len(found) >= query.limit or len(near) < wanted or wanted > MOST_LOOKED_AT:
+                break
+            wanted *= 4  # others, which are not asked for, took the places
+        hits = [Hit(one, near[number], near[number]) for number, one in found.items()]
+        return sorted(hits, key=lambda hit: -hit.score)[: query.limit]
+
     def claim(self, key: str, fingerprint: str, *, lease: timedelta, keep: timedelta) -> Claim:
         """Claim a request key; a claim not completed within `lease` may be taken over."""
         check_name(key, "request key")
@@ -348,45 +382,3 @@ def check_busy_timeout(seconds: float) -> None:
         raise UsageError(
             f"{seconds} is no time to wait", place="busy_timeout", fix="give seconds, up to a day"
         )
-
-
-def document_conditions(query: DocumentQuery) -> tuple[str, list[Any]]:
-    """The scope of a search as SQL on the table `documents` (alias `d`)."""
-    if not 0 <= query.limit < 2**31:
-        raise UsageError(f"a limit of {query.limit!r} makes no sense", place="limit")
-    where: list[str] = []
-    params: list[Any] = []
-    if query.subject is not None:
-        where.append("d.subject = ?")
-        params.append(query.subject)
-    if query.kinds:
-        where.append(f"d.kind IN ({','.join('?' * len(query.kinds))})")
-        params += query.kinds
-    for column, bound in ((">=", query.since), ("<", query.until)):
-        if bound is not None:
-            where.append(f"d.at {column} ?")
-            params.append(to_micros(moment(bound)))
-    return "".join(f" AND {condition}" for condition in where), params
-
-
-def query_words(text: str) -> list[str]:
-    """The words of a query, once each."""
-    return list(dict.fromkeys(plain_words(text[:100_000])))[:MAX_QUERY_WORDS]
-
-
-def plain_words(text: str) -> list[str]:
-    """The words of a text: letters and digits of any script, nothing of any syntax."""
-    return [word[:MAX_WORD] for word in _NO_WORD.split(text.lower()) if word]
-
-
-def to_document(row: Sequence[Any], vector: Sequence[float] | None) -> Document:
-    """A row (id, kind, subject, at, text, from_events) as the document it is."""
-    return Document(
-        id=row[0],
-        kind=row[1],
-        subject=row[2],
-        at=from_micros(row[3]),
-        text=row[4],
-        from_events=tuple(msgspec.json.decode(row[5])),
-        vector=vector,
-    )
