@@ -58,7 +58,7 @@ def test_what_was_learned_briefs_the_next_attempt(memory: Memory) -> None:
     assert "Use find_user_by_name instead" in briefing.text
     assert learned.id in briefing.text
     assert set(briefing.heuristics[0].reasons) == {
-        "words", "coverage", "tools", "usefulness", "frequency", "recency",
+        "words", "coverage", "tools", "usefulness", "frequency", "recency", "meaning",
     }  # fmt: skip
 
 

@@ -15,9 +15,16 @@ import httpx
 class Served:
     """A running service and a client for it."""
 
-    def __init__(self, *args: str, env: dict[str, str] | None = None, db: str = "em.db") -> None:
+    def __init__(
+        self,
+        *args: str,
+        env: dict[str, str] | None = None,
+        db: str = "em.db",
+        port: str | None = "0",
+    ) -> None:
+        given = () if port is None else ("--port", port)
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "em", "--db", db, "serve", "--port", "0", *args],
+            [sys.executable, "-m", "em", "--db", db, "serve", *given, *args],
             stderr=subprocess.PIPE,
             env={**os.environ, **(env or {})},
             text=True,

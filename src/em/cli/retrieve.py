@@ -35,10 +35,12 @@ def command(
         task, k, tokens, tools=tools or None, subject=subject, client=client
     )
     if ctx.obj["json"]:
-        print_json(
-            {"text": briefing.text, "heuristics": [flat(one) for one in briefing.heuristics]}
-        )
-    elif text:
+        found = [flat(one) for one in briefing.heuristics]
+        print_json({"text": briefing.text, "heuristics": found, "notes": briefing.notes})
+        return
+    for note in briefing.notes:
+        click.echo(printable(note), err=True)
+    if text:
         click.echo(briefing.text, nl=False)
     elif not briefing:
         click.echo("no lesson fits this task", err=True)

@@ -12,11 +12,16 @@ from em.errors import InputError
 from em.heuristics import health, shelf
 from em.heuristics.brief import brief
 from em.heuristics.rank import Search, Wanted
+from em.heuristics.words import PASSED_OVER
 from em.llm.protocol import LlmClient
+from em.models.document import DocumentQuery
 from em.models.event import Draft, EventQuery
 from em.models.heuristic import Briefing, Heuristic, Lesson
 from em.models.ids import new_id
 from em.models.trace import KeptTrace, Outcome, Trace
+from em.recall.documents import DocumentRecall
+from em.recall.embed import Embed
+from em.recall.meaning import Progress
 from em.settings import Settings
 from em.store.opening import redactor_of
 from em.store.protocol import Store
@@ -28,15 +33,27 @@ ATTEMPTS_COMPARED = 5_000
 class Heuristics:
     """The lessons in a store.
 
-    search: where candidates come from, if not from the store's own search.
+    embed: an embedder, so that recall finds lessons by their meaning too.
+    search: where candidates come from, if not from recall.
     """
 
     def __init__(
-        self, store: Store, settings: Settings | None = None, search: Search | None = None
+        self,
+        store: Store,
+        settings: Settings | None = None,
+        *,
+        embed: Embed | None = None,
+        search: Search | None = None,
     ) -> None:
         self._store = store
         self._settings = settings
-        self._search = search
+        self._recall = DocumentRecall(store, embed, PASSED_OVER)
+        self._search = search or self._recall
+
+    def embed_all(self, progress: Progress | None = None) -> None:
+        """Give every lesson its vector; nothing is done where there is no embedder."""
+        kinds = [shelf.KIND, shelf.OF_SUBJECT]
+        self._recall.embed_all(DocumentQuery(text="", kinds=kinds), progress)
 
     def reflect(
         self,

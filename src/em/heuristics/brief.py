@@ -31,7 +31,8 @@ def brief(
     """
     if k < 0 or (tokens is not None and tokens < 0):
         raise UsageError("a briefing can't be smaller than nothing", place="k or tokens")
-    found = rank(store, wanted, k if client is None else 3 * k, search)
+    notes: list[str] = []
+    found = rank(store, wanted, k if client is None else 3 * k, search, notes=notes)
     if client is not None and found:
         found = rerank(client, wanted.task, found)[:k]
     lines: list[str] = []
@@ -49,7 +50,7 @@ def brief(
         if room is not None:
             room -= cost(line) + (cost(HEADING) if len(lines) == 1 else 0)
     text = "\n".join([HEADING, *lines]) + "\n" if lines else ""
-    return Briefing(text=text, heuristics=kept)
+    return Briefing(text=text, heuristics=kept, notes=notes)
 
 
 def cost(text: str) -> int:

@@ -13,10 +13,11 @@ import msgspec
 
 from em.errors import UsageError
 from em.heuristics import shelf
+from em.heuristics.book import Heuristics
 from em.heuristics.health import feedback
-from em.heuristics.rank import Wanted, rank
 from em.heuristics.seeded import SeededSet, SeededTask, seeded_set
 from em.models.document import DocumentQuery
+from em.recall.embed import Embed
 from em.store.protocol import Store
 from em.store.sqlite import IN_MEMORY, SqliteStore
 
@@ -50,14 +51,17 @@ class Evaluation(msgspec.Struct, frozen=True):
     margin_95: tuple[float, float]
 
 
-def evaluate(seed: int = 0, tasks: int = 300) -> Evaluation:
-    """Run the seeded benchmark in a store of its own."""
+def evaluate(seed: int = 0, tasks: int = 300, embed: Embed | None = None) -> Evaluation:
+    """Run the seeded benchmark in a store of its own.
+
+    embed: an embedder, so that candidates are found by meaning too.
+    """
     if not 1 <= tasks <= 900:
         raise UsageError(f"{tasks} tasks can't be made", place="tasks", fix="give 1 to 900")
     made = seeded_set(seed, tasks)
     with SqliteStore(IN_MEMORY) as store:
         _fill(store, made)
-        methods = _methods(store, made, seed)
+        methods = _methods(store, made, seed, embed)
         ranks = {name: [_reciprocal(method, t) for t in made.tasks] for name, method in methods}
         scores = {name: _scores(method, made) for name, method in methods}
     margins = [ours - theirs for ours, theirs in zip(ranks["em"], ranks["bm25"], strict=True)]
@@ -75,14 +79,17 @@ def _fill(store: Store, made: SeededSet) -> None:
             feedback(store, [heuristic_id], "failure")
 
 
-def _methods(store: Store, made: SeededSet, seed: int) -> list[tuple[str, Method]]:
+def _methods(
+    store: Store, made: SeededSet, seed: int, embed: Embed | None
+) -> list[tuple[str, Method]]:
+    book = Heuristics(store, embed=embed)
+    book.embed_all()
     answers: dict[str, Sequence[str]] = {}
     ids = sorted(lesson.id for lesson in made.lessons)
     chance = random.Random(seed)  # noqa: S311 - a benchmark is to be repeatable, not secret
 
     def ours(task: SeededTask) -> list[str]:
-        found = rank(store, Wanted(task.text, task.tools), DEPTH)
-        return [one.heuristic.id for one in found]
+        return book.brief(task.text, DEPTH, tools=task.tools).ids
 
     def bm25(task: SeededTask) -> list[str]:
         query = DocumentQuery(text=task.text, kinds=[shelf.KIND], limit=DEPTH)

@@ -1,4 +1,4 @@
-"""Ranking: which lessons fit a task, and why. Candidates come from a search of their words."""
+"""Ranking: which lessons fit a task, and why. Candidates come from recall."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -7,14 +7,15 @@ from math import exp, log
 from typing import NamedTuple
 
 from em.heuristics import shelf
-from em.heuristics.words import content_words, similarity, telling_words
+from em.heuristics.words import PASSED_OVER, content_words, similarity
 from em.models.document import DocumentQuery, Hit
 from em.models.heuristic import Heuristic, Ranked
 from em.models.times import now
+from em.recall.documents import DocumentRecall
 from em.store.protocol import Store
 
 Search = Callable[[DocumentQuery], Sequence[Hit]]
-"""Where candidates come from: a store's own search, or recall's."""
+"""Where candidates come from: recall, unless somebody brings another search."""
 
 CANDIDATES = 60
 WEIGHTS = {
@@ -24,6 +25,7 @@ WEIGHTS = {
     "usefulness": 0.13,
     "words": 0.09,
     "recency": 0.03,
+    "meaning": 0.4,
 }
 """Parts of a score, each between 0 and 1.
 
@@ -31,13 +33,16 @@ words: the search's own score, beside the best candidate's. coverage: how much o
 the trigger the words in common make up, rare ones counting more. tools: the share of its tools that
 are in play (one half where nobody says which are). usefulness: the share of the runs it was handed
 to that went well, one half while there are none. frequency: how often it was learned, since what
-happened often happens again; one half at twice. recency: fades by half in 60 days.
+happened often happens again; one half at twice. recency: fades by half in 60 days. meaning: how
+near it is to the task, where there is an embedder; without one it is 0 for all.
 """
 SAMENESS = 0.5
 """What a lesson loses that says the same as one before it in the list."""
 LEAST_OVERLAP = 0.25
 LEAST_WORDS = 2
 """What must be in common for a lesson to count as relevant at all."""
+LEAST_NEARNESS = 0.4
+"""From this cosine on a lesson counts as relevant by its meaning alone."""
 OFTEN = 3
 """A lesson about a tool in play that was learned so often is relevant without a common word."""
 
@@ -50,20 +55,40 @@ class Wanted(NamedTuple):
     subject: str | None = None
 
 
+class Candidate(NamedTuple):
+    """A lesson that was found: the score of its words, and how near it is in meaning."""
+
+    heuristic: Heuristic
+    score: float
+    nearness: float
+
+
 def rank(
-    store: Store, wanted: Wanted, k: int, search: Search | None = None, at: datetime | None = None
+    store: Store,
+    wanted: Wanted,
+    k: int,
+    search: Search | None = None,
+    at: datetime | None = None,
+    notes: list[str] | None = None,
 ) -> list[Ranked]:
-    """The lessons that fit a task, best first; none where none is relevant."""
-    pool = candidates(store, wanted, search or store.search)
+    """The lessons that fit a task, best first; none where none is relevant.
+
+    notes: takes what could not be done.
+    """
+    pool = candidates(store, wanted, search, [] if notes is None else notes)
     task = content_words(wanted.task)
-    relevant = [(found, score) for found, score in pool if _is_relevant(task, found, wanted.tools)]
+    relevant = [
+        one
+        for one in pool
+        if one.nearness >= LEAST_NEARNESS or _is_relevant(task, one.heuristic, wanted.tools)
+    ]
     if not relevant or k < 1:
         return []
-    rarity = _rarity([_words(found) for found, _ in pool])
-    best = max(score for _, score in relevant) or 1.0
+    rarity = _rarity([_words(one.heuristic) for one in pool])
+    best = max(one.score for one in relevant) or 1.0
     moment = at or now()
     scored = []
-    for found, score in relevant:
+    for found, score, nearness in relevant:
         parts = {
             "words": max(score, 0.0) / best,
             "coverage": _coverage(task, found, rarity),
@@ -71,6 +96,7 @@ def rank(
             "usefulness": found.use.usefulness,
             "frequency": 1 - 2 / (2 + max(found.use.learned, 1)),
             "recency": exp(-max((moment - found.at).days, 0) * log(2) / 60),
+            "meaning": max(nearness, 0.0),
         }
         total = sum(WEIGHTS[name] * value for name, value in parts.items())
         scored.append(Ranked(heuristic=found, score=total, reasons=parts))
@@ -78,31 +104,37 @@ def rank(
     return _diverse(scored, k)
 
 
-def candidates(store: Store, wanted: Wanted, search: Search) -> list[tuple[Heuristic, float]]:
-    """Heuristics that share a word with the task, with the search's score: what is for everybody,
-    and what is about the subject.
+def candidates(
+    store: Store, wanted: Wanted, search: Search | None, notes: list[str]
+) -> list[Candidate]:
+    """What recall finds for the task: of what is for everybody, and of what is about the subject;
+    and lessons about the tools in play.
     """
-    words = telling_words(wanted.task)
-    queries = [DocumentQuery(text=words, kinds=[shelf.KIND], limit=CANDIDATES)]
+    search = search or DocumentRecall(store, passed_over=PASSED_OVER)
+    queries = [DocumentQuery(text=wanted.task, kinds=[shelf.KIND], limit=CANDIDATES)]
     if wanted.subject is not None:
         queries.append(
             DocumentQuery(
-                text=words,
+                text=wanted.task,
                 kinds=[shelf.OF_SUBJECT],
                 subject=wanted.subject,
                 limit=CANDIDATES,
             )
         )
-    scores = {hit.document.id: hit.score for query in queries for hit in search(query)}
+    scores: dict[str, tuple[float, float]] = {}
+    for query in queries:
+        hits = search(query)
+        scores |= {hit.document.id: (hit.score, hit.nearness or 0.0) for hit in hits}
+        notes += [note for note in getattr(hits, "notes", ()) if note not in notes]
     if wanted.tools:
         # What is about a tool in play may share no word with the task: it has no score of words.
         by_tool = DocumentQuery(text=" ".join(wanted.tools), kinds=[shelf.KIND], limit=CANDIDATES)
-        scores = {hit.document.id: 0.0 for hit in search(by_tool)} | scores
+        scores = {hit.document.id: (0.0, 0.0) for hit in store.search(by_tool)} | scores
     found = []
-    for document_id, score in scores.items():
+    for document_id, (score, nearness) in scores.items():
         heuristic = shelf.find(store, document_id.removeprefix("heuristic/"))
         if heuristic is not None and not heuristic.retired:
-            found.append((heuristic, score))
+            found.append(Candidate(heuristic, score, nearness))
     return found
 
 

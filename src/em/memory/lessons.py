@@ -1,9 +1,10 @@
 """Lessons from attempts, and agents that are handed them."""
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from em.memory.opened import Opened
+from em.memory.recalling import Recalling
 from em.models.trace import Outcome
 
 if TYPE_CHECKING:
@@ -12,17 +13,21 @@ if TYPE_CHECKING:
     from em.llm.protocol import LlmClient
     from em.models.heuristic import Briefing, Heuristic
     from em.models.trace import Trace
+    from em.recall.meaning import Progress
 
 
-class Lessons(Opened):
+class Lessons(Recalling):
     """Heuristics, and the behaviour cache."""
 
-    @property
+    @cached_property
     def heuristics(self) -> "Heuristics":
         """The lessons in this memory: list them, give feedback, retire, merge."""
         from em.heuristics.book import Heuristics
 
-        return Heuristics(self.store, self._settings)
+        return Heuristics(self.store, self._settings, embed=self._embed)
+
+    def _embed_lessons(self, progress: "Progress | None") -> None:
+        self.heuristics.embed_all(progress)
 
     def reflect(
         self,

@@ -8,6 +8,7 @@ from em.models.passage import Within
 from em.models.times import Moment, moment
 
 if TYPE_CHECKING:
+    from em.recall.embed import Embed
     from em.recall.meaning import Progress
     from em.recall.search import Recall, Recalled
 
@@ -51,16 +52,26 @@ class Recalling(Opened):
     def _recall(self) -> "Recall":
         from em.recall.search import Recall
 
-        embedder = self._embedder
-        if embedder is None and self._embed_settings.use != "none":
-            from em.recall.embed import make_embedder
+        return Recall(self.store, self._embed)
 
-            embedder = make_embedder(self._embed_settings)
-        return Recall(self.store, embedder)
+    @cached_property
+    def _embed(self) -> "Embed | None":
+        """The embedder that was given, or that the settings name."""
+        if self._embedder is not None or self._embed_settings.use == "none":
+            return self._embedder
+        from em.recall.embed import make_embedder
+
+        return make_embedder(self._embed_settings)
 
     def embed(self, progress: "Progress | None" = None) -> int:
-        """Give every passage its vector, after an import or a change of embedder; those left.
+        """Give every passage and lesson its vector, after an import or with another embedder.
 
-        Searching does so by itself for a few hundred. `progress(done, total)` is told of it.
+        How many are left. Searching does so by itself for a few hundred. `progress(done, total)` is
+        told of it.
         """
-        return self._recall.embed_all(progress)
+        left = self._recall.embed_all(progress)
+        self._embed_lessons(progress)
+        return left
+
+    def _embed_lessons(self, progress: "Progress | None") -> None:
+        """Lessons are embedded by who keeps them."""

@@ -30,7 +30,11 @@ class DocumentQuery(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Hit(msgspec.Struct, frozen=True):
-    """A document and how well it fits; larger is better, comparable within one search only."""
+    """A document and how well it fits; larger is better, comparable within one search only.
+
+    nearness: how near it is in meaning (cosine), where vectors were compared.
+    """
 
     document: Document
     score: float
+    nearness: float | None = None

@@ -89,10 +89,14 @@ class Ranked(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Briefing(msgspec.Struct, frozen=True, kw_only=True):
-    """A prompt section with the lessons for a task; empty where none is relevant."""
+    """A prompt section with the lessons for a task; empty where none is relevant.
+
+    notes: what could not be done, such as asking an embedder.
+    """
 
     text: str
     heuristics: Sequence[Ranked] = ()
+    notes: Sequence[str] = ()
 
     @property
     def ids(self) -> list[str]:

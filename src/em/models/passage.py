@@ -14,6 +14,8 @@ SLOT_BITS = 32
 SHAPE_BITS = 8
 REACH = 3
 """How far a passage's neighbours count."""
+FIRST_DOCUMENT = 1 << 61
+"""Vectors of documents lie beside those of passages, from this number on: no passage has one."""
 
 
 class Passage(msgspec.Struct, frozen=True, kw_only=True):

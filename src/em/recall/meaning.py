@@ -40,14 +40,14 @@ class Meaning:
 
     def vector(self, text: str) -> Sequence[float]:
         """The vector of a question."""
-        return self._vectors([text])[0]
+        return self.vectors([text])[0]
 
     def catch_up(
         self, subject: str | None, limit: int | None = AT_ONCE, progress: Progress = silent
     ) -> int:
         """Embed passages that have no vector yet, the newest first; how many are left."""
         done = 0
-        identity = self._identity()
+        identity = self.identity
         count = self._store.count_passages(subject)
         if self._complete.get(subject) == count and self._store.embedder() == identity:
             return 0  # as many as when all had theirs: looking for others would take long
@@ -62,7 +62,7 @@ class Meaning:
                 progress(done, done + left - start)
                 self._embed_passages(portion)
                 done += len(portion)
-            identity = self._identity()
+            identity = self.identity
             progress(done, done + left - len(numbers))
         return self._store.without_vector(identity, subject, 0)[0]
 
@@ -70,15 +70,15 @@ class Meaning:
         passages = self._store.passages(numbers)
         if not passages:
             return  # forgotten meanwhile
-        vectors = self._vectors([passage.text for passage in passages])
+        vectors = self.vectors([passage.text for passage in passages])
         found = {p.number: v for p, v in zip(passages, vectors, strict=True)}
-        self._store.put_vectors(self._identity(), found)
+        self._store.put_vectors(self.identity, found)
 
     def nearest(
         self, vector: Sequence[float], within: Within, candidates: Sequence[int], neighbours: float
     ) -> dict[int, float]:
         """How near passages are, from 0 to 1: the nearest of all, and candidates of other ways."""
-        identity = self._identity()
+        identity = self.identity
         near = dict(self._store.nearest(identity, vector, within, NEAR))
         if not near:
             return {}
@@ -96,10 +96,12 @@ class Meaning:
         top = max(smooth.values()) or 1.0
         return {number: score / top for number, score in smooth.items()}
 
-    def _identity(self) -> str:
+    @property
+    def identity(self) -> str:
+        """The name of the embedder, and of how long its vectors are, once that is known."""
         return f"{self._name}/{self._size}" if self._size else self._name
 
-    def _vectors(self, texts: Sequence[str]) -> list[Sequence[float]]:
+    def vectors(self, texts: Sequence[str]) -> list[Sequence[float]]:
         """The embedder's vectors, checked and of length 1."""
         raw = self._guarded(texts)
         if len(raw) != len(texts):

@@ -157,7 +157,8 @@ def get_brief(
     if subject is not None:
         caller.must_see(subject)
     briefing = service.memory.brief(task, k, tokens, tools=tools, subject=subject)
-    return BriefingOut(briefing.text, [HeuristicOut.of_ranked(one) for one in briefing.heuristics])
+    found = [HeuristicOut.of_ranked(one) for one in briefing.heuristics]
+    return BriefingOut(briefing.text, found, briefing.notes)
 
 
 @post(

@@ -97,10 +97,11 @@ class Heuristics(msgspec.Struct, frozen=True):
 
 
 class BriefingOut(msgspec.Struct, frozen=True):
-    """A prompt section, and the heuristics in it."""
+    """A prompt section, and the heuristics in it; `notes` says what could not be done."""
 
     text: str
     heuristics: Sequence[HeuristicOut]
+    notes: Sequence[str]
 
 
 class FeedbackIn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

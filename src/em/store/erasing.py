@@ -94,8 +94,8 @@ def _erase_holders(
     holders = holders_of(session, located)
     located = located | _locate(session, sorted(holders["events"] - located.keys()))
     erased = [event_id for event_id, where in located.items() if where.erasable]
-    documents = remove_documents(session, "id", sorted(holders["documents"]))
-    documents += remove_documents(session, "subject", subjects)
+    documents = remove_documents(session, "id", sorted(holders["documents"]), writer.passages)
+    documents += remove_documents(session, "subject", subjects, writer.passages)
     seqs = [where.seq for where in located.values() if where.erasable]
     documents += remove_passages(session, writer.passages, seqs)
     erasure = Erasure(

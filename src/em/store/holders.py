@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from hashlib import sha256
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
@@ -35,6 +35,13 @@ class DocumentExtras(NamedTuple):
     columns: str
     marks: str
     values: Callable[[Document], tuple[Any, ...]]
+
+
+class DocumentVectors(Protocol):
+    """Who keeps the vectors of documents."""
+
+    def delete_document_vectors(self, session: Session, nums: Sequence[int]) -> None:
+        """Delete the vectors of documents."""
 
 
 def put_artefact(session: Session, item: PreparedArtefact, created_at: int) -> Artefact:
@@ -177,9 +184,14 @@ def _record_holder(subject: str, record_type: str, record_id: str) -> str:
     return msgspec.json.encode((subject, record_type, record_id)).decode()
 
 
-def put_documents(session: Session, documents: Sequence[Document], extras: DocumentExtras) -> None:
+def put_documents(
+    session: Session,
+    documents: Sequence[Document],
+    extras: DocumentExtras,
+    vectors: DocumentVectors,
+) -> None:
     """Put documents in the place of those of the same ids; those without a text are removed."""
-    remove_documents(session, "id", [document.id for document in documents])
+    remove_documents(session, "id", [document.id for document in documents], vectors)
     kept = {document.id: document for document in documents if document.text is not None}
     sql = (
         "INSERT INTO documents(id, kind, subject, at, text, from_events, "  # noqa: S608 - names from the back ends
@@ -204,10 +216,13 @@ def put_documents(session: Session, documents: Sequence[Document], extras: Docum
     put_derivations(session, derivations)
 
 
-def remove_documents(session: Session, column: str, values: Sequence[str]) -> int:
-    """Remove documents and what the index says of them."""
-    rows = select(session, "id, from_events", "documents", column, values)
-    drop_derivations(session, "documents", rows)
+def remove_documents(
+    session: Session, column: str, values: Sequence[str], vectors: DocumentVectors
+) -> int:
+    """Remove documents, what the index says of them, and their vectors."""
+    rows = list(select(session, "id, from_events, num", "documents", column, values))
+    drop_derivations(session, "documents", [row[:2] for row in rows])
+    vectors.delete_document_vectors(session, [row[2] for row in rows])
     return delete(session, "documents", column, values)
 
 

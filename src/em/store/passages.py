@@ -44,6 +44,9 @@ class PassageTable(Protocol):
     def delete_passages(self, session: Session, postings: Sequence[int]) -> None:
         """Delete passages, their words and their vectors."""
 
+    def delete_document_vectors(self, session: Session, nums: Sequence[int]) -> None:
+        """Delete the vectors of documents."""
+
 
 class _Scope:
     """The slots of a subject, while a commit is written."""

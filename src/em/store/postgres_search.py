@@ -13,7 +13,7 @@ from em.store.passages import PassageRow
 from em.store.searching import numbers_of, time_conditions
 from em.store.session import Session
 from em.store.sql import SqlStore
-from em.store.vectors import embedder_of, put_vectors
+from em.store.vectors import drop_document_vectors, embedder_of, put_vectors
 
 SEARCHED_CHARS = 200_000
 """Of one document; a text search vector has an upper size."""
@@ -63,6 +63,10 @@ class PostgresSearch(SqlStore):
         numbers = [posting >> SHAPE_BITS for posting in postings]
         for table in ("passages", "vectors"):
             session.execute(f"DELETE FROM {table} WHERE number = ANY(?)", (numbers,))  # noqa: S608 - one of two words
+
+    def delete_document_vectors(self, session: Session, nums: Sequence[int]) -> None:
+        """Delete the vectors of documents."""
+        drop_document_vectors(session, nums)
 
     def find_words(
         self, groups: Sequence[Sequence[str]], within: Within, limit: int

@@ -183,7 +183,24 @@ class Store(Protocol):
         """How many passages have no vector of this embedder, and the newest of them."""
 
     def put_vectors(self, identity: str, vectors: Mapping[int, Sequence[float]]) -> None:
-        """Keep vectors of length 1. Those of another embedder go: two are never mixed."""
+        """Keep vectors of length 1, of passages and of documents, by their numbers.
+
+        Those of another embedder go: two are never mixed.
+        """
+
+    def documents_without_vector(
+        self, identity: str, query: DocumentQuery, after: tuple[int, str] | None = None
+    ) -> tuple[tuple[int, str] | None, dict[int, str]]:
+        """Numbers and texts of documents that have no vector of this embedder, newest first.
+
+        Before them the number and id of the newest document there is: as long as that one is there,
+        who had them all may ask only for those `after` it. The query's text does not count.
+        """
+
+    def near_documents(
+        self, identity: str, vector: Sequence[float], query: DocumentQuery
+    ) -> list[Hit]:
+        """The documents nearest to a vector of this embedder; the query's text does not count."""
 
     def nearest(
         self, identity: str, vector: Sequence[float], within: Within, limit: int

@@ -6,12 +6,14 @@ from typing import Any
 import msgspec
 
 from em.models.kinds import detail, searched_text
-from em.models.passage import Mark, Passage, Within, scope_range
+from em.models.passage import FIRST_DOCUMENT, Mark, Passage, Within, scope_range
 from em.models.times import from_micros, moment, to_micros
 from em.store.session import Session
 
 NOWHERE = (1, 0)
 """A range without numbers, for a subject of whom nothing was said."""
+DOCUMENTS = "\ndocuments"
+"""Stands for all documents where a subject is asked for; it is no name that a subject may have."""
 
 _PASSAGES = (
     "SELECT p.number, p.starts, p.ends, p.at, p.speaker, p.role,"
@@ -24,7 +26,9 @@ _PASSAGES = (
 def numbers_of(session: Session, subject: str | None) -> tuple[int, int]:
     """The range of numbers that a subject's passages have; of all, without a subject."""
     if subject is None:
-        return 0, 2**62
+        return 0, FIRST_DOCUMENT - 1
+    if subject == DOCUMENTS:
+        return FIRST_DOCUMENT, 2**62
     sql = "SELECT number FROM scopes WHERE subject = ?"
     row = session.execute(sql, (subject,)).fetchone()
     return NOWHERE if row is None else scope_range(row[0])
@@ -83,9 +87,14 @@ def _passage(row: Sequence[Any], decoded: dict[str, tuple[str, str | None]]) -> 
     )
 
 
-def select_numbers(session: Session, sql: str, numbers: Sequence[int]) -> Iterator[Any]:
-    """The rows of a statement whose `{}` stands for the numbers, some hundreds at a time."""
+def select_numbers(
+    session: Session, sql: str, numbers: Sequence[int], more: Sequence[Any] = ()
+) -> Iterator[Any]:
+    """The rows of a statement whose `{}` stands for the numbers, some hundreds at a time.
+
+    more: the values of what follows in the statement.
+    """
     for first in range(0, len(numbers), 500):
         part = numbers[first : first + 500]
         marks = ",".join("?" * len(part))
-        yield from session.execute(sql.format(marks), part).fetchall()
+        yield from session.execute(sql.format(marks), (*part, *more)).fetchall()

@@ -11,14 +11,15 @@ import msgspec
 from em.errors import EmError, StoreError, UsageError
 from em.models.artefact import Artefact
 from em.models.canonical import Json
+from em.models.document import DocumentQuery, Hit
 from em.models.event import Event, EventQuery, check_name
 from em.models.ids import new_id
-from em.models.passage import Mark, Passage
+from em.models.passage import Mark, Passage, Within
 from em.models.record import Record
 from em.models.request import Claim
 from em.models.times import now_micros
 from em.redaction.redactor import Redactor
-from em.store import claims, erasing, searching, vectors
+from em.store import claims, documents, erasing, searching, vectors
 from em.store.chaining import Chain, Tip, read_head
 from em.store.holders import ARTEFACT_COLUMNS, DocumentExtras, to_artefact
 from em.store.passages import PassageRow, is_current, reindex
@@ -29,6 +30,8 @@ from em.store.session import Session, chunks
 from em.store.writing import Writer
 
 SCRUB_PENDING = "scrub_pending"
+MOST_LOOKED_AT = 5_000
+"""Documents near to a vector that are looked at for those that are asked for."""
 
 
 class SqlStore(ABC):
@@ -92,6 +95,16 @@ class SqlStore(ABC):
     @abstractmethod
     def delete_passages(self, session: Session, postings: Sequence[int]) -> None:
         """Delete passages, their words and their vectors."""
+
+    @abstractmethod
+    def delete_document_vectors(self, session: Session, nums: Sequence[int]) -> None:
+        """Delete the vectors of documents."""
+
+    @abstractmethod
+    def nearest(
+        self, identity: str, vector: Sequence[float], within: Within, limit: int
+    ) -> list[tuple[int, float]]:
+        """Numbers and similarities of the passages nearest to a vector of this embedder."""
 
     @abstractmethod
     def scrub(self) -> None:
@@ -305,6 +318,28 @@ class SqlStore(ABC):
         """How many passages have no vector of this embedder, and the newest of them."""
         with self._reading() as session:
             return vectors.without_vector(session, identity, subject, limit)
+
+    def documents_without_vector(
+        self, identity: str, query: DocumentQuery, after: tuple[int, str] | None = None
+    ) -> tuple[tuple[int, str] | None, dict[int, str]]:
+        """The newest document there is, and the texts of those without a vector by number."""
+        with self._reading() as session:
+            return documents.without_vector(session, identity, query, after)
+
+    def near_documents(
+        self, identity: str, vector: Sequence[float], query: DocumentQuery
+    ) -> list[Hit]:
+        """The documents nearest to a vector of this embedder; the query's text does not count."""
+        wanted = max(query.limit, 1)
+        while True:
+            near = dict(self.nearest(identity, vector, Within(searching.DOCUMENTS), wanted))
+            with self._reading() as session:
+                found = documents.read_documents(session, list(near), query)
+            if len(found) >= query.limit or len(near) < wanted or wanted > MOST_LOOKED_AT:
+                break
+            wanted *= 4  # others, which are not asked for, took the places
+        hits = [Hit(one, near[number], near[number]) for number, one in found.items()]
+        return sorted(hits, key=lambda hit: -hit.score)[: query.limit]
 
     def claim(self, key: str, fingerprint: str, *, lease: timedelta, keep: timedelta) -> Claim:
         """Claim a request key; a claim not completed within `lease` may be taken over."""

@@ -11,7 +11,14 @@ from em.store.passages import PassageRow
 from em.store.searching import numbers_of, time_conditions
 from em.store.session import Session
 from em.store.sql import SqlStore
-from em.store.vectors import Matrices, embedder_of, put_vectors, similarities, to_blob
+from em.store.vectors import (
+    Matrices,
+    drop_document_vectors,
+    embedder_of,
+    put_vectors,
+    similarities,
+    to_blob,
+)
 
 
 class SqliteSearch(SqlStore):
@@ -63,6 +70,11 @@ class SqliteSearch(SqlStore):
         numbers = [(posting >> SHAPE_BITS,) for posting in postings]
         session.executemany("DELETE FROM passages WHERE number = ?", numbers)
         session.executemany("DELETE FROM vectors WHERE number = ?", numbers)
+
+    def delete_document_vectors(self, session: Session, nums: Sequence[int]) -> None:
+        """Delete the vectors of documents."""
+        if drop_document_vectors(session, nums):
+            self.matrices.forget_files()
 
     def find_words(
         self, groups: Sequence[Sequence[str]], within: Within, limit: int

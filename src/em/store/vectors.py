@@ -13,8 +13,8 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from em.errors import MissingExtra, StoreError
-from em.models.passage import SLOT_BITS, Within
-from em.store.searching import numbers_of, select_numbers, time_conditions
+from em.models.passage import FIRST_DOCUMENT, SLOT_BITS, Within
+from em.store.searching import DOCUMENTS, numbers_of, select_numbers, time_conditions
 from em.store.session import Session
 
 if TYPE_CHECKING:
@@ -76,15 +76,50 @@ def put_vectors(
             " ON CONFLICT(name) DO UPDATE SET value = excluded.value",
             (EMBEDDER, identity),
         )
-    there = "SELECT number FROM passages WHERE number IN ({})"
-    kept = [row[0] for row in select_numbers(session, there, list(vectors))]
+    kept = _still_there(session, list(vectors))
     session.executemany(
         f"INSERT INTO vectors(number, vector) VALUES (?, {mark})"  # noqa: S608 - a question mark
         " ON CONFLICT(number) DO UPDATE SET vector = excluded.vector",
         [(number, vectors[number]) for number in kept],
     )
-    for scope in {number >> SLOT_BITS for number in kept}:
+    if any(number >= FIRST_DOCUMENT for number in kept):
+        _stamp_documents(session)
+    for scope in {number >> SLOT_BITS for number in kept if number < FIRST_DOCUMENT}:
         session.execute("UPDATE scopes SET stamp = stamp + 1 WHERE number = ?", (scope,))
+
+
+def _still_there(session: Session, numbers: Sequence[int]) -> list[int]:
+    """Those of the numbers that a passage or a document has."""
+    passages = [number for number in numbers if number < FIRST_DOCUMENT]
+    documents = [number - FIRST_DOCUMENT for number in numbers if number >= FIRST_DOCUMENT]
+    sql = "SELECT number FROM passages WHERE number IN ({})"
+    found = [row[0] for row in select_numbers(session, sql, passages)]
+    sql = "SELECT num FROM documents WHERE num IN ({})"
+    return [*found, *(row[0] + FIRST_DOCUMENT for row in select_numbers(session, sql, documents))]
+
+
+def _stamp_documents(session: Session) -> None:
+    """Tell who keeps vectors in memory that those of documents changed."""
+    sql = "UPDATE scopes SET stamp = stamp + 1 WHERE subject = ?"
+    if session.execute(sql, (DOCUMENTS,)).rowcount == 0:
+        session.execute(
+            "INSERT INTO scopes(number, subject, next, passages, stamp)"
+            " SELECT COALESCE(MAX(number), 0) + 1, ?, 0, 0, 1 FROM scopes",
+            (DOCUMENTS,),
+        )
+
+
+def drop_document_vectors(session: Session, nums: Sequence[int]) -> int:
+    """Delete the vectors of documents; how many there were."""
+    count = 0
+    for start in range(0, len(nums), 500):
+        part = [num + FIRST_DOCUMENT for num in nums[start : start + 500]]
+        marks = ",".join("?" * len(part))
+        sql = f"DELETE FROM vectors WHERE number IN ({marks})"  # noqa: S608 - question marks; values are bound
+        count += session.execute(sql, part).rowcount
+    if count:
+        _stamp_documents(session)
+    return count
 
 
 class _Matrix:

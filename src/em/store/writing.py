@@ -45,7 +45,7 @@ class Writer:
         if prepared.records:
             put_records(session, prepared.records)
         if prepared.documents:
-            put_documents(session, prepared.documents, self._extras)
+            put_documents(session, prepared.documents, self._extras, self.passages)
         searched = [
             (item, event.seq, recorded_at if item.at is None else item.at)
             for item, event in zip(prepared.events, events, strict=True)

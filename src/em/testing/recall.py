@@ -274,6 +274,41 @@ class RecallConformance:
         store.put_vectors("x", {number: [1.0, 0.0] for number in numbers})
         assert len(store.nearest("x", [1.0, 0.0], Within("ana"), 10)) == 1
 
+    def test_documents_are_found_by_meaning_and_never_among_passages(self, store: Store) -> None:
+        """Each in its scope; who is removed is not found, and a new one is embedded."""
+        from em.models.document import Document, DocumentQuery
+        from em.recall.documents import DocumentRecall
+        from em.store.protocol import Commit
+
+        def put(name: str, text: str | None, kind: str = "n", subject: str | None = None) -> None:
+            document = Document(id=name, kind=kind, text=text, at=T0, subject=subject)
+            store.commit(Commit(documents=[document]))
+
+        append(store, said("zzz qqq"))
+        for n in range(70):
+            put(f"other {n}", f"zzzz{n}", kind="other", subject="bo")
+        put("1", "zzzz zz")
+        put("2", "plain words")
+        search = DocumentRecall(store, embed)
+        query = DocumentQuery(text="zzz", kinds=["n"], limit=1)
+        (hit,) = search(query)
+        assert (hit.document.id, hit.score, (hit.nearness or 0) > 0.9) == ("1", 0.0, True)
+        both = search(DocumentQuery(text="plain zzz", kinds=["n"]))
+        assert [hit.document.id for hit in both] == ["2", "1"]
+        assert search(DocumentQuery(text="zzz", kinds=["other"], subject="ana")) == []
+        assert found(store, "zzz", None, embed=embed) == ["zzz qqq"]
+        put("1", None)
+        assert [hit.document.id for hit in search(query)] == ["2"]
+        put("3", "zzz zzz zzz")
+        assert [hit.document.id for hit in search(query)] == ["3"]
+
+        def failing(texts: Sequence[str]) -> Any:
+            raise RuntimeError("out of memory")
+
+        words = DocumentRecall(store, failing)(DocumentQuery(text="plain", kinds=["n"]))
+        assert [hit.document.id for hit in words] == ["2"]
+        assert "by words only" in words.notes[0]
+
     @pytest.mark.parametrize("how", ["fails", "hangs", "too few", "wrong size", "nan", "no vector"])
     def test_an_embedder_that_fails_leaves_the_words(self, store: Store, how: str) -> None:
         """Recall goes on, and says so."""

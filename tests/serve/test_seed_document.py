@@ -1,0 +1,130 @@
+"""The document that this part was built from, walked in its order under the name em."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from served import Serve, Served
+
+TRAJECTORY: dict[str, Any] = {
+    "task": "load the orders with a SQL insert",
+    "outcome": "success",
+    "steps": [
+        {
+            "thought": "insert the order first",
+            "action": "sql_insert",
+            "args": {"customer": "c7", "total": "12,50"},
+            "error": "invalid total",
+        },
+        {
+            "action": "sql_insert",
+            "args": {"customer": "c7", "total": "12.50"},
+            "observation": "ok",
+        },
+    ],
+}
+TOKEN = "a-token-that-is-long-enough"
+
+
+def em(*args: str, **env: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "em", *args],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, **env},
+        timeout=300,
+    )
+
+
+def test_every_command_it_lists(tmp_path: Path) -> None:
+    (tmp_path / "trajectory.json").write_text(json.dumps(TRAJECTORY))
+    (tmp_path / "script.json").write_text(json.dumps([{"answer": "yes"}]))
+    smoke = em("smoke-llm", EM_LLM_PROVIDER="scripted", EM_LLM_BASE_URL="script.json")
+    assert smoke.returncode == 0, smoke.stderr
+    reflected = em("--db", "heuristics.db", "reflect", "trajectory.json", "--store")
+    assert reflected.returncode == 0, reflected.stderr
+    assert "sql_insert" in reflected.stdout
+    found = em("--db", "heuristics.db", "retrieve", "debug a failing SQL insert")
+    assert (found.returncode, "sql_insert fails with" in found.stdout) == (0, True)
+    before = (tmp_path / "heuristics.db").read_bytes()
+    measured = em("--db", "heuristics.db", "evaluate", "--tasks", "20")
+    assert (measured.returncode, "MRR" in measured.stdout) == (0, True)
+    assert (tmp_path / "heuristics.db").read_bytes() == before
+    looped = em(
+        *("loop", "--goal", "Continue improving this repository", "--agent", "true"),
+        *("--max-iterations", "5", "--until", "true"),
+    )
+    assert looped.returncode == 0, looped.stderr
+
+
+def test_serve_takes_its_address_and_limit_from_the_environment(serve: Serve) -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = str(probe.getsockname()[1])
+    env = {"EM_API_HOST": "0.0.0.0", "EM_API_PORT": port, "EM_API_MAX_REQUEST_BYTES": "131072"}
+    assert "EM_API_TOKEN" in em("serve", **env).stderr  # open to others only with a token
+    service = serve(port=None, env={**env, "EM_API_TOKEN": TOKEN})
+    assert (service.lines[0]["host"], str(service.lines[0]["port"])) == ("0.0.0.0", port)
+    service.http.headers["Authorization"] = f"Bearer {TOKEN}"
+    assert service.post("/heuristics", {"trigger": "x" * 131_073}).status_code == 413
+
+
+def test_every_endpoint_it_lists(service: Served) -> None:
+    assert service.get("/health")["status"] == "ok"
+    given = {
+        "trigger": "a SQL insert fails on a foreign key",
+        "action": "insert the parent row first",
+        "source_task": "load the orders",
+    }
+    posted = service.post("/heuristics", given).json()
+    page = service.get("/heuristics")
+    assert [one["id"] for one in page["heuristics"]] == [posted["id"]]
+    assert page["pagination"] == {"limit": 50, "offset": 0, "total": 1}
+    beyond = service.get("/heuristics", limit=1, offset=1)
+    assert (beyond["heuristics"], beyond["pagination"]["total"]) == ([], 1)
+    assert service.get("/heuristics", source_task="load the orders")["pagination"]["total"] == 1
+    assert service.get("/heuristics", source_task="load")["pagination"]["total"] == 0
+    assert service.get(f"/heuristics/{posted['id']}")["trigger"] == given["trigger"]
+    found = service.get("/heuristics", task="debug a failing SQL insert", top_k=3)
+    assert [one["id"] for one in found["heuristics"]] == [posted["id"]]
+    reflected = service.post("/reflect", {"trajectory": TRAJECTORY})
+    assert reflected.status_code == 201
+    assert reflected.json()["heuristics"]
+    kept = service.post("/trajectories", TRAJECTORY).json()
+    both = service.get("/trajectories")
+    assert both["pagination"] == {"limit": 50, "offset": 0, "total": 2}
+    assert service.get("/trajectories", limit=1, offset=1)["trajectories"] == [
+        both["trajectories"][1]
+    ]
+    matching = service.get("/trajectories", task=TRAJECTORY["task"], outcome="success")
+    assert matching["pagination"]["total"] == 2
+    assert service.get("/trajectories", outcome="failure")["trajectories"] == []
+    one = service.get(f"/trajectories/{kept['id']}")
+    assert (one["task"], len(one["steps"])) == (TRAJECTORY["task"], 2)
+    before = service.get("/log", limit=200)
+    assert service.get("/evaluate", tasks=20)["methods"]["em"]["mrr"] > 0
+    assert service.get("/log", limit=200) == before
+
+
+def test_its_notes_on_the_api(service: Served) -> None:
+    wrong = service.http.get("/heuristics/nope")
+    assert set(wrong.json()["error"]) >= {"code", "message"}
+    for path, body in (
+        ("/reflect", {"trajectory": TRAJECTORY}),
+        ("/heuristics", {"trigger": "t", "action": "a"}),
+        ("/trajectories", TRAJECTORY),
+    ):
+        first = service.post(path, body, key=path)
+        assert service.post(path, body, key=path).content == first.content
+        other = {"trigger": "t", "action": "b"} if path == "/heuristics" else {**body, "x": 1}
+        other = {"trajectory": TRAJECTORY, "store": False} if path == "/reflect" else other
+        other = {**TRAJECTORY, "outcome": "failure"} if path == "/trajectories" else other
+        assert service.post(path, other, key=path).status_code == 409
+        assert first.headers["x-request-id"] != wrong.headers["x-request-id"]
+    # Trajectories are kept apart from heuristics.
+    assert service.get("/trajectories")["pagination"]["total"] == 2
