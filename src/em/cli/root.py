@@ -33,6 +33,7 @@ COMMANDS = {
     "heuristics": ("em.cli.heuristics", "Look after the lessons in a memory."),
     "import": ("em.cli.import_", "Keep the traces that agents left on disk."),
     "log": ("em.cli.log", "Append to, look at, prove, save and load the log."),
+    "mcp": ("em.cli.mcp", "Serve the memory to an agent, as an MCP server."),
     "recall": ("em.cli.recall", "Find what was said."),
     "loop": ("em.cli.loop", "Run an agent again and again toward a goal."),
     "reflect": ("em.cli.reflect", "Learn from a trace: what to do better next time."),

@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 from html import escape
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
-from litestar import Litestar, MediaType, Response, get
+from litestar import Litestar, MediaType, Response, asgi, get
 from litestar.config.cors import CORSConfig
 from litestar.datastructures import State
 from litestar.exceptions import HTTPException
@@ -32,8 +32,10 @@ def make_app(memory: Memory, settings: Settings, tokens: Tokens | None = None) -
     refuse_open_door(settings.api, tokens)
     metrics = Metrics()
     origins = settings.api.cors_origins
+    mcp = _mcp(memory, settings)
     app = Litestar(
         route_handlers=[
+            *mcp.handlers,
             get_health,
             get_metrics,
             *lessons.HANDLERS,
@@ -49,10 +51,33 @@ def make_app(memory: Memory, settings: Settings, tokens: Tokens | None = None) -
         openapi_config=_openapi(asked_for_tokens=bool(tokens)),
         request_max_body_size=settings.api.max_request_bytes,
         cors_config=CORSConfig(allow_origins=list(origins)) if origins else None,
+        lifespan=mcp.lifespan,
         logging_config=None,
         debug=False,
     )
     return Guard(app, settings.api, tokens, metrics)
+
+
+class _Mcp(NamedTuple):
+    """What the application takes of the MCP server; nothing where it is not installed."""
+
+    handlers: Sequence[Any] = ()
+    lifespan: Sequence[Any] = ()
+
+
+def _mcp(memory: Memory, settings: Settings) -> _Mcp:
+    try:
+        from em.serve.mcp.mounted import Mounted
+    except ImportError:
+        return _Mcp()
+    mounted = Mounted(memory, settings)
+
+    @asgi("/mcp", copy_scope=False)
+    async def serve_mcp(scope: Any, receive: Any, send: Any) -> None:
+        """The memory as an MCP server (streamable HTTP)."""
+        await mounted(scope, receive, send)
+
+    return _Mcp([serve_mcp], [mounted.running])
 
 
 @get("/health", responses={503: errors()[503]}, sync_to_thread=True, tags=["service"])

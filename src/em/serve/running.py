@@ -30,7 +30,7 @@ def serve(db: str | None, settings: Settings) -> int:
             log_config=None,
             access_log=False,
             server_header=False,
-            lifespan="off",
+            lifespan="on",
             timeout_graceful_shutdown=10,
             h11_max_incomplete_event_size=64 * 1024,
         )

@@ -1,6 +1,5 @@
 """Over HTTP: trajectories, which are traces by another name."""
 
-from collections.abc import Iterator
 from typing import Annotated
 
 import msgspec
@@ -9,14 +8,12 @@ from litestar.params import Parameter
 
 from em.capture.traces import get_traces, trace_events
 from em.errors import InputError
-from em.models.event import EventQuery
 from em.models.ids import new_id
 from em.models.trace import Outcome, Trace, read_trace
-from em.serve.callers import Caller
 from em.serve.idempotency import Pending
 from em.serve.service import AnyRequest, Key, Limit, Offset, errors, page, service_of
 from em.serve.shapes import Trajectories, TrajectoryIn, TrajectoryOut
-from em.store.protocol import Store
+from em.serve.summaries import summaries
 
 Query = Annotated[str | None, Parameter(max_length=2_000)]
 
@@ -47,33 +44,9 @@ def list_trajectories(
 ) -> Trajectories:
     """Trajectories, oldest first; `task` and `outcome` match exactly."""
     service = service_of(request)
-    found = _summaries(service.store, service.caller(request), task, outcome)
+    found = summaries(service.store, service.caller(request), task, outcome)
     shown, pagination = page(found, limit, offset)
     return Trajectories(shown, pagination)
-
-
-def _summaries(
-    store: Store, caller: Caller, task: str | None, outcome: Outcome | None
-) -> Iterator[TrajectoryOut]:
-    """Every trace in short: from its first and its last event, read in one pass."""
-    started: dict[str, TrajectoryOut] = {}
-    for event in store.read(EventQuery(kinds=["trace_started", "trace_ended"])):
-        if event.body is None:
-            continue
-        if event.kind == "trace_started":
-            goal = str(event.body.get("goal", ""))
-            if caller.sees(event.subject) and (task is None or goal == task):
-                started[event.stream] = TrajectoryOut(
-                    id=event.stream.removeprefix("trace/"),
-                    task=goal,
-                    outcome="unknown",
-                    subject=event.subject,
-                    created_at=event.at,
-                )
-        elif event.stream in started:
-            ended = event.body.get("outcome", "unknown")
-            started[event.stream] = msgspec.structs.replace(started[event.stream], outcome=ended)
-    return (one for one in started.values() if outcome is None or one.outcome == outcome)
 
 
 @get(

@@ -1,0 +1,256 @@
+"""Every kept routine as a tool of its own."""
+
+from collections.abc import Callable
+from difflib import get_close_matches
+from typing import Any
+
+import msgspec
+from mcp.shared.exceptions import MCPError
+from mcp_types import (
+    INVALID_PARAMS,
+    CallToolRequestParams,
+    CallToolResult,
+    ElicitResult,
+    InputRequiredResult,
+    Tool,
+    ToolAnnotations,
+)
+
+from em.errors import EmError, NotFound, UsageError
+from em.models.artefact import Artefact
+from em.models.canonical import Json
+from em.models.routine import Routine, ToolStep
+from em.models.run import PendingPrompt, RunResult
+from em.models.tool_names import one_line, tool_name
+from em.runner.failures import plain
+from em.runner.journal import read_run
+from em.runner.stored import KIND, KeptRoutine, kept_routines, routine_of
+from em.serve.callers import Caller
+from em.serve.mcp import arguments
+from em.serve.mcp.asking import answer_in, can_ask, may_be_asked, request_for, words_of
+from em.serve.mcp.desk import Context, Desk
+from em.serve.mcp.tools import BUILT_IN
+
+MOST_QUESTIONS = 20
+"""Forms that one call shows; a run that asks more often goes on with `resume`."""
+REMEMBERED = 256
+
+RESUME = "resume"
+OWN_NAMES = frozenset({*BUILT_IN, RESUME})
+
+Answer = CallToolResult | InputRequiredResult
+Go = Callable[[], RunResult]
+
+
+def resume_tool() -> Tool:
+    """The tool that answers a run which waits."""
+    return Tool(
+        name=RESUME,
+        title="Answer a run that waits",
+        description=(
+            "Go on with a run that answered `needs_input`, with what a person said to its "
+            "`pending_prompt`, or with one that was interrupted. Ask the person; don't make the "
+            "answer up."
+        ),
+        input_schema=arguments.schema_of(arguments.Resume),
+        annotations=ToolAnnotations(read_only_hint=False),
+    )
+
+
+class Routines:
+    """The routines of a memory: which there are now, and running one."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+        self._known: dict[str, KeptRoutine | None] = {}
+
+    def newest(self) -> dict[str, Artefact]:
+        """The version in use of every routine, by the routine's name."""
+        found: dict[str, Artefact] = {}
+        for artefact in kept_routines(self._desk.store):
+            usable = artefact.body is not None and artefact.retired_at is None
+            if usable and self._read(artefact) is not None:
+                older = found.get(artefact.name)
+                if older is None or older.version < artefact.version:
+                    found[artefact.name] = artefact
+        return found
+
+    def tools(self) -> list[Tool]:
+        """Every routine as a tool."""
+        newest = self.newest()
+        return [self._told(name, newest[kept]) for name, kept in _named(newest).items()]
+
+    def _read(self, artefact: Artefact) -> KeptRoutine | None:
+        """The routine of a version; None for one that can't be read."""
+        if artefact.id not in self._known:
+            if len(self._known) >= REMEMBERED:
+                self._known.clear()
+            try:
+                self._known[artefact.id] = routine_of(artefact)
+            except EmError:
+                self._known[artefact.id] = None
+        return self._known[artefact.id]
+
+    def _told(self, name: str, artefact: Artefact) -> Tool:
+        routine = self._read(artefact)
+        assert routine is not None
+        about = one_line(routine.description) or f"Run the routine {one_line(routine.name, 100)}."
+        missing = self._missing(routine)
+        if missing:
+            about += f" (It can't run here: there is no tool {', '.join(map(repr, missing))}.)"
+        return Tool(
+            name=name,
+            title=one_line(routine.name, 100),
+            description=about,
+            input_schema=_input_schema(routine),
+            annotations=ToolAnnotations(read_only_hint=_only_reads(routine)),
+        )
+
+    def _missing(self, routine: Routine) -> list[str]:
+        called = {step.tool for step in routine.steps if isinstance(step, ToolStep)}
+        declared = {tool.name for tool in routine.tools if tool.says_how}
+        return sorted(called - declared - self._desk.tools.keys())
+
+    def find(self, name: str) -> KeptRoutine:
+        """The routine that a tool stands for."""
+        artefact = None
+        if tool_name(name, OWN_NAMES) == name:
+            artefact = self._desk.store.artefact(KIND, name)
+        if artefact is None or artefact.body is None or self._read(artefact) is None:
+            newest = self.newest()
+            names = _named(newest)
+            if name not in names:
+                raise _unknown(name, [*OWN_NAMES, *names])
+            artefact = newest[names[name]]
+        routine = self._read(artefact)
+        assert routine is not None
+        return routine
+
+    async def call(self, ctx: Context, caller: Caller, params: CallToolRequestParams) -> Answer:
+        """Run a routine, or go on with the run that this call began."""
+        caller.must_see(None)
+        caller.must("write")
+        given = params.arguments or {}
+        memory, tools = self._desk.memory, self._desk.tools
+        if params.request_state is not None:
+            return await self._go_on(ctx, params.request_state, params.input_responses or {})
+        if params.name == RESUME:
+            asked: arguments.Resume = arguments.read(arguments.Resume, given)
+            return await self._converse(ctx, lambda: self._resume(asked))
+        routine = await self._desk.in_thread(lambda: self.find(params.name))
+        return await self._converse(ctx, lambda: memory.run(routine, given, tools))
+
+    def _resume(self, asked: arguments.Resume) -> RunResult:
+        past = read_run(self._desk.store, asked.run_id)
+        if not past.stored:
+            raise NotFound("this run is not of a routine that is kept", place=asked.run_id)
+        if past.status not in ("needs_input", "running"):
+            raise UsageError(f"this run is over: {past.status}", place=f"run {asked.run_id}")
+        return self._desk.memory.resume(
+            asked.run_id,
+            self._desk.tools,
+            input_data=asked.input,
+            answers=asked.answers or None,
+        )
+
+    async def _converse(self, ctx: Context, go: Go) -> Answer:
+        """Run; ask the person where the client can, and go on."""
+        result = await self._desk.in_thread(go)
+        for _ in range(MOST_QUESTIONS):
+            prompt = result.pending_prompt
+            if prompt is None or not may_be_asked(prompt) or not can_ask(ctx):
+                break
+            if not ctx.session.can_send_request:
+                # The client is told what to ask, and makes the call again with the answers.
+                return InputRequiredResult(
+                    input_requests={prompt.step_id: request_for(prompt)},
+                    request_state=result.run_id,
+                )
+            form = request_for(prompt).params
+            assert form.mode == "form"
+            said = await ctx.session.elicit_form(
+                form.message, form.requested_schema, ctx.request_id
+            )
+            answer = answer_in(prompt, said)
+            if answer is None:
+                return self._told_result(result, f"the person did not answer ({said.action})")
+            result = await self._desk.in_thread(self._answered(result.run_id, prompt, answer))
+        return self._told_result(result)
+
+    async def _go_on(self, ctx: Context, run_id: str, responses: dict[str, Any]) -> Answer:
+        """The second half of a call that was told what to ask."""
+        prompt = await self._desk.in_thread(lambda: self._waiting(run_id))
+        said = responses.get(prompt.step_id)
+        answer = answer_in(prompt, said) if isinstance(said, ElicitResult) else None
+        if answer is None:
+            waiting = RunResult(run_id=run_id, status="needs_input", pending_prompt=prompt)
+            return self._told_result(waiting, "the person did not answer")
+        return await self._converse(ctx, self._answered(run_id, prompt, answer))
+
+    def _answered(self, run_id: str, prompt: PendingPrompt, answer: Json) -> Go:
+        asked = arguments.Resume(run_id=run_id, answers={prompt.step_id: answer})
+        return lambda: self._resume(asked)
+
+    def _waiting(self, run_id: str) -> PendingPrompt:
+        past = read_run(self._desk.store, run_id)
+        kind, note = past.notes[-1]
+        if kind != "run_paused":
+            raise UsageError(f"this run does not wait: {past.status}", place=f"run {run_id}")
+        return msgspec.convert(note["prompt"], PendingPrompt)
+
+    def _told_result(self, result: RunResult, note: str = "") -> CallToolResult:
+        told: Json = {"run_id": result.run_id, "status": result.status}
+        words = ""
+        if result.status == "ok":
+            told["output"] = result.output
+        elif result.failure is not None:
+            told["failure"] = plain(result.failure)
+            place = f"step {result.failure.step_id}: " if result.failure.step_id else ""
+            words = f"{place}{result.failure.error_type}: {result.failure.message}"
+        elif result.pending_prompt is not None:
+            told["pending_prompt"] = plain(result.pending_prompt)
+            told["next"] = (
+                f"{note + '; ' if note else ''}ask the person: {words_of(result.pending_prompt)} "
+                f'Then call `{RESUME}` with run_id and answers {{"{result.pending_prompt.step_id}":'
+                " {FIELD: VALUE}}"
+            )
+        failed = result.status == "failed"
+        return self._desk.results.answer(told, words=words, is_error=failed)
+
+
+def _answering(
+    resume: Callable[[arguments.Resume], RunResult],
+    run_id: str,
+    prompt: PendingPrompt,
+    answer: Json,
+) -> Go:
+    asked = arguments.Resume(run_id=run_id, answers={prompt.step_id: answer})
+    return lambda: resume(asked)
+
+
+def _named(newest: dict[str, Artefact]) -> dict[str, str]:
+    """Routines by the names of their tools; a name that can be called as it is comes first."""
+    named: dict[str, str] = {}
+    for name in sorted(newest, key=lambda name: (tool_name(name, OWN_NAMES) != name, name)):
+        named[tool_name(name, {*OWN_NAMES, *named})] = name
+    return named
+
+
+def _input_schema(routine: Routine) -> Json:
+    schema = routine.input_schema or {}
+    return schema if schema.get("type") == "object" else {**schema, "type": "object"}
+
+
+def _only_reads(routine: Routine) -> bool:
+    effects = {tool.name: tool.known_effect for tool in routine.tools}
+    return all(
+        (step.effect or effects.get(step.tool)) == "read"
+        for step in routine.steps
+        if isinstance(step, ToolStep)
+    )
+
+
+def _unknown(name: str, known: list[str]) -> MCPError:
+    close = get_close_matches(name, known, 1)
+    hint = f"; did you mean {close[0]!r}?" if close else ""
+    return MCPError(INVALID_PARAMS, f"there is no tool {one_line(name, 100)!r}{hint}")
