@@ -1,6 +1,6 @@
 """The application: every handler behind the guard."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from html import escape
 from typing import Any, NamedTuple
 
@@ -55,7 +55,7 @@ def make_app(memory: Memory, settings: Settings, tokens: Tokens | None = None) -
         logging_config=None,
         debug=False,
     )
-    return Guard(app, settings.api, tokens, metrics)
+    return Guard(app, settings.api, tokens, metrics, mcp.leave)
 
 
 class _Mcp(NamedTuple):
@@ -63,6 +63,7 @@ class _Mcp(NamedTuple):
 
     handlers: Sequence[Any] = ()
     lifespan: Sequence[Any] = ()
+    leave: Callable[[], None] = lambda: None
 
 
 def _mcp(memory: Memory, settings: Settings) -> _Mcp:
@@ -77,7 +78,7 @@ def _mcp(memory: Memory, settings: Settings) -> _Mcp:
         """The memory as an MCP server (streamable HTTP)."""
         await mounted(scope, receive, send)
 
-    return _Mcp([serve_mcp], [mounted.running])
+    return _Mcp([serve_mcp], [mounted.running], mounted.leave)
 
 
 @get("/health", responses={503: errors()[503]}, sync_to_thread=True, tags=["service"])

@@ -39,7 +39,16 @@ def say(**fields: Any) -> None:
 class Guard:
     """Stands before the application. Nothing of a body is read before all of this is in order."""
 
-    def __init__(self, app: App, settings: ApiSettings, tokens: Tokens, metrics: Metrics) -> None:
+    def __init__(
+        self,
+        app: App,
+        settings: ApiSettings,
+        tokens: Tokens,
+        metrics: Metrics,
+        leave: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.leave = leave
+        """Ends what clients only listen to: the service ends, and would wait for them."""
         self._app = app
         self._settings = settings
         self._tokens = tokens

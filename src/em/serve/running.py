@@ -3,6 +3,7 @@
 import logging
 import signal
 import sys
+from typing import Any
 
 from em.errors import MissingExtra, UsageError
 from em.memory import Memory
@@ -23,8 +24,9 @@ def serve(db: str | None, settings: Settings) -> int:
     from em.serve.guard import say
 
     with Memory(db, settings=settings) as memory:
+        app = make_app(memory, settings, tokens)
         config = uvicorn.Config(
-            make_app(memory, settings, tokens),
+            app,
             host=settings.api.host,
             port=settings.api.port,
             log_config=None,
@@ -43,13 +45,20 @@ def serve(db: str | None, settings: Settings) -> int:
                 fix="choose a free port",
             ) from None
         socket.listen(config.backlog)  # who reads that it listens may call at once
-        logging.getLogger("uvicorn").addHandler(_Lines())
+        for library in ("uvicorn", "mcp"):
+            logging.getLogger(library).addHandler(_Lines())
         host, port = socket.getsockname()[:2]
         say(level="info", event="listening", host=host, port=port, store=memory.store.location)
         for number in (signal.SIGINT, signal.SIGTERM):
             # The server finishes what is under way, and then raises the signal again.
             signal.signal(number, lambda _number, _frame: None)
-        uvicorn.Server(config).run(sockets=[socket])
+
+        class Server(uvicorn.Server):
+            async def shutdown(self, sockets: Any = None) -> None:
+                app.leave()
+                await super().shutdown(sockets)
+
+        Server(config).run(sockets=[socket])
         say(level="info", event="stopped")
     sys.stderr.flush()
     return 0
@@ -63,4 +72,7 @@ class _Lines(logging.Handler):
         from em.serve.guard import say
 
         if record.levelno >= logging.WARNING:
-            say(level=record.levelname.lower(), event="server", message=record.getMessage())
+            fields = {"level": record.levelname.lower(), "message": record.getMessage()}
+            if record.exc_info:
+                fields["trace"] = logging.Formatter().formatException(record.exc_info)
+            say(event="server", **fields)

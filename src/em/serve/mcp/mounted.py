@@ -34,7 +34,10 @@ class Mounted:
         """For as long as the service runs."""
         async with self._manager.run():
             yield
-            self._mcp.close_streams()
+
+    def leave(self) -> None:
+        """End what clients only listen to."""
+        self._mcp.close_streams()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request of a client; a session is of the token that began it."""
