@@ -13,7 +13,8 @@ from em.runner.package import Package
 def print_plan(package: Package, *, as_json: bool) -> None:
     """The steps of a routine, with nothing run and no secret filled in."""
     kinds = [str(type(step).__struct_config__.tag) for step in package.routine.steps]
-    how = {tool.name: _how(tool) for tool in package.routine.tools}
+    specs = {name: package.routine.says_how(name) for name in package.program.tool_names}
+    how = {name: _how(spec) for name, spec in specs.items() if spec is not None}
     rows = [
         (
             step.id,
@@ -42,4 +43,7 @@ def _how(tool: ToolSpec) -> str:
         return shlex.join(tool.command).replace("'{{", "{{").replace("}}'", "}}")
     if tool.http is not None:
         return f"{tool.http.method} {tool.http.url.partition('?')[0]}"
+    if tool.mcp is not None:
+        server = shlex.join(tool.mcp.command) if tool.mcp.command else tool.mcp.url
+        return f"{tool.tool_of_server} of {server.partition('?')[0]}"
     return ""

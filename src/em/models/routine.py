@@ -1,5 +1,6 @@
 """Routine: a trace compiled into steps with references; runs without a model."""
 
+import re
 from collections.abc import Sequence
 from typing import Annotated, Any, ClassVar, Literal
 from urllib.parse import urlsplit
@@ -168,8 +169,39 @@ class HttpCall(
             raise ValueError("`json` and `body` exclude each other")
 
 
+class McpServer(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
+):
+    """An MCP server: a program that is started, or an address. `tool`: its own name of a tool."""
+
+    command: Sequence[str] | None = None
+    url: str = ""
+    headers: dict[str, str] = {}
+    tool: str = ""
+
+    def __post_init__(self) -> None:
+        """Where it is is written down, not computed: it is the same for every call."""
+        if (self.command is None) == (not self.url):
+            raise ValueError("`mcp` has either `command` or `url`")
+        if self.command is not None and (not self.command or not self.command[0]):
+            raise ValueError("`command` begins with a program")
+        if any("{{" in part or "{%" in part for part in (*(self.command or ()), self.url)):
+            raise ValueError("`command` and `url` of `mcp` take no expressions")
+        address = urlsplit(self.url)
+        if self.url and (address.scheme not in ("http", "https") or "@" in address.netloc):
+            raise ValueError("`url` begins with http:// or https:// and holds no password")
+        if self.headers and self.command is not None:
+            raise ValueError("`headers` need a `url`")
+
+
+_NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9_-]")
+
+
 class ToolSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A tool that the routine calls; with `command` or `http` it says how, and needs no code."""
+    """A tool that the routine calls; with `command`, `http` or `mcp` it says how, without code.
+
+    With `mcp` it also stands for its server: `mcp__NAME__TOOL` is that server's TOOL.
+    """
 
     name: str
     description: str = ""
@@ -180,25 +212,47 @@ class ToolSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     command: Sequence[str] | None = None
     env: Sequence[str] = ()
     http: HttpCall | None = None
+    mcp: McpServer | None = None
     output: Literal["text", "json", "lines"] | None = None
     timeout: Annotated[float, msgspec.Meta(gt=0, le=86_400)] | None = None
 
     def __post_init__(self) -> None:
         """Either a command or an address, and a program that is written down."""
-        if self.command is not None and self.http is not None:
-            raise ValueError("`command` and `http` exclude each other")
-        if self.command is not None:
+        if sum(how is not None for how in (self.command, self.http, self.mcp)) > 1:
+            raise ValueError("`command`, `http` and `mcp` exclude each other")
+        if self.mcp is not None:
+            if self.env and self.mcp.command is None:
+                raise ValueError("`env` needs a `command`")
+        elif self.command is not None:
             if not self.command or not self.command[0]:
                 raise ValueError("`command` begins with a program")
             if "{{" in self.command[0] or "{%" in self.command[0]:
                 raise ValueError("the program of `command` is no expression")
         elif self.env or (self.http is None and (self.output or self.timeout)):
-            raise ValueError("`env` needs a `command`, `output` and `timeout` that or `http`")
+            raise ValueError(
+                "`env` needs a `command`, `output` and `timeout` that, `http` or `mcp`"
+            )
 
     @property
     def says_how(self) -> bool:
         """Whether it can be called without code."""
-        return self.command is not None or self.http is not None
+        return self.command is not None or self.http is not None or self.mcp is not None
+
+    def of_server(self, name: str) -> "ToolSpec | None":
+        """The tool that is called by `name` as agents call those of a server, if it is of mine."""
+        own = f"mcp__{_NOT_IN_A_NAME.sub('_', self.name)}__"
+        if self.mcp is None or not name.startswith(own) or name == own:
+            return None
+        server = msgspec.structs.replace(self.mcp, tool=name.removeprefix(own))
+        return msgspec.structs.replace(self, name=name, mcp=server, args_schema=None, effect=None)
+
+    @property
+    def tool_of_server(self) -> str:
+        """What the server calls this tool."""
+        if self.mcp is not None and self.mcp.tool:
+            return self.mcp.tool
+        server, sign, tool = self.name.removeprefix("mcp__").partition("__")
+        return tool if self.name.startswith("mcp__") and sign and server and tool else self.name
 
     @property
     def known_effect(self) -> Effect | None:
@@ -234,3 +288,19 @@ class Routine(
     output_schema: Json | None = None
     secrets: Sequence[Secret] = ()
     steps: Sequence[Step] = ()
+
+    def says_how(self, name: str) -> ToolSpec | None:
+        """How a tool is called without code: by its own words, or as one of a server's tools."""
+        own = next((tool for tool in self.tools if tool.name == name), None)
+        if own is not None and own.says_how:
+            return own
+        for server in self.tools:
+            found = server.of_server(name)
+            if found is not None and own is not None:
+                # What is said of the tool itself counts; how it is reached, its server knows.
+                return msgspec.structs.replace(
+                    own, mcp=found.mcp, env=server.env, output=server.output, timeout=server.timeout
+                )
+            if found is not None:
+                return found
+        return None

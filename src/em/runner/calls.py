@@ -158,9 +158,7 @@ class Calls:
 
     def _attempt(self, step: CompiledStep, scope: Json, item: int | None, start: float) -> Attempt:
         tool = self._tool(step)
-        # A step has an effect if either the routine or its tool says so.
-        writes = step.is_write or (step.kind == "tool" and tool.effect == "write")
-        attempt = Attempt(step, scope, item, start, writes)
+        attempt = Attempt(step, scope, item, start, _writes(step, tool))
         if item is not None and self._notebook.is_kept:
             attempt.item_hash = self._notebook.hash_of(scope[step.as_name])
         if step.key is not None and tool.takes_key:
@@ -272,6 +270,16 @@ def _check(checks: list[tuple[str, Any]], scope: Json, step: CompiledStep, when:
     for source, holds in checks:
         if not holds(scope):
             raise CheckFailed(f"the {when}-check {source!r} does not hold", place=f"step {step.id}")
+
+
+def _writes(step: CompiledStep, tool: Tool) -> bool:
+    """A step has an effect if the routine or its tool says so; in doubt the tool is asked."""
+    if step.kind == "tool" and tool.effect == "write":
+        return True
+    harmless = tool.does_no_harm
+    if step.is_write and step.is_in_doubt and harmless is not None and harmless():
+        return False
+    return step.is_write
 
 
 def _check_result(step: CompiledStep, scope: Json, value: Any) -> None:

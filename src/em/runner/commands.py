@@ -25,11 +25,15 @@ class CommandTimeout(CommandFailed, StepTimeout):
     """A program took too long: what it did is not known."""
 
 
+def plain_environment() -> dict[str, str]:
+    """What of our environment every program gets."""
+    return {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
+
+
 def run_command(
     argv: Sequence[str], program: str, *, timeout: float, env: Mapping[str, str]
 ) -> bytes:
     """What a program prints. It gets the plain environment, and of the rest only `env`."""
-    plain = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
     try:
         process = subprocess.Popen(  # noqa: S603 - an allowed program, no shell
             argv,
@@ -37,7 +41,7 @@ def run_command(
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            env={**plain, **env},
+            env={**plain_environment(), **env},
             # A group of its own, so that all it starts ends with it.
             start_new_session=True,
         )

@@ -1,4 +1,4 @@
-"""Tools that a routine declares in YAML: a command or an HTTP request, with expressions in it.
+"""Tools that a routine declares in YAML: a command, an HTTP request, or a tool of an MCP server.
 
 Each value fills exactly the place in which it stands: one argument of a program, one part of an
 address. It never splits, is never read for expressions again, and never becomes an option.
@@ -20,6 +20,7 @@ from em.runner.expressions import compile_expression, compile_value, names_in
 from em.runner.functions import FUNCTIONS
 from em.runner.names import Evaluate
 from em.runner.secrets import Secrets
+from em.runner.servers import McpFailed, Servers, value_of
 from em.runner.tools import Tool
 from em.runner.web import HttpFailed, request
 from em.settings import AllowSettings
@@ -40,13 +41,16 @@ class BadOutput(Exception):
 
 
 def declared_tools(
-    routine: Routine, names: set[str], allow: AllowSettings, secrets: Secrets
+    routine: Routine, names: set[str], allow: AllowSettings, secrets: Secrets, servers: Servers
 ) -> dict[str, Tool]:
     """The tools of these names that the routine declares; what is not allowed is refused here."""
+    specs = {name: routine.says_how(name) for name in sorted(names)}
     return {
-        spec.name: _tool(spec, allow, secrets)
-        for spec in routine.tools
-        if spec.says_how and spec.name in names
+        name: _server_tool(spec, allow, secrets, servers)
+        if spec.mcp is not None
+        else _tool(spec, allow, secrets)
+        for name, spec in specs.items()
+        if spec is not None
     }
 
 
@@ -110,6 +114,38 @@ def _tool(spec: ToolSpec, allow: AllowSettings, secrets: Secrets) -> Tool:
     tool = Tool(spec.name, within(None), spec.known_effect)
     tool.takes_key = "idempotency_key" in known
     tool.within = within
+    return tool
+
+
+def _server_tool(spec: ToolSpec, allow: AllowSettings, secrets: Secrets, servers: Servers) -> Tool:
+    assert spec.mcp is not None
+    environment = Environment(allow, secrets.add)
+    env = {name: environment[name] for name in spec.env}
+    place = f"tool {spec.name}, field mcp.headers"
+    headers = {
+        name: _header(compile_value(text, f"{place}.{name}")({"env": environment}), place)
+        for name, text in spec.mcp.headers.items()
+    }
+    session = servers.session(spec.mcp, allow, env, headers)
+    own = spec.tool_of_server
+
+    def within(timeout: float | None) -> Callable[..., Any]:
+        seconds = min(timeout or TIMEOUT, spec.timeout or timeout or TIMEOUT)
+
+        def call(**args: Any) -> Any:
+            try:
+                return value_of(session.call(own, args, seconds), spec.output)
+            except McpFailed as error:
+                raise type(error)(secrets.masked(str(error))) from None
+            except msgspec.DecodeError as error:
+                raise BadOutput(f"the output is no JSON ({error})") from None
+
+        return call
+
+    tool = Tool(spec.name, within(None), spec.known_effect)
+    tool.takes_key = "idempotency_key" in (spec.args_schema or {}).get("properties", ())
+    tool.within = within
+    tool.does_no_harm = lambda: session.does_no_harm(own, spec.timeout or TIMEOUT)
     return tool
 
 

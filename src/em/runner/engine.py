@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Self, TypedDict, Unpack
 
@@ -182,7 +183,10 @@ class _Run:
             self.package.folder,
         )
         registry = tools if isinstance(tools, ToolRegistry) else ToolRegistry(tools)
-        known, refusal = _with_declared(self.package, registry, options.get("allow"), self.secrets)
+        self._servers = ExitStack()
+        known, refusal = _with_declared(
+            self.package, registry, options.get("allow"), self.secrets, self._servers
+        )
         self._udfs = self.package.udfs(trust=options.get("trust", False))
         self._options: dict[str, Any] = {
             "tools": known,
@@ -199,7 +203,8 @@ class _Run:
         return self
 
     def __exit__(self, *exc: object) -> None:
-        self._udfs.__exit__(*exc)
+        with self._servers:
+            self._udfs.__exit__(*exc)
 
     def begin(
         self, input_data: Json, store: Store | None, run_id: str | None
@@ -248,7 +253,11 @@ class _Run:
 
 
 def _with_declared(
-    package: Package, registry: ToolRegistry, allow: AllowSettings | None, secrets: Secrets
+    package: Package,
+    registry: ToolRegistry,
+    allow: AllowSettings | None,
+    secrets: Secrets,
+    ending: ExitStack,
 ) -> tuple[Mapping[str, Tool], RoutineError | None]:
     """The tools that are given, then those that the routine declares; and why one is refused."""
     missing = package.program.declared_names - registry.keys()
@@ -256,10 +265,12 @@ def _with_declared(
         return registry, None
     from em.runner.allowing import settings_for
     from em.runner.declared import declared_tools
+    from em.runner.servers import Servers
 
+    servers = ending.enter_context(Servers())
     try:
         allowed = settings_for(package.folder, allow)
-        declared = declared_tools(package.routine, missing, allowed, secrets)
+        declared = declared_tools(package.routine, missing, allowed, secrets, servers)
     except RoutineError as error:
         return registry, error
     return {**declared, **registry}, None

@@ -22,9 +22,9 @@ class CompiledStep:
     """A step with its expressions compiled. `kind` is tool, udf, assert, prompt or return."""
 
     __slots__ = (
-        "args", "args_schema", "as_name", "check", "for_each", "id", "is_plain", "is_write", "key",
-        "kind", "message", "on_error", "parallel", "post", "pre", "prompt", "result_schema",
-        "retry", "save_as", "target", "timeout", "value", "when",
+        "args", "args_schema", "as_name", "check", "for_each", "id", "is_in_doubt", "is_plain",
+        "is_write", "key", "kind", "message", "on_error", "parallel", "post", "pre", "prompt",
+        "result_schema", "retry", "save_as", "target", "timeout", "value", "when",
     )  # fmt: skip
 
     def __init__(self, step: Step, spec: ToolSpec | None) -> None:
@@ -43,6 +43,8 @@ class CompiledStep:
         self.post = _expressions(checks.post if checks else (), f"{place}, field checks.post")
         self.key = _value(step.idempotency_key, f"{place}, field idempotency_key")
         self.is_write = _is_write(step, spec)
+        # Nobody says what the step does; its tool may know.
+        self.is_in_doubt = step.effect is None and (spec is None or spec.known_effect is None)
         self.args_schema = spec.args_schema if spec else None
         self.result_schema = spec.result_schema if spec else None
         self.kind = "return"
@@ -95,7 +97,7 @@ class Program:
         self.tool_names = {step.target for step in self.steps if step.kind == "tool"}
         # Those that are called and say by themselves how.
         self.declared_names = {
-            name for name in self.tool_names if name in specs and specs[name].says_how
+            name for name in self.tool_names if routine.says_how(name) is not None
         }
         self.udf_names = {step.target for step in self.steps if step.kind == "udf"}
 

@@ -30,7 +30,10 @@ def declare(function: F, effect: Effect | None) -> F:
 class Tool:
     """A function that routines may call."""
 
-    __slots__ = ("description", "effect", "function", "is_async", "name", "takes_key", "within")
+    __slots__ = (
+        "description", "does_no_harm", "effect", "function", "is_async", "name", "takes_key",
+        "within",
+    )  # fmt: skip
 
     def __init__(self, name: str, function: Function, effect: Effect | None = None) -> None:
         if not callable(function):
@@ -42,6 +45,8 @@ class Tool:
         self.takes_key = "idempotency_key" in _parameters(function)
         # For a tool that can end in time by itself: its function for so many seconds.
         self.within: Callable[[float | None], Function] | None = None
+        # For a tool that knows by itself whether it may be called twice.
+        self.does_no_harm: Callable[[], bool] | None = None
         self.description = (inspect.getdoc(function) or "").partition("\n")[0]
 
 

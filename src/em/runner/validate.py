@@ -123,6 +123,8 @@ class _Package:
             name, where = step.get("tool"), ("steps", number)
             if not isinstance(name, str):
                 continue
+            if _of_a_server(name, declared):
+                continue
             if declared and name not in declared:
                 fix = closest(name, declared)
                 yield (*where, "tool"), f"the tool {name!r} is not declared", fix
@@ -236,13 +238,24 @@ def _schemas(value: Json) -> Iterator[tuple[Where, Any]]:
                 yield ("tools", number, field), tool[field]
 
 
+def _of_a_server(name: str, declared: Mapping[str, Json]) -> bool:
+    """Whether a tool is one of an MCP server that is declared."""
+    try:
+        tools = msgspec.convert(list(declared.values()), list[ToolSpec])
+    except msgspec.ValidationError:
+        return False  # told by itself
+    found = Routine(name="", tools=tools).says_how(name)
+    return found is not None and found.mcp is not None
+
+
 def _declared_arguments(declared: Mapping[str, Json]) -> dict[str, tuple[set[str], set[str]]]:
     """Of each tool that says how it is called, the arguments it needs and those it may get."""
     found = {}
     for name, value in declared.items():
         try:
             spec = msgspec.convert(value, ToolSpec)
-            needed = argument_names(spec) if spec.says_how else None
+            # What a server's tool takes, the server knows.
+            needed = argument_names(spec) if spec.says_how and spec.mcp is None else None
         except (msgspec.ValidationError, ExpressionError):
             continue  # told by itself
         if needed is not None:

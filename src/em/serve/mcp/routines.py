@@ -108,8 +108,9 @@ class Routines:
 
     def _missing(self, routine: Routine) -> list[str]:
         called = {step.tool for step in routine.steps if isinstance(step, ToolStep)}
-        declared = {tool.name for tool in routine.tools if tool.says_how}
-        return sorted(called - declared - self._desk.tools.keys())
+        return sorted(
+            name for name in called - self._desk.tools.keys() if routine.says_how(name) is None
+        )
 
     def find(self, name: str) -> KeptRoutine:
         """The routine that a tool stands for."""
