@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 from em_command import em
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from em import Memory
@@ -105,7 +105,7 @@ def test_a_skill_is_a_folder_that_works_by_itself(shout: Path) -> None:
     )
     assert json.loads(run.stdout) == {"sent": "sent HI!", "times": 1}
     assert em("export", "shout", "--to", "skill", "-o", "skills")[0] == 0, "again, over its own"
-    assert "def send(self, *, text: Any)" in (folder / "SKILL.md").read_text()
+    assert "def send(*, text): ...  # Send it." in (folder / "SKILL.md").read_text()
     Path("skills/shout/SKILL.md").unlink()
     assert em("export", "shout", "--to", "skill", "-o", "skills")[0] == 2, "over somebody else's"
 
@@ -266,6 +266,7 @@ def _values_of_kind(kind: str, schema: Any) -> st.SearchStrategy[Any]:
     return plain[kind]
 
 
+@settings(deadline=None)
 @given(st.data(), SCHEMAS)
 def test_what_fits_the_strict_schema_fits_the_routine_s_own(data: st.DataObject, part: Any) -> None:
     schema = {"type": "object", "properties": {"x": part}, "required": ["x"]}
@@ -323,6 +324,7 @@ def test_an_argument_that_langchain_takes_is_refused() -> None:
         export_langchain(Package(write("x", text)))
 
 
+@settings(deadline=None)
 @given(st.text(max_size=200), st.sets(st.text(max_size=70), max_size=3))
 def test_every_name_becomes_one_that_can_be_called(name: str, taken: set[str]) -> None:
     found = tool_name(name, taken)

@@ -170,9 +170,10 @@ def test_structure_is_preferred_and_the_routine_may_ask_for_text(
     ("tool", "args", "words"),
     [
         ("refuse", {}, "the shop is closed"),
-        ("die", {}, "ended in the middle: it hurts"),
+        ("die", {}, "it hurts"),
         ("no_such_tool", {}, "no_such_tool"),
         ("find_order", {"id": 3}, "order_id"),
+        ("much", {}, "more than 10,485,760 characters"),
     ],
 )
 def test_what_goes_wrong_is_an_error_of_the_step(tool: str, args: Any, words: str) -> None:

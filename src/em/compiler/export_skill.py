@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from em.compiler.export_python import export_python
-from em.compiler.script_file import tools_to_bring
+from em.compiler.python_calls import is_word
 from em.errors import ExportError
 from em.models.routine import PromptStep, Routine, ToolStep
 from em.models.tool_names import one_line
@@ -81,12 +81,30 @@ def _skill(routine: Routine, *, with_tools: bool) -> str:
         parts += [
             "## Tools to bring\n\nThe script calls these; write them as functions of a file, and "
             "name it as `--tools`:",
-            f"```python\n{tools_to_bring(routine).partition('TOOLS =')[0].strip()}\n```",
+            f"```python\n{_signatures(routine)}\n```",
         ]
     if routine.secrets:
         named = ", ".join(f"`{one_line(secret.variable, 100)}`" for secret in routine.secrets)
         parts += [f"## Secrets\n\nThese environment variables must be set: {named}."]
     return "\n\n".join(parts) + "\n"
+
+
+def _signatures(routine: Routine) -> str:
+    """The tools as functions that somebody must write."""
+    about = {tool.name: one_line(tool.description, 300) for tool in routine.tools}
+    names: dict[str, dict[str, None]] = {}
+    for step in routine.steps:
+        if isinstance(step, ToolStep):
+            names.setdefault(step.tool, {}).update(dict.fromkeys(step.args))
+    lines = []
+    for tool, args in names.items():
+        note = f"  # {about[tool]}" if about.get(tool) else ""
+        if all(is_word(word) for word in (tool, *args)):
+            given = f"*, {', '.join(args)}" if args else ""
+            lines.append(f"def {tool}({given}): ...{note}")
+        else:
+            lines.append(f"# {one_line(f'{tool}({list(args)})', 300)}{note}")
+    return "\n".join(lines)
 
 
 def _questions(asked: list[PromptStep]) -> str:
