@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from bench import (
     behaviour,
     heuristics,
+    mcp,
     recall,
     recall_speed,
     routines,
@@ -41,6 +42,7 @@ BENCHES: dict[str, Callable[[], Iterator[Figure]]] = {
     "seeded": heuristics.seeded,
     "retail": heuristics.retail_retrieval,
     "brief": heuristics.brief_speed,
+    "mcp": mcp.calls,
     "service": service.load,
     "killed": service.killed,
     "state-records": state.as_records,

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from em.errors import UsageError
+from em.models.routine import McpServer
 from em.models.strict_yaml import load_yaml
 
 FILE = "em.yaml"
@@ -51,17 +52,22 @@ class LlmSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class AllowSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What tools that are declared in a routine may use: nothing, unless it is named here."""
+    """What tools that are declared in a routine may use: nothing, unless it is named here.
+
+    mcp: servers by name; a routine may call `mcp__NAME__TOOL` of each.
+    """
 
     commands: list[str] = []
     hosts: list[str] = []
     env: list[str] = []
+    mcp: dict[str, McpServer] = {}
 
     def __add__(self, other: "AllowSettings") -> "AllowSettings":
         return AllowSettings(
             commands=[*self.commands, *other.commands],
             hosts=[*self.hosts, *other.hosts],
             env=[*self.env, *other.env],
+            mcp={**self.mcp, **other.mcp},
         )
 
 

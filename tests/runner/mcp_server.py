@@ -74,6 +74,12 @@ def die_once() -> str:
 
 
 @server.tool()
+def much() -> str:
+    """More than anybody wants."""
+    return "x" * 11_000_000
+
+
+@server.tool()
 def environment() -> list[str]:
     """The names of the variables that are set."""
     return sorted(os.environ)

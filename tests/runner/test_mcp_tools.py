@@ -108,6 +108,26 @@ def test_a_trace_of_an_agents_calls_replays_against_the_same_server() -> None:
     assert (result.failure, result.output) == (None, {"result": "cancelled W#55"})
 
 
+def test_a_server_that_the_user_names_serves_routines_that_say_nothing_of_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("MINE", "s3cret-value")
+    server = {"command": [sys.executable, SERVER], "env": ["MINE"]}
+    Path("em.yaml").write_text(json.dumps({"allow": {"mcp": {"shop": server}}}))
+    for tools in ([], [{"name": "mcp__shop__environment", "effect": "read"}]):
+        result = run_routine(folder(*calling("environment"), tools=tools))
+        assert result.failure is None
+        assert "MINE" in result.output["result"]
+    # What the routine itself names is not allowed by that.
+    own = {"name": "shop", "mcp": {"command": [sys.executable, "-c", "1"]}}
+    failure = run_routine(folder(*calling("environment"), tools=[own])).failure
+    assert failure is not None
+    assert failure.error_type == "NotAllowed"
+    unknown = run_routine(folder({"tool": "mcp__other__x"}, tools=[])).failure
+    assert unknown is not None
+    assert "there is no tool 'mcp__other__x'" in unknown.message
+
+
 def test_a_tool_may_have_a_name_of_its_own() -> None:
     own = {"name": "look_up", "mcp": {**SHOP["mcp"], "tool": "find_order"}}
     full = {"name": "mcp__x__label", "mcp": SHOP["mcp"], "output": "text"}
@@ -150,9 +170,10 @@ def test_structure_is_preferred_and_the_routine_may_ask_for_text(
     ("tool", "args", "words"),
     [
         ("refuse", {}, "the shop is closed"),
-        ("die", {}, "ended in the middle: it hurts"),
+        ("die", {}, "it hurts"),
         ("no_such_tool", {}, "no_such_tool"),
         ("find_order", {"id": 3}, "order_id"),
+        ("much", {}, "more than 10,485,760 characters"),
     ],
 )
 def test_what_goes_wrong_is_an_error_of_the_step(tool: str, args: Any, words: str) -> None:
@@ -219,7 +240,7 @@ def test_a_server_sees_of_the_environment_what_it_is_given(monkeypatch: pytest.M
     monkeypatch.setenv("OTHER", "not yours")
     result = run(folder(*calling("environment")))
     assert not {"MINE", "OTHER"} & set(result.output["result"])
-    given = {**SHOP, "env": ["MINE"]}
+    given = {"name": "shop", "mcp": {**SHOP["mcp"], "env": ["MINE"]}}
     refused = run(folder(*calling("environment"), tools=[given])).failure
     assert refused is not None
     allow = AllowSettings(commands=[sys.executable], env=["MINE"])

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import httpx2
-from mcp import Client, StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 
 from em import Memory
 from em.runner.stored import KeptRoutine, keep_routine
+from mcp import Client, StdioServerParameters
 
 T = TypeVar("T")
 Connect = Callable[..., AbstractAsyncContextManager[Client]]

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 from agents import ASKING, Connect, agent, keep, over_http, over_stdio
-from mcp import Client, MCPError
 from mcp_types import ElicitRequestParams, ElicitResult, ToolListChangedNotification
 
 from em import Memory
+from mcp import Client, MCPError
 
 ECHO = (
     "name: echo\ndescription: Give back.\nsteps: [{id: out, type: return, value: '{{ said }}'}]\n"
@@ -402,6 +402,42 @@ def test_a_client_that_leaves_in_the_middle_of_a_run_does_not_end_it() -> None:
         (ended,) = memory.log.read(kinds=["run_ended"])
         assert ended.body is not None
         assert ended.body["status"] == "ok"
+
+
+def test_what_a_run_unpacked_goes_with_a_server_that_is_told_to_end() -> None:
+    Path("tools.py").write_text(TOOLS)
+    keep("name: slow\nsteps:\n  - {id: s1, type: tool.call, tool: wait, args: {seconds: 600}}\n")
+    before = set(Path("/dev/shm").glob("em-routine-*"))
+    process = _started("--tools", "tools.py")
+    _shake_hands(process)
+    _send(process, id=2, method="tools/call", params={"name": "slow", "arguments": {}})
+    while not Path("waiting").exists():
+        assert process.poll() is None
+        threading.Event().wait(0.01)
+    mine = [
+        folder
+        for folder in set(Path("/dev/shm").glob("em-routine-*")) - before
+        if "name: slow" in _text(folder / "routine.yaml")
+    ]
+    process.terminate()
+    process.communicate(timeout=60)
+    assert process.returncode == 143
+    assert not [folder for folder in mine if folder.exists()]
+    with Memory("em.db") as memory:
+        assert memory.resume(_only_run(), {"wait": lambda seconds: None}).pending_prompt is not None
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text()
+    except OSError:
+        return ""  # another test's, which is over
+
+
+def _only_run() -> str:
+    with Memory("em.db") as memory:
+        (started,) = memory.log.read(kinds=["run_started"])
+        return started.stream.removeprefix("run/")
 
 
 def test_nonsense_on_the_input_is_survived() -> None:

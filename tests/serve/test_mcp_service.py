@@ -10,11 +10,11 @@ from typing import Any
 import httpx2
 import pytest
 from agents import ASKING, agent, keep, over_http
-from mcp import Client, MCPError
 from mcp_types import ElicitRequestParams, ElicitResult
 from served import Serve, Served
 
 from em import Memory
+from mcp import Client, MCPError
 
 ALL, ANA, READ = "all-" + "x" * 20, "ana-" + "x" * 20, "read-" + "x" * 20
 SETTINGS = """\

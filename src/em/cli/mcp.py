@@ -1,5 +1,7 @@
 """`em mcp`: the memory as an MCP server over standard input and output."""
 
+import sys
+
 import click
 
 from em.cli.options import everywhere, open_memory
@@ -34,4 +36,6 @@ def command(
     with only_results_on_stdout():
         registry = ToolRegistry.load(tools) if tools else None
     memory = open_memory(ctx, create=True)
+    if sys.stdin.isatty():
+        click.echo("MCP on standard input and output; an agent starts this. Ctrl-C ends", err=True)
     serve_stdio(memory, Settings.load(), caller, registry)

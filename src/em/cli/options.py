@@ -1,14 +1,19 @@
-"""Options that several commands share, and opening the memory they speak of."""
+"""Options that several commands share, and opening the memory and the routine they speak of."""
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from em.capture.log import Log
-from em.errors import NotFound
+from em.errors import NotFound, UsageError
 from em.memory import Memory
 from em.models.event import Event
+
+if TYPE_CHECKING:
+    from em.runner.package import Package
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -68,3 +73,22 @@ def open_memory(ctx: click.Context, *, create: bool = False) -> Memory:
     memory = ctx.obj["memory"] = Memory(ctx.obj["db"], create=create)
     ctx.call_on_close(memory.close)
     return memory
+
+
+def find_package(ctx: click.Context, routine: str, stack: ExitStack) -> "Package":
+    """The routine in a folder, or the one of that name that is kept, until the stack is left."""
+    from em.runner.package import Package
+    from em.runner.stored import is_folder, opened
+
+    if is_folder(routine):
+        if not Path(routine).exists():
+            raise UsageError("this folder does not exist", place=routine)
+        return Package(routine)
+    try:
+        return stack.enter_context(opened(open_memory(ctx).store, routine))
+    except NotFound as error:
+        raise UsageError(
+            f"the folder {routine!r} does not exist, nor is a routine of that name kept",
+            place=routine,
+            fix=error.fix,
+        ) from None

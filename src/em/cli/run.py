@@ -12,19 +12,17 @@ import msgspec
 
 from em.cli.answering import answer
 from em.cli.files import reading
-from em.cli.options import everywhere, open_memory
+from em.cli.options import everywhere, find_package, open_memory
 from em.cli.outcome import print_interrupted, print_outcome
 from em.cli.output import only_results_on_stdout
 from em.cli.plan import print_plan
 from em.cli.progress import Watcher, watching
-from em.errors import InputError, NotFound, UsageError
+from em.errors import InputError
 from em.models.run import RunResult
 from em.runner.allowing import settings_for
 from em.runner.calls import AutoFix
 from em.runner.engine import resume_run, run_routine
 from em.runner.journal import new_run_id, read_run
-from em.runner.package import Package
-from em.runner.stored import is_folder, opened
 from em.runner.tools import ToolRegistry, functions_of, load_module
 from em.settings import AllowSettings, Settings
 
@@ -84,7 +82,7 @@ def command(
     with `em resume`.
     """
     with ExitStack() as stack:
-        package = _find(ctx, routine, stack)
+        package = find_package(ctx, routine, stack)
         if dry_run:
             print_plan(package, as_json=ctx.obj["json"])
             return 0
@@ -135,21 +133,6 @@ def resume(
     go = _going_on(ctx, run_id, again)
     said = _read(answers) if answers else {}
     return _converse(ctx, run_id, go, said, again, yes=yes, journalled=True)
-
-
-def _find(ctx: click.Context, routine: str, stack: ExitStack) -> Package:
-    if is_folder(routine):
-        if not Path(routine).exists():
-            raise UsageError("this folder does not exist", place=routine)
-        return Package(routine)
-    try:
-        return stack.enter_context(opened(open_memory(ctx).store, routine))
-    except NotFound as error:
-        raise UsageError(
-            f"the folder {routine!r} does not exist, nor is a routine of that name kept",
-            place=routine,
-            fix=error.fix,
-        ) from None
 
 
 def _given(folder: Path, shared: dict[str, Any]) -> dict[str, Any]:

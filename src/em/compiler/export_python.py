@@ -3,7 +3,7 @@
 import ast
 import keyword
 import textwrap
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -37,7 +37,16 @@ CHECKED = frozenset(
 )
 
 
-def export_python(package: Package, *, trust: bool = False) -> str:
+class Section(NamedTuple):
+    """What a script has beside its steps, to be used by other code."""
+
+    constants: Json
+    code: str
+    name: str
+    usage: str
+
+
+def export_python(package: Package, *, trust: bool = False, section: Section | None = None) -> str:
     """The script: it does what the runner does with this routine, without a journal.
 
     It has no sandbox: functions that a model wrote must have been read by a person.
@@ -54,14 +63,16 @@ def export_python(package: Package, *, trust: bool = False) -> str:
         source = code.decode()
     except UnicodeDecodeError as error:
         raise ExportError(f"it is no UTF-8: {error}", place=str(path)) from None
-    return _Script(package.routine, Udfs(source, package.folder)).text()
+    return _Script(package.routine, Udfs(source, package.folder), section).text()
 
 
 class _Script:
-    def __init__(self, routine: Routine, udfs: Udfs) -> None:
-        self._routine, self._udfs = routine, udfs
+    def __init__(self, routine: Routine, udfs: Udfs, section: Section | None) -> None:
+        self._routine, self._udfs, self._section = routine, udfs, section
         self._parts = Parts()
         taken = self._parts.names | OWN_NAMES
+        if section is not None:
+            taken |= {section.name, *section.constants}
         udfs.check_names(taken)
         self._reserved = taken | BUILTINS | FUNCTIONS.keys() | udfs.names
         self._functions = frozenset(udfs.functions)
@@ -80,7 +91,8 @@ class _Script:
         signature = "def run(input: Any, tools: Any, answers: Any = None) -> Any:\n"
         doc = _doc(self._routine.description or f"Run {self._routine.name}.", "    ")
         bring = tools_to_bring(self._routine)
-        used = "\n".join([schemas, bring, signature + run, "main"])
+        more = self._more()
+        used = "\n".join([schemas, bring, signature + run, more, "main"])
         parts, imports = self._parts.needed_by(used, self._udfs)
         sections = [
             _doc(self._about(), ""),
@@ -89,6 +101,7 @@ class _Script:
             bring.rstrip("\n"),
             self._udfs.code.strip("\n"),
             (signature + doc + run).rstrip("\n"),
+            more.rstrip("\n"),
             "# What follows does for the steps above what em's runner does for a routine.\n\n\n"
             + parts,
             'if __name__ == "__main__":\n    main(run, (__doc__ or "").partition("\\n")[0])',
@@ -104,6 +117,8 @@ class _Script:
         text = f"{self._routine.name}: a routine as a script, written by `em export`.\n\n"
         text += "It needs Python 3.11 or newer and its tools (see Tools below), not em:\n\n"
         text += "    python THIS_FILE --input input.json --tools my_tools.py\n\n"
+        if self._section is not None:
+            text += f"As a tool of an agent:\n\n{self._section.usage}\n\n"
         text += "It keeps no journal: a run that was interrupted starts again from the beginning."
         if unchecked:
             text += f" Of the schemas it does not check: {', '.join(unchecked)}."
@@ -274,6 +289,16 @@ class _Script:
                 value = constant(schema, word.lower())
                 lines.append(_statement(f"{word}: dict[str, Any] = ", value, 0))
         return "\n".join(lines)
+
+    def _more(self) -> str:
+        """What is there for other code to use."""
+        if self._section is None:
+            return ""
+        lines = [
+            _statement(f"{word}: dict[str, Any] = ", constant(value, word), 0)
+            for word, value in self._section.constants.items()
+        ]
+        return "\n".join([*lines, "", "", self._section.code])
 
     def target(self, step: ToolStep | UdfStep) -> ast.expr:
         """The function that a step calls."""

@@ -9,7 +9,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from em.compiler.python_layout import expression, signature
-from em.compiler.script import asking, calls, command, ends, shapes, values
+from em.compiler.script import agents, asking, calls, command, ends, shapes, values
 from em.errors import ExportError
 from em.models.routine import Routine, ToolStep
 from em.runner.package import UDF
@@ -43,7 +43,7 @@ class Parts:
 def _read_parts() -> tuple[dict[str, str], list[ast.stmt]]:
     definitions: dict[str, str] = {}
     imports: list[ast.stmt] = []
-    for module in (values, ends, calls, asking, shapes, command):
+    for module in (values, ends, calls, asking, shapes, agents, command):
         source = Path(str(module.__file__)).read_text(encoding="utf-8")
         lines = source.split("\n")
         last = ""

@@ -177,6 +177,7 @@ class McpServer(
     command: Sequence[str] | None = None
     url: str = ""
     headers: dict[str, str] = {}
+    env: Sequence[str] = ()
     tool: str = ""
 
     def __post_init__(self) -> None:
@@ -190,8 +191,8 @@ class McpServer(
         address = urlsplit(self.url)
         if self.url and (address.scheme not in ("http", "https") or "@" in address.netloc):
             raise ValueError("`url` begins with http:// or https:// and holds no password")
-        if self.headers and self.command is not None:
-            raise ValueError("`headers` need a `url`")
+        if (self.headers and self.command is not None) or (self.env and self.command is None):
+            raise ValueError("`headers` need a `url`, `env` a `command`")
 
 
 _NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9_-]")
@@ -221,8 +222,8 @@ class ToolSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
         if sum(how is not None for how in (self.command, self.http, self.mcp)) > 1:
             raise ValueError("`command`, `http` and `mcp` exclude each other")
         if self.mcp is not None:
-            if self.env and self.mcp.command is None:
-                raise ValueError("`env` needs a `command`")
+            if self.env:
+                raise ValueError("`env` of a server stands in `mcp`")
         elif self.command is not None:
             if not self.command or not self.command[0]:
                 raise ValueError("`command` begins with a program")
@@ -289,17 +290,20 @@ class Routine(
     secrets: Sequence[Secret] = ()
     steps: Sequence[Step] = ()
 
-    def says_how(self, name: str) -> ToolSpec | None:
-        """How a tool is called without code: by its own words, or as one of a server's tools."""
+    def says_how(self, name: str, servers: Sequence[ToolSpec] = ()) -> ToolSpec | None:
+        """How a tool is called without code: by its own words, or as one of a server's tools.
+
+        servers: those that are known beside what the routine declares.
+        """
         own = next((tool for tool in self.tools if tool.name == name), None)
         if own is not None and own.says_how:
             return own
-        for server in self.tools:
+        for server in (*self.tools, *servers):
             found = server.of_server(name)
             if found is not None and own is not None:
                 # What is said of the tool itself counts; how it is reached, its server knows.
                 return msgspec.structs.replace(
-                    own, mcp=found.mcp, env=server.env, output=server.output, timeout=server.timeout
+                    own, mcp=found.mcp, output=server.output, timeout=server.timeout
                 )
             if found is not None:
                 return found

@@ -13,8 +13,8 @@ import msgspec
 
 from em.errors import RoutineError
 from em.models.canonical import Json
-from em.models.routine import HttpCall, Routine, ToolSpec
-from em.runner.allowing import Environment, check_host, find_program
+from em.models.routine import HttpCall, McpServer, Routine, ToolSpec
+from em.runner.allowing import Environment, check_host, find_program, host_of
 from em.runner.commands import CommandFailed, run_command
 from em.runner.expressions import compile_expression, compile_value, names_in
 from em.runner.functions import FUNCTIONS
@@ -44,7 +44,7 @@ def declared_tools(
     routine: Routine, names: set[str], allow: AllowSettings, secrets: Secrets, servers: Servers
 ) -> dict[str, Tool]:
     """The tools of these names that the routine declares; what is not allowed is refused here."""
-    specs = {name: routine.says_how(name) for name in sorted(names)}
+    specs = {name: spec_of(routine, name, allow) for name in sorted(names)}
     return {
         name: _server_tool(spec, allow, secrets, servers)
         if spec.mcp is not None
@@ -52,6 +52,24 @@ def declared_tools(
         for name, spec in specs.items()
         if spec is not None
     }
+
+
+def spec_of(routine: Routine, name: str, allow: AllowSettings) -> ToolSpec | None:
+    """How a tool is called: as the routine says, else as one of a server that the user named."""
+    known = [ToolSpec(name=server, mcp=how) for server, how in allow.mcp.items()]
+    return routine.says_how(name, known)
+
+
+def _with_own(allow: AllowSettings, server: McpServer) -> AllowSettings:
+    """What is allowed, and for a server that the user named what it needs itself."""
+    plain = msgspec.structs.replace(server, tool="")
+    if plain not in allow.mcp.values():
+        return allow
+    return allow + AllowSettings(
+        commands=list((server.command or ())[:1]),
+        hosts=[host_of(urlsplit(server.url))] if server.url else [],
+        env=[*server.env],
+    )
 
 
 def argument_names(spec: ToolSpec) -> set[str]:
@@ -119,8 +137,9 @@ def _tool(spec: ToolSpec, allow: AllowSettings, secrets: Secrets) -> Tool:
 
 def _server_tool(spec: ToolSpec, allow: AllowSettings, secrets: Secrets, servers: Servers) -> Tool:
     assert spec.mcp is not None
+    allow = _with_own(allow, spec.mcp)
     environment = Environment(allow, secrets.add)
-    env = {name: environment[name] for name in spec.env}
+    env = {name: environment[name] for name in spec.mcp.env}
     place = f"tool {spec.name}, field mcp.headers"
     headers = {
         name: _header(compile_value(text, f"{place}.{name}")({"env": environment}), place)

@@ -260,7 +260,12 @@ def _with_declared(
     ending: ExitStack,
 ) -> tuple[Mapping[str, Tool], RoutineError | None]:
     """The tools that are given, then those that the routine declares; and why one is refused."""
-    missing = package.program.declared_names - registry.keys()
+    program = package.program
+    missing = {
+        name
+        for name in program.tool_names - registry.keys()
+        if name in program.declared_names or name.startswith("mcp__")
+    }
     if not missing:
         return registry, None
     from em.runner.allowing import settings_for

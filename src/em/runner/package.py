@@ -35,7 +35,8 @@ class Package:
                 place=str(folder),
                 fix="name the folder of a routine; `em compile` makes one",
             ) from None
-        self.program = load_program(self._text, str(path))
+        # By its own name where it has one: it is unpacked elsewhere every time, and compiled once.
+        self.program = load_program(self._text, stored or str(path))
 
     @property
     def content_hash(self) -> str:

@@ -4,6 +4,7 @@ The client lives in an event loop of its own, in a thread, so that a run needs n
 """
 
 import concurrent.futures
+import os
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
@@ -17,14 +18,15 @@ from em.errors import MissingExtra
 from em.models.canonical import Json
 from em.models.routine import McpServer
 from em.runner.allowing import check_host, find_program
-from em.runner.commands import TAIL, plain_environment
+from em.runner.commands import MAX_OUTPUT, TAIL, plain_environment
 from em.runner.failures import StepTimeout
 from em.settings import AllowSettings
 
 if TYPE_CHECKING:
     from anyio.from_thread import BlockingPortal
-    from mcp import Client
     from mcp_types import CallToolResult, ToolAnnotations
+
+    from mcp import Client
 
 T = TypeVar("T")
 
@@ -167,7 +169,7 @@ class Session:
         async def call() -> "CallToolResult":
             return await client.call_tool(tool, args)
 
-        return self._wait(call, seconds)
+        return self._wait(client, call, seconds)
 
     def does_no_harm(self, tool: str, seconds: float) -> bool:
         """Whether the server says that calling a tool twice is as good as once."""
@@ -193,9 +195,11 @@ class Session:
                     break
             return found
 
-        return self._wait(ask, seconds)
+        return self._wait(client, ask, seconds)
 
-    def _wait(self, work: Callable[[], Coroutine[Any, Any, T]], seconds: float) -> T:
+    def _wait(
+        self, client: "Client", work: Callable[[], Coroutine[Any, Any, T]], seconds: float
+    ) -> T:
         from mcp import MCPError
 
         asked: concurrent.futures.Future[T] = self._loop().start_task_soon(work)
@@ -207,12 +211,12 @@ class Session:
         except MCPError as error:
             if error.code != CLOSED:
                 raise McpFailed(f"{self.name} refuses: {error.message}") from None
-            told = self._told("ended in the middle")
-            self.close()
+            told = self._told(f"ended in the middle ({error.message})")
+            self.close(client)
             raise McpFailed(told) from None
         except Exception as error:  # noqa: BLE001 - the client raises what its transport does
             told = self._told(f"can't be used: {_reason(error)}")
-            self.close()
+            self.close(client)
             raise McpFailed(told) from None
 
     def _connected(self, seconds: float) -> "Client":
@@ -252,13 +256,17 @@ class Session:
         """What became of the server, with the end of what it complained about."""
         said = ""
         if self._complaints is not None and not self._complaints.closed:
-            self._complaints.seek(0)
-            said = self._complaints.read()[-TAIL:].strip()
+            # Not by seeking: the server writes where our file stands.
+            file = self._complaints.fileno()
+            end = os.pread(file, TAIL, max(0, os.fstat(file).st_size - TAIL))
+            said = end.decode(errors="replace").strip()
         return f"{self.name} {what}: {said}" if said else f"{self.name} {what}"
 
-    def close(self) -> None:
-        """End the session; the next call begins another."""
+    def close(self, client: "Client | None" = None) -> None:
+        """End the session; the next call begins another. With a client: only if it is its own."""
         with self._lock:
+            if client is not None and client is not self._client:
+                return  # another call found it broken before
             held, self._held, self._client = self._held, None, None
             self._annotations = None
             if held is None or held.done():
@@ -284,6 +292,8 @@ def value_of(answer: "CallToolResult", output: str | None) -> Any:
     text = "\n".join(texts)
     if answer.is_error:
         raise McpFailed(text[:TAIL] or "the tool says that it failed")
+    if len(answer.model_dump_json()) > MAX_OUTPUT:
+        raise McpFailed(f"the answer has more than {MAX_OUTPUT:,} characters")
     if output in ("text", "lines"):
         return text.splitlines() if output == "lines" else text
     if answer.structured_content is not None:

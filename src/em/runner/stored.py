@@ -1,5 +1,6 @@
 """Routines in a memory: a package as an artefact, run by its name or `name@version`."""
 
+import os
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -18,6 +19,7 @@ from em.store.protocol import Commit, Store
 
 KIND = "routine"
 MAX_FILE = 16 * 1024 * 1024
+_IN_MEMORY = "/dev/shm"  # noqa: S108 - a folder of its own is made there, for us alone
 
 
 class KeptRoutine(Routine, frozen=True, kw_only=True):
@@ -159,6 +161,20 @@ def package_of(store: Store, past: PastRun) -> Iterator[Package]:
 def unpacked(store: Store, ref: str) -> Iterator[Package]:
     """A package that is kept, as one that can be run, for as long as the block lasts."""
     artefact = find_routine(store, ref)
-    with tempfile.TemporaryDirectory(prefix="em-routine-") as name:
-        write_files(texts_of(artefact), Path(name))
+    with _folder_of(texts_of(artefact)) as name:
         yield Package(name, stored=f"{artefact.name}@{artefact.version}")
+
+
+def _folder_of(files: Mapping[str, str]) -> "tempfile.TemporaryDirectory[str]":
+    """A folder with these files: in memory where there is such a place, which no disk keeps."""
+    for place in (_IN_MEMORY if os.access(_IN_MEMORY, os.W_OK | os.X_OK) else None, None):
+        folder = tempfile.TemporaryDirectory(prefix="em-routine-", dir=place)
+        try:
+            write_files(files, Path(folder.name))
+        except OSError:
+            folder.cleanup()
+            if place is None:
+                raise
+        else:
+            return folder
+    raise AssertionError("the second place either takes it or raises")

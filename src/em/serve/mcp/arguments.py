@@ -18,7 +18,9 @@ Subject = Annotated[
 ]
 Limit = Annotated[int, _said("At most so many.", ge=1, le=100)]
 Moment = Annotated[str, _said("A moment: 2024-05-02 or 2024-05-02T10:00:00Z.", max_length=64)]
-Words = Annotated[str, _said("A question, or a few words.", min_length=1, max_length=2_000)]
+Words = Annotated[
+    str, _said("A question, or a few words.", min_length=1, max_length=2_000, pattern=r"\S")
+]
 Task = Annotated[
     str, _said("What is to be done, in a sentence.", min_length=1, max_length=20_000, pattern=r"\S")
 ]

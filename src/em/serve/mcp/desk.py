@@ -41,6 +41,7 @@ class Desk:
         self.store = memory.store
         self.tools = ToolRegistry() if tools is None else tools
         self.results = Results(redactor_of(settings), local=local is not None)
+        self.allow = settings.allow
         self._local = local
         self._at_once = anyio.CapacityLimiter(AT_ONCE)
 

@@ -22,6 +22,7 @@ from em.models.canonical import Json
 from em.models.routine import Routine, ToolStep
 from em.models.run import PendingPrompt, RunResult
 from em.models.tool_names import one_line, tool_name
+from em.runner.declared import spec_of
 from em.runner.failures import plain
 from em.runner.journal import read_run
 from em.runner.stored import KIND, KeptRoutine, kept_routines, routine_of
@@ -109,7 +110,9 @@ class Routines:
     def _missing(self, routine: Routine) -> list[str]:
         called = {step.tool for step in routine.steps if isinstance(step, ToolStep)}
         return sorted(
-            name for name in called - self._desk.tools.keys() if routine.says_how(name) is None
+            name
+            for name in called - self._desk.tools.keys()
+            if spec_of(routine, name, self._desk.allow) is None
         )
 
     def find(self, name: str) -> KeptRoutine:

@@ -3,7 +3,7 @@
 import os
 import time
 import traceback
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -13,7 +13,12 @@ from mcp.server.lowlevel.server import NotificationOptions
 from mcp.server.models import InitializationOptions
 from mcp.server.request_state import RequestStateBoundary, RequestStateSecurity
 from mcp.server.session import ServerSession
-from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, ToolsListChanged
+from mcp.server.subscriptions import (
+    InMemorySubscriptionBus,
+    ListenHandler,
+    ServerEvent,
+    ToolsListChanged,
+)
 from mcp.shared.exceptions import MCPError
 from mcp_types import (
     CallToolRequestParams,
@@ -27,6 +32,7 @@ from mcp_types import (
     ReadResourceRequestParams,
     ReadResourceResult,
 )
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 
 import em
 from em.errors import EmError
@@ -52,6 +58,30 @@ INSTRUCTIONS = " ".join(
 )
 
 
+class _Changes(InMemorySubscriptionBus):
+    """Tells who listens that something changed, and knows whether anybody does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._listening: set[object] = set()
+
+    @property
+    def somebody_listens(self) -> bool:
+        """Whether it is worth looking."""
+        return bool(self._listening)
+
+    def subscribe(self, listener: Callable[[ServerEvent], None]) -> Callable[[], None]:
+        """Listen until the callable that is returned is called."""
+        unsubscribe = super().subscribe(listener)
+        self._listening.add(unsubscribe)
+
+        def leave() -> None:
+            self._listening.discard(unsubscribe)
+            unsubscribe()
+
+        return leave
+
+
 class McpServer:
     """One memory, served to agents over any transport."""
 
@@ -59,7 +89,7 @@ class McpServer:
         self._desk = desk
         self._routines = Routines(desk)
         self._reading = Reading(desk, self._routines)
-        self._changes = InMemorySubscriptionBus()
+        self._changes = _Changes()
         self._listening = ListenHandler(self._changes)
         # Of a connection that can be told by itself: there is one where there are no requests.
         self._session: ServerSession | None = None
@@ -101,27 +131,32 @@ class McpServer:
 
     @asynccontextmanager
     async def _life(self, _server: Server[Any]) -> AsyncIterator[dict[str, Any]]:
+        # Before anybody is answered: what comes after that is a change.
+        known = await self._desk.in_thread(self._versions)
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self._watch)
+            tasks.start_soon(self._watch, known)
             yield {}
             tasks.cancel_scope.cancel()
 
-    async def _watch(self) -> None:
+    async def _watch(self, known: dict[str, int]) -> None:
         """Tell clients when a routine was kept or retired, by whatever process."""
-        known: dict[str, int] | None = None
+        took = 0.0
         while True:
+            # A memory with many routines takes longer to look through: it is done less often.
+            await anyio.sleep(max(LOOK_EVERY, 20 * took))
+            if self._session is None and not self._changes.somebody_listens:
+                continue
             began = time.monotonic()
             try:
                 now = await self._desk.in_thread(self._versions)
             except EmError as error:
                 # A store that is busy is there again later.
                 say(level="warning", event="mcp", message=f"the routines can't be read: {error}")
-                now = known or {}
-            if known is not None and now != known:
+                continue
+            took = time.monotonic() - began
+            if now != known:
                 await self._tell()
             known = now
-            # A memory with many routines takes longer to look through: it is done less often.
-            await anyio.sleep(max(LOOK_EVERY, 20 * (time.monotonic() - began)))
 
     def _versions(self) -> dict[str, int]:
         return {name: kept.version for name, kept in self._routines.newest().items()}
@@ -138,7 +173,7 @@ class McpServer:
         self, ctx: Context, _params: PaginatedRequestParams | None
     ) -> ListToolsResult:
         caller = self._desk.caller(ctx)
-        if ctx.request is None:
+        if ctx.request is None and ctx.protocol_version in HANDSHAKE_PROTOCOL_VERSIONS:
             self._session = ctx.session
         writes = caller.access == "write"
         tools = [tool.told() for tool in BUILT_IN.values() if writes or tool.access == "read"]

@@ -1,5 +1,6 @@
 """Serving over standard input and output, for an agent that starts us."""
 
+import atexit
 import os
 import signal
 import sys
@@ -48,4 +49,5 @@ def _leave(number: int) -> NoReturn:
     if number == signal.SIGINT:
         sys.stderr.write("interrupted\n")
         sys.stderr.flush()
+    atexit._run_exitfuncs()  # folders that routines were unpacked to go with us
     os._exit(128 + number)

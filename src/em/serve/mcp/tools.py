@@ -127,9 +127,7 @@ def _record_outcome(desk: Desk, caller: Caller, given: arguments.RecordOutcome) 
     and lessons are made, and the lessons that were given for it are judged by it.
     """
     caller.must_see(given.subject)
-    for heuristic_id in given.heuristics:
-        lesson = desk.memory.heuristics.get(heuristic_id).lesson
-        caller.must_find(lesson.subject, f"heuristic {heuristic_id!r}")
+    mine = _to_judge(desk, caller, given.heuristics)
     trace: Json = {
         "task": given.task,
         "steps": [_step(step) for step in given.steps],
@@ -139,10 +137,22 @@ def _record_outcome(desk: Desk, caller: Caller, given: arguments.RecordOutcome) 
     if given.final_output is not None:
         trace["final_output"] = given.final_output
     trace_id = desk.memory.add_trace(trace, subject=given.subject)
-    judged = []
-    if given.heuristics and given.outcome != "unknown":
-        judged = desk.memory.feedback(given.heuristics, given.outcome, task=given.task)
-    return {"trace_id": trace_id, "judged": [one.id for one in judged]}
+    if mine and given.outcome != "unknown":
+        desk.memory.feedback(mine, given.outcome, task=given.task)
+        return {"trace_id": trace_id, "judged": mine}
+    return {"trace_id": trace_id, "judged": []}
+
+
+def _to_judge(desk: Desk, caller: Caller, ids: list[str]) -> list[str]:
+    """Of these lessons those that are the caller's to judge; what is for all is everybody's."""
+    mine = []
+    for heuristic_id in dict.fromkeys(ids):
+        subject = desk.memory.heuristics.get(heuristic_id).lesson.subject
+        if subject is not None:
+            caller.must_find(subject, f"heuristic {heuristic_id!r}")
+        if caller.sees(subject):
+            mine.append(heuristic_id)
+    return mine
 
 
 def _step(step: arguments.Step) -> Json:
