@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from bench import (
     behaviour,
     heuristics,
+    pages,
     recall,
     recall_speed,
     routines,
@@ -43,6 +44,7 @@ BENCHES: dict[str, Callable[[], Iterator[Figure]]] = {
     "brief": heuristics.brief_speed,
     "service": service.load,
     "killed": service.killed,
+    "pages": pages.overview,
     "state-records": state.as_records,
     "state-sentences": state.as_sentences,
     "state-compile": state.compiling,

@@ -3,6 +3,7 @@
 import logging
 import signal
 import sys
+from collections.abc import Callable
 
 from em.errors import MissingExtra, UsageError
 from em.memory import Memory
@@ -10,8 +11,13 @@ from em.serve.callers import Tokens, refuse_open_door
 from em.settings import Settings
 
 
-def serve(db: str | None, settings: Settings) -> int:
-    """Serve a memory until SIGINT or SIGTERM; requests under way are finished first."""
+def serve(
+    db: str | None, settings: Settings, on_listening: Callable[[str, int], None] | None = None
+) -> int:
+    """Serve a memory until SIGINT or SIGTERM; requests under way are finished first.
+
+    on_listening: told the host and the port once they can be reached.
+    """
     tokens = Tokens(settings.api)
     refuse_open_door(settings.api, tokens)
     try:
@@ -46,6 +52,8 @@ def serve(db: str | None, settings: Settings) -> int:
         logging.getLogger("uvicorn").addHandler(_Lines())
         host, port = socket.getsockname()[:2]
         say(level="info", event="listening", host=host, port=port, store=memory.store.location)
+        if on_listening is not None:
+            on_listening(host, port)
         for number in (signal.SIGINT, signal.SIGTERM):
             # The server finishes what is under way, and then raises the signal again.
             signal.signal(number, lambda _number, _frame: None)

@@ -1,0 +1,27 @@
+"""Every page, as the application takes them."""
+
+from em.serve.pages import (
+    behaviours,
+    lessons,
+    log,
+    login,
+    overview,
+    recall,
+    routines,
+    runs,
+    state,
+    traces,
+)
+
+HANDLERS = [
+    *login.HANDLERS,
+    *overview.HANDLERS,
+    *runs.HANDLERS,
+    *traces.HANDLERS,
+    *routines.HANDLERS,
+    *behaviours.HANDLERS,
+    *state.HANDLERS,
+    *recall.HANDLERS,
+    *lessons.HANDLERS,
+    *log.HANDLERS,
+]
