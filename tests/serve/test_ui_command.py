@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -53,6 +54,8 @@ def test_it_opens_the_browser_of_the_user(tmp_path: Path) -> None:
         shown = json.loads(first_line(process))
         assert shown["started"] is True
         assert httpx.get(shown["url"]).status_code == 200
+        while not told.exists():
+            time.sleep(0.05)
     assert told.read_text().strip() == shown["url"]
 
 

@@ -3,6 +3,7 @@
 import json
 import os
 import sys
+import threading
 import urllib.error
 import urllib.request
 import webbrowser
@@ -42,7 +43,11 @@ def command(ctx: click.Context, port: int | None, no_browser: bool) -> int:
             click.echo(url)
         sys.stdout.flush()
         if not no_browser and _has_browser():
-            webbrowser.open(url)
+            # In a thread: some browsers are waited for until they are closed.
+            opening = threading.Thread(target=webbrowser.open, args=(url,), daemon=True)
+            opening.start()
+            if not started:
+                opening.join(10)
 
     if api.port and _is_ours(f"http://{_reachable(api.host)}:{api.port}/health"):
         show(api.host, api.port, started=False)
@@ -63,7 +68,7 @@ def _is_ours(health: str) -> bool:
             told = json.load(answer)
     except (urllib.error.URLError, OSError, ValueError):
         return False
-    return isinstance(told, dict) and {"status", "backend", "version"} <= told.keys()
+    return isinstance(told, dict) and {"status", "store", "version"} <= told.keys()
 
 
 def _has_browser() -> bool:
