@@ -1,5 +1,7 @@
 """Every page, as the application takes them."""
 
+from typing import Any
+
 from em.serve.pages import (
     behaviours,
     lessons,
@@ -11,9 +13,10 @@ from em.serve.pages import (
     runs,
     state,
     traces,
+    workflows,
 )
 
-HANDLERS = [
+HANDLERS: list[Any] = [
     *login.HANDLERS,
     *overview.HANDLERS,
     *runs.HANDLERS,
@@ -24,4 +27,5 @@ HANDLERS = [
     *recall.HANDLERS,
     *lessons.HANDLERS,
     *log.HANDLERS,
+    *workflows.HANDLERS,
 ]
