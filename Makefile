@@ -5,12 +5,12 @@ BIN := .venv/bin
 PIP := PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.txt \
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help demo test lint bench bench-peers golden constraints clean setup-sandbox
+.PHONY: help demo test lint bench bench-peers golden constraints clean setup-sandbox setup-browser
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
-demo: .venv/core ## set up, and show em at work: record, compile, run
+demo: .venv/server ## set up, and show em at work: record, compile, run
 	@$(BIN)/python examples/csv_report/demo.py
 
 test: .venv/dev setup-sandbox ## set up, and run every check
@@ -25,6 +25,13 @@ setup-sandbox: ## install bubblewrap where that is ours to do (root on Debian); 
 		|| apt-get install -qq -y --no-install-recommends bubblewrap >/dev/null 2>&1 \
 		|| { apt-get update -qq && apt-get install -qq -y --no-install-recommends bubblewrap; } >/dev/null 2>&1 \
 		|| echo "bubblewrap could not be installed: its tests will be skipped" >&2
+
+setup-browser: ## install Debian's Chromium (as root or with sudo): the pages are tested in it where it is
+	@command -v chromium >/dev/null || { \
+		command -v apt-get >/dev/null || { echo "install Chromium as this system does" >&2; exit 1; }; \
+		test "$$(id -u)" = 0 || sudo="sudo -n"; \
+		$$sudo apt-get install -qq -y --no-install-recommends chromium >/dev/null 2>&1 \
+		|| { $$sudo apt-get update -qq && $$sudo apt-get install -qq -y --no-install-recommends chromium; } >/dev/null; }
 
 bench: .venv/dev setup-sandbox ## set up, and print each figure beside its limit
 	$(BIN)/python -m bench
@@ -51,6 +58,10 @@ clean: ## remove what these targets made
 	$(PIP) --editable .
 	@touch $@
 
+.venv/server: .venv/bin/python pyproject.toml constraints.txt
+	$(PIP) --editable '.[server]'
+	@touch .venv/core $@
+
 .venv/dev: .venv/bin/python pyproject.toml constraints.txt
 	$(PIP) --editable '.[dev]'
-	@touch .venv/core $@
+	@touch .venv/core .venv/server $@

@@ -5,6 +5,7 @@ server on this machine, and a SQLite file.
 """
 
 import http.server
+import os
 import shutil
 import sqlite3
 import subprocess
@@ -82,7 +83,8 @@ def keep(trace: Trace) -> Path:
 def em(*args: str) -> None:
     """Run the command as a user would, and show what was typed."""
     print(f"\n$ em {' '.join(args)}", flush=True)
-    subprocess.run([sys.executable, "-m", "em", *args], check=True)
+    kept_in = {**os.environ, "EM_DB": str(WORK / "em.db")}
+    subprocess.run([sys.executable, "-m", "em", *args], check=True, env=kept_in)
 
 
 def rows(database: Path) -> list[Any]:
@@ -122,6 +124,9 @@ def main() -> None:
     print(f"{'seconds':<14}{before:>12.3f}{after:>14.3f}")
     print("The agent here is a script: a model's own time comes on top of its seconds.")
     print(f"\nLook at {routine / 'routine.yaml'}; the log is {(WORK / 'em.db').resolve()}")
+    command = os.path.relpath(Path(sys.executable).with_name("em"))
+    print(f"See it in a browser: {command} --db {WORK / 'em.db'} ui")
+    print("The page is http://127.0.0.1:8765/ui then.")
     server.shutdown()
 
 

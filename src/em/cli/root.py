@@ -41,9 +41,10 @@ COMMANDS = {
     "retrieve": ("em.cli.retrieve", "The lessons that fit a task, with their reasons."),
     "run": ("em.cli.run", "Run a routine."),
     "runs": ("em.cli.runs", "Look at past runs of routines."),
-    "serve": ("em.cli.serve", "Serve the memory as a JSON API."),
+    "serve": ("em.cli.serve", "Serve the memory: pages for people, JSON for programs."),
     "smoke-llm": ("em.cli.smoke_llm", "Ask the configured model one small question."),
     "routine": ("em.cli.routine", "The routines that are kept: list, show, keep, heal."),
+    "ui": ("em.cli.ui", "Look at the memory in a browser."),
     "trust": ("em.cli.trust", "Say that you have read the code that a model wrote."),
     "validate": ("em.cli.validate", "List everything that is wrong with a routine."),
 }

@@ -18,7 +18,9 @@ from em.settings import Settings
 @everywhere
 @click.pass_context
 def command(ctx: click.Context, host: str | None, port: int | None) -> int:
-    """Serve the memory as a JSON API, described at /docs. The log goes to standard error.
+    """Serve the memory: pages at /ui, and a JSON API described at /docs.
+
+    The log goes to standard error; `em ui` opens the pages in a browser.
 
     Other machines are served only with EM_API_TOKEN set; docs/service.md has the settings.
     """

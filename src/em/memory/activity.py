@@ -28,7 +28,7 @@ FAILED = 20
 """The newest failed runs, by their ids."""
 KEPT_AFTER = 1_000
 """Events that are counted before the counts are written again."""
-_RUNS = ("run_started", "run_paused", "run_answered", "run_ended")
+_RUNS = ("run_started", "workflow_started", "run_paused", "run_answered", "run_ended")
 _BEHAVIOURS = ("behaviour_recorded", "behaviour_replayed", "behaviour_missed")
 _KINDS = (*_RUNS, *_BEHAVIOURS, "trace_ended", "erased")
 _COUNTED = ("run/", "behaviours/", "trace/")
@@ -174,7 +174,7 @@ class Activity:
         if event.kind in _RUNS:
             known.waiting.pop(run_id, None)
         match event.kind:
-            case "run_started":
+            case "run_started" | "workflow_started":
                 day.runs += 1
             case "run_paused":
                 known.waiting[run_id] = event.seq
@@ -196,7 +196,7 @@ class Activity:
             known.failed = [*known.failed, run_id][-FAILED:]
             return
         day.ok += 1
-        with suppress(NotFound):  # its beginning was erased
+        with suppress(NotFound):  # a workflow, which replaces no agent; or its beginning was erased
             past = read_run(self._store, run_id)
             saved = savings(self._store, past, self._usage(past))
             run = {row.what: row.saved or 0.0 for row in saved}

@@ -29,6 +29,7 @@ class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
     stored: str = ""
     failure: Json | None = None
     prompt: Json | None = None
+    is_workflow: bool = False
 
 
 class RunPage(msgspec.Struct, frozen=True):
@@ -89,9 +90,30 @@ def summary(store: Store, started: Event) -> RunSummary:
 
 
 def run_summary(store: Store, run_id: str) -> RunSummary:
-    """One run in short, by its id."""
+    """One run in short, by its id: of a routine, or of a workflow, whose journal is the same."""
+    first = next(iter(store.read(EventQuery(stream=stream_of(run_id), limit=1))), None)
+    if first is not None and first.kind == "workflow_started" and first.body is not None:
+        return _workflow_summary(store, first, run_id)
     past = read_run(store, run_id)
-    return summary_of(past, next(iter(store.read(EventQuery(stream=stream_of(run_id), limit=1)))))
+    assert first is not None
+    return summary_of(past, first)
+
+
+def _workflow_summary(store: Store, first: Event, run_id: str) -> RunSummary:
+    last = next(iter(store.read(EventQuery(stream=first.stream, limit=1, newest=True))))
+    said = last.body or {}
+    is_over = last.kind in ("run_ended", "run_paused")
+    return RunSummary(
+        run_id=run_id,
+        seq=first.seq,
+        began=first.at,
+        status=str(said.get("status", "needs_input")) if is_over else "running",
+        steps=0,
+        routine=str((first.body or {}).get("workflow", "")),
+        failure=said.get("failure"),
+        prompt=said.get("prompt"),
+        is_workflow=True,
+    )
 
 
 def summary_of(past: PastRun, started: Event) -> RunSummary:

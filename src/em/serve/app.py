@@ -17,11 +17,12 @@ from litestar.openapi.spec import Components, SecurityScheme
 import em
 from em.errors import EmError, StoreError
 from em.memory import Memory
-from em.serve import lessons, pages, product, states, traces
+from em.serve import lessons, product, states, traces
 from em.serve.callers import Tokens, refuse_open_door
 from em.serve.failures import body_of, code_of, envelope, status_of
 from em.serve.guard import Guard, is_page, say
 from em.serve.metrics import Metrics
+from em.serve.pages.handlers import HANDLERS as PAGES
 from em.serve.pages.view import Pages, error_page
 from em.serve.service import AnyRequest, Service, errors, service_of
 from em.serve.sessions import Sessions
@@ -45,7 +46,7 @@ def make_app(memory: Memory, settings: Settings, tokens: Tokens | None = None) -
             *traces.HANDLERS,
             *product.HANDLERS,
             *states.HANDLERS,
-            *pages.HANDLERS,
+            *PAGES,
         ],
         state=State(
             {"service": Service(memory, settings, metrics), "pages": Pages(memory, sessions)}

@@ -3,6 +3,7 @@
 import logging
 import signal
 import sys
+from collections.abc import Callable
 from socket import IPPROTO_TCP, TCP_NODELAY, socket
 from typing import TYPE_CHECKING, Any
 
@@ -15,8 +16,13 @@ if TYPE_CHECKING:
     from uvicorn import Config
 
 
-def serve(db: str | None, settings: Settings) -> int:
-    """Serve a memory until SIGINT or SIGTERM; requests under way are finished first."""
+def serve(
+    db: str | None, settings: Settings, on_listening: Callable[[str, int], None] | None = None
+) -> int:
+    """Serve a memory until SIGINT or SIGTERM; requests under way are finished first.
+
+    on_listening: told the host and the port once they can be reached.
+    """
     tokens = Tokens(settings.api)
     refuse_open_door(settings.api, tokens)
     try:
@@ -45,6 +51,8 @@ def serve(db: str | None, settings: Settings) -> int:
             logging.getLogger(library).addHandler(_Lines())
         host, port = bound.getsockname()[:2]
         say(level="info", event="listening", host=host, port=port, store=memory.store.location)
+        if on_listening is not None:
+            on_listening(host, port)
         for number in (signal.SIGINT, signal.SIGTERM):
             # The server finishes what is under way, and then raises the signal again.
             signal.signal(number, lambda _number, _frame: None)

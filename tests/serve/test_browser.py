@@ -1,0 +1,246 @@
+"""The pages in a real browser: Debian's Chromium, driven by Playwright."""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import sample
+
+from conftest import Serve
+from em import Memory
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+playwright = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+
+pytestmark = [
+    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium: make setup-browser installs it"),
+    pytest.mark.xdist_group("browser"),
+]
+TOKEN = "a-token-that-is-long-enough"
+SIZES = [(1280, "light"), (1280, "dark"), (375, "light"), (375, "dark")]
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator["Browser"]:
+    with playwright.sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+class Looking:
+    """A page, and everything that the browser complained about."""
+
+    def __init__(self, browser: "Browser", url: str, **options: Any) -> None:
+        self.context = browser.new_context(base_url=url, **options)
+        self.context.set_default_timeout(60_000)
+        self.page: Page = self.context.new_page()
+        self.complaints: list[str] = []
+        self.elsewhere: list[str] = []
+        self.page.on("console", lambda message: self.complaints.append(message.text))
+        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        self.page.on("dialog", lambda dialog: self.complaints.append(dialog.message))
+        self.page.on(
+            "request",
+            lambda asked: None if asked.url.startswith(url) else self.elsewhere.append(asked.url),
+        )
+
+
+@pytest.fixture
+def look(browser: "Browser") -> Iterator[Any]:
+    opened: list[Looking] = []
+
+    def start(url: str, **options: Any) -> Looking:
+        opened.append(Looking(browser, url, **options))
+        return opened[-1]
+
+    yield start
+    for looking in opened:
+        looking.context.close()
+
+
+def fill(tmp_path: Path, word: str = "") -> dict[str, str]:
+    with Memory(tmp_path / "em.db") as memory:
+        return sample.addresses(sample.fill(memory, word))
+
+
+def test_every_page_fits_a_phone_and_a_desk_and_says_nothing_wrong(
+    serve: Serve, look: Any, tmp_path: Path
+) -> None:
+    addresses = fill(tmp_path)
+    service = serve()
+    for width, scheme in SIZES:
+        looking = look(service.url, viewport={"width": width, "height": 900}, color_scheme=scheme)
+        for name, address in addresses.items():
+            looking.page.goto(address)
+            shown = looking.page.evaluate("document.documentElement.scrollWidth")
+            assert shown <= width, (name, width)
+            ground = looking.page.evaluate("getComputedStyle(document.body).backgroundColor")
+            is_dark = int(ground.split("(")[1].split(",")[0]) < 128
+            assert is_dark == (scheme == "dark"), name
+        assert not looking.complaints
+        assert not looking.elsewhere, "nothing comes from another host"
+
+
+def test_no_text_of_a_trace_becomes_a_part_of_a_page(
+    serve: Serve, look: Any, tmp_path: Path
+) -> None:
+    addresses = fill(tmp_path, sample.HOSTILE)
+    looking = look(serve().url)
+    for name, address in addresses.items():
+        looking.page.goto(address)
+        assert looking.page.title() != "owned", name
+        foreign = looking.page.evaluate(
+            """() => [...document.querySelectorAll('*')].filter(e =>
+                 (e.tagName === 'SCRIPT' && !e.getAttribute('src').startsWith('/ui/static/'))
+                 || ['IMG', 'IFRAME', 'OBJECT', 'EMBED', 'STYLE', 'BASE'].includes(e.tagName)
+                 || [...e.attributes].some(a => a.name.startsWith('on') || a.name === 'style'
+                     || /^\\s*javascript:/i.test(a.value))).map(e => e.outerHTML)"""
+        )
+        assert not foreign, name
+        for control in looking.page.locator("summary").all()[:40]:
+            control.evaluate("summary => summary.parentElement.open = true")
+        assert "49" not in looking.page.locator("h1").inner_text(), "nor is it a template"
+    assert not looking.complaints, "not even an attempt that the policy had to stop"
+    assert not looking.elsewhere
+
+
+def test_the_policy_would_stop_what_got_through(serve: Serve, look: Any) -> None:
+    looking = look(serve().url)
+    looking.page.goto("/ui")
+    looking.page.evaluate(
+        """() => {
+             const script = document.createElement('script');
+             script.textContent = "document.title='owned'";
+             document.body.append(script);
+             document.body.insertAdjacentHTML('beforeend',
+               '<img src=x onerror="document.title=`owned`">');
+           }"""
+    )
+    looking.page.wait_for_timeout(200)
+    assert looking.page.title() != "owned"
+    assert any("Content Security Policy" in one for one in looking.complaints)
+
+
+def test_every_page_can_be_used_by_keyboard_and_read_aloud(
+    serve: Serve, look: Any, tmp_path: Path
+) -> None:
+    addresses = fill(tmp_path)
+    looking = look(serve().url)
+    for name, address in addresses.items():
+        page = looking.page
+        page.goto(address)
+        assert page.locator("main").count() == page.locator("header.top").count() == 1
+        assert page.locator("h1").count() == 1, name
+        assert page.locator("html").get_attribute("lang") == "en"
+        unnamed = page.evaluate(
+            """() => [...document.querySelectorAll('input:not([type=hidden]), select, textarea')]
+                 .filter(e => !e.labels.length && !e.ariaLabel).map(e => e.outerHTML)"""
+        )
+        assert not unnamed, name
+        silent = page.evaluate(
+            """() => [...document.querySelectorAll('svg[role=img]:not([aria-label]),'
+                 + 'svg:not([role]):not([aria-hidden]), table:not(:has(thead th[scope]))')]
+                 .map(e => e.outerHTML.slice(0, 200))"""
+        )
+        assert not silent, name
+        ids = page.evaluate("[...document.querySelectorAll('[id]')].map(e => e.id)")
+        assert len(ids) == len(set(ids)), name
+        page.keyboard.press("Tab")
+        assert page.evaluate("document.activeElement.className") == "skip", name
+        page.keyboard.press("Tab")
+        outline = page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
+        assert outline != "none", "what is in focus can be seen"
+
+
+def test_a_person_runs_a_routine_answers_and_sees_the_result_come(
+    serve: Serve, look: Any, tmp_path: Path
+) -> None:
+    fill(tmp_path)
+    page = look(serve().url).page
+    page.goto("/ui/routines")
+    page.get_by_role("link", name="refund").click()
+    page.get_by_role("textbox", name="order").fill("C-5")
+    page.get_by_role("spinbutton", name="amount").fill("7.5")
+    page.get_by_role("combobox", name="reason").select_option("broken")
+    page.get_by_role("button", name="Run").click()
+    page.get_by_text("Pay 7.5 back for order C-5?").wait_for()
+    page.get_by_label("yes").check()
+    page.get_by_role("button", name="Answer").click()
+    page.get_by_role("heading", name="Result").wait_for()  # comes by itself, without a reload
+    assert "C-5" in page.locator("#live").inner_text()
+    page.goto("/ui/runs")
+    assert page.get_by_role("row").nth(1).get_by_text("ok").count() == 1
+
+
+def test_it_works_without_a_script(serve: Serve, look: Any, tmp_path: Path) -> None:
+    fill(tmp_path)
+    page = look(serve().url, java_script_enabled=False).page
+    page.goto("/ui/state?subject=ana")
+    page.locator("#ask").fill("window seats")
+    page.get_by_role("button", name="Ask").click()
+    page.get_by_role("heading", name="Answer").wait_for()
+    page.goto("/ui/state?subject=ana")
+    page.get_by_role("button", name="Go there").click()
+    assert "t=" in page.url
+    page.goto("/ui/log?follow=1")
+    page.get_by_role("link", name="Stop following").click()
+
+
+def test_the_log_is_followed_live_and_the_slider_goes_through_time(
+    serve: Serve, look: Any, tmp_path: Path
+) -> None:
+    fill(tmp_path)
+    service = serve()
+    page = look(service.url).page
+    page.goto("/ui/log?follow=1&kind=observation")
+    service.post("/observations", {"subject": "cy", "text": "seen live"})
+    page.get_by_text("seen live").wait_for()
+    page.goto("/ui/state?subject=ana")
+    slider = page.get_by_label("Through time")
+    slider.focus()
+    page.keyboard.press("Home")
+    page.get_by_text("as it was on").wait_for()
+    page.get_by_role("heading", name="trips").wait_for()
+    assert "Madrid" not in page.locator("main").inner_text()
+
+
+def test_a_person_logs_in_goes_on_where_they_were_and_logs_out(
+    serve: Serve, look: Any, tmp_path: Path
+) -> None:
+    fill(tmp_path)
+    looking = look(serve(env={"EM_API_TOKEN": TOKEN}).url)
+    page = looking.page
+    page.goto("/ui/state?subject=ana")
+    page.get_by_label("Token").fill(TOKEN)
+    page.get_by_role("button", name="Log in").click()
+    page.get_by_role("heading", name="ana", exact=True).wait_for()
+    (cookie,) = looking.context.cookies()
+    assert (cookie["httpOnly"], cookie["sameSite"]) == (True, "Strict")
+    assert page.evaluate("document.cookie") == ""
+    page.get_by_role("button", name="Log out").click()
+    page.get_by_role("heading", name="Log in").wait_for()
+    page.goto("/ui/log")
+    page.get_by_role("heading", name="Log in").wait_for()
+
+
+def test_a_form_on_another_site_does_nothing(serve: Serve, look: Any, tmp_path: Path) -> None:
+    fill(tmp_path)
+    service = serve()
+    page = look(service.url).page
+    before = service.get("/runs")["pagination"]["total"]
+    page.goto("data:text/html,<h1>elsewhere</h1>")
+    page.set_content(
+        f'<form method=post action="{service.url}/ui/routine/run"><input name=ref value="refund@2">'
+        '<input name="field.order" value=x><input name="field.amount" value=1>'
+        '<input name="field.reason" value=late><button>go</button></form>'
+    )
+    page.get_by_role("button").click()
+    page.wait_for_load_state()
+    assert "not served" in page.content() or "not taken" in page.content()
+    assert service.get("/runs")["pagination"]["total"] == before

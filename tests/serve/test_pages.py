@@ -1,0 +1,341 @@
+"""The pages: each has an address, says what to do first, and shows nobody what is not theirs."""
+
+import re
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+import sample
+
+from conftest import Serve, Served
+from em import Memory
+from em.serve.pages.forms import input_fields, prompt_fields, read_fields
+from em.serve.sessions import COOKIE
+
+TOKEN, ANA = "a-token-that-is-long-enough", "ana-token-0123456789abc"
+READER = "reader-token-0123456789"
+LISTS = (
+    "",
+    "/runs",
+    "/traces",
+    "/routines",
+    "/behaviours",
+    "/state",
+    "/recall",
+    "/lessons",
+    "/log",
+)
+
+
+@pytest.fixture
+def filled(tmp_path: Path) -> dict[str, str]:
+    with Memory(tmp_path / "em.db") as memory:
+        return sample.addresses(sample.fill(memory))
+
+
+def token_in(text: str) -> str:
+    found = re.search(r'name="form_token" value="([0-9a-f]{64})"', text)
+    assert found
+    return found[1]
+
+
+@contextmanager
+def log_in(service: Served, token: str) -> Iterator[httpx.Client]:
+    with httpx.Client(base_url=service.url, timeout=60) as browser:
+        _log_in(browser, token)
+        yield browser
+
+
+def _log_in(browser: httpx.Client, token: str) -> None:
+    form = {
+        "form_token": token_in(browser.get("/ui/login").text),
+        "token": token,
+        "next": "/ui/log",
+    }
+    answer = browser.post("/ui/login", data=form)
+    assert (answer.status_code, answer.headers["location"]) == (303, "/ui/log"), answer.text
+
+
+def limited(tmp_path: Path) -> dict[str, str]:
+    (tmp_path / "em.yaml").write_text(
+        "api:\n  tokens:\n"
+        "    - {env: READER_TOKEN, access: read}\n"
+        "    - {env: ANA_TOKEN, subjects: [ana]}\n"
+    )
+    return {"EM_API_TOKEN": TOKEN, "READER_TOKEN": READER, "ANA_TOKEN": ANA}
+
+
+def test_every_page_of_an_empty_memory_says_what_to_do_first(service: Served) -> None:
+    assert service.http.get("/").headers["location"] == "/ui"
+    for path in LISTS:
+        answer = service.http.get(f"/ui{path}")
+        assert answer.status_code == 200, path
+        assert 'class="card empty"' in answer.text, path
+
+
+def test_every_page_is_there_and_lets_nothing_in(filled: dict[str, str], service: Served) -> None:
+    for name, path in filled.items():
+        answer = service.http.get(path)
+        assert answer.status_code == 200, (name, answer.text)
+        policy = answer.headers["content-security-policy"]
+        assert "default-src 'none'" in policy
+        assert "unsafe" not in policy
+        assert "frame-ancestors 'none'" in policy
+        assert answer.headers["cache-control"] == "no-store"
+        assert "<style" not in answer.text
+        assert not re.search(r"<script(?! src=\"/ui/static/)", answer.text), name
+        assert not re.search(r"<[^>]*\s(style|on\w+)=", answer.text), name
+        assert not re.search(r"(src|href|action)=\"(?!/ui|/docs|#)", answer.text), name
+    for name in ("em.css", "em.js", "icon.svg"):
+        assert service.http.get(f"/ui/static/{name}").status_code == 200
+    for name in ("../view.py", "..%2fview.py", "nothing.css"):
+        assert service.http.get(f"/ui/static/{name}").status_code == 404
+
+
+def test_what_is_not_there_is_told_on_a_page(service: Served) -> None:
+    missing = "run?id=x trace?id=x routine?ref=x event?id=x lesson?id=x state?subject=x none"
+    for path in [f"/ui/{one}" for one in [*missing.split(), "behaviour?id=x@1"]]:
+        answer = service.http.get(path)
+        assert answer.status_code == 404, path
+        assert "<h1>Not found</h1>" in answer.text, path
+    for path in ("/ui/runs?before=x", "/ui/state?subject=x&as_of=never", "/ui/log?subject=a%0ab",
+                 f"/ui/runs?q={'x' * 2001}"):  # fmt: skip
+        assert service.http.get(path).status_code in (400, 404), path
+
+
+def test_the_overview_tells_what_was_saved_what_failed_and_what_waits(
+    filled: dict[str, str], service: Served
+) -> None:
+    text = service.http.get("/ui").text
+    assert "Pay 12.5 back for order A-18?" in text
+    assert "not an amount that can be paid back" in text
+    saved = re.search(r'class="figure">([\d,]+)</span> tokens', text)
+    assert saved
+    assert int(saved[1].replace(",", "")) > 100_000
+    assert "50 %" in text  # two of four uses were hits
+    assert "25 %" in text  # one was handed over
+    for days in ("90", "365"):
+        assert service.http.get(f"/ui?days={days}").status_code == 200
+
+
+def test_lists_are_searched_filtered_and_go_on(filled: dict[str, str], service: Served) -> None:
+    def names(path: str) -> list[str]:
+        return re.findall(r'href="/ui/run\?id=([^"]+)"', service.http.get(path).text)
+
+    every: list[str] = []
+    path = "/ui/runs"
+    while path:
+        text = service.http.get(path).text
+        every += re.findall(r'href="/ui/run\?id=([^"]+)"', text)
+        older = re.search(r'href="([^"]+)">Older', text)
+        path = older[1].replace("&amp;", "&") if older else ""
+    assert len(every) == len(set(every)) == 92
+    assert names("/ui/runs?status=needs_input") == [filled["/ui/run"].partition("=")[2]]
+    assert names("/ui/runs?q=past-7-") == [n for n in every if n.startswith("past-7-")]
+    assert len(names("/ui/runs?status=failed")) == 8
+    assert "Pay A-17 back" in service.http.get("/ui/traces?q=pay&outcome=success").text
+    assert "No trace is like that" in service.http.get("/ui/traces?outcome=failure").text
+    assert service.http.get("/ui/log?kind=run_ended").text.count(">run_ended<") == 50
+    assert "379 events prove themselves" in service.http.get("/ui/verify").text
+
+
+def test_a_trace_stands_beside_the_routine_it_becomes(
+    filled: dict[str, str], service: Served
+) -> None:
+    text = service.http.get(filled["/ui/trace"]).text
+    assert "pruned: it failed; call 2 made it good" in text
+    assert "pruned: nothing uses its result" in text
+    assert "{{ order.total }}" in text
+    assert "create_refund uses order of get_order" in text  # what the drawing says in words
+    assert 'href="/ui/routine?ref=pay_back%401"' in text
+
+
+def test_state_is_shown_at_any_moment_with_its_history_and_conflicts(
+    filled: dict[str, str], service: Served
+) -> None:
+    now = service.http.get("/ui/state?subject=ana").text
+    assert "settled by the rule “latest”" in now
+    assert "class Trip" in now  # the generated code
+    then = service.http.get("/ui/state?subject=ana&as_of=2025-02-15").text
+    assert "Lisbon" in then
+    assert "Madrid" not in then.partition("As code")[0]
+    assert "as it was on 2025-02-15" in then
+
+
+def test_a_routine_is_run_and_answered_on_its_page(filled: dict[str, str], service: Served) -> None:
+    page = service.http.get("/ui/routine?ref=refund")
+    form = {"form_token": token_in(page.text), "ref": "refund@2", "field.order": "B-1",
+            "field.amount": "8.5", "field.reason": "broken"}  # fmt: skip
+    started = service.http.post("/ui/routine/run", data=form)
+    assert started.status_code == 303, started.text
+    run = started.headers["location"]
+    assert "Pay 8.5 back for order B-1?" in service.http.get(run).text
+    answer = {"form_token": form["form_token"], "id": run.partition("=")[2], "field.ok": "true"}
+    assert service.http.post("/ui/answer", data=answer).headers["location"] == run
+    done = until(service, run, "Result")
+    assert "B-1" in done
+    wrong = service.http.post("/ui/routine/run", data={**form, "field.amount": "many"})
+    assert (wrong.status_code, "is not a number" in wrong.text) == (400, True)
+    assert 'value="B-1"' in wrong.text, "what was filled in stays"
+    again = service.http.post("/ui/answer", data=answer)
+    assert "this run asks nothing now" in again.text
+
+
+def until(service: Served, path: str, words: str) -> str:
+    for _ in range(300):
+        text = service.http.get(path).text
+        if words in text:
+            return text
+        time.sleep(0.1)
+    pytest.fail(f"{words!r} never came: {text}")
+
+
+def test_forms_of_other_sites_are_refused(filled: dict[str, str], service: Served) -> None:
+    form = {"ref": "refund@2", "field.order": "B-1", "field.amount": "8.5", "field.reason": "late"}
+    token = token_in(service.http.get("/ui/routine?ref=refund").text)
+    assert service.http.post("/ui/routine/run", data=form).status_code == 403
+    bad = {**form, "form_token": "0" * 64}
+    assert service.http.post("/ui/routine/run", data=bad).status_code == 403
+    good = {**form, "form_token": token}
+    for headers in (
+        {"Origin": "http://evil.example"},
+        {"Origin": "null"},
+        {"Sec-Fetch-Site": "cross-site"},
+        {"Sec-Fetch-Site": "same-site"},
+        {"Host": "evil.example"},
+    ):
+        answer = service.http.post("/ui/routine/run", data=good, headers=headers)
+        assert answer.status_code == 403, headers
+    own = {"Origin": service.url, "Sec-Fetch-Site": "same-origin"}
+    assert service.http.post("/ui/routine/run", data=good, headers=own).status_code == 303
+
+
+def test_a_browser_logs_in_with_a_token_and_out_again(filled: dict[str, str], serve: Serve) -> None:
+    service = serve(env={"EM_API_TOKEN": TOKEN})
+    for path in filled.values():
+        answer = service.http.get(path)
+        assert answer.status_code == 303, path
+        assert answer.headers["location"].startswith("/ui/login?next=%2Fui")
+        assert not answer.text
+    assert service.http.get("/ui/static/em.css").status_code == 200
+    form = {"form_token": token_in(service.http.get("/ui/login").text)}
+    wrong = service.http.post("/ui/login", data={**form, "token": "wrong"})
+    assert (wrong.status_code, "not known" in wrong.text) == (401, True)
+    assert "set-cookie" not in wrong.headers
+    with log_in(service, TOKEN) as browser:
+        assert browser.get("/ui/log").status_code == 200
+        assert browser.get("/log").status_code == 401, "the cookie is for pages only"
+        cookie = browser.cookies[COOKIE]
+        assert TOKEN not in cookie
+        page = browser.get("/ui").text
+        assert browser.post("/ui/logout").status_code == 403
+        assert browser.post("/ui/logout", data={"form_token": token_in(page)}).status_code == 303
+        old = service.http.get("/ui/log", headers={"Cookie": f"{COOKIE}={cookie}"})
+        assert old.status_code == 303, "a cookie that was kept is of no use after logging out"
+        service.stop()
+        assert TOKEN not in str(service.lines)
+
+
+def test_the_cookie_is_out_of_reach_and_login_leads_nowhere_else(serve: Serve) -> None:
+    service = serve(env={"EM_API_TOKEN": TOKEN})
+    for next_ in ("//evil.example", "https://evil.example", "/ui\\evil", "/uix", "javascript:1"):
+        page = service.http.get("/ui/login", params={"next": next_}).text
+        assert 'name="next" value="/ui"' in page, next_
+        form = {"form_token": token_in(page), "token": TOKEN, "next": next_}
+        answer = service.http.post("/ui/login", data=form)
+        assert answer.headers["location"] == "/ui"
+        cookie = answer.headers["set-cookie"]
+        assert "HttpOnly" in cookie
+        assert "SameSite=Strict" in cookie
+
+
+def test_a_token_of_one_subject_never_sees_another(serve: Serve, tmp_path: Path) -> None:
+    secret = "bos-own-words"
+    with Memory(tmp_path / "em.db") as memory:
+        everything = sample.addresses(sample.fill(memory, secret))
+        sample.about(memory, "bo", secret)
+        about_bo = memory.add_trace(sample.trace(secret), subject="bo")
+        sample.lessons(memory, secret, subject="bo")
+        bos_lesson = next(h.id for h in memory.heuristics.every() if h.lesson.subject == "bo")
+        event = next(iter(memory.log.read(subject="bo", limit=1)))
+        memory.forget(subject="ana")
+        sample.about(memory, "ana", "anas-own-words")
+        memory.add_trace(sample.trace("anas-own-words"), subject="ana")
+    everything |= {
+        "trace of bo": f"/ui/trace?id={about_bo}",
+        "lesson of bo": f"/ui/lesson?id={bos_lesson}",
+        "event of bo": f"/ui/event?id={event.id}",
+        "state of bo": "/ui/state?subject=bo",
+        "log of bo": "/ui/log?subject=bo",
+        "stream of bo": "/ui/log?subject=ana&stream=subject/bo",
+        "recall of bo": "/ui/recall?q=window&subject=bo",
+        "recall of all": "/ui/recall?q=window&subject=",
+    }
+    del everything["/ui/lesson"], everything["/ui/lessons"], everything["/ui/lessons#fit"]
+    service = serve(env=limited(tmp_path))
+    with log_in(service, ANA) as browser:
+        seen = ""
+        for name, path in everything.items():
+            answer = browser.get(path)
+            assert answer.status_code in (200, 403, 404), (name, answer.status_code)
+            assert secret not in answer.text, name
+            seen += answer.text
+        assert "anas-own-words" in seen
+        for path in ("/ui/lessons", "/ui/lessons?q=a+refund+fails"):
+            assert bos_lesson not in browser.get(path).text
+        assert browser.get("/ui/runs").status_code == 403
+        page = browser.get("/ui/state?subject=ana").text
+        form = {"form_token": token_in(page), "subject": "bo", "ref": "refund@2", "id": "past-1-0"}
+        for path in ("/ui/checkpoint", "/ui/routine/run", "/ui/answer"):
+            assert browser.post(path, data=form).status_code == 403, path
+
+
+def test_a_token_that_may_only_read_starts_and_answers_nothing(
+    filled: dict[str, str], serve: Serve, tmp_path: Path
+) -> None:
+    service = serve(env=limited(tmp_path))
+    with log_in(service, READER) as browser:
+        page = browser.get("/ui/routine?ref=refund").text
+        assert "may only read" in page
+        form = {"form_token": token_in(page), "ref": "refund@2", "subject": "ana", "id": "past-1-0"}
+        for path in ("/ui/routine/run", "/ui/answer", "/ui/checkpoint"):
+            assert browser.post(path, data=form).status_code == 403, path
+
+
+def test_a_form_gives_the_values_that_the_schema_asks_for() -> None:
+    schema = {
+        "type": "object",
+        "properties": {
+            "name": {"type": "string"},
+            "count": {"type": "integer"},
+            "share": {"type": "number"},
+            "kind": {"type": "string", "enum": ["a", "b"]},
+            "sure": {"type": "boolean"},
+            "rows": {"type": "array"},
+            "left_out": {"type": "string"},
+        },
+        "required": ["name"],
+    }
+    fields = input_fields(schema, {"rows": [1, {"a": 2}]})
+    assert [field.kind for field in fields] == [
+        "text", "integer", "number", "select", "boolean", "json", "text",
+    ]  # fmt: skip
+    given = {
+        "name": "x",
+        "count": "3",
+        "share": "0.5",
+        "kind": "b",
+        "sure": "false",
+        "left_out": "",
+    }
+    form = {f"field.{name}": value for name, value in given.items()}
+    form["field.rows"] = fields[5].value
+    assert read_fields(fields, form) == {
+        "name": "x", "count": 3, "share": 0.5, "kind": "b", "sure": False, "rows": [1, {"a": 2}],
+    }  # fmt: skip
+    prompt = prompt_fields([{"name": "which", "type": "multiselect", "options": [1, 2]}])
+    assert read_fields(prompt, {"field.which": ["1", "2"]}) == {"which": ["1", "2"]}
+    assert read_fields(prompt, {}) == {"which": []}

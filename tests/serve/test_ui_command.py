@@ -1,0 +1,66 @@
+"""`em ui`: prints the address of the pages, starts what is not running, opens a browser."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+
+from conftest import Serve
+
+
+@contextmanager
+def started(*args: str, **env: str) -> Iterator[subprocess.Popen[str]]:
+    without = {name: value for name, value in os.environ.items() if "DISPLAY" not in name}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "em", "ui", *args],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env={**without, **env},
+        text=True,
+    )
+    with process:
+        try:
+            yield process
+        finally:
+            process.terminate()
+
+
+def first_line(process: "subprocess.Popen[str]") -> str:
+    assert process.stdout is not None
+    return process.stdout.readline().strip()
+
+
+def test_it_starts_the_service_and_prints_where(tmp_path: Path) -> None:
+    with started("--port", "0") as process:
+        url = first_line(process)
+        assert url.endswith("/ui")
+        assert httpx.get(url).status_code == 200
+        process.terminate()
+        assert process.wait(30) in (0, -15)
+
+
+def test_it_opens_the_browser_of_the_user(tmp_path: Path) -> None:
+    told = tmp_path / "told"
+    browser = tmp_path / "browser"
+    browser.write_text(f'#!/bin/sh\necho "$1" > {told}.part && mv {told}.part {told}\n')
+    browser.chmod(0o755)
+    with started("--port", "0", "--json", BROWSER=f"{browser} %s") as process:
+        shown = json.loads(first_line(process))
+        assert shown["started"] is True
+        assert httpx.get(shown["url"]).status_code == 200
+        while not told.exists():
+            time.sleep(0.05)
+    assert told.read_text().strip() == shown["url"]
+
+
+def test_a_service_that_runs_already_is_used(serve: Serve) -> None:
+    service = serve()
+    with started("--port", service.url.rpartition(":")[2], "--json") as process:
+        assert json.loads(first_line(process)) == {"url": f"{service.url}/ui", "started": False}
+        assert process.wait(30) == 0
