@@ -1,6 +1,6 @@
 """What a run notes of its calls for the journal, and what it knows from before."""
 
-from collections.abc import Collection, Generator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from hashlib import sha256
 from typing import Any
 
@@ -41,6 +41,8 @@ class Notebook:
         self._answers = answers or {}
         self._secrets = secrets
         self.is_kept = notes is not None
+        # Says for a step the events that its result holds something of: forgetting follows them.
+        self.sources: Callable[[str], Sequence[str]] | None = None
 
     def answer_to(self, prompt: PendingPrompt, secret: Collection[str] = ()) -> Json | None:
         """What a person said to a prompt, now or before, checked; None if it is to be asked.
@@ -141,8 +143,16 @@ class Notebook:
         if self._notes is None:
             return value
         result = keepable(value, attempt.step.id)
-        self._notes.append(_done_note(attempt, result, report))
+        kind, body = _done_note(attempt, result, report)
+        if self.sources is not None and (sources := self.sources(attempt.step.id)):
+            body["from_events"] = list(sources)
+        self._notes.append((kind, body))
         return result
+
+    def add(self, kind: str, body: Json) -> None:
+        """Note something beside what calls leave; it is written with what comes next."""
+        if self._notes is not None:
+            self._notes.append((kind, body))
 
     def check_output(self, output: Any) -> None:
         """The last note must be one that can be written."""
