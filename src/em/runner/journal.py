@@ -168,8 +168,14 @@ def answered_note(answers: Mapping[str, Json]) -> Note:
 
 def keepable(value: Any, step_id: str) -> Any:
     """A result as the journal can hold it: two levels deep in the body of a note."""
+    return sized(value, step_id)[0]
+
+
+def sized(value: Any, step_id: str) -> tuple[Any, int]:
+    """The same, and how many bytes it takes."""
     try:
-        return canonical([[value]], "result")[1][0][0]
+        text, plain = canonical([[value]], "result")
+        return plain[0][0], len(text)
     except BadBody as error:
         raise RoutineError(
             f"its result can't be kept in the journal: {error.message}",

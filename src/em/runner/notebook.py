@@ -12,7 +12,7 @@ from em.models.run import Failure, PendingPrompt, RunResult, StepReport
 from em.runner.answers import check_answers
 from em.runner.effects import Outcome, Write
 from em.runner.failures import Mismatch, Pause, plain, quietly
-from em.runner.journal import ItemKey, Note, Restored, keepable, question_of
+from em.runner.journal import ItemKey, Note, Restored, keepable, question_of, sized
 from em.runner.program import CompiledStep
 from em.runner.secrets import Secrets
 
@@ -20,6 +20,10 @@ _CONTENT = frozenset(
     {"input", "answers", "args", "key", "result", "error", "fix", "output", "failure", "prompt"}
 )
 """What of a note holds values of the run."""
+
+MOST_ARGS = 1_000_000
+"""Bytes of arguments that an intent tells: larger ones are made of results that are noted by
+themselves, and one event must hold them both."""
 
 
 class Notebook:
@@ -249,8 +253,10 @@ def _other_list(step: CompiledStep, item: int | None) -> Mismatch:
 
 def _intent(attempt: Attempt) -> Json:
     step = attempt.step
-    args = keepable(quietly(step.args, attempt.scope), step.id)
-    body: Json = {"step": step.id, "tool": step.target, "args": args}
+    args, size = sized(quietly(step.args, attempt.scope), step.id)
+    body: Json = {"step": step.id, "tool": step.target}
+    if size <= MOST_ARGS:
+        body["args"] = args
     if attempt.item is not None:
         body |= {"item": attempt.item, "item_hash": attempt.item_hash}
     if attempt.key is not None:

@@ -3,7 +3,7 @@
 The events stay, with their hashes and the fact of the erasure; their bodies are gone.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -155,22 +155,27 @@ def _runs(store: Store) -> Iterator[_Run]:
 def _left(store: Store, runs: Sequence[_Run]) -> dict[str, str]:
     """The runs that stay, with the reason."""
     left = {run.run_id: "it is not over" for run in runs if not run.is_over}
-    held = _holders(store, {event.id: run.run_id for run in runs for event in run.events})
-    left |= {run_id: f"{holder} refers to it" for run_id, holder in held.items()}
+    owners = {event.id: run.run_id for run in runs for event in run.events}
+    uses = list(_uses(store, owners))
+    more = True
+    while more:
+        # Who stays for one run's sake may be what another is needed for.
+        more = False
+        for owner, user, told in uses:
+            if owner not in left and (user in left or user not in owners.values()):
+                left[owner] = f"{told} refers to it"
+                more = True
     return left
 
 
-def _holders(store: Store, owners: dict[str, str]) -> dict[str, str]:
-    """For each run that something else was made of, what that is."""
-    found: dict[str, str] = {}
+def _uses(store: Store, owners: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
+    """For each run that something else was made of: the run, and what that is."""
     for artefact in store.artefacts():
         for event_id in artefact.from_events:
             if event_id in owners:
-                name = f"{artefact.kind} {artefact.name}@{artefact.version}"
-                found.setdefault(owners[event_id], name)
+                yield owners[event_id], "", f"{artefact.kind} {artefact.name}@{artefact.version}"
     for event in store.read(EventQuery(kinds=["step_done"])):
         for event_id in (event.body or {}).get("from_events") or ():
-            owner = owners.get(event_id)
-            if owner is not None and owners.get(event.id) != owner and event.id not in owners:
-                found.setdefault(owner, f"run {run_id_of(event)}")
-    return found
+            user = run_id_of(event)
+            if event_id in owners and owners[event_id] != user:
+                yield owners[event_id], user, f"run {user}"

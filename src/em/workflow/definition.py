@@ -184,10 +184,15 @@ def type_of(value: Any) -> ParamType | None:
     return next((name for kind, name in kinds if isinstance(value, kind)), None)
 
 
-def read_workflow(value: Any, place: str) -> WorkflowDef:
+def said(value: Json) -> Json:
+    """A name without a value says nothing."""
+    return {name: item for name, item in value.items() if item is not None}
+
+
+def read_workflow(value: Json, place: str) -> WorkflowDef:
     """A workflow from its plain value, with its name in it. The first problem is told."""
     try:
-        return msgspec.convert(value, WorkflowDef)
+        return msgspec.convert(said(value), WorkflowDef)
     except msgspec.ValidationError as error:
         message, _, where = str(error).partition(" - at `$")
         field = where.rstrip("`").lstrip(".")

@@ -15,7 +15,7 @@ from em.runner.lines import Lines
 from em.runner.shapes import Where, closest, shape_problems
 from em.runner.tools import Tool, argument_problem
 from em.runner.validate import Problem, Severity
-from em.workflow.definition import StepDef, WorkflowDef, read_workflow
+from em.workflow.definition import StepDef, WorkflowDef, read_workflow, said
 from em.workflow.files import FIELD, WorkflowFile, workflows_in
 from em.workflow.needs import Need, parse_need
 from em.workflow.plan import BUILT_IN, Plan, templates_of
@@ -77,7 +77,7 @@ def validate_file(
 
 
 def _of_value(name: str, raw: Any, tools: Mapping[str, Tool] | None) -> Iterator[Finding]:
-    whole = {**raw, "name": name}
+    whole = said({**raw, "name": name})
     shape = [Finding(*one) for one in shape_problems(whole, WorkflowDef)]
     if shape:
         yield from shape
