@@ -17,6 +17,8 @@ from bench import (
     state,
     store,
 )
+    workflow,
+)  # fmt: skip
 from bench.figure import Figure
 
 BENCHES: dict[str, Callable[[], Iterator[Figure]]] = {
@@ -47,6 +49,9 @@ BENCHES: dict[str, Callable[[], Iterator[Figure]]] = {
     "state-sentences": state.as_sentences,
     "state-compile": state.compiling,
     "state-subjects": state.many_subjects,
+    "workflow": workflow.overhead,
+    "workflow-tokens": workflow.tokens,
+    "workflow-kills": workflow.kills,
 }
 
 

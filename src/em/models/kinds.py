@@ -99,11 +99,14 @@ class StepDone(msgspec.Struct, frozen=True):
 
 
 class WorkflowStarted(msgspec.Struct, frozen=True):
-    """A workflow begins to run: all of it, so that the run goes on whatever becomes of its file."""
+    """A workflow begins to run: all of it, so that the run goes on whatever becomes of its file.
+
+    `definition` is its JSON as one text: it is written with every run, and looked into by few.
+    """
 
     workflow: str
     hash: str
-    definition: Json
+    definition: str
     input: Json
     prompt: str | None = None
     resume_with: str = ""

@@ -5,6 +5,7 @@ import importlib.util
 import inspect
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping
+from copy import copy
 from difflib import get_close_matches
 from pathlib import Path
 from types import ModuleType
@@ -30,7 +31,9 @@ def declare(function: F, effect: Effect | None) -> F:
 class Tool:
     """A function that routines may call."""
 
-    __slots__ = ("description", "effect", "function", "is_async", "name", "takes_key", "within")
+    __slots__ = (
+        "description", "effect", "function", "is_async", "name", "parameters", "takes_key", "within"
+    )  # fmt: skip
 
     def __init__(self, name: str, function: Function, effect: Effect | None = None) -> None:
         if not callable(function):
@@ -39,10 +42,18 @@ class Tool:
         self.function = function
         self.effect: Effect | None = effect or getattr(function, _EFFECT, None)
         self.is_async = inspect.iscoroutinefunction(function)
-        self.takes_key = "idempotency_key" in _parameters(function)
+        self.parameters = frozenset(_parameters(function))
+        self.takes_key = "idempotency_key" in self.parameters
         # For a tool that can end in time by itself: its function for so many seconds.
         self.within: Callable[[float | None], Function] | None = None
         self.description = (inspect.getdoc(function) or "").partition("\n")[0]
+
+
+def renamed(tool: Tool, name: str) -> Tool:
+    """The same tool by another name, to be changed without changing the first."""
+    other = copy(tool)
+    other.name = name
+    return other
 
 
 def _parameters(function: Function) -> Collection[str]:

@@ -9,7 +9,7 @@ from em.models.trace import Effect
 from em.runner.allowing import refused
 from em.runner.declared import declared_tools
 from em.runner.secrets import Secrets
-from em.runner.tools import Tool, missing_tool
+from em.runner.tools import Tool, missing_tool, renamed
 from em.settings import AllowSettings
 from em.workflow.plan import ASK, ASKS_A_MODEL, BUILT_IN, COMMAND, HTTP, ROUTINE, Plan, PlannedStep
 from em.workflow.tools import Routines
@@ -48,10 +48,7 @@ class Binding:
         name, registry = step.definition.tool, self._workflows.tools
         allow = self._allowed(step)
         if name in registry:
-            tool = registry[name]
-            bound = Tool(step.name, tool.function, tool.effect)
-            bound.takes_key, bound.within = tool.takes_key, tool.within
-            return bound
+            return renamed(registry[name], step.name)
         declared = {tool.name for tool in self._plan.workflow.tools}
         if name in (COMMAND, HTTP) or name in declared:
             routine = self._plan.program.routine

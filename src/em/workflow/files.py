@@ -19,6 +19,9 @@ class WorkflowFile:
     def __init__(self, path: str | Path | None = None) -> None:
         self.path = Path(path) if path is not None else Path(FILE)
         self._named = path is not None
+        # The text that was read last, and what was made of it.
+        self._read: tuple[bytes, dict[str, Json]] = (b"", {})
+        self._made: dict[str, WorkflowDef] = {}
 
     @property
     def place(self) -> str:
@@ -38,7 +41,11 @@ class WorkflowFile:
 
     def values(self) -> dict[str, Json]:
         """Each workflow as its plain value."""
-        return workflows_in(load_yaml(self.text(), self.place, InvalidWorkflow), self.place)
+        text = self.text()
+        if text != self._read[0]:
+            value = load_yaml(text, self.place, InvalidWorkflow)
+            self._read, self._made = (text, workflows_in(value, self.place)), {}
+        return self._read[1]
 
     def workflow(self, name: str) -> WorkflowDef:
         """The workflow of that name; the first thing that is wrong with it is told."""
@@ -51,7 +58,10 @@ class WorkflowFile:
                 place=self.place,
                 fix=f"did you mean {close[0]!r}?" if close else there,
             )
-        return read_workflow({**values[name], "name": name}, f"{self.place}, workflow {name}")
+        if name not in self._made:
+            value = {**values[name], "name": name}
+            self._made[name] = read_workflow(value, f"{self.place}, workflow {name}")
+        return self._made[name]
 
     def _none(self) -> str:
         return f"it has none; write them under `{FIELD}:`" + (

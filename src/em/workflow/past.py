@@ -32,7 +32,7 @@ class PastWorkflow:
         self.run_id = run_id
         started = self.run.notes[0][1]
         self.workflow = str(started["workflow"])
-        self.definition: Json = started["definition"]
+        self.definition: Json = msgspec.json.decode(started["definition"])
         self.params: Json = started["input"]
         self.prompt: str | None = started.get("prompt")
 

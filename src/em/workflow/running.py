@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, TypedDict, Unpack
+from typing import Any, NamedTuple, TypedDict, Unpack
 
 import msgspec
 
@@ -66,6 +66,14 @@ class WorkflowOptions(TypedDict, total=False):
     """The options that `em workflow resume` is to be given again, kept to be told."""
 
 
+class _Ready(NamedTuple):
+    """A workflow that was checked, and how its runs begin. It holds on to the definition."""
+
+    workflow: WorkflowDef
+    plan: Plan
+    body: Json
+
+
 class Workflows:
     """The workflows of a file, run in one memory.
 
@@ -91,6 +99,8 @@ class Workflows:
         self._allow = self.settings.allow if allow is None else allow
         self._sources = sources or Sources()
         self.models = Models(self.settings, client)
+        # What was checked and planned already, by the identity of its definition.
+        self._ready: dict[int, _Ready] = {}
 
     def start(
         self,
@@ -121,21 +131,16 @@ class Workflows:
         **options: Unpack[WorkflowOptions],
     ) -> WorkflowResult:
         """Run a workflow that is given itself."""
-        plan = self._planned(workflow)
+        ready = self._planned(workflow)
         given = keepable(check_params(workflow, params or {}), "params")
         run_id = run_id or new_run_id()
-        body: Json = {
-            "workflow": workflow.name,
-            "hash": workflow.hash,
-            "definition": msgspec.to_builtins(workflow),
-            "input": given,
-        }
+        body: Json = {**ready.body, "input": given}
         said = prompt_of(workflow, given, prompt)
         if said is not None:
             body["prompt"] = said
         if options.get("resume_with"):
             body["resume_with"] = options["resume_with"]
-        return self._run(plan, given, said, run_id, [(STARTED, body)], None, options)
+        return self._run(ready.plan, given, said, run_id, [(STARTED, body)], None, options)
 
     def resume(
         self,
@@ -176,7 +181,7 @@ class Workflows:
 
     def plan(self, name: str) -> Plan:
         """A workflow, checked and ready to run."""
-        return self._planned(self.file.workflow(name))
+        return self._planned(self.file.workflow(name)).plan
 
     def dry_run(
         self, name: str, params: Mapping[str, Any] | None = None, *, prompt: str | None = None
@@ -217,9 +222,15 @@ class Workflows:
             same_input(past.run, check_params(plan.workflow, params))
         return self.resume(run_id, **options)
 
-    def _planned(self, workflow: WorkflowDef) -> Plan:
-        refuse_invalid(workflow, self.tools, self.file.place)
-        return plan_of(msgspec.to_builtins(workflow))
+    def _planned(self, workflow: WorkflowDef) -> "_Ready":
+        ready = self._ready.get(id(workflow))
+        if ready is None:
+            refuse_invalid(workflow, self.tools, self.file.place)
+            definition = msgspec.to_builtins(workflow)
+            text = msgspec.json.encode(definition).decode()
+            body = {"workflow": workflow.name, "hash": workflow.hash, "definition": text}
+            ready = self._ready[id(workflow)] = _Ready(workflow, plan_of(definition), body)
+        return ready
 
     def _run(
         self,

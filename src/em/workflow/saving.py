@@ -1,14 +1,12 @@
 """`memory_manager`: what a tool may keep beside its result, while its step runs."""
 
-import inspect
-import threading
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from typing import Any
 
 from em.errors import InputError, UsageError
 from em.models.canonical import Json
-from em.runner.tools import Function, Tool
+from em.runner.tools import Function, Tool, renamed
 from em.workflow.slices import as_record
 
 _now: ContextVar["Saving | None"] = ContextVar("em_workflow_step", default=None)
@@ -18,14 +16,10 @@ MANAGER = "memory_manager"
 class Saving:
     """What the tool of one call saves."""
 
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self.saved: list[Json] = []
+    __slots__ = ("saved",)
 
-    def add(self, record: Json) -> None:
-        """Keep one more."""
-        with self._lock:
-            self.saved.append(record)
+    def __init__(self) -> None:
+        self.saved: list[Json] = []
 
 
 class MemoryManager:
@@ -45,7 +39,7 @@ class MemoryManager:
             )
         if isinstance(result, Mapping) and "output" not in result:
             raise InputError("a result has an `output`", place=f"memory_manager, {step_name}")
-        saving.add({"name": str(step_name), **as_record(result)})
+        saving.saved.append({"name": str(step_name), **as_record(result)})
 
 
 memory_manager = MemoryManager()
@@ -57,17 +51,16 @@ Extras = Callable[[], Json]
 
 def recording(tool: Tool, name: str, extras: Extras) -> Tool:
     """A tool whose result is a record: with what it saved, and what its step was given."""
-    made = Tool(name, _recorded(tool.function, extras), tool.effect)
-    made.is_async = tool.is_async
-    made.takes_key = tool.takes_key
+    made = renamed(tool, name)
+    made.function = _recorded(tool.function, tool, extras)
     inner = tool.within
     if inner is not None:
-        made.within = lambda timeout: _recorded(inner(timeout), extras)
+        made.within = lambda timeout: _recorded(inner(timeout), tool, extras)
     return made
 
 
-def _recorded(function: Function, extras: Extras) -> Function:
-    wants_manager = MANAGER in _parameters(function)
+def _recorded(function: Function, tool: Tool, extras: Extras) -> Function:
+    wants_manager = MANAGER in tool.parameters
 
     def given(args: Json) -> Json:
         return {**args, MANAGER: memory_manager} if wants_manager else args
@@ -90,7 +83,7 @@ def _recorded(function: Function, extras: Extras) -> Function:
             _now.reset(token)
         return _record(value, saving, extras)
 
-    return acall if inspect.iscoroutinefunction(function) else call
+    return acall if tool.is_async else call
 
 
 def _record(value: Any, saving: Saving, extras: Extras) -> Json:
@@ -98,10 +91,3 @@ def _record(value: Any, saving: Saving, extras: Extras) -> Json:
     if saving.saved:
         record["saved"] = saving.saved
     return record
-
-
-def _parameters(function: Function) -> Any:
-    try:
-        return inspect.signature(function).parameters
-    except (TypeError, ValueError):
-        return ()  # some built-in functions don't tell

@@ -1,6 +1,6 @@
 """Slices: what steps left, and the part of it that one step is given."""
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -148,20 +148,21 @@ class Context:
         return values, unmet
 
     def _found(self, need: Need, fetched: Mapping[str, Any], within: Collection[str]) -> Any:
-        if need.kind in FETCHED:
+        kind = need.kind
+        if kind == "step":
+            return self._output(need.target)
+        if kind in FETCHED:
             return fetched.get(need.text)
-        find: dict[str, Callable[[], Any]] = {
-            "user_prompt": lambda: self.prompt,
-            "parameters": lambda: self.params,
-            "step": lambda: self._output(need.target),
-            "last_output": lambda: self._last(within),
-            "classification": lambda: self._classified(need.target, within),
-        }
-        return find[need.kind]()
+        if kind == "last_output":
+            return self._last(within)
+        if kind == "classification":
+            return self._classified(need.target, within)
+        return self.prompt if kind == "user_prompt" else self.params
 
-    def _output(self, name: str) -> Any:
-        left = (one for one in reversed(self.left_by(self._order)) if not one.failed)
-        return next((one.output for one in left if one.name == name), None)
+    def _output(self, step: str) -> Any:
+        """What a step left under its own name: the last of its slices."""
+        left = self._left.get(step)
+        return left[-1].output if left and not left[-1].failed else None
 
     def _last(self, within: Collection[str]) -> Any:
         left = (one for one in reversed(self.left_by(within)) if not one.failed)

@@ -274,13 +274,7 @@ def _tools(workflow: WorkflowDef, tools: Mapping[str, Tool] | None) -> Iterator[
 
 def _given_names(tool: Tool) -> list[str]:
     """What em itself passes to a function that asks for it."""
-    import inspect
-
-    try:
-        named = inspect.signature(tool.function).parameters
-    except (TypeError, ValueError):
-        return []
-    return [name for name in ("memory_manager", "idempotency_key") if name in named]
+    return [name for name in ("memory_manager", "idempotency_key") if name in tool.parameters]
 
 
 def _inputs(step: StepDef, number: int) -> Iterator[Finding]:
