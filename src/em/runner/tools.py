@@ -5,7 +5,6 @@ import importlib.util
 import inspect
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping
-from copy import copy
 from difflib import get_close_matches
 from pathlib import Path
 from types import ModuleType
@@ -51,7 +50,9 @@ class Tool:
 
 def renamed(tool: Tool, name: str) -> Tool:
     """The same tool by another name, to be changed without changing the first."""
-    other = copy(tool)
+    other = Tool.__new__(Tool)
+    for slot in Tool.__slots__:
+        setattr(other, slot, getattr(tool, slot))
     other.name = name
     return other
 

@@ -50,6 +50,17 @@ class Done(msgspec.Struct, frozen=True, kw_only=True):
     error: str = ""
 
 
+class _Given:
+    """What a step was given: by its needs, from elsewhere, and by a person."""
+
+    __slots__ = ("answer", "brought", "fetched")
+
+    def __init__(self, brought: Brought, fetched: Json) -> None:
+        self.brought = brought
+        self.fetched = fetched
+        self.answer: Any = None
+
+
 class _Worker:
     """What one line of steps uses: a notebook and reports, and the calls that fill them."""
 
@@ -87,7 +98,7 @@ class WorkflowMachine(Machine):
         self._done = done or {}
         # What steps that were under way had been given from elsewhere.
         self._known_needs = known or {}
-        self._given: dict[str, Json] = {}
+        self._given: dict[str, _Given] = {}
         self._from_events: dict[str, dict[str, None]] = {}
         self._lock = threading.Lock()
         self._wrapped = {
@@ -206,16 +217,12 @@ class WorkflowMachine(Machine):
                 fetched[need.text] = found.value
                 self.note_sources(step.name, found.from_events)
         values, unmet = self._context.memory_for(step.needs, fetched, step.before)
-        must = [need.text for need in step.needs if need.must or strict]
-        for text in unmet:
-            if text in must:
-                raise self._unmet(step, text)
-        warnings = [f"step {step.name}: nothing meets the need {text!r}" for text in unmet]
-        with self._lock:
-            self.warnings += warnings
-            self._given[step.name] = {"memory": fetched, "warnings": warnings}
         brought = Brought(values, strict=strict, place=place)
-        self._given[step.name]["brought"] = brought
+        for text in unmet:
+            if strict or any(need.must for need in step.needs if need.text == text):
+                raise self._unmet(step, text)
+            brought.unmet.append(f"nothing meets the need {text!r}")
+        self._given[step.name] = _Given(brought, fetched)
         return {**self._base, "memory": brought}, brought
 
     def note_sources(self, step: str, event_ids: Sequence[str]) -> None:
@@ -236,19 +243,18 @@ class WorkflowMachine(Machine):
 
     def _extras(self, name: str) -> Json:
         """What is kept with a step's result, so that `inspect` can show what it was given."""
-        given = self._given.get(name) or {}
-        brought: Brought | None = given.get("brought")
-        warnings = [*given.get("warnings", ()), *(brought.warnings() if brought else ())]
-        extras: Json = {}
-        if given.get("memory"):
-            extras["memory"] = given["memory"]
-        if warnings:
-            extras["warnings"] = warnings
-        return extras
+        given = self._given[name]
+        warnings = given.brought.warnings()
+        if not warnings and not given.fetched:
+            return {}
+        extras: Json = {"memory": given.fetched} if given.fetched else {}
+        return {**extras, "warnings": warnings} if warnings else extras
 
     def _tell_warnings(self, step: PlannedStep, brought: Brought) -> None:
-        with self._lock:
-            self.warnings += [f"step {step.name}: {text}" for text in brought.warnings()]
+        warnings = brought.warnings()
+        if warnings:
+            with self._lock:
+                self.warnings += [f"step {step.name}: {text}" for text in warnings]
 
     def _pass_over(self, step: PlannedStep, worker: _Worker, start: float) -> None:
         worker.reports.add(step.name, "skipped", 0, start)
@@ -268,12 +274,12 @@ class WorkflowMachine(Machine):
         if step.definition.tool != ASK:
             return bool(answer[APPROVE])
         only = next(iter(answer.values())) if len(answer) == 1 else answer
-        self._given[step.name]["answer"] = only
+        self._given[step.name].answer = only
         return True
 
     def answer_of(self, step: str) -> Any:
         """What was answered to `ask`: the function of its tool."""
-        return self._given[step]["answer"]
+        return self._given[step].answer
 
     def _called(self, step: PlannedStep, scope: Json, worker: _Worker, start: float) -> Steps:
         if step.call.for_each is None:
@@ -286,7 +292,7 @@ class WorkflowMachine(Machine):
 
     def _leave(self, step: PlannedStep, value: Any, worker: _Worker) -> None:
         """What a person said of a call that nobody knew of is a result like any other."""
-        last = [report for report in worker.reports.made if report.id == step.name][-1]
+        last = next(report for report in reversed(worker.reports.made) if report.id == step.name)
         is_list = step.call.for_each is not None
         if not is_list and last.status == "defaulted":
             self._context.leave(step.name, [failed_slice(step.name, last.error)])

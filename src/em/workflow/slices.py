@@ -74,6 +74,8 @@ class Brought(Mapping[str, Any]):
         self._strict = strict
         self._place = place
         self.missed: dict[str, None] = {}
+        # Needs that nothing met, in words.
+        self.unmet: list[str] = []
 
     def __getitem__(self, name: str) -> Any:
         try:
@@ -104,7 +106,7 @@ class Brought(Mapping[str, Any]):
 
     def warnings(self) -> list[str]:
         """What resolved to nothing, in words."""
-        return [
+        return self.unmet + [
             f"Memory variable {name!r} resolved to empty string"
             + (f": {hint}" if (hint := closest(name, list(self._values))) else "")
             for name in self.missed
