@@ -18,15 +18,19 @@ from em.cli.run_options import allowed, answering, as_typed, read_object
 from em.cli.workflow_views import print_rehearsed, print_run, print_runs
 from em.errors import InputError, NotFound, UsageError
 from em.runner.journal import new_run_id
+from em.runner.package import write_files
+from em.runner.shapes import closest
+from em.runner.stored import keep_routine
 from em.runner.tools import ToolRegistry
 from em.workflow.definition import Param
 from em.workflow.files import WorkflowFile
+from em.workflow.freezing import Frozen
 from em.workflow.graph import as_mermaid, as_text, edges
 from em.workflow.plan import Plan
 from em.workflow.rehearsing import rehearse
 from em.workflow.result import WorkflowResult
 from em.workflow.running import Workflows
-from em.workflow.validate import validate_file
+from em.workflow.validate import refuse_invalid, validate_file
 
 F = TypeVar("F", bound=Callable[..., Any])
 _UNITS = {"d": 1.0, "h": 1 / 24, "m": 1 / 1440, "w": 7.0}
@@ -203,7 +207,8 @@ def inspect(ctx: click.Context, run_id: str | None, recent: bool, every: bool, f
 @click.pass_context
 def cleanup(ctx: click.Context, older_than: str, dry_run: bool) -> None:
     """Erase what old, finished runs left, unless something refers to it; says what it erased."""
-    done = _workflows(ctx).cleanup(_days(older_than), dry_run=dry_run)
+    days = _days(older_than)
+    done = _workflows(ctx).cleanup(days, dry_run=dry_run)
     if ctx.obj["json"]:
         print_json(done)
         return
@@ -250,11 +255,74 @@ def validate(ctx: click.Context, name: str | None, file: str | None, tools: str 
 @click.pass_context
 def graph(ctx: click.Context, name: str, mermaid: bool, file: str | None) -> None:
     """Which step of the workflow NAME gets what from which."""
-    plan = Plan(WorkflowFile(file).workflow(name))
+    source = WorkflowFile(file)
+    workflow = source.workflow(name)
+    refuse_invalid(workflow, None, source.place)
+    plan = Plan(workflow)
     if ctx.obj["json"]:
         print_json({"edges": [{"from": a, "to": b, "why": why} for a, b, why in edges(plan)]})
     else:
         click.echo(_printable_lines(as_mermaid(plan) if mermaid else as_text(plan)))
+
+
+@command.command("compile")
+@click.argument("run_id", metavar="RUN")
+@click.option("-o", "--output", required=True, metavar="DIR", help="Where to write the package.")
+@click.option("--name", help="The routine's name.  [the workflow's]")
+@click.option("--freeze", multiple=True, metavar="STEP", help="Freeze what this step said.")
+@click.option("--yes", is_flag=True, help="Freeze whatever the model said, without a question.")
+@click.option("--keep", is_flag=True, help="Keep it in the log too, to be run by its name.")
+@_with_tools
+@everywhere
+@click.pass_context
+def compile_(
+    ctx: click.Context,
+    /,
+    run_id: str,
+    output: str,
+    name: str | None,
+    freeze: Sequence[str],
+    yes: bool,
+    keep: bool,
+    tools: str | None,
+) -> None:
+    """Make a routine of RUN that needs no model.
+
+    What a model said alike in several runs becomes a constant. For the rest you are asked; what you
+    don't freeze becomes an input of the routine.
+    """
+    workflows = open_memory(ctx).workflows(None, _tools(tools))
+    ask = sys.stdin.isatty() and not ctx.obj["json"]
+
+    def may_freeze(one: Frozen) -> bool:
+        return yes or one.step in freeze or (ask and _ask_to_freeze(one))
+
+    made = workflows.compile(run_id, may_freeze, name=name)
+    unknown = sorted(set(freeze) - {one.step for one in made.frozen})
+    if unknown:
+        steps = [one.step for one in made.frozen]
+        fix = closest(unknown[0], steps) or f"there are: {', '.join(steps) or 'none'}"
+        raise UsageError(f"no model was asked by {unknown[0]!r}", place="--freeze", fix=fix)
+    write_files(made.files, Path(output))
+    ref = keep_routine(workflows.store, made.files, made.from_events).ref if keep else ""
+    if ctx.obj["json"]:
+        told = [msgspec.structs.replace(one, value=None) for one in made.frozen]
+        print_json({"folder": output, "kept": ref, "inputs": made.inputs, "frozen": told})
+        return
+    for one in made.frozen:
+        seen = f"the same in {one.alike} of {count(one.runs, 'run')}"
+        what = "frozen" if one.frozen else f"an input, {one.name}"
+        click.echo(f"{printable(one.step)}: {what} ({seen})")
+    click.echo(f"written to {output}" + (f", kept as {ref}" if ref else ""), err=True)
+
+
+def _ask_to_freeze(one: Frozen) -> bool:
+    text = one.value if isinstance(one.value, str) else msgspec.json.encode(one.value).decode()
+    click.echo(f"{printable(one.step)} said: {printable(text[:400])}", err=True)
+    click.echo(f"the same in {one.alike} of {count(one.runs, 'run')}", err=True)
+    if one.holds:
+        click.echo(f"it holds the value of: {', '.join(one.holds)}", err=True)
+    return click.confirm("Freeze it? Else it becomes an input", default=False, err=True)
 
 
 def _printable_lines(text: str) -> str:

@@ -71,6 +71,11 @@ def syntax_of(source: str, place: str, *, bare: bool = False) -> Any:
     return _jinja().syntax(source.strip() if bare else source, place, bare=bare)
 
 
+def lexed(text: str, place: str) -> list[tuple[int, str, str]]:
+    """The tokens of a text: their line, kind and signs; together they are the text."""
+    return _jinja().lexed(text, place)
+
+
 def whole_expression(text: str) -> str | None:
     """The expression of a text that is nothing but one."""
     whole = _WHOLE.fullmatch(text)

@@ -143,6 +143,11 @@ class Sandboxed:
                 parser.fail("more than one expression")
             return expression
 
+    def lexed(self, source: str, place: str) -> list[tuple[int, str, str]]:
+        """The tokens of a text."""
+        with _explained(place, source):
+            return list(self._environment.lex(source))
+
     def attribute(self, value: Any, name: str) -> Any:
         """An attribute that the sandbox allows, else `missing`."""
         found = self._environment.getattr(value, name)

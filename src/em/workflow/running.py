@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, NamedTuple, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, Unpack
 
 import msgspec
 
@@ -11,6 +11,7 @@ from em.errors import UsageError, WorkflowError
 from em.llm.protocol import LlmClient
 from em.models.canonical import Json
 from em.models.run import RunResult, StepReport
+from em.models.trace import Effect
 from em.runner.answers import check_steps
 from em.runner.drivers import drive
 from em.runner.engine import Tools, refuse_to_go_on, same_input
@@ -51,6 +52,9 @@ from em.workflow.slices import Context
 from em.workflow.tokens import CountTokens, about
 from em.workflow.tools import Models, Sourced, Sources, no_source
 from em.workflow.validate import refuse_invalid, validate_file
+
+if TYPE_CHECKING:
+    from em.workflow.freezing import CompiledWorkflow, MayFreeze
 
 
 class WorkflowOptions(TypedDict, total=False):
@@ -196,6 +200,22 @@ class Workflows:
     def runs(self, limit: int | None = None) -> list[RunLine]:
         """Runs in short, newest first."""
         return [run_line(self.store, event) for event in started_runs(self.store, limit)]
+
+    def compile(
+        self, run_id: str, may_freeze: "MayFreeze | None" = None, *, name: str | None = None
+    ) -> "CompiledWorkflow":
+        """A routine package that does what a run did, without a model.
+
+        What a model said alike in several runs is frozen; for the rest `may_freeze` is asked, and
+        where it does not agree, or is not given, it becomes an input of the routine.
+        """
+        from em.workflow.freezing import compile_run
+
+        def effect_of(tool: str) -> Effect | None:
+            return self.tools[tool].effect if tool in self.tools else None
+
+        ask = may_freeze or (lambda _one: False)
+        return compile_run(self.store, run_id, ask, name=name, effect_of=effect_of)
 
     def cleanup(self, days_old: float = 30, *, dry_run: bool = False) -> Cleaned:
         """Erase what finished runs left that began so long ago, and that nothing refers to."""

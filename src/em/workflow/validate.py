@@ -32,7 +32,7 @@ class Finding(NamedTuple):
     severity: Severity = "error"
 
 
-def refuse_invalid(workflow: WorkflowDef, tools: Mapping[str, Tool], file: str) -> None:
+def refuse_invalid(workflow: WorkflowDef, tools: Mapping[str, Tool] | None, file: str) -> None:
     """Raise if a workflow can't be run: before anything runs, with all that is wrong."""
     found = [one for one in findings(workflow, tools) if one.severity == "error"]
     if not found:
