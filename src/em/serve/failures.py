@@ -18,6 +18,7 @@ from em.errors import (
     TooLarge,
     Unauthorized,
     UsageError,
+    WorkflowError,
 )
 
 _STATUS: tuple[tuple[type[EmError], int], ...] = (
@@ -31,6 +32,7 @@ _STATUS: tuple[tuple[type[EmError], int], ...] = (
     (InputError, 400),
     (UsageError, 400),
     (RoutineError, 400),
+    (WorkflowError, 400),
     (StoreBusy, 503),
     (StoreUnreachable, 503),
     (StoreReadOnly, 503),
