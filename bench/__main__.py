@@ -16,7 +16,6 @@ from bench import (
     startup,
     state,
     store,
-)
     workflow,
 )  # fmt: skip
 from bench.figure import Figure

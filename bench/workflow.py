@@ -167,7 +167,7 @@ def _tokens_of(
 
 def kills() -> Iterator[Figure]:
     """SIGKILL before and after every step of a 10-step workflow with effects, then it goes on."""
-    from tests.workflow.test_durable import EVERY, OUTPUT, write_flow
+    from tests.workflow.ten import EVERY, OUTPUT, write_flow
 
     worker = ROOT / "tests" / "workflow" / "worker.py"
     twice = lost = other = 0

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ten import EVERY, OUTPUT, STEPS, write_flow
 
 from conftest import Write
 from em import Memory
@@ -16,24 +17,6 @@ from em.store.sqlite import SqliteStore
 from em.store.verify import verify
 
 WORKER = Path(__file__).with_name("worker.py")
-STEPS = 10
-OUTPUT = "go0123456789"
-
-
-def write_flow(folder: Path, effect: str, head: str = "") -> None:
-    steps = []
-    for n in range(STEPS):
-        tool = "look" if n % 2 == 0 else effect
-        before = "params.x" if n == 0 else f"memory.s{n - 1}_output"
-        needs = "[]" if n == 0 else f"[tool_output(s{n - 1})]"
-        key = f", idempotency_key: '{{{{run_id}}}}/{n}'" if tool == "keyed" else ""
-        steps.append(
-            f"      - {{name: s{n}, tool: {tool}, memory: {{needs: {needs}}},"
-            f" inputs: {{step: {n}, seen: '{{{{{before}}}}}'}}{key}}}\n"
-        )
-    (folder / "flow.yaml").write_text(
-        f"workflows:\n  ten:\n{head}    params: [x]\n    steps:\n{''.join(steps)}"
-    )
 
 
 def work(folder: Path, answers: Any = None, deadly: str = "") -> Any:
@@ -52,9 +35,6 @@ def work(folder: Path, answers: Any = None, deadly: str = "") -> Any:
 def effects(folder: Path) -> list[str]:
     lines = (folder / "effects.txt").read_text().split("\n")[:-1]
     return [line for line in lines if line.startswith("write")]
-
-
-EVERY = [f"write {n}" for n in range(1, STEPS, 2)]
 
 
 @pytest.mark.parametrize("when", ["before", "after"])

@@ -161,14 +161,12 @@ def _trace() -> dict[str, object]:
     }
 
 
-def test_state_comes_from_who_has_it(write: Write, memory: Memory, model: ScriptedClient) -> None:
-    from em.workflow import Sourced, Sources, Workflows
-
-    def state(subject: str, path: str) -> Sourced:
-        known = {("ana", "profile.city"): "Porto", ("a.b@x", "trips"): [{"to": "Rome"}]}
-        return Sourced(known.get((subject, path)))
-
-    write("""
+def test_state_is_what_is_true_of_a_subject(write: Write, memory: Memory) -> None:
+    memory.observe("ana", {"city": "Faro"}, type="Profile")
+    trip = memory.observe("a.b@x", {"to": "Rome", "cost": 12}, type="Trip")
+    memory.checkpoint("ana")
+    memory.checkpoint("a.b@x")
+    flow = write("""
 workflows:
   w:
     params: [who]
@@ -178,13 +176,20 @@ workflows:
           needs:
             - "state({{params.who}}.profile.city)"
             - 'state("a.b@x", trips) as trips'
+            - 'state("a.b@x", trips.0.cost) as cost'
             - "state({{params.who}}.nothing) as none"
-        inputs: {prompt: "{{memory.state}} {{memory.trips[0].to}} {{memory.none}}"}
+            - "state(nobody.profile) as nobody"
+        inputs: {prompt: "{{memory.state}} {{memory.trips[0].to}} {{memory.cost}} {{memory.none}}"}
 """)
-    flow = Workflows(memory.store, file="flow.yaml", client=model, sources=Sources(state=state))
     result = flow.start("w", {"who": "ana"})
-    assert result.output == "[Porto Rome ]"
-    assert result.warnings[0].endswith("'state({{params.who}}.nothing) as none'")
+    assert result.output == "[Faro Rome 12 ]"
+    assert [warning.rpartition(" as ")[2] for warning in result.warnings[:2]] == [
+        "none'",
+        "nobody'",
+    ]
+    assert flow.inspect(result.run_id).steps[0].memory["trips"] == [{"to": "Rome", "cost": 12}]
+    memory.forget(trip)
+    assert "Rome" not in str(flow.inspect(result.run_id).steps)
 
 
 def test_a_value_can_not_change_what_a_need_asks_for(write: Write, memory: Memory) -> None:
