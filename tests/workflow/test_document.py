@@ -125,3 +125,16 @@ def test_the_python_samples_work(memory: Memory, model: ScriptedClient) -> None:
         assert store.cleanup_old_entries(days_old=0) > 0
     names["store"].close()
     del os.environ["EM_DB"]
+
+
+def test_the_example_runs() -> None:
+    import subprocess
+    import sys
+
+    demo = Path(__file__).parents[2] / "examples" / "research" / "demo.py"
+    ran = subprocess.run([sys.executable, str(demo)], capture_output=True, text=True, check=True)
+    assert ran.stdout.startswith("needs_input: Write the report on honey bees from ")
+    assert "report: done, given ['analysis_depth', 'count_output'" in ran.stdout.replace(
+        "'count', ", ""
+    )
+    assert "tokens: about " in ran.stdout
