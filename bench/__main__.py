@@ -18,7 +18,8 @@ from bench import (
     startup,
     state,
     store,
-)
+    workflow,
+)  # fmt: skip
 from bench.figure import Figure
 
 BENCHES: dict[str, Callable[[], Iterator[Figure]]] = {
@@ -51,6 +52,9 @@ BENCHES: dict[str, Callable[[], Iterator[Figure]]] = {
     "state-sentences": state.as_sentences,
     "state-compile": state.compiling,
     "state-subjects": state.many_subjects,
+    "workflow": workflow.overhead,
+    "workflow-tokens": workflow.tokens,
+    "workflow-kills": workflow.kills,
 }
 
 

@@ -17,6 +17,8 @@
     │   ├── StateInvalid      a checkpoint that failed its proof; the last good one stays
     │   ├── StateHeld         it would break questions or rules; it waits for --accept
     │   └── BadQuestion       the code of a question failed, each time it was tried
+    ├── WorkflowError         a workflow is wrong, or can't be run here
+    │   └── InvalidWorkflow   what is wrong with it; all of it in `problems`
     ├── LlmError              a model could not be asked, or its answer not be used
     │   ├── LlmUnavailable    no answer, after every retry
     │   ├── LlmRejected       the provider does not take the request: key, model, parameter
@@ -176,6 +178,18 @@ class BadQuestion(StateError):
     """The code of a question failed, each time it was tried."""
 
     code = "bad_question"
+
+
+class WorkflowError(EmError):
+    """A workflow is wrong, or can't be run here."""
+
+    code = "workflow"
+
+
+class InvalidWorkflow(WorkflowError):
+    """What is wrong with a workflow; all of it in `problems`."""
+
+    code = "invalid_workflow"
 
 
 class LlmError(EmError):

@@ -117,6 +117,13 @@ class StateSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     rules: str | None = None
 
 
+class WorkflowMemorySettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How long what workflows left is kept, in days, and how much of it, in megabytes."""
+
+    keep_days: Annotated[float, msgspec.Meta(gt=0, le=36_600)] | None = None
+    max_mb: Annotated[float, msgspec.Meta(gt=0)] | None = None
+
+
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Everything that can be set; the environment (`EM_DB`, …) wins over the file."""
 
@@ -130,6 +137,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     embed: EmbedSettings = EmbedSettings()
     api: ApiSettings = ApiSettings()
     state: StateSettings = StateSettings()
+    workflows: dict[str, Any] = {}
+    workflow_memory: WorkflowMemorySettings = WorkflowMemorySettings()
 
     @classmethod
     def load(cls, folder: str | Path = ".", environ: Mapping[str, str] | None = None) -> "Settings":

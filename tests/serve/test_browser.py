@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import sample
+from served import Serve
 
-from conftest import Serve
 from em import Memory
 
 if TYPE_CHECKING:

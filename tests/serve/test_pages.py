@@ -9,8 +9,8 @@ from pathlib import Path
 import httpx
 import pytest
 import sample
+from served import Serve, Served
 
-from conftest import Serve, Served
 from em import Memory
 from em.serve.pages.forms import input_fields, prompt_fields, read_fields
 from em.serve.sessions import COOKIE

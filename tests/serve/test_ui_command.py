@@ -10,8 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
-
-from conftest import Serve
+from served import Serve
 
 
 @contextmanager

@@ -46,6 +46,7 @@ COMMANDS = {
     "routine": ("em.cli.routine", "The routines that are kept: list, show, keep, heal."),
     "ui": ("em.cli.ui", "Look at the memory in a browser."),
     "trust": ("em.cli.trust", "Say that you have read the code that a model wrote."),
+    "workflow": ("em.cli.workflow", "Run workflows whose steps name the context they need."),
     "validate": ("em.cli.validate", "List everything that is wrong with a routine."),
 }
 """Each command's module and help: a module is imported only when its command is used."""

@@ -1,6 +1,5 @@
 """`em run` and `em resume`: run a routine, and go on with a run."""
 
-import shlex
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -8,38 +7,29 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import click
-import msgspec
 
 from em.cli.answering import answer
-from em.cli.files import reading
 from em.cli.options import everywhere, find_package, open_memory
 from em.cli.outcome import print_interrupted, print_outcome
 from em.cli.output import only_results_on_stdout
 from em.cli.plan import print_plan
 from em.cli.progress import Watcher, watching
-from em.errors import InputError
+from em.cli.run_options import allowed, answering, as_typed, read_object
 from em.models.run import RunResult
-from em.runner.allowing import settings_for
 from em.runner.calls import AutoFix
 from em.runner.engine import resume_run, run_routine
 from em.runner.journal import new_run_id, read_run
 from em.runner.tools import ToolRegistry, functions_of, load_module
-from em.settings import AllowSettings, Settings
+from em.settings import Settings
 
 F = TypeVar("F", bound=Callable[..., Any])
 Go = Callable[[dict[str, Any], Watcher], RunResult]
-
-_ALLOW = "Let declared tools {} this, beside what em.yaml allows; may be repeated."
 
 
 def _shared(command: F) -> F:
     """The options of running and of going on."""
     for option in (
-        click.option("--yes", is_flag=True, help="Answer yes to every confirmation."),
-        click.option("--answers", metavar="FILE", help="Answers: {step: {field: value}}, as JSON."),
-        click.option("--allow-env", multiple=True, metavar="NAME", help=_ALLOW.format("read")),
-        click.option("--allow-host", multiple=True, metavar="HOST", help=_ALLOW.format("ask")),
-        click.option("--allow-command", multiple=True, metavar="NAME", help=_ALLOW.format("run")),
+        answering,
         click.option(
             "--private",
             multiple=True,
@@ -87,7 +77,7 @@ def command(
             print_plan(package, as_json=ctx.obj["json"])
             return 0
         again = _given(package.folder, shared)
-        input_data = _read(input_file) if input_file else {}
+        input_data = read_object(input_file) if input_file else {}
         store = None if no_journal else open_memory(ctx, create=True).store
         run_id = new_run_id()
 
@@ -103,7 +93,7 @@ def command(
                 **again,
             )
 
-        said = _read(answers) if answers else {}
+        said = read_object(answers) if answers else {}
         return _converse(ctx, run_id, go, said, again, yes=yes, journalled=not no_journal)
 
 
@@ -129,9 +119,9 @@ def resume(
     past = read_run(open_memory(ctx).store, run_id)
     again = _given(Path(past.folder or "/"), shared)
     if input_file:
-        again["input_data"] = _read(input_file)
+        again["input_data"] = read_object(input_file)
     go = _going_on(ctx, run_id, again)
-    said = _read(answers) if answers else {}
+    said = read_object(answers) if answers else {}
     return _converse(ctx, run_id, go, said, again, yes=yes, journalled=True)
 
 
@@ -142,25 +132,11 @@ def _given(folder: Path, shared: dict[str, Any]) -> dict[str, Any]:
         return {
             "tool_registry": ToolRegistry.load(tools) if tools else ToolRegistry(),
             "udfs": functions_of(load_module(udf), imported=True) if udf else None,
-            "allow": _allow(folder, shared),
+            "allow": allowed(folder, shared),
             "trust": shared["trust"],
-            "resume_with": _options(shared),
+            "resume_with": as_typed(shared),
             "auto_fix_fn": _auto_fix(shared["private"]) if shared["auto_fix"] else None,
         }
-
-
-def _options(shared: dict[str, Any]) -> str:
-    """The options as they were typed, for who goes on later."""
-    typed: list[str] = []
-    for name, value in shared.items():
-        option = "--" + name.replace("_", "-")
-        if value is True:
-            typed.append(option)
-        elif isinstance(value, str):
-            typed += [option, value]
-        elif value:
-            typed += [word for each in value for word in (option, each)]
-    return shlex.join(typed)
 
 
 def _auto_fix(private: Sequence[str]) -> AutoFix:
@@ -170,15 +146,6 @@ def _auto_fix(private: Sequence[str]) -> AutoFix:
     settings = Settings.load()
     client = get_llm_client(settings=settings)
     return make_auto_fix_fn(client, private=private, redact=settings.redact)
-
-
-def _allow(folder: Path, shared: dict[str, Any]) -> AllowSettings | None:
-    """What the options allow, beside em.yaml; None if they say nothing."""
-    commands, hosts, env = (shared[f"allow_{what}"] for what in ("command", "host", "env"))
-    if not (commands or hosts or env):
-        return None
-    more = AllowSettings(commands=list(commands), hosts=list(hosts), env=list(env))
-    return settings_for(folder, None) + more
 
 
 def _converse(
@@ -226,11 +193,3 @@ def _going_on(ctx: click.Context, run_id: str, again: dict[str, Any]) -> Go:
         )
 
     return go
-
-
-def _read(file: str) -> dict[str, Any]:
-    with reading(file) as (source, name):
-        try:
-            return msgspec.json.decode(source.read(), type=dict[str, Any])
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            raise InputError(f"this is no JSON object: {error}", place=name) from None

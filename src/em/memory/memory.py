@@ -3,15 +3,14 @@
 from collections.abc import Sequence
 
 from em.errors import NotFound, UsageError
-from em.memory.lessons import Lessons
 from em.memory.observing import Observing
 from em.memory.routines import Routines
-from em.memory.states import States
+from em.memory.workflows import Workflowing
 from em.models.event import Event, EventQuery, check_name
 from em.store import Erasure
 
 
-class Memory(States, Observing, Routines, Lessons):
+class Memory(Workflowing, Observing, Routines):
     """The memory of an agent, on one store. A context manager; safe to share between threads.
 
     db: a path or a `postgresql://` address; `EM_DB`, then `.em/em.db`, where it is not given.

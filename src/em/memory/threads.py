@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from em.llm.protocol import LlmClient
     from em.recall.embed import Embed
     from em.state.subjects import Subjects
+    from em.workflow.running import Workflows
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -101,6 +102,10 @@ class AsyncMemory:
         """The states of this memory's subjects; its methods are not awaited."""
         return self._sync.subjects
 
+    def workflows(self, *args: Any, **options: Any) -> "Workflows":
+        """The workflows of a file; its methods are not awaited."""
+        return self._sync.workflows(*args, **options)
+
     observe = _threaded(Memory.observe)
     observe_many = _threaded(Memory.observe_many)
     add_trace = _threaded(Memory.add_trace)
@@ -110,6 +115,7 @@ class AsyncMemory:
     run = _threaded(Memory.run)
     resume = _threaded(Memory.resume)
     heal = _threaded(Memory.heal)
+    workflow = _threaded(Memory.workflow)
     recall = _threaded(Memory.recall)
     embed = _threaded(Memory.embed)
     reflect = _threaded(Memory.reflect)

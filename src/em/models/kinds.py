@@ -95,6 +95,31 @@ class StepDone(msgspec.Struct, frozen=True):
     error: str = ""
     fix: Json | None = None
     next: StepStarted | None = None
+    from_events: list[str] = []
+
+
+class WorkflowStarted(msgspec.Struct, frozen=True):
+    """A workflow begins to run: all of it, so that the run goes on whatever becomes of its file.
+
+    `definition` is its JSON as one text: it is written with every run, and looked into by few.
+    """
+
+    workflow: str
+    hash: str
+    definition: str
+    input: Json
+    prompt: str | None = None
+    resume_with: str = ""
+    from_events: list[str] = []
+
+
+class WorkflowCleaned(msgspec.Struct, frozen=True):
+    """Old workflow runs were erased: which, and why."""
+
+    runs: list[str]
+    events: int
+    bytes: int = 0
+    reason: str = ""
 
 
 class RunPaused(msgspec.Struct, frozen=True):
@@ -208,6 +233,8 @@ BODIES: Mapping[str, type[msgspec.Struct]] = {
     "run_started": RunStarted,
     "step_started": StepStarted,
     "step_done": StepDone,
+    "workflow_started": WorkflowStarted,
+    "workflow_cleaned": WorkflowCleaned,
     "run_paused": RunPaused,
     "run_answered": RunAnswered,
     "run_ended": RunEnded,

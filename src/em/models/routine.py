@@ -255,6 +255,13 @@ class ToolSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
         server, sign, tool = self.name.removeprefix("mcp__").partition("__")
         return tool if self.name.startswith("mcp__") and sign and server and tool else self.name
 
+    def renamed(self, name: str) -> "ToolSpec":
+        """The same tool under another name; its server still knows it by its own."""
+        server = self.mcp
+        if server is not None:
+            server = msgspec.structs.replace(server, tool=self.tool_of_server)
+        return msgspec.structs.replace(self, name=name, mcp=server)
+
     @property
     def known_effect(self) -> Effect | None:
         """The effect as declared; asking a server for something is a read."""

@@ -1,7 +1,7 @@
 """What a person answers: checked by type, options and required."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from difflib import get_close_matches
 from math import isfinite
 from typing import Any
@@ -17,9 +17,14 @@ _CALL = re.compile(r"(\[\d+\])?\?$")
 _WORDS = {"yes": True, "y": True, "true": True, "no": False, "n": False, "false": False}
 
 
-def check_steps(program: Program, answers: Mapping[str, Any]) -> None:
-    """Answers are for prompts, and for calls of which nobody knows; another name is a slip."""
-    prompts = [step.id for step in program.steps if step.kind == "prompt"]
+def check_steps(
+    program: Program, answers: Mapping[str, Any], *, asking: Collection[str] = ()
+) -> None:
+    """Answers are for prompts, and for calls of which nobody knows; another name is a slip.
+
+    `asking`: other steps that ask something.
+    """
+    prompts = [*asking, *(step.id for step in program.steps if step.kind == "prompt")]
     calls = [step.id for step in program.steps if step.kind in ("tool", "udf")]
     for name, said in answers.items():
         asked = name in prompts or (name.endswith("?") and _CALL.sub("", name) in calls)

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from em.errors import EmError, RoutineError
+from em.errors import EmError, InputError, RoutineError, UsageError, WorkflowError
 from em.models import schemas
 from em.models.canonical import Json
 from em.models.fix import Fix
@@ -189,6 +189,8 @@ class Calls:
                 value = yield self._checked_call(attempt)
                 returned = True
                 _check_result(step, scope, value)
+            except Pause:
+                raise  # a run within this one waits for a person
             except Exception as error:  # noqa: BLE001 - a tool may raise anything; it is told
                 final = returned or self._is_unknown(attempt, error) or count >= retry.attempts
                 if not final and _retriable(retry, error):
@@ -249,6 +251,8 @@ class Calls:
 
     def _again(self, attempt: Attempt, error: Exception, *, returned: bool) -> Steps:
         """An item that failed beside others: tried again by itself if its policy says so."""
+        if isinstance(error, Pause):
+            raise error
         retry = attempt.step.retry
         final = returned or self._is_unknown(attempt, error)
         if not final and retry is not None and retry.attempts > 1 and _retriable(retry, error):
@@ -310,7 +314,7 @@ def _violated(step: CompiledStep, scope: Json, value: Any) -> Exception | None:
 
 
 def _retriable(retry: Retry, error: Exception) -> bool:
-    if isinstance(error, EmError):
-        return False  # a check or an expression of the routine itself
+    if isinstance(error, RoutineError | WorkflowError | UsageError | InputError):
+        return False  # a check or an expression of the routine itself, or what it was given
     names = (type(error).__name__, str(error))
     return not retry.errors or any(word in name for word in retry.errors for name in names)

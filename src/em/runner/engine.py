@@ -114,8 +114,8 @@ def resume_run(
     """
     past = read_run(store, run_id)
     if input_data is not None:
-        past.input = _same_input(past, _input(input_data))
-    _refuse_to_go_on(past, options.get("answers") or {})
+        past.input = same_input(past, _input(input_data))
+    refuse_to_go_on(past, options.get("answers") or {})
     with package_of(store, past) as package:
         package.check_unchanged(past.routine_hash)
         with _Run(package, tool_registry, auto_fix_fn, options) as run:
@@ -123,7 +123,8 @@ def resume_run(
             return run.secrets.result(drive(machine, write))
 
 
-def _refuse_to_go_on(past: PastRun, answers: Mapping[str, Json]) -> None:
+def refuse_to_go_on(past: PastRun, answers: Mapping[str, Json]) -> None:
+    """Raise for a run that is over, or was given what the journal did not keep."""
     kept = {step: said for step, said in past.restored.answers.items() if step not in answers}
     if MARKER.search(msgspec.json.encode([past.input, kept]).decode()):
         raise RoutineError(
@@ -135,7 +136,7 @@ def _refuse_to_go_on(past: PastRun, answers: Mapping[str, Json]) -> None:
         raise RoutineError(f"this run is over: {past.status}", place=f"run {past.run_id}")
 
 
-def _same_input(past: PastRun, given: Json) -> Json:
+def same_input(past: PastRun, given: Json) -> Json:
     """The input again: what the journal kept of it must be the same."""
     if not _fits(past.input, keepable(given, "input")):
         raise RoutineError(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from em.errors import ExpressionError
 from em.runner.functions import FUNCTIONS, as_text
-from em.runner.names import Evaluate, Scope, no_such_part, undefined
+from em.runner.names import Evaluate, Missing, Scope, no_such_part, undefined
 
 if TYPE_CHECKING:
     from em.runner.sandboxed import Sandboxed
@@ -69,6 +69,11 @@ def names_in(source: str, place: str, *, bare: bool = False) -> set[str]:
 def syntax_of(source: str, place: str, *, bare: bool = False) -> Any:
     """The tree of a text, or of a bare expression, as Jinja parses it."""
     return _jinja().syntax(source.strip() if bare else source, place, bare=bare)
+
+
+def lexed(text: str, place: str) -> list[tuple[int, str, str]]:
+    """The tokens of a text: their line, kind and signs; together they are the text."""
+    return _jinja().lexed(text, place)
 
 
 def whole_expression(text: str) -> str | None:
@@ -132,7 +137,7 @@ def _compile_reference(name: str, path: tuple[str | int, ...], place: str) -> Ev
 def _no_function(value: Any, name: str, place: str) -> Any:
     if callable(value):
         raise ExpressionError(f"{name!r} gives a function; call it, or name a key", place=place)
-    return value
+    return "" if type(value) is Missing else value
 
 
 def _attribute(value: Any, part: str | int, place: str) -> Any:

@@ -82,16 +82,16 @@ def stream_of(run_id: str) -> str:
     return f"run/{run_id}"
 
 
-def read_run(store: Store, run_id: str) -> PastRun:
-    """What the journal says of a run."""
+def read_run(store: Store, run_id: str, first: str = "run_started") -> PastRun:
+    """What the journal says of a run; `first` is the kind of event that it begins with."""
     notes: list[Note] = []
     pos = 0
     for event in store.read(EventQuery(stream=stream_of(run_id))):
         pos = event.pos
         if event.body is not None and event.kind != "erased":
             notes += _notes_of(event.kind, event.body)
-    if not notes or notes[0][0] != "run_started":
-        raise NotFound(f"there is no run {run_id!r}", fix="`em runs list` shows those there are")
+    if not notes or notes[0][0] != first:
+        raise _no_run(run_id, notes[0][0] if notes else "")
     started = notes[0][1]
     restored, status = _restore(notes)
     return PastRun(
@@ -106,6 +106,13 @@ def read_run(store: Store, run_id: str) -> PastRun:
         restored=restored,
         notes=notes,
     )
+
+
+def _no_run(run_id: str, kind: str) -> NotFound:
+    fix = "`em runs list` shows those there are"
+    if kind == "workflow_started":
+        fix = "it is a workflow's: see `em workflow inspect` and `em workflow resume`"
+    return NotFound(f"there is no run {run_id!r}", fix=fix)
 
 
 def _notes_of(kind: str, body: Json) -> list[Note]:
@@ -161,8 +168,14 @@ def answered_note(answers: Mapping[str, Json]) -> Note:
 
 def keepable(value: Any, step_id: str) -> Any:
     """A result as the journal can hold it: two levels deep in the body of a note."""
+    return sized(value, step_id)[0]
+
+
+def sized(value: Any, step_id: str) -> tuple[Any, int]:
+    """The same, and how many bytes it takes."""
     try:
-        return canonical([[value]], "result")[1][0][0]
+        text, plain = canonical([[value]], "result")
+        return plain[0][0], len(text)
     except BadBody as error:
         raise RoutineError(
             f"its result can't be kept in the journal: {error.message}",

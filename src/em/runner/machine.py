@@ -150,7 +150,7 @@ class Machine:
         if step.kind == "assert":
             return self._assert(step, start)
         if step.kind == "prompt":
-            answer = self._ask(step)
+            answer = self._ask(step, self._scope)
             self._reports.add(step.id, "done", 0, start)
             return answer
         if step.for_each is None:
@@ -173,9 +173,9 @@ class Machine:
         self._reports.add(step.id, "done", 0, start)
         return None
 
-    def _ask(self, step: CompiledStep) -> Json:
+    def _ask(self, step: CompiledStep, scope: Json) -> Json:
         assert step.prompt is not None
-        prompt = self._evaluated(step, step.prompt)
+        prompt = self._evaluated(step, step.prompt, scope)
         pending = PendingPrompt(
             step_id=step.id, message=prompt["message"], fields=prompt.get("fields", ())
         )
@@ -187,9 +187,11 @@ class Machine:
             self._secrets.add(name, checked[name])
         return checked
 
-    def _evaluated(self, step: CompiledStep, evaluate: Callable[[Json], Any]) -> Any:
+    def _evaluated(
+        self, step: CompiledStep, evaluate: Callable[[Json], Any], scope: Json | None = None
+    ) -> Any:
         try:
-            return evaluate(self._scope)
+            return evaluate(self._scope if scope is None else scope)
         except EmError as error:
             raise Failed(failure_of(step.id, error, {})) from error
 

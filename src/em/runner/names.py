@@ -6,6 +6,16 @@ from typing import Any
 
 from em.errors import ExpressionError
 
+
+class Missing(str):
+    """What is not there and may be missing: an empty text, and so is every part of it."""
+
+    __slots__ = ()
+
+    def __getitem__(self, _part: object) -> "Missing":
+        return self
+
+
 Scope = Mapping[str, Any]
 Evaluate = Callable[[Scope], Any]
 

@@ -1,6 +1,6 @@
 """What a run notes of its calls for the journal, and what it knows from before."""
 
-from collections.abc import Collection, Generator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from hashlib import sha256
 from typing import Any
 
@@ -12,7 +12,7 @@ from em.models.run import Failure, PendingPrompt, RunResult, StepReport
 from em.runner.answers import check_answers
 from em.runner.effects import Outcome, Write
 from em.runner.failures import Mismatch, Pause, plain, quietly
-from em.runner.journal import ItemKey, Note, Restored, keepable, question_of
+from em.runner.journal import ItemKey, Note, Restored, keepable, question_of, sized
 from em.runner.program import CompiledStep
 from em.runner.secrets import Secrets
 
@@ -20,6 +20,10 @@ _CONTENT = frozenset(
     {"input", "answers", "args", "key", "result", "error", "fix", "output", "failure", "prompt"}
 )
 """What of a note holds values of the run."""
+
+MOST_ARGS = 1_000_000
+"""Bytes of arguments that an intent tells: larger ones are made of results that are noted by
+themselves, and one event must hold them both."""
 
 
 class Notebook:
@@ -41,6 +45,8 @@ class Notebook:
         self._answers = answers or {}
         self._secrets = secrets
         self.is_kept = notes is not None
+        # Says for a step the events that its result holds something of: forgetting follows them.
+        self.sources: Callable[[str], Sequence[str]] | None = None
 
     def answer_to(self, prompt: PendingPrompt, secret: Collection[str] = ()) -> Json | None:
         """What a person said to a prompt, now or before, checked; None if it is to be asked.
@@ -141,8 +147,16 @@ class Notebook:
         if self._notes is None:
             return value
         result = keepable(value, attempt.step.id)
-        self._notes.append(_done_note(attempt, result, report))
+        kind, body = _done_note(attempt, result, report)
+        if self.sources is not None and (sources := self.sources(attempt.step.id)):
+            body["from_events"] = list(sources)
+        self._notes.append((kind, body))
         return result
+
+    def add(self, kind: str, body: Json) -> None:
+        """Note something beside what calls leave; it is written with what comes next."""
+        if self._notes is not None:
+            self._notes.append((kind, body))
 
     def check_output(self, output: Any) -> None:
         """The last note must be one that can be written."""
@@ -239,8 +253,10 @@ def _other_list(step: CompiledStep, item: int | None) -> Mismatch:
 
 def _intent(attempt: Attempt) -> Json:
     step = attempt.step
-    args = keepable(quietly(step.args, attempt.scope), step.id)
-    body: Json = {"step": step.id, "tool": step.target, "args": args}
+    args, size = sized(quietly(step.args, attempt.scope), step.id)
+    body: Json = {"step": step.id, "tool": step.target}
+    if size <= MOST_ARGS:
+        body["args"] = args
     if attempt.item is not None:
         body |= {"item": attempt.item, "item_hash": attempt.item_hash}
     if attempt.key is not None:

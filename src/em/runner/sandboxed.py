@@ -22,7 +22,7 @@ from em.runner.bounds import (
     refuse_statements,
 )
 from em.runner.functions import as_text
-from em.runner.names import Evaluate, Scope, undefined
+from em.runner.names import Evaluate, Missing, Scope, undefined
 
 
 class _MethodIfCalled(jinja2.StrictUndefined):
@@ -47,6 +47,8 @@ class _Environment(ImmutableSandboxedEnvironment):
             methods = ("get", "items", "keys", "values")
             kind = _MethodIfCalled if attribute in methods else self.undefined
             return kind(obj=obj, name=attribute)
+        if isinstance(obj, Missing):
+            return obj
         if not may_have(obj, attribute):
             return self.unsafe_undefined(obj, attribute)
         return super().getattr(obj, attribute)
@@ -141,6 +143,11 @@ class Sandboxed:
                 parser.fail("more than one expression")
             return expression
 
+    def lexed(self, source: str, place: str) -> list[tuple[int, str, str]]:
+        """The tokens of a text."""
+        with _explained(place, source):
+            return list(self._environment.lex(source))
+
     def attribute(self, value: Any, name: str) -> Any:
         """An attribute that the sandbox allows, else `missing`."""
         found = self._environment.getattr(value, name)
@@ -155,6 +162,8 @@ def _settled(value: Any) -> Any:
     """What a filter yields lazily, as a list; a function is no value."""
     if isinstance(value, Iterator):
         return list(value)
+    if type(value) is Missing:
+        return ""
     if callable(value) and not isinstance(value, type):
         raise SecurityError("the expression gives a function; call it, or name a key")
     return value

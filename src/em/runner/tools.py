@@ -31,8 +31,8 @@ class Tool:
     """A function that routines may call."""
 
     __slots__ = (
-        "description", "does_no_harm", "effect", "function", "is_async", "name", "takes_key",
-        "within",
+        "description", "does_no_harm", "effect", "function", "is_async", "name", "parameters",
+        "takes_key", "within",
     )  # fmt: skip
 
     def __init__(self, name: str, function: Function, effect: Effect | None = None) -> None:
@@ -42,12 +42,22 @@ class Tool:
         self.function = function
         self.effect: Effect | None = effect or getattr(function, _EFFECT, None)
         self.is_async = inspect.iscoroutinefunction(function)
-        self.takes_key = "idempotency_key" in _parameters(function)
+        self.parameters = frozenset(_parameters(function))
+        self.takes_key = "idempotency_key" in self.parameters
         # For a tool that can end in time by itself: its function for so many seconds.
         self.within: Callable[[float | None], Function] | None = None
         # For a tool that knows by itself whether it may be called twice.
         self.does_no_harm: Callable[[], bool] | None = None
         self.description = (inspect.getdoc(function) or "").partition("\n")[0]
+
+
+def renamed(tool: Tool, name: str) -> Tool:
+    """The same tool by another name, to be changed without changing the first."""
+    other = Tool.__new__(Tool)
+    for slot in Tool.__slots__:
+        setattr(other, slot, getattr(tool, slot))
+    other.name = name
+    return other
 
 
 def _parameters(function: Function) -> Collection[str]:

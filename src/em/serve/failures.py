@@ -21,6 +21,7 @@ from em.errors import (
     TooLarge,
     Unauthorized,
     UsageError,
+    WorkflowError,
 )
 
 _STATUS: tuple[tuple[type[EmError], int], ...] = (
@@ -34,6 +35,7 @@ _STATUS: tuple[tuple[type[EmError], int], ...] = (
     (InputError, 400),
     (UsageError, 400),
     (RoutineError, 400),
+    (WorkflowError, 400),
     (StoreBusy, 503),
     (StoreUnreachable, 503),
     (StoreReadOnly, 503),

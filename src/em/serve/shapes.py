@@ -301,3 +301,76 @@ class Runs(msgspec.Struct, frozen=True):
 
     runs: Sequence[RunOut]
     pagination: Pagination
+
+
+class ParamOut(msgspec.Struct, frozen=True):
+    """A parameter of a workflow."""
+
+    name: str
+    type: str | None
+    required: bool
+
+
+class WorkflowOut(msgspec.Struct, frozen=True):
+    """A workflow of em.yaml."""
+
+    name: str
+    description: str
+    params: Sequence[ParamOut]
+    steps: Sequence[str]
+
+
+class Workflows(msgspec.Struct, frozen=True):
+    """A page of workflows, in the order of the file."""
+
+    workflows: Sequence[WorkflowOut]
+    pagination: Pagination
+
+
+class WorkflowRunIn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A workflow of em.yaml, its parameters, and what started it."""
+
+    workflow: Name
+    params: Json = {}
+    prompt: Annotated[str, msgspec.Meta(max_length=1_000_000)] | None = None
+    answers: dict[str, Json] = {}
+
+
+class WorkflowRunOut(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A run. `output` belongs to ok, `failure` to failed, `pending_prompt` to needs_input."""
+
+    run_id: str
+    workflow: str
+    status: str
+    output: Any = None
+    failure: Json | None = None
+    pending_prompt: Json | None = None
+    warnings: Sequence[str] = ()
+    started_at: datetime | None = None
+
+
+class WorkflowRuns(msgspec.Struct, frozen=True):
+    """A page of runs, newest first."""
+
+    runs: Sequence[WorkflowRunOut]
+    pagination: Pagination
+
+
+class TokensOut(msgspec.Struct, frozen=True):
+    """What was sent to models, about, beside what the full context would have been."""
+
+    sent: int
+    full: int
+    told: int | None = None
+
+
+class WorkflowSteps(msgspec.Struct, frozen=True, kw_only=True):
+    """A run, step by step: what each was given and left."""
+
+    run_id: str
+    workflow: str
+    status: str
+    prompt: str | None
+    params: Json
+    tokens: TokensOut
+    steps: Sequence[Json]

@@ -1,0 +1,455 @@
+"""`em workflow`: run workflows, and look at what their steps were given and left."""
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+import msgspec
+
+from em.cli.answering import answer
+from em.cli.options import everywhere, open_memory
+from em.cli.outcome import failure_lines
+from em.cli.output import count, only_results_on_stdout, print_json, print_table, printable
+from em.cli.progress import Watcher, watching
+from em.cli.run_options import allowed, answering, as_typed, read_object
+from em.cli.workflow_views import print_rehearsed, print_run, print_runs
+from em.errors import InputError, NotFound, UsageError
+from em.runner.journal import new_run_id
+from em.runner.package import write_files
+from em.runner.shapes import closest
+from em.runner.stored import keep_routine
+from em.runner.tools import ToolRegistry
+from em.workflow.definition import Param
+from em.workflow.files import WorkflowFile
+from em.workflow.freezing import Frozen
+from em.workflow.graph import as_mermaid, as_text, edges
+from em.workflow.plan import Plan
+from em.workflow.rehearsing import rehearse
+from em.workflow.result import WorkflowResult
+from em.workflow.running import Workflows
+from em.workflow.validate import refuse_invalid, validate_file
+
+F = TypeVar("F", bound=Callable[..., Any])
+_UNITS = {"d": 1.0, "h": 1 / 24, "m": 1 / 1440, "w": 7.0}
+
+
+def _in_file(command: F) -> F:
+    return click.option("-f", "--file", metavar="FILE", help="Where the workflows are.  [em.yaml]")(
+        command
+    )
+
+
+def _with_tools(command: F) -> F:
+    return click.option("--tools", metavar="MODULE|FILE", help="Python functions as tools.")(
+        command
+    )
+
+
+@click.group("workflow", no_args_is_help=True)
+@everywhere
+def command() -> None:
+    """Run workflows whose steps name the context they need, and look at what they got."""
+
+
+@command.command("list")
+@_in_file
+@everywhere
+@click.pass_context
+def list_(ctx: click.Context, file: str | None) -> None:
+    """The workflows of em.yaml, or of a file."""
+    source = WorkflowFile(file)
+    found = [source.workflow(name) for name in source.values()]
+    if ctx.obj["json"]:
+        rows = [
+            {
+                "name": one.name,
+                "description": one.description,
+                "params": [_param(param) for param in one.parameters],
+                "steps": [step.name for step in one.steps],
+            }
+            for one in found
+        ]
+        print_json({"workflows": rows})
+    elif found:
+        lines = [
+            (
+                one.name,
+                ", ".join(map(_param_text, one.parameters)),
+                str(len(one.steps)),
+                one.description,
+            )
+            for one in found
+        ]
+        print_table(("workflow", "params", "steps", "description"), lines)
+    else:
+        where = file or "em.yaml"
+        click.echo(f"no workflows in {where}; write them under `workflows:`", err=True)
+
+
+def _param(param: Param) -> dict[str, Any]:
+    told: dict[str, Any] = {"name": param.name, "required": param.is_required}
+    if not param.is_required:
+        told["default"] = param.default
+    if param.type is not None:
+        told["type"] = param.type
+    return told
+
+
+def _param_text(param: Param) -> str:
+    return param.name if param.is_required else f"{param.name}={param.default}"
+
+
+@command.command("run")
+@click.argument("name")
+@click.option("-p", "--param", "params", multiple=True, metavar="NAME=VALUE", help="A parameter.")
+@click.option("--params", "params_file", metavar="FILE", help="Parameters, as JSON; - for stdin.")
+@click.option("--prompt", help="What started it; else the first required parameter.")
+@click.option("--dry-run", is_flag=True, help="Only show what each step would be called with.")
+@click.option("--run-id", help="Go on with this run if it is there; else begin it.")
+@_in_file
+@_with_tools
+@answering
+@everywhere
+@click.pass_context
+def run(
+    ctx: click.Context,
+    /,
+    name: str,
+    params: Sequence[str],
+    params_file: str | None,
+    prompt: str | None,
+    dry_run: bool,
+    run_id: str | None,
+    **shared: Any,
+) -> int:
+    """Run the workflow NAME. Every step is journalled; `em workflow resume` goes on with it."""
+    given = {**(read_object(params_file) if params_file else {}), **_pairs(params)}
+    answers, yes = shared.pop("answers"), shared.pop("yes")
+    file = shared.pop("file")
+    if dry_run:
+        tools = _tools(shared["tools"]) or ToolRegistry()
+        steps = rehearse(WorkflowFile(file), name, tools, given, prompt)
+        print_rehearsed(steps, as_json=ctx.obj["json"])
+        return 0
+    workflows = _workflows(ctx, file, shared, create=True)
+    options = as_typed(shared)
+    run_id = run_id or new_run_id()
+
+    def go(said: dict[str, Any], watcher: Watcher) -> WorkflowResult:
+        return workflows.start(
+            name,
+            given,
+            prompt=prompt,
+            run_id=run_id,
+            answers=said,
+            on_step=watcher.ended,
+            on_start=watcher.began,
+            resume_with=options,
+        )
+
+    said = read_object(answers) if answers else {}
+    return _converse(ctx, workflows, run_id, go, said, options, yes=yes)
+
+
+@command.command("resume")
+@click.argument("run_id", metavar="RUN")
+@click.option("--retry", is_flag=True, help="A run that failed goes on at the step that failed.")
+@click.option("--params", "params_file", metavar="FILE", help="The same again, if it held secrets.")
+@_with_tools
+@answering
+@everywhere
+@click.pass_context
+def resume(
+    ctx: click.Context, /, run_id: str, retry: bool, params_file: str | None, **shared: Any
+) -> int:
+    """Go on with RUN, which was interrupted or waits for an answer.
+
+    No completed step runs again. A step with an effect that was under way is asked about.
+    """
+    answers, yes = shared.pop("answers"), shared.pop("yes")
+    workflows = _workflows(ctx, None, shared)
+    params = read_object(params_file) if params_file else None
+    go = _going_on(workflows, run_id, params, retry=retry)
+    said = read_object(answers) if answers else {}
+    return _converse(ctx, workflows, run_id, go, said, as_typed(shared), yes=yes)
+
+
+@command.command("inspect")
+@click.argument("run_id", metavar="[RUN]", required=False)
+@click.option("--recent", is_flag=True, help="The newest run.")
+@click.option("--all", "every", is_flag=True, help="All runs, with what they hold.")
+@click.option("--full", is_flag=True, help="Texts as they are, not cut.")
+@everywhere
+@click.pass_context
+def inspect(ctx: click.Context, run_id: str | None, recent: bool, every: bool, full: bool) -> None:
+    """What each step of RUN was given and left, and what the whole context would have cost."""
+    if sum((run_id is not None, recent, every)) > 1:
+        raise UsageError("name a run, or --recent, or --all", place="inspect")
+    workflows = _workflows(ctx)
+    if run_id is None and not recent:
+        print_runs(workflows, as_json=ctx.obj["json"])
+        return
+    if run_id is None:
+        newest = workflows.runs(limit=1)
+        if not newest:
+            raise NotFound("there are no workflow runs yet", fix="`em workflow run` makes one")
+        run_id = newest[0].run_id
+    print_run(workflows.inspect(run_id), as_json=ctx.obj["json"], full=full)
+
+
+@command.command("cleanup")
+@click.option("--older-than", default="30d", show_default=True, metavar="AGE", help="As 30d, 12h.")
+@click.option("--dry-run", is_flag=True, help="Only say what would be erased.")
+@everywhere
+@click.pass_context
+def cleanup(ctx: click.Context, older_than: str, dry_run: bool) -> None:
+    """Erase what old, finished runs left, unless something refers to it; says what it erased."""
+    days = _days(older_than)
+    done = _workflows(ctx).cleanup(days, dry_run=dry_run)
+    if ctx.obj["json"]:
+        print_json(done)
+        return
+    for run_id in done.runs:
+        click.echo(run_id)
+    for run_id, why in done.left.items():
+        click.echo(f"{run_id} stays: {why}", err=True)
+    what = "would be erased" if dry_run else "erased"
+    click.echo(
+        f"{what}: {count(len(done.runs), 'run')}, {done.events:,} entries, {done.bytes:,} bytes",
+        err=True,
+    )
+    if not done.scrubbed:
+        click.echo("erased, not yet scrubbed: a reader is in the way", err=True)
+
+
+@command.command("validate")
+@click.argument("name", required=False)
+@_in_file
+@_with_tools
+@everywhere
+@click.pass_context
+def validate(ctx: click.Context, name: str | None, file: str | None, tools: str | None) -> int:
+    """List everything that is wrong with the workflows, each with its file and line."""
+    problems = validate_file(WorkflowFile(file), name, _tools(tools))
+    errors = sum(problem.severity == "error" for problem in problems)
+    if ctx.obj["json"]:
+        print_json({"ok": not errors, "problems": problems})
+        return 1 if errors else 0
+    for problem in problems:
+        click.echo(printable(str(problem)), err=not errors)
+    if errors:
+        click.secho(count(errors, "problem"), fg="red", err=True)
+    else:
+        click.secho("valid", fg="green")
+    return 1 if errors else 0
+
+
+@command.command("graph")
+@click.argument("name")
+@click.option("--mermaid", is_flag=True, help="As a Mermaid flow chart.")
+@_in_file
+@everywhere
+@click.pass_context
+def graph(ctx: click.Context, name: str, mermaid: bool, file: str | None) -> None:
+    """Which step of the workflow NAME gets what from which."""
+    source = WorkflowFile(file)
+    workflow = source.workflow(name)
+    refuse_invalid(workflow, None, source.place)
+    plan = Plan(workflow)
+    if ctx.obj["json"]:
+        print_json({"edges": [{"from": a, "to": b, "why": why} for a, b, why in edges(plan)]})
+    else:
+        click.echo(_printable_lines(as_mermaid(plan) if mermaid else as_text(plan)))
+
+
+@command.command("compile")
+@click.argument("run_id", metavar="RUN")
+@click.option("-o", "--output", required=True, metavar="DIR", help="Where to write the package.")
+@click.option("--name", help="The routine's name.  [the workflow's]")
+@click.option("--freeze", multiple=True, metavar="STEP", help="Freeze what this step said.")
+@click.option("--yes", is_flag=True, help="Freeze whatever the model said, without a question.")
+@click.option("--keep", is_flag=True, help="Keep it in the log too, to be run by its name.")
+@_with_tools
+@everywhere
+@click.pass_context
+def compile_(
+    ctx: click.Context,
+    /,
+    run_id: str,
+    output: str,
+    name: str | None,
+    freeze: Sequence[str],
+    yes: bool,
+    keep: bool,
+    tools: str | None,
+) -> None:
+    """Make a routine of RUN that needs no model.
+
+    What a model said alike in several runs becomes a constant. For the rest you are asked; what you
+    don't freeze becomes an input of the routine.
+    """
+    workflows = open_memory(ctx).workflows(None, _tools(tools))
+    ask = sys.stdin.isatty() and not ctx.obj["json"]
+
+    def may_freeze(one: Frozen) -> bool:
+        return yes or one.step in freeze or (ask and _ask_to_freeze(one))
+
+    made = workflows.compile(run_id, may_freeze, name=name)
+    unknown = sorted(set(freeze) - {one.step for one in made.frozen})
+    if unknown:
+        steps = [one.step for one in made.frozen]
+        fix = closest(unknown[0], steps) or f"there are: {', '.join(steps) or 'none'}"
+        raise UsageError(f"no model was asked by {unknown[0]!r}", place="--freeze", fix=fix)
+    write_files(made.files, Path(output))
+    ref = keep_routine(workflows.store, made.files, made.from_events).ref if keep else ""
+    if ctx.obj["json"]:
+        told = [msgspec.structs.replace(one, value=None) for one in made.frozen]
+        print_json({"folder": output, "kept": ref, "inputs": made.inputs, "frozen": told})
+        return
+    for one in made.frozen:
+        seen = f"the same in {one.alike} of {count(one.runs, 'run')}"
+        what = "frozen" if one.frozen else f"an input, {one.name}"
+        click.echo(f"{printable(one.step)}: {what} ({seen})")
+    click.echo(f"written to {output}" + (f", kept as {ref}" if ref else ""), err=True)
+
+
+def _ask_to_freeze(one: Frozen) -> bool:
+    text = one.value if isinstance(one.value, str) else msgspec.json.encode(one.value).decode()
+    click.echo(f"{printable(one.step)} said: {printable(text[:400])}", err=True)
+    click.echo(f"the same in {one.alike} of {count(one.runs, 'run')}", err=True)
+    if one.holds:
+        click.echo(f"it holds the value of: {', '.join(one.holds)}", err=True)
+    return click.confirm("Freeze it? Else it becomes an input", default=False, err=True)
+
+
+def _printable_lines(text: str) -> str:
+    return "\n".join(map(printable, text.split("\n")))
+
+
+def _workflows(
+    ctx: click.Context,
+    file: str | None = None,
+    shared: Mapping[str, Any] | None = None,
+    *,
+    create: bool = False,
+) -> Workflows:
+    shared = shared or {}
+    memory = open_memory(ctx, create=create)
+    allow = allowed(Path("/"), shared) if shared else None
+    return memory.workflows(file, _tools(shared.get("tools")), allow=allow)
+
+
+def _tools(source: str | None) -> ToolRegistry | None:
+    with only_results_on_stdout():
+        return ToolRegistry.load(source) if source else None
+
+
+def _pairs(params: Sequence[str]) -> dict[str, Any]:
+    given: dict[str, Any] = {}
+    for text in params:
+        name, sign, value = text.partition("=")
+        if not sign or not name:
+            raise UsageError(f"{text!r} is no NAME=VALUE", place="--param")
+        given[name] = value
+    return given
+
+
+def _days(age: str) -> float:
+    unit = _UNITS.get(age[-1:].lower(), 0.0)
+    try:
+        days = float(age[:-1] if unit else age) * (unit or 1.0)
+    except ValueError:
+        days = -1.0
+    if not 0 <= days < 100_000:
+        raise InputError(f"{age!r} is no age", place="--older-than", fix="write 30d or 12h")
+    return days
+
+
+Go = Callable[[dict[str, Any], Watcher], WorkflowResult]
+
+
+def _converse(
+    ctx: click.Context,
+    workflows: Workflows,
+    run_id: str,
+    go: Go,
+    given: dict[str, Any],
+    options: str,
+    *,
+    yes: bool,
+) -> int:
+    """Run, ask what there is to ask, and go on."""
+    as_json = ctx.obj["json"]
+    while True:
+        try:
+            with only_results_on_stdout(), watching(wanted=not as_json) as watcher:
+                result = go(given, watcher)
+            prompt = result.pending_prompt
+            ask = sys.stdin.isatty() and not as_json
+            said = None if prompt is None else answer(prompt, yes=yes, ask=ask)
+        except (KeyboardInterrupt, click.Abort):
+            return _interrupted(workflows, run_id, options)
+        if prompt is None or said is None:
+            break
+        given = {prompt.step_id: said}
+        go = _going_on(workflows, run_id, None)
+    return _print(result, options, as_json=as_json)
+
+
+def _going_on(workflows: Workflows, run_id: str, params: Any, *, retry: bool = False) -> Go:
+    def go(given: dict[str, Any], watcher: Watcher) -> WorkflowResult:
+        return workflows.resume(
+            run_id,
+            params=params,
+            retry=retry,
+            answers=given,
+            on_step=watcher.ended,
+            on_start=watcher.began,
+        )
+
+    return go
+
+
+def _how(run_id: str, options: str) -> str:
+    return f"em workflow resume {run_id} {options}".rstrip()
+
+
+def _interrupted(workflows: Workflows, run_id: str, options: str) -> int:
+    click.echo("interrupted", err=True)
+    with suppress(NotFound):
+        workflows.result(run_id)
+        click.echo(f"  go on with: {_how(run_id, options)}", err=True)
+    return 130
+
+
+def _print(result: WorkflowResult, options: str, *, as_json: bool) -> int:
+    """The output, or why there is none; the exit code."""
+    if as_json:
+        print_json(result)
+        return 0 if result.status == "ok" else 1
+    for warning in result.warnings:
+        click.echo(click.style("warning: ", fg="yellow") + printable(warning), err=True)
+    if result.failure is not None:
+        why, _ = failure_lines(msgspec.structs.asdict(result.failure))
+        click.secho("failed", fg="red", nl=False, err=True)
+        click.echo(f": {why}", err=True)
+        click.echo(f"  look at it: em workflow inspect {result.run_id}", err=True)
+        click.echo(f"  try again from there: {_how(result.run_id, options)} --retry", err=True)
+    elif result.pending_prompt is not None:
+        click.echo(f"waits for an answer: {printable(result.pending_prompt.message)}", err=True)
+        if result.pending_prompt.problem:
+            click.echo(f"  not taken: {printable(result.pending_prompt.problem)}", err=True)
+        step = result.pending_prompt.step_id
+        fields = ", ".join(f'"{field["name"]}": …' for field in result.pending_prompt.fields)
+        again = f"{_how(result.run_id, options)} --answers FILE"
+        click.echo(f'  try: {again} with {{"{step}": {{{fields}}}}}, or --yes', err=True)
+    elif isinstance(result.output, str):
+        click.echo(result.output)
+    else:
+        print_json(result.output)
+    if result.status == "ok" and sys.stderr.isatty():
+        click.echo(f"run {result.run_id}; see: em workflow inspect --recent", err=True)
+    return 0 if result.status == "ok" else 1

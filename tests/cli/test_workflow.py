@@ -1,0 +1,192 @@
+"""`em workflow` as a user types it."""
+
+import json
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from em_command import EM, em, on_terminal
+
+from em import Memory
+
+FLOW = """
+workflows:
+  tell:
+    description: Say something about a topic.
+    params: [topic, {depth: 3}]
+    steps:
+      - {name: facts, inputs: {prompt: "Facts about {{params.topic}}, {{params.depth}}"}}
+      - name: text
+        memory: {needs: [facts, user_prompt]}
+        inputs: {prompt: "Write about {{memory.user_prompt}}: {{memory.facts}}"}
+  gated:
+    steps:
+      - {name: draft, inputs: {prompt: write}}
+      - name: send
+        tool: send
+        gate: true
+        memory: {needs: [draft]}
+        inputs: {text: "{{memory.draft}}"}
+  broken:
+    steps:
+      - {name: a, tool: fail}
+  slow:
+    steps:
+      - {name: a, inputs: {prompt: x}}
+      - {name: b, tool: hang}
+"""
+TOOLS = """
+import pathlib, time
+def send(text):
+    print("a tool that prints")
+    return "sent " + text
+def fail():
+    raise OSError("no network")
+def hang():
+    pathlib.Path("hanging").touch()
+    time.sleep(600)
+"""
+
+
+@pytest.fixture(autouse=True)
+def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "em.yaml").write_text(FLOW)
+    (tmp_path / "tools.py").write_text(TOOLS)
+    (tmp_path / "replies.json").write_text('["five facts", "a fine text"]')
+    monkeypatch.setenv("EM_LLM_PROVIDER", "scripted")
+    monkeypatch.setenv("EM_LLM_BASE_URL", "replies.json")
+
+
+def test_from_the_list_to_what_each_step_was_given() -> None:
+    listed = em("workflow", "list").out
+    assert "tell" in listed
+    assert "topic, depth=3" in listed
+    assert em("workflow", "list", "--json").json["workflows"][0]["steps"] == ["facts", "text"]
+    dry = em("workflow", "run", "tell", "-p", "topic=bees", "--dry-run")
+    assert "Write about bees: <output of facts>" in dry.out
+    assert not Path(".em").exists()
+    ran = em("workflow", "run", "tell", "--param", "topic=bees", "--param", "depth=5")
+    assert (ran.code, ran.out) == (0, "a fine text\n")
+    shown = em("workflow", "inspect", "--recent").out
+    assert "Facts about bees, 5" in shown
+    assert "given: " in shown
+    assert "tokens sent to models: about" in shown
+    assert "with the full context" in shown
+    (run,) = em("workflow", "inspect", "--all", "--json").json["runs"]
+    view = em("workflow", "inspect", run["run_id"], "--json").json
+    assert view["steps"][1]["memory"]["facts"] == "five facts"
+    assert view["tokens"]["full"] >= view["tokens"]["sent"]
+    assert em("workflow", "graph", "tell").out.startswith("facts (model_call)\ntext (model_call)")
+    assert "s0 --> s1" in em("workflow", "graph", "tell", "--mermaid").out
+    assert em("workflow", "validate").out == "valid\n"
+    again = em("workflow", "run", "tell", "-p", "topic=bees", "--run-id", run["run_id"], "--json")
+    assert again.json["output"] == "a fine text"
+    cleaned = em("workflow", "cleanup", "--older-than", "0d")
+    assert cleaned.out == run["run_id"] + "\n"
+    assert "erased: 1 run, 4 entries" in cleaned.err
+
+
+def test_progress_is_shown_on_a_terminal() -> None:
+    shown = on_terminal("workflow", "run", "tell", "-p", "topic=bees")
+    assert "✓" in shown
+    assert " facts" in shown
+    assert " text" in shown
+
+
+def test_a_gate_waits_and_goes_on_by_an_answer() -> None:
+    waits = em("workflow", "run", "gated", "--tools", "tools.py")
+    assert (waits.code, waits.out) == (1, "")
+    assert "waits for an answer: Run the step send" in waits.err
+    run_id = waits.err.partition("em workflow resume ")[2].partition(" ")[0]
+    assert f"em workflow resume {run_id} --tools tools.py" in waits.err
+    Path("answers.json").write_text(json.dumps({"send": {"approve": True}}))
+    done = em("workflow", "resume", run_id, "--tools", "tools.py", "--answers", "answers.json")
+    assert (done.code, done.out) == (0, "sent five facts\n")
+    assert em("workflow", "run", "gated", "--tools", "tools.py", "--yes").code == 0
+    # It is no routine's run, and that is said.
+    assert "em workflow resume" in em("resume", run_id).err
+
+
+def test_a_failed_run_says_so_and_exits_with_1() -> None:
+    ran = em("workflow", "run", "broken", "--tools", "tools.py")
+    assert (ran.code, ran.out) == (1, "")
+    assert "failed: step a: OSError: no network" in ran.err
+    assert "--retry" in ran.err
+    told = em("workflow", "run", "broken", "--tools", "tools.py", "--json")
+    assert (told.code, told.json["status"]) == (1, "failed")
+
+
+def test_ctrl_c_says_how_to_go_on() -> None:
+    process = subprocess.Popen(
+        [*EM, "workflow", "run", "slow", "--tools", "tools.py"],
+        stderr=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    while not Path("hanging").exists():
+        assert process.poll() is None
+        time.sleep(0.01)
+    os.kill(process.pid, signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, out) == (130, "")
+    assert "Traceback" not in err
+    run_id = err.partition("go on with: em workflow resume ")[2].split()[0]
+    (step,) = [
+        step
+        for step in em("workflow", "inspect", run_id, "--json").json["steps"]
+        if step["name"] == "b"
+    ]
+    assert step["status"] == "under way"
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "said"),
+    [
+        (["run", "tel", "-p", "topic=x"], 1, "did you mean 'tell'?"),
+        (["run", "tell"], 2, "'topic' is missing"),
+        (["run", "tell", "-p", "topic"], 2, "no NAME=VALUE"),
+        (["run", "tell", "-p", "topik=x"], 2, "did you mean 'topic'?"),
+        (["run", "tell", "-p", "topic=x", "-p", "depth=x"], 2, "not an integer"),
+        (["run", "gated"], 1, "there is no tool 'send'"),
+        (["run", "tell", "-f", "none.yaml"], 1, "does not exist"),
+        (["run", "tell", "-f", "empty.yaml"], 1, "it has none"),
+        (["validate", "-f", "odd.yaml"], 1, "there is no step 'fcts'"),
+        (["validate", "nope"], 1, "there is no workflow"),
+        (["graph", "nope"], 1, "there is no workflow"),
+        (["graph", "w", "-f", "odd.yaml"], 1, "fcts"),
+        (["inspect", "nope"], 1, "there is no workflow run 'nope'"),
+        (["inspect", "--recent", "--all"], 2, "name a run"),
+        (["resume", "nope"], 1, "there is no workflow run 'nope'"),
+        (["cleanup", "--older-than", "soon"], 2, "is no age"),
+        (["compile", "nope", "-o", "out"], 1, "there is no workflow run"),
+        (["rnu"], 2, "rnu"),
+    ],
+)
+def test_slips_are_told(args: list[str], code: int, said: str) -> None:
+    Path("empty.yaml").write_text("")
+    Path("odd.yaml").write_text(
+        "workflows: {w: {steps: [{name: facts, inputs: {prompt: x}},"
+        " {name: b, memory: {needs: [fcts]}, inputs: {prompt: x}}]}}"
+    )
+    Memory().close()
+    ran = em("workflow", *args)
+    assert (ran.code, said in ran.err + ran.out) == (code, True), ran
+
+
+def test_a_run_becomes_a_routine() -> None:
+    for _ in range(2):
+        em("workflow", "run", "tell", "-p", "topic=bees")
+    (run, _) = em("workflow", "inspect", "--json").json["runs"]
+    made = em("workflow", "compile", run["run_id"], "-o", "routine", "--keep")
+    assert "facts: frozen (the same in 2 of 2 runs)" in made.out
+    assert em("validate", "routine").code == 0
+    Path("input.json").write_text('{"topic": "ants", "depth": 1}')
+    assert em("run", "tell", "--input", "input.json").out == '"a fine text"\n'
+    # What the routine was made of is not cleaned up.
+    assert "routine tell@1 refers to it" in em("workflow", "cleanup", "--older-than", "0d").err
+    wrong = em("workflow", "compile", run["run_id"], "-o", "r2", "--freeze", "fatcs")
+    assert (wrong.code, "did you mean 'facts'?" in wrong.err) == (2, True)
+    assert not Path("r2").exists()
