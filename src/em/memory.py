@@ -5,7 +5,6 @@ from collections.abc import (
     Callable,
     Coroutine,
     Iterable,
-    Iterator,
     Mapping,
     Sequence,
 )
@@ -17,23 +16,25 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
 import msgspec
 
 from em.capture.log import Log
-from em.capture.traces import content_id, find_traces, get_traces, trace_events
+from em.capture.traces import find_traces, get_traces, trace_events
 from em.errors import InputError, NotFound, UsageError
 from em.models.canonical import Json, canonical
-from em.models.event import Draft, Event, EventQuery, check_name
+from em.models.event import Draft, Event, check_name
 from em.models.ids import new_id
 from em.models.passage import Within
 from em.models.run import RunResult
 from em.models.times import Moment, moment
 from em.models.trace import Effect, KeptTrace, Outcome, Trace, read_trace
 from em.settings import Settings
-from em.store import Commit, Erasure, open_store
+from em.store import Erasure, open_store
 from em.store.protocol import Store
 
 if TYPE_CHECKING:
     from typing import Unpack
 
     from em.behaviour.engine import Engine
+    from em.capture.importing import FileRead
+    from em.capture.importing import Progress as ImportProgress
     from em.compiler.heal import Healing
     from em.heuristics.book import Heuristics
     from em.llm.protocol import LlmClient
@@ -140,26 +141,23 @@ class Memory:
         self.log.append_many(trace_events(trace, trace_id, subject=subject))
         return trace_id
 
-    def import_traces(self, traces: Iterable[Trace]) -> tuple[int, int]:
-        """Keep traces that were read from elsewhere; how many were new, and how many known.
+    def import_files(
+        self,
+        paths: "str | Path | Sequence[str | Path]",
+        *,
+        format: str | None = None,  # noqa: A002 - the name users know from the command
+        subject: str | None = None,
+        progress: "ImportProgress | None" = None,
+    ) -> "list[FileRead]":
+        """Keep the traces in transcripts that agents left on disk; what became of each file.
 
-        All come in or none. The same trace again changes nothing.
+        A path is a file, a folder or a pattern. The format is found, if it is not named. What is
+        there already is not kept twice; a file that has grown brings only what is new.
         """
-        ids: list[str] = []
+        from em.capture.importing import import_paths
 
-        def commits() -> Iterator[Commit]:
-            for trace in traces:
-                events = trace_events(trace, content_id(trace), known_ids=True)
-                ids.append(str(events[0].id))
-                yield Commit(events=events, skip_known=True)
-
-        before = self.log.head_seq()
-        self.store.commit_all(commits())
-        new = 0
-        for start in range(0, len(ids), 500):
-            query = EventQuery(ids=ids[start : start + 500], after=before)
-            new += sum(1 for _ in self.store.read(query))
-        return new, len(ids) - new
+        given = [paths] if isinstance(paths, str | Path) else paths
+        return import_paths(self.store, given, format_=format, subject=subject, progress=progress)
 
     def traces(self, task: str | None = None, outcome: Outcome | None = None) -> list[KeptTrace]:
         """The traces in this memory, oldest first; `task` is some words of their goal."""
@@ -517,7 +515,7 @@ class AsyncMemory:
     observe = _threaded(Memory.observe)
     observe_many = _threaded(Memory.observe_many)
     add_trace = _threaded(Memory.add_trace)
-    import_traces = _threaded(Memory.import_traces)
+    import_files = _threaded(Memory.import_files)
     traces = _threaded(Memory.traces)
     compile = _threaded(Memory.compile)
     run = _threaded(Memory.run)

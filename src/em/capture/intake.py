@@ -1,0 +1,522 @@
+"""Intake: what importers tell of traces becomes events, in batches, none of them twice.
+
+Importers say what they read in the order of the transcript. A call waits for its result, and what
+comes after it waits too, so that one event holds both; a call whose result never came is kept as it
+is, and a result that comes later is an event of its own (`call_ended`).
+
+Every id is made of the trace's and of where in its transcript the event stood. So a transcript that
+is read again, or that has grown, brings only what is new: the trace's own stream says what is
+there already.
+"""
+
+import hashlib
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any, NamedTuple
+
+import msgspec
+
+from em.capture.traces import PREFIX, kept_trace
+from em.errors import Conflict, InputError
+from em.models.canonical import Json
+from em.models.event import Draft, Event, EventQuery
+from em.models.trace import KeptTrace, Outcome
+from em.store.protocol import Commit, Store
+
+BATCH = 1_000
+BATCH_BYTES = 8 * 1024 * 1024
+WAITING = 256
+"""So many events wait for the result of one call; then it is kept without."""
+ID_LENGTH = 28
+MOST_KNOWN = 100
+"""So many traces of one file are looked at for what was added to each."""
+
+_encode = msgspec.json.Encoder(order="sorted").encode
+
+
+def digest(*parts: Any) -> str:
+    """An id that the same parts have every time."""
+    return hashlib.sha256(_encode(parts)).hexdigest()[:ID_LENGTH]
+
+
+class Problem(NamedTuple):
+    """A part of a file that could not be used; the rest was."""
+
+    place: str
+    message: str
+
+
+class Known(NamedTuple):
+    """A trace of a document without an id of its own, as it was the last time it was read."""
+
+    id: str
+    events: int
+    digest: str
+
+
+class _Entry:
+    """Something that happened, until it is written."""
+
+    __slots__ = ("at", "body", "event_id", "is_open", "kind", "size", "suffix")
+
+    def __init__(self, kind: str, body: Json, at: datetime | None, suffix: str, size: int) -> None:
+        self.kind, self.body, self.at, self.suffix, self.size = kind, body, at, suffix, size
+        self.is_open = False
+
+    @property
+    def identity(self) -> Json:
+        """What it is, whatever became of it."""
+        return {
+            name: value
+            for name, value in self.body.items()
+            if name not in ("result", "error", "duration_ms")
+        }
+
+
+class Incoming:
+    """One trace, as it is being read. `goal` is the first thing a user said, if it is not set."""
+
+    def __init__(self, intake: "Intake", key: str | None, app: Json) -> None:
+        self._intake = intake
+        self._key = key
+        self.app = app
+        self.goal = ""
+        self._first_said = ""
+        self.input: Json = {}
+        self.parent: str | None = None
+        self.parent_call: str | None = None
+        self.outcome: Outcome = "unknown"
+        self.output: Any = msgspec.UNSET
+        self.usage: dict[str, Any] = {}
+        self.thoughts: Any = None
+        self.tags: Sequence[str] = ()
+        self.id = "" if key is None else digest(app.get("name"), key)
+        self._began: datetime | None = None
+        self._last: datetime | None = None
+        self._queue: deque[_Entry] = deque()
+        self._waiting_bytes = 0
+        self._open: dict[str, _Entry] = {}
+        self._kept_calls: dict[str, str] = {}
+        self._numbers: tuple[int, int] = (0, 0)
+        self._last_turn: tuple[str | None, int] = (None, 0)
+        self._started = False
+        self._pos = 0
+        self._there: set[str] = set()
+        self._there_open: set[str] = set()
+        if self.id:
+            self._look_up()
+
+    def say(
+        self, role: str, text: str, at: datetime | None = None, *, key: str | None = None
+    ) -> None:
+        """Somebody said something. An empty text is nothing."""
+        if not text:
+            return
+        if role == "user" and not self.goal:
+            self._first_said = self._first_said or text
+            # What stands in tags was put there by a program.
+            self.goal = "" if text.lstrip().startswith("<") else text
+        self._add("message", {"role": role, "text": text}, at, key)
+
+    def add(self, kind: str, body: Json) -> None:
+        """An event that is told as the log will have it."""
+        self._add(kind, body, None, None)
+
+    def call(
+        self,
+        tool: str,
+        args: Any,
+        call_id: str | None = None,
+        at: datetime | None = None,
+        *,
+        tokens: int | None = None,
+        key: str | None = None,
+    ) -> None:
+        """A tool is called; its result may follow."""
+        args = args if isinstance(args, dict) else {"value": args}
+        body: Json = {"tool": tool, "args": args}
+        if call_id:
+            body["id"] = call_id
+        if at is not None:
+            body["started_at"] = at.isoformat()
+        if tokens is not None:
+            body["tokens"] = tokens
+        entry = self._add("tool_call", body, at, key)
+        entry.is_open = True
+        if call_id:
+            self._open[call_id] = entry
+
+    def result(
+        self,
+        call_id: str,
+        result: Any = None,
+        error: Any = None,
+        at: datetime | None = None,
+        *,
+        duration_ms: float | None = None,
+    ) -> bool:
+        """What a call gave; False if no such call is known."""
+        self._seen(at)
+        entry = self._open.pop(call_id, None)
+        if entry is None:
+            return self._late(call_id, result, error, duration_ms)
+        if duration_ms is None and at is not None and entry.at is not None:
+            duration_ms = max(0.0, (at - entry.at).total_seconds() * 1e3)
+        entry.is_open = False
+        entry.body.update(_outcome_of(result, error, duration_ms))
+        return True
+
+    def has_open(self, call_id: str) -> bool:
+        """Whether a call of this id waits for its result."""
+        return call_id in self._open
+
+    def unknown(self, why: str, text: str | None = None, *, key: str | None = None) -> None:
+        """What is being read is kept verbatim: there is nothing said or called in it."""
+        text = self._intake.raw_text() if text is None else text
+        body = {"text": text, "place": self._intake.place, "why": why}
+        self._add("unknown_line", body, None, key or f"unknown {self._intake.number} {why}")
+        self._intake.unknown_count += 1
+
+    def spent(self, tokens: int | None, *, turn: str | None = None, cost: float = 0.0) -> int:
+        """One answer of the model, with its tokens; how many of them are news.
+
+        One that is told again under the same turn is the same answer, with its newest count.
+        """
+        last_turn, last_tokens = self._last_turn
+        again = turn is not None and turn == last_turn
+        new = (tokens or 0) - (last_tokens if again else 0)
+        self._last_turn = (turn, tokens or 0)
+        used = self.usage
+        if tokens is not None:
+            used["tokens"] = used.get("tokens", 0) + new
+        used["model_calls"] = used.get("model_calls", 0) + (not again)
+        if cost:
+            used["cost_usd"] = used.get("cost_usd", 0.0) + cost
+        return new
+
+    def release(self, *, all_of_it: bool = False) -> None:
+        """Hand on what need not wait any longer."""
+        if not self.id or not (self._started or all_of_it or self._may_start()):
+            return
+        queue = self._queue
+        while queue and (
+            all_of_it
+            or not queue[0].is_open
+            or len(queue) > WAITING
+            or self._waiting_bytes > BATCH_BYTES
+        ):
+            entry = queue.popleft()
+            self._waiting_bytes -= entry.size
+            self._write(entry)
+
+    def _may_start(self) -> bool:
+        """Whether it is known what the trace is about, or will not be said any more."""
+        return (
+            bool(self.goal)
+            or len(self._queue) > WAITING // 4
+            or any(
+                entry.kind == "tool_call" or entry.body.get("role") == "assistant"
+                for entry in self._queue
+            )
+        )
+
+    def close(self) -> None:
+        """There is no more of it, for now: all of it is handed on, with how it ended."""
+        if not self.id:
+            self._settle_id()
+        self.release(all_of_it=True)
+        if not self._started:
+            self._start()
+        if self._began is not None and self._last is not None and "duration_ms" not in self.usage:
+            self.usage["duration_ms"] = (self._last - self._began).total_seconds() * 1e3
+        body: Json = {"outcome": self.outcome, "usage": dict(self.usage)}
+        if self.output is not msgspec.UNSET:
+            body["output"] = self.output
+        if self.thoughts is not None:
+            body["thoughts"] = self.thoughts
+        self._put(f"end-{digest(body)[:12]}", "trace_ended", body, self._last)
+        self.usage.pop("duration_ms", None)
+
+    def _add(self, kind: str, body: Json, at: datetime | None, key: str | None) -> _Entry:
+        self._seen(at)
+        if key is None:
+            number, count = self._numbers
+            count = count + 1 if number == self._intake.number else 0
+            self._numbers = (self._intake.number, count)
+            suffix = f"{self._intake.number}.{count}"
+        else:
+            suffix = digest(key)[:16]
+        entry = _Entry(kind, body, at, suffix, self._intake.take_size())
+        self._waiting_bytes += entry.size
+        self._queue.append(entry)
+        return entry
+
+    def _seen(self, at: datetime | None) -> None:
+        if at is not None:
+            self._began = at if self._began is None else min(self._began, at)
+            self._last = at if self._last is None else max(self._last, at)
+
+    def _late(self, call_id: str, result: Any, error: Any, duration_ms: float | None) -> bool:
+        call = self._kept_calls.get(call_id)
+        if call is None:
+            return False
+        self._ended(call, _outcome_of(result, error, duration_ms))
+        return True
+
+    def _write(self, entry: _Entry) -> None:
+        if not self._started:
+            self._start()
+        event_id = f"{self.id}-{entry.suffix}"
+        if entry.kind == "tool_call":
+            self._intake.calls += 1
+            if entry.is_open and "id" in entry.body:
+                self._kept_calls[entry.body["id"]] = event_id
+                self._open.pop(entry.body["id"], None)
+        if event_id not in self._there:
+            self._put(entry.suffix, entry.kind, entry.body, entry.at)
+        elif event_id in self._there_open and not entry.is_open:
+            self._ended(event_id, entry.body)
+
+    def _ended(self, call: str, body: Json) -> None:
+        told = {"call": call, "from_events": [call]}
+        told |= {name: body[name] for name in ("result", "error", "duration_ms") if name in body}
+        self._put(f"{call.removeprefix(self.id + '-')}-result", "call_ended", told, None)
+
+    def _start(self) -> None:
+        self._started = True
+        body: Json = {"goal": self.goal or self._first_said, "input": self.input, "app": self.app}
+        if self.parent:
+            body["parent"] = self.parent
+        if self.parent_call:
+            body["parent_call"] = self.parent_call
+        if self.tags:
+            body["tags"] = self.tags
+        self._put("0", "trace_started", body, self._began)
+
+    def _put(self, suffix: str, kind: str, body: Json, at: datetime | None) -> None:
+        event_id = f"{self.id}-{suffix}"
+        if event_id in self._there:
+            return
+        self._there.add(event_id) if kind in ("trace_ended", "call_ended") else None
+        stream = PREFIX + self.id
+        self._intake.put(Draft(stream=stream, kind=kind, body=body, at=at, id=event_id), self._pos)
+        self._pos += 1
+
+    def _look_up(self) -> None:
+        """What the log has of this trace already."""
+        store = self._intake.store
+        if store is None:
+            return
+        self._pos = store.head(PREFIX + self.id)[0]
+        if not self._pos:
+            return
+        for event in store.read(EventQuery(stream=PREFIX + self.id)):
+            self._there.add(event.id)
+            body = event.body or {}
+            if event.kind == "tool_call" and event.body and not {"result", "error"} & body.keys():
+                self._there_open.add(event.id)
+                if "id" in body:
+                    self._kept_calls[body["id"]] = event.id
+        self._started = f"{self.id}-0" in self._there
+
+    def _settle_id(self) -> None:
+        """A trace without an id of its own goes on from what it was, or is known by its content."""
+        known = self._intake.known_here()
+        identities = [(entry.kind, entry.identity) for entry in self._queue]
+        if known is not None and len(identities) >= known.events:
+            goes_on = digest(identities[: known.events]) == known.digest
+            self.id = known.id if goes_on else ""
+        self.id = self.id or digest(
+            self.app.get("name"), self.goal, self.outcome, [entry.body for entry in self._queue]
+        )
+        self._intake.note_known(Known(self.id, len(identities), digest(identities)))
+        self._look_up()
+
+
+def _outcome_of(result: Any, error: Any, duration_ms: float | None) -> Json:
+    told: Json = {"result": result} if error is None else {"error": error}
+    if duration_ms is not None:
+        told["duration_ms"] = round(duration_ms, 3)
+    return told
+
+
+class Intake:
+    """Everything that one file tells. Without a store it is gathered and given as traces."""
+
+    def __init__(
+        self,
+        store: Store | None = None,
+        *,
+        stream: str = "transcript/-",
+        previous: Mapping[int, Known] | None = None,
+        subject: str | None = None,
+    ) -> None:
+        self.store = store
+        self.stream = stream
+        self._subject = subject
+        self._previous = previous or {}
+        self.now_known: dict[int, Known] = {}
+        self._traces: dict[str, Incoming] = {}
+        self._drafts: list[Draft] = []
+        self._gathered: dict[str, list[Draft]] = {}
+        self._expected: dict[str, int] = {}
+        self._bytes = 0
+        self._size = 0
+        self.number, self.raw, self.place = 0, b"", ""
+        self.calls = self.unknown_count = self.added = 0
+        self.trace_ids: dict[str, None] = {}
+        self.new_traces = 0
+        self.problems: list[Problem] = []
+
+    def reading(self, number: int, raw: bytes, place: str) -> None:
+        """Which value the importer is told of now: where it stands, and its text."""
+        self.number, self.raw, self.place = number, raw, place
+        self._size = len(raw)
+
+    def raw_text(self) -> str:
+        """The text of what is being read, as far as one event can hold it."""
+        return self.raw.decode("utf-8", "backslashreplace")
+
+    def take_size(self) -> int:
+        """Roughly what an event brings: the first of a line stands for all of it."""
+        size, self._size = self._size, 0
+        return size
+
+    def trace(self, key: str, name: str, **app: Any) -> Incoming:
+        """The trace of this key: the same every time, in every file. `name` is the format's."""
+        found = self._traces.get(key)
+        if found is None:
+            found = self._traces[key] = Incoming(self, key, {"name": name, **app})
+        return found
+
+    def known_trace(self, key: str) -> Incoming | None:
+        """The trace of this key, if something was told of it."""
+        return self._traces.get(key)
+
+    def nameless(self, name: str, **app: Any) -> Incoming:
+        """A trace that has no id of its own; it must be closed by who reads it."""
+        return Incoming(self, None, {"name": name, **app})
+
+    def unknown(self, why: str) -> None:
+        """What is being read belongs to no trace: it is kept verbatim with the file."""
+        text = self.raw_text()
+        body = {"text": text, "place": self.place, "why": why}
+        event_id = f"{self.stream.rpartition('/')[2]}-{digest(self.place, text)}"
+        draft = Draft(stream=self.stream, kind="unknown_line", body=body, id=event_id)
+        self.unknown_count += 1
+        if self.store is None or not any(self.store.read(EventQuery(ids=(event_id,)))):
+            self.put(draft, None)
+
+    def refuse(self, error: InputError) -> None:
+        """What is being read is of the format, and wrong: it is reported, and the rest goes on."""
+        self.problems.append(Problem(error.place or self.place, error.message))
+
+    def put(self, draft: Draft, pos: int | None) -> None:
+        """One more event to be written; `pos` is where its stream stands before it."""
+        if pos is not None:
+            self.trace_ids[draft.stream.removeprefix(PREFIX)] = None
+            self.new_traces += pos == 0
+            self._expected.setdefault(draft.stream, pos)
+        if self._subject is not None:
+            draft = msgspec.structs.replace(draft, subject=self._subject)
+        self._drafts.append(draft)
+
+    def after_value(self) -> None:
+        """A value was read: hand on what need not wait, and write if it is much."""
+        self._bytes += len(self.raw)
+        for trace in self._traces.values():
+            trace.release()
+        if len(self._drafts) >= BATCH or self._bytes > BATCH_BYTES:
+            self.write()
+
+    def close(self) -> None:
+        """No more comes, for now."""
+        for trace in self._traces.values():
+            trace.close()
+        self.write()
+
+    def pause(self) -> None:
+        """Write what is there of traces that go on."""
+        for trace in self._traces.values():
+            trace.release(all_of_it=True)
+        self.write()
+
+    def forget(self, key: str) -> None:
+        """A trace that nothing more will be told of."""
+        self._traces.pop(key, None)
+
+    def write(self) -> None:
+        """Write what was handed on. What the store refuses is a problem of its own."""
+        drafts, self._drafts, self._bytes = self._drafts, [], 0
+        expected, self._expected = self._expected, {}
+        if self.store is None:
+            for draft in drafts:
+                self._gathered.setdefault(draft.stream, []).append(draft)
+            self.added += len(drafts)
+            return
+        while drafts:
+            try:
+                self.added += len(
+                    self.store.commit(Commit(events=drafts, expected_pos=expected)).events
+                )
+            except InputError as error:
+                if "index" not in error.data:
+                    raise
+                refused = error.data["index"]
+                place = drafts[refused].body.get("place") or drafts[refused].stream
+                self.problems.append(Problem(place, error.message))
+                drafts[refused] = _instead(drafts[refused], error.message)
+            except Conflict as error:
+                of_erased = [n for n, draft in enumerate(drafts) if _ends(draft, error.place)]
+                if not of_erased:
+                    raise
+                for n in of_erased:
+                    drafts[n] = _instead(drafts[n], "its call was erased")
+            else:
+                return
+
+    def known_here(self) -> Known | None:
+        """What stood at this place of the file the last time."""
+        return self._previous.get(len(self.now_known))
+
+    def note_known(self, known: Known) -> None:
+        """Remember what stands here, for the next time; of a file of many, they don't change."""
+        if len(self.now_known) < MOST_KNOWN:
+            self.now_known[len(self.now_known)] = known
+
+    def gathered(self) -> Iterator[KeptTrace]:
+        """The traces that were read, where there is no store."""
+        for stream, drafts in self._gathered.items():
+            if stream.startswith(PREFIX):
+                yield kept_trace([_as_event(draft, n) for n, draft in enumerate(drafts)])
+
+
+def _instead(draft: Draft, why: str) -> Draft:
+    """What takes the place of an event that can't be written."""
+    body = {"text": "", "place": draft.body.get("place", ""), "why": why}
+    return msgspec.structs.replace(draft, kind="unknown_line", body=body)
+
+
+def _ends(draft: Draft, place: str) -> bool:
+    """Whether this is the result of the call that an error names."""
+    return draft.kind == "call_ended" and place == f"event {draft.body['call']}"
+
+
+def _as_event(draft: Draft, number: int) -> Event:
+    at = draft.at or datetime.fromtimestamp(0).astimezone()
+    return Event(
+        seq=number,
+        id=draft.id or "",
+        stream=draft.stream,
+        pos=number,
+        subject=draft.subject,
+        kind=draft.kind,
+        v=1,
+        at=at,
+        recorded_at=at,
+        body=draft.body,
+        salt=None,
+        body_hash="",
+        hash="",
+    )
