@@ -164,6 +164,7 @@ class Incoming:
         if duration_ms is None and at is not None and entry.at is not None:
             duration_ms = max(0.0, (at - entry.at).total_seconds() * 1e3)
         entry.is_open = False
+        self._intake.told(self)
         entry.body.update(_outcome_of(result, error, duration_ms))
         return True
 
@@ -250,6 +251,7 @@ class Incoming:
         entry = _Entry(kind, body, at, suffix, self._intake.take_size())
         self._waiting_bytes += entry.size
         self._queue.append(entry)
+        self._intake.told(self)
         return entry
 
     def _seen(self, at: datetime | None) -> None:
@@ -358,6 +360,7 @@ class Intake:
         self._previous = previous or {}
         self.now_known: dict[int, Known] = {}
         self._traces: dict[str, Incoming] = {}
+        self._told: dict[Incoming, None] = {}
         self._drafts: list[Draft] = []
         self._gathered: dict[str, list[Draft]] = {}
         self._expected: dict[str, int] = {}
@@ -377,6 +380,10 @@ class Intake:
     def raw_text(self) -> str:
         """The text of what is being read, as far as one event can hold it."""
         return self.raw.decode("utf-8", "backslashreplace")
+
+    def told(self, trace: Incoming) -> None:
+        """Something was told of a trace."""
+        self._told[trace] = None
 
     def take_size(self) -> int:
         """Roughly what an event brings: the first of a line stands for all of it."""
@@ -425,8 +432,9 @@ class Intake:
     def after_value(self) -> None:
         """A value was read: hand on what need not wait, and write if it is much."""
         self._bytes += len(self.raw)
-        for trace in self._traces.values():
+        for trace in self._told:
             trace.release()
+        self._told.clear()
         if len(self._drafts) >= BATCH or self._bytes > BATCH_BYTES:
             self.write()
 
