@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from em.capture.importing import FileRead
     from em.capture.importing import Progress as ImportProgress
     from em.compiler.heal import Healing
+    from em.compiler.suggesting import Suggestion
     from em.heuristics.book import Heuristics
     from em.llm.protocol import LlmClient
     from em.models.heuristic import Briefing, Heuristic
@@ -162,6 +163,14 @@ class Memory:
     def traces(self, task: str | None = None, outcome: Outcome | None = None) -> list[KeptTrace]:
         """The traces in this memory, oldest first; `task` is some words of their goal."""
         return list(find_traces(self.store, task=task, outcome=outcome))
+
+    def suggest(
+        self, task: str | None = None, *, at_least: int = 2, limit: int = 10
+    ) -> "list[Suggestion]":
+        """Which traces went the same way and are worth compiling, the most worth first."""
+        from em.compiler.suggesting import suggest
+
+        return suggest(find_traces(self.store, task=task), at_least=at_least, limit=limit)
 
     def compile(
         self,
@@ -517,6 +526,7 @@ class AsyncMemory:
     add_trace = _threaded(Memory.add_trace)
     import_files = _threaded(Memory.import_files)
     traces = _threaded(Memory.traces)
+    suggest = _threaded(Memory.suggest)
     compile = _threaded(Memory.compile)
     run = _threaded(Memory.run)
     resume = _threaded(Memory.resume)

@@ -227,21 +227,33 @@ class Reading:
         self._intake.pause()
         return self.offset > before
 
+    @property
+    def added(self) -> int:
+        """How many events it brought."""
+        return self._intake.added
+
     def _tell(self, value: Value) -> None:
         tell(self._reader, self._intake, value, self._name)
         self.offset, self._number = value.end, value.number
 
     def finish(self) -> FileRead:
         """It was read to its end, for now."""
-        intake, format_ = self._intake, self._shape.importer.name
+        intake = self._intake
         self._reader.end()
         intake.close()
-        done = self._state.read_to_the_end(format_, intake.now_known)
+        if self.offset:
+            self._state.size = self.offset
+        done = self._state.read_to_the_end(self._shape.importer.name, intake.now_known)
         if done is not None:
             self._store.commit(Commit(events=[done]))
+        return self.progress()
+
+    def progress(self) -> FileRead:
+        """What it brought so far."""
+        intake = self._intake
         return FileRead(
             path=self._name,
-            format=format_,
+            format=self._shape.importer.name,
             traces=list(intake.trace_ids),
             new_traces=intake.new_traces,
             new=intake.added,

@@ -80,6 +80,17 @@ def find_traces(
             yield kept
 
 
+def children_of(store: Store, trace_id: str) -> list[KeptTrace]:
+    """The traces of the agents that a trace's agent started, and of those that they did."""
+    found: list[KeptTrace] = []
+    above = {trace_id}
+    for started in store.read(EventQuery(kinds=["trace_started"])):
+        if started.body is not None and started.body.get("parent") in above:
+            above.add(started.stream.removeprefix(PREFIX))
+            found.append(kept_trace(list(store.read(EventQuery(stream=started.stream)))))
+    return found
+
+
 def get_traces(store: Store, trace_ids: Sequence[str]) -> list[KeptTrace]:
     """The traces of these ids, in this order."""
     return [_get(store, trace_id) for trace_id in trace_ids]
@@ -90,7 +101,7 @@ def _get(store: Store, trace_id: str) -> KeptTrace:
     if not events or events[0].kind != "trace_started":
         raise NotFound(
             f"there is no trace {trace_id!r}",
-            fix="`em log show --kind trace_started` shows those there are",
+            fix="`em traces list` shows those there are",
         )
     if events[0].body is None:
         raise NotFound("this trace was erased", place=f"trace {trace_id}")

@@ -22,7 +22,7 @@ COMMANDS = {
     "forget": ("em.cli.forget", "Erase events, and everything derived from them."),
     "evaluate": ("em.cli.evaluate", "Measure retrieval of lessons on a seeded benchmark."),
     "heuristics": ("em.cli.heuristics", "Look after the lessons in a memory."),
-    "import": ("em.cli.import_", "Keep the traces that agents left on disk."),
+    "import": ("em.cli.import_", "Keep the traces in transcripts that agents left on disk."),
     "log": ("em.cli.log", "Append to, look at, prove, save and load the log."),
     "recall": ("em.cli.recall", "Find what was said."),
     "loop": ("em.cli.loop", "Run an agent again and again toward a goal."),
@@ -34,7 +34,10 @@ COMMANDS = {
     "serve": ("em.cli.serve", "Serve the memory as a JSON API."),
     "smoke-llm": ("em.cli.smoke_llm", "Ask the configured model one small question."),
     "routine": ("em.cli.routine", "The routines that are kept: list, show, keep, heal."),
+    "suggest": ("em.cli.suggest", "Which traces are worth compiling."),
+    "traces": ("em.cli.traces", "Look at traces: list, show, diff."),
     "trust": ("em.cli.trust", "Say that you have read the code that a model wrote."),
+    "watch": ("em.cli.watch", "Bring transcripts in as they are written."),
     "validate": ("em.cli.validate", "List everything that is wrong with a routine."),
 }
 """Each command's module and help: a module is imported only when its command is used."""
