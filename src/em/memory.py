@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from em.behaviour.engine import Engine
     from em.capture.importing import FileRead
     from em.capture.importing import Progress as ImportProgress
+    from em.capture.recorder import Recording
     from em.compiler.heal import Healing
     from em.compiler.suggesting import Suggestion
     from em.heuristics.book import Heuristics
@@ -163,6 +164,26 @@ class Memory:
     def traces(self, task: str | None = None, outcome: Outcome | None = None) -> list[KeptTrace]:
         """The traces in this memory, oldest first; `task` is some words of their goal."""
         return list(find_traces(self.store, task=task, outcome=outcome))
+
+    def record(
+        self,
+        goal: str | None = None,
+        input_summary: Json | None = None,
+        *,
+        app: str = "",
+        subject: str | None = None,
+    ) -> "Recording":
+        """Record an agent: as a context manager, or as a decorator of a plain or an async agent.
+
+        The trace is kept when the agent is done. Tools are recorded that were made so by
+        `recorder.tool`, or by `em.capture.recorder.recorded_tool` wherever they are.
+        """
+        from em.capture.recorder import Recording
+
+        def keep(trace: Trace) -> str:
+            return self.add_trace(trace, subject=subject)
+
+        return Recording(keep, goal, input_summary, app=app)
 
     def suggest(
         self, task: str | None = None, *, at_least: int = 2, limit: int = 10
@@ -520,6 +541,10 @@ class AsyncMemory:
     def heuristics(self) -> "Heuristics":
         """The lessons in this memory; its methods are not awaited."""
         return self._sync.heuristics
+
+    def record(self, goal: str | None = None, **options: Any) -> "Recording":
+        """Record an agent, as `Memory.record` does; `async with` takes it too."""
+        return self._sync.record(goal, **options)
 
     observe = _threaded(Memory.observe)
     observe_many = _threaded(Memory.observe_many)

@@ -11,7 +11,7 @@ there already.
 
 import hashlib
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -307,13 +307,12 @@ class Incoming:
 
     def _look_up(self) -> None:
         """What the log has of this trace already."""
-        store = self._intake.store
-        if store is None:
-            return
-        self._pos = store.head(PREFIX + self.id)[0]
+        stream = PREFIX + self.id
+        self._pos = self._intake.head(stream)
         if not self._pos:
             return
-        for event in store.read(EventQuery(stream=PREFIX + self.id)):
+        for event in self._intake.events_of(stream):
+            assert event.id is not None
             self._there.add(event.id)
             body = event.body or {}
             if event.kind == "tool_call" and event.body and not {"result", "error"} & body.keys():
@@ -483,6 +482,20 @@ class Intake:
                     drafts[n] = _instead(drafts[n], "its call was erased")
             else:
                 return
+
+    def head(self, stream: str) -> int:
+        """How many events a stream has; what waits to be written of it is written first."""
+        if stream in self._expected:
+            self.write()
+        if self.store is None:
+            return len(self._gathered.get(stream, ()))
+        return self.store.head(stream)[0]
+
+    def events_of(self, stream: str) -> Iterable[Draft | Event]:
+        """The events of a stream."""
+        if self.store is None:
+            return self._gathered.get(stream, [])
+        return self.store.read(EventQuery(stream=stream))
 
     def known_here(self) -> Known | None:
         """What stood at this place of the file the last time."""

@@ -16,7 +16,7 @@ from litestar.openapi.spec import Components, SecurityScheme
 import em
 from em.errors import EmError, StoreError
 from em.memory import Memory
-from em.serve import lessons, product, traces
+from em.serve import lessons, otlp, product, traces
 from em.serve.callers import Tokens, refuse_open_door
 from em.serve.failures import body_of, code_of, envelope, status_of
 from em.serve.guard import Guard, say
@@ -39,6 +39,7 @@ def make_app(memory: Memory, settings: Settings, tokens: Tokens | None = None) -
             *lessons.HANDLERS,
             *traces.HANDLERS,
             *product.HANDLERS,
+            *otlp.HANDLERS,
         ],
         state=State({"service": Service(memory, settings, metrics)}),
         exception_handlers={
