@@ -97,7 +97,7 @@ class Incoming:
         self._queue: deque[_Entry] = deque()
         self._waiting_bytes = 0
         self._open: dict[str, _Entry] = {}
-        self._kept_calls: dict[str, str] = {}
+        self._kept_calls: dict[str, tuple[str, datetime | None]] = {}
         self._numbers: tuple[int, int] = (0, 0)
         self._last_turn: tuple[str | None, int] = (None, 0)
         self._started = False
@@ -160,9 +160,8 @@ class Incoming:
         self._seen(at)
         entry = self._open.pop(call_id, None)
         if entry is None:
-            return self._late(call_id, result, error, duration_ms)
-        if duration_ms is None and at is not None and entry.at is not None:
-            duration_ms = max(0.0, (at - entry.at).total_seconds() * 1e3)
+            return self._late(call_id, result, error, at, duration_ms)
+        duration_ms = _took(entry.at, at) if duration_ms is None else duration_ms
         entry.is_open = False
         self._intake.told(self)
         entry.body.update(_outcome_of(result, error, duration_ms))
@@ -259,11 +258,14 @@ class Incoming:
             self._began = at if self._began is None else min(self._began, at)
             self._last = at if self._last is None else max(self._last, at)
 
-    def _late(self, call_id: str, result: Any, error: Any, duration_ms: float | None) -> bool:
-        call = self._kept_calls.get(call_id)
-        if call is None:
+    def _late(
+        self, call_id: str, result: Any, error: Any, at: datetime | None, took: float | None
+    ) -> bool:
+        """The result of a call that was kept without one."""
+        if call_id not in self._kept_calls:
             return False
-        self._ended(call, _outcome_of(result, error, duration_ms))
+        call, began = self._kept_calls.pop(call_id)
+        self._ended(call, _outcome_of(result, error, _took(began, at) if took is None else took))
         return True
 
     def _write(self, entry: _Entry) -> None:
@@ -273,7 +275,7 @@ class Incoming:
         if entry.kind == "tool_call":
             self._intake.calls += 1
             if entry.is_open and "id" in entry.body:
-                self._kept_calls[entry.body["id"]] = event_id
+                self._kept_calls[entry.body["id"]] = (event_id, entry.at)
                 self._open.pop(entry.body["id"], None)
         if event_id not in self._there:
             self._put(entry.suffix, entry.kind, entry.body, entry.at)
@@ -318,7 +320,7 @@ class Incoming:
             if event.kind == "tool_call" and event.body and not {"result", "error"} & body.keys():
                 self._there_open.add(event.id)
                 if "id" in body:
-                    self._kept_calls[body["id"]] = event.id
+                    self._kept_calls[body["id"]] = (event.id, event.at)
         self._started = f"{self.id}-0" in self._there
 
     def _settle_id(self) -> None:
@@ -333,6 +335,12 @@ class Incoming:
         )
         self._intake.note_known(Known(self.id, len(identities), digest(identities)))
         self._look_up()
+
+
+def _took(began: datetime | None, ended: datetime | None) -> float | None:
+    if began is None or ended is None:
+        return None
+    return max(0.0, (ended - began).total_seconds() * 1e3)
 
 
 def _outcome_of(result: Any, error: Any, duration_ms: float | None) -> Json:

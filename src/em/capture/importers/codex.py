@@ -140,7 +140,7 @@ class _Reader:
                 trace.spent(tokens)
             return tokens is not None
         if kind == "exec_command_end":
-            result = body.get("aggregated_output") or body.get("stdout") or ""
+            result = as_value(body.get("aggregated_output") or body.get("stdout") or "")
             error = _failure(body.get("exit_code"), result or body.get("stderr"))
             return self._ended(
                 trace, str(body.get("call_id")), result, error, at, _took(body.get("duration"))
