@@ -10,7 +10,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from em.models.canonical import Json
+from em.errors import BadBody
+from em.models.canonical import Json, canonical
 from em.models.times import now
 from em.models.trace import (
     Effect,
@@ -280,8 +281,8 @@ def _by_name(signature: inspect.Signature, args: tuple[Any, ...], kwargs: dict[s
 def _plain(value: Any) -> Any:
     """A value as JSON can say it; what it can't is told as text, for the record only."""
     try:
-        return msgspec.to_builtins(value, enc_hook=_as_text)
-    except (TypeError, ValueError, RecursionError):
+        return canonical(msgspec.to_builtins(value, enc_hook=_as_text))[1]
+    except (TypeError, ValueError, RecursionError, BadBody):
         return repr(value)
 
 
