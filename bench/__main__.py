@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from bench import (
     behaviour,
     heuristics,
+    importing,
     recall,
     recall_speed,
     routines,
@@ -40,6 +41,8 @@ BENCHES: dict[str, Callable[[], Iterator[Figure]]] = {
     "seeded": heuristics.seeded,
     "retail": heuristics.retail_retrieval,
     "brief": heuristics.brief_speed,
+    "transcripts": importing.samples,
+    "importing": importing.rate,
     "service": service.load,
     "killed": service.killed,
 }

@@ -19,7 +19,7 @@ from em.capture.intake import Intake, Known, Problem
 from em.capture.transcripts import Shape, Value, find_shape, lines_of, tell, values_of
 from em.errors import Conflict, InputError, NotFound, NoTranscript
 from em.models.event import Draft, EventQuery
-from em.store.protocol import Commit, Store
+from em.store.protocol import Store
 
 SUFFIXES = frozenset({".jsonl", ".json", ".ndjson", ".traj"})
 """Of a folder, files that end so are looked at."""
@@ -240,13 +240,15 @@ class Reading:
         """It was read to its end, for now."""
         intake = self._intake
         self._reader.end()
-        intake.close()
+        intake.end_traces()
         if self.offset:
             self._state.size = self.offset
         done = self._state.read_to_the_end(self._shape.importer.name, intake.now_known)
         if done is not None:
-            self._store.commit(Commit(events=[done]))
-        return self.progress()
+            intake.put(done, None)  # in the same commit as the last of its traces
+        intake.write()
+        added = intake.added - (done is not None)
+        return msgspec.structs.replace(self.progress(), new=added)
 
     def progress(self) -> FileRead:
         """What it brought so far."""

@@ -445,10 +445,14 @@ class Intake:
         if len(self._drafts) >= BATCH or self._bytes > BATCH_BYTES:
             self.write()
 
-    def close(self) -> None:
-        """No more comes, for now."""
+    def end_traces(self) -> None:
+        """No more comes of any trace, for now."""
         for trace in self._traces.values():
             trace.close()
+
+    def close(self) -> None:
+        """No more comes, for now: all of it is written."""
+        self.end_traces()
         self.write()
 
     def pause(self) -> None:
