@@ -20,7 +20,7 @@ from em.models.trace import KeptTrace
 MAX_LINE = 64 * 1024 * 1024
 MAX_DOCUMENT = 512 * 1024 * 1024
 """A document is held in memory as a whole, unlike lines."""
-LOOKED_AT = 40
+LOOKED_AT = 20
 """So many values are looked at to find the format."""
 
 _BOM = b"\xef\xbb\xbf"

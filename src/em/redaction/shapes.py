@@ -217,7 +217,7 @@ def matches(shape: Shape, text: str) -> Iterator[re.Match[str]]:
     if not shape.begins_with_name or len(lowered) != len(text):
         yield from shape.pattern.finditer(text)
         return
-    end = 0
+    end = 0  # where the last match ended, or up to where it was tried in vain
     for root in _ROOTS.finditer(lowered):
         at = root.start()
         if root.group() == "key":
@@ -230,7 +230,8 @@ def matches(shape: Shape, text: str) -> Iterator[re.Match[str]]:
         found = _beginning_before(shape.pattern, text, end, at)
         if found is not None:
             yield found
-            end = found.end()
+        # A match that is tried at a place is tried with every word behind it.
+        end = at + 1 if found is None else found.end()
 
 
 def _beginning_before(
