@@ -359,6 +359,17 @@ def test_the_same_trace_twice_in_a_file_is_one(memory: Memory, tmp_path: Path) -
     assert (read.new_traces, len(memory.traces())) == (1, 1)
 
 
+def test_two_files_of_one_session_lose_nothing(memory: Memory, tmp_path: Path) -> None:
+    """A resumed session may go on in another file, whose lines have the same numbers."""
+    put(tmp_path / "a.jsonl", lines(*order_session("s1", "W1")))
+    put(tmp_path / "b.jsonl", lines(*order_session("s1", "W2")))
+    memory.import_files(tmp_path)
+    memory.import_files(tmp_path)
+    (kept,) = memory.traces()
+    asked = [call.args["order_id"] for call in kept.trace.calls]
+    assert asked == ["#W1", "W1", "#W1", "#W2", "W2", "#W2"]
+
+
 def test_every_importer_has_a_name_to_type_and_a_title() -> None:
     from em.capture.importers import importers
 

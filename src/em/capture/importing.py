@@ -15,7 +15,8 @@ from typing import IO, Any
 import msgspec
 
 from em.capture.importers import Reader, importer_of
-from em.capture.intake import Intake, Known, Problem
+from em.capture.incoming import Known
+from em.capture.intake import Intake, Problem
 from em.capture.transcripts import Shape, Value, find_shape, lines_of, tell, values_of
 from em.errors import Conflict, InputError, NotFound, NoTranscript
 from em.models.event import Draft, EventQuery

@@ -11,7 +11,7 @@ from em.capture.importers._fields import (
     tokens_of,
     when,
 )
-from em.capture.intake import Incoming
+from em.capture.incoming import Incoming
 from em.models.canonical import Json
 from em.models.trace import Outcome
 

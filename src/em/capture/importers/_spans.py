@@ -14,7 +14,8 @@ from typing import Any, Literal
 import msgspec
 
 from em.capture.importers._fields import text_of, text_or_json
-from em.capture.intake import Incoming, Intake
+from em.capture.incoming import Incoming
+from em.capture.intake import Intake
 from em.models.canonical import Json
 from em.models.trace import Outcome
 

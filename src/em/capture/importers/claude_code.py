@@ -5,7 +5,8 @@ from typing import Any
 
 from em.capture.importers import Importer
 from em.capture.importers._fields import as_args, as_value, text_of, tokens_of, when
-from em.capture.intake import Incoming, Intake, digest
+from em.capture.incoming import Incoming, digest
+from em.capture.intake import Intake
 from em.models.canonical import Json
 
 NAME = "claude-code"

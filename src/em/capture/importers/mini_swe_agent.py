@@ -6,7 +6,8 @@ from typing import Any
 from em.capture.importers import Importer
 from em.capture.importers._fields import text_of
 from em.capture.importers._messages import is_message, plain, role_of, tell_messages
-from em.capture.intake import Incoming, Intake
+from em.capture.incoming import Incoming
+from em.capture.intake import Intake
 from em.models.canonical import Json
 
 NAME = "mini-swe-agent"
