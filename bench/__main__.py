@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from bench import (
     behaviour,
     heuristics,
+    importing,
     mcp,
     pages,
     recall,
@@ -45,6 +46,8 @@ BENCHES: dict[str, Callable[[], Iterator[Figure]]] = {
     "retail": heuristics.retail_retrieval,
     "brief": heuristics.brief_speed,
     "mcp": mcp.calls,
+    "transcripts": importing.samples,
+    "importing": importing.rate,
     "service": service.load,
     "killed": service.killed,
     "pages": pages.overview,

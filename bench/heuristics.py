@@ -21,14 +21,14 @@ SPLITS = 5
 
 
 def _runs() -> "list[KeptTrace]":
-    from em.capture.importers.openai_chat import read_chats
-    from em.capture.traces import as_kept, content_id
+    from em.capture.traces import as_kept
+    from em.capture.transcripts import read_traces
 
     files = sorted((DATA / "tau_retail").glob("*.jsonl"))
     if not files:
         print(f"no data in {DATA / 'tau_retail'}: set EM_BENCH_DATA; this bench is passed over")
-    traces = [trace for file in files for trace in read_chats(file.read_bytes(), file.name)]
-    return [as_kept(trace, content_id(trace)) for trace in traces]
+    found = [kept for file in files for kept in read_traces(file.read_bytes(), file.name)]
+    return [as_kept(kept.trace, kept.id) for kept in found]
 
 
 def mined() -> Iterator[Figure]:

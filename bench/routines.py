@@ -16,7 +16,7 @@ STEPS = 100
 
 
 def compile_retail() -> Iterator[Figure]:
-    from em.capture.importers.openai_chat import read_chats
+    from em.capture.transcripts import read_traces
     from em.compiler.compile_trace import compile_trace
     from em.compiler.prune import made_good_by
     from em.errors import EmError
@@ -29,7 +29,7 @@ def compile_retail() -> Iterator[Figure]:
     times: list[float] = []
     total = compiled = left = 0
     for file in files:
-        for trace in read_chats(file.read_bytes(), file.name):
+        for trace in (kept.trace for kept in read_traces(file.read_bytes(), file.name)):
             if not trace.calls:
                 continue
             total += 1
@@ -83,7 +83,7 @@ def compile_retail() -> Iterator[Figure]:
 
 def export_retail() -> Iterator[Figure]:
     """Every retail routine as a script: what it calls and returns, beside the runner."""
-    from em.capture.importers.openai_chat import read_chats
+    from em.capture.transcripts import read_traces
     from em.compiler.compile_trace import compile_trace, write_package
     from em.compiler.export_python import export_python
     from em.models.canonical import identical
@@ -92,7 +92,7 @@ def export_retail() -> Iterator[Figure]:
 
     total = equal = 0
     for file in sorted((DATA / "tau_retail").glob("*.jsonl")):
-        for trace in read_chats(file.read_bytes(), file.name):
+        for trace in (kept.trace for kept in read_traces(file.read_bytes(), file.name)):
             if not trace.calls:
                 continue
             total += 1

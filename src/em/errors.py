@@ -7,6 +7,7 @@
     ├── InputError            what was given can't be used; `place` says where (exit code 2)
     │   ├── BadBody           not JSON, too deep, too large, or not what its kind asks for
     │   ├── BadLine           a line of a file that is no event
+    │   ├── NoTranscript      a file in which no format of transcripts was found
     │   └── NotFound          no such event, artefact or log
     ├── RoutineError          a routine is wrong, or can't be run here
     │   ├── InvalidRoutine    everything that is wrong with it, in `problems`
@@ -129,6 +130,12 @@ class BadLine(InputError):
 
     code = "bad_line"
     exit_code = 1
+
+
+class NoTranscript(InputError):
+    """A file in which no format of transcripts was found."""
+
+    code = "no_transcript"
 
 
 class NotFound(InputError):

@@ -1,6 +1,5 @@
 """Traces in the log: one stream each, from `trace_started` to `trace_ended`."""
 
-import hashlib
 from collections.abc import Iterator, Sequence
 
 import msgspec
@@ -13,25 +12,24 @@ from em.models.trace import KeptTrace, Mission, Outcome, Trace, TraceEvent, Usag
 from em.store.protocol import Store
 
 _TYPE = "type"
-_PREFIX = "trace/"
+PREFIX = "trace/"
 _HAPPENED = frozenset({"tool_call", "udf_call", "approval", "message"})
-
-
-def content_id(trace: Trace) -> str:
-    """An id that the same trace has every time it is read."""
-    return hashlib.sha256(msgspec.json.encode(trace)).hexdigest()[:28]
 
 
 def trace_events(
     trace: Trace, trace_id: str, *, known_ids: bool = False, subject: str | None = None
 ) -> list[Draft]:
     """The events of a trace, in their order; `known_ids` gives them ids made of the trace's."""
-    stream = _PREFIX + trace_id
+    stream = PREFIX + trace_id
     started: Json = {"goal": trace.mission.goal, "input": trace.mission.input_summary}
     if trace.app:
         started["app"] = trace.app
     if trace.tags:
         started["tags"] = trace.tags
+    if trace.parent:
+        started["parent"] = trace.parent
+    if trace.parent_call:
+        started["parent_call"] = trace.parent_call
     ended: Json = {"outcome": trace.outcome, "usage": msgspec.to_builtins(trace.usage)}
     if trace.final_output is not msgspec.UNSET:
         ended["output"] = trace.final_output
@@ -77,9 +75,20 @@ def find_traces(
         goal = str((started.body or {}).get("goal", ""))
         if started.body is None or (wanted is not None and wanted not in goal.casefold()):
             continue
-        kept = _kept(list(store.read(EventQuery(stream=started.stream))))
+        kept = kept_trace(list(store.read(EventQuery(stream=started.stream))))
         if outcome is None or kept.trace.outcome == outcome:
             yield kept
+
+
+def children_of(store: Store, trace_id: str) -> list[KeptTrace]:
+    """The traces of the agents that a trace's agent started, and of those that they did."""
+    found: list[KeptTrace] = []
+    above = {trace_id}
+    for started in store.read(EventQuery(kinds=["trace_started"])):
+        if started.body is not None and started.body.get("parent") in above:
+            above.add(started.stream.removeprefix(PREFIX))
+            found.append(kept_trace(list(store.read(EventQuery(stream=started.stream)))))
+    return found
 
 
 def get_traces(store: Store, trace_ids: Sequence[str]) -> list[KeptTrace]:
@@ -88,41 +97,43 @@ def get_traces(store: Store, trace_ids: Sequence[str]) -> list[KeptTrace]:
 
 
 def _get(store: Store, trace_id: str) -> KeptTrace:
-    events = list(store.read(EventQuery(stream=_PREFIX + trace_id)))
+    events = list(store.read(EventQuery(stream=PREFIX + trace_id)))
     if not events or events[0].kind != "trace_started":
         raise NotFound(
             f"there is no trace {trace_id!r}",
-            fix="`em log show --kind trace_started` shows those there are",
+            fix="`em traces list` shows those there are",
         )
     if events[0].body is None:
         raise NotFound("this trace was erased", place=f"trace {trace_id}")
-    return _kept(events)
+    return kept_trace(events)
 
 
-def _kept(events: Sequence[Event]) -> KeptTrace:
+def kept_trace(events: Sequence[Event]) -> KeptTrace:
     """A trace from its stream. What was erased of it is not there any more."""
     first = events[0]
     started: Json = first.body or {}
     ended: Json = {}
-    happened = []
-    happened_ids = []
+    happened: dict[str, Json] = {}
     for event in events:
         if event.kind in _HAPPENED and event.body is not None:
-            happened.append({**event.body, _TYPE: event.kind})
-            happened_ids.append(event.id)
+            happened[event.id] = {**event.body, _TYPE: event.kind}
+        elif event.kind == "call_ended" and event.body is not None:
+            happened.get(event.body["call"], {}).update(_became(event.body))
         elif event.kind == "trace_ended":
             ended = event.body or {}
-    trace_id = first.stream.removeprefix(_PREFIX)
+    trace_id = first.stream.removeprefix(PREFIX)
     try:
         trace = Trace(
             app=started.get("app", {}),
             mission=Mission(started["goal"], started.get("input") or {}),
-            events=msgspec.convert(happened, list[TraceEvent]),
+            events=msgspec.convert(list(happened.values()), list[TraceEvent]),
             final_output=ended.get("output", msgspec.UNSET),
             outcome=ended.get("outcome", "unknown"),
             thoughts=ended.get("thoughts"),
             tags=started.get("tags", ()),
             usage=msgspec.convert(ended.get("usage", {}), Usage),
+            parent=started.get("parent"),
+            parent_call=started.get("parent_call"),
         )
     except (msgspec.ValidationError, KeyError) as error:
         raise InputError(f"this is no trace: {error}", place=f"trace {trace_id}") from None
@@ -132,6 +143,12 @@ def _kept(events: Sequence[Event]) -> KeptTrace:
         trace=trace,
         # Nothing can be derived any more from what was erased.
         event_ids=[e.id for e in events if e.kind != "erased" and e.body is not None],
-        happened_ids=happened_ids,
+        happened_ids=list(happened),
         subject=first.subject,
+        unknown=sum(event.kind == "unknown_line" for event in events),
     )
+
+
+def _became(body: Json) -> Json:
+    """What a call is told of when its result comes later."""
+    return {name: body[name] for name in ("result", "error", "duration_ms") if name in body}

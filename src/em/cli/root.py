@@ -31,7 +31,7 @@ COMMANDS = {
     "forget": ("em.cli.forget", "Erase events, and everything derived from them."),
     "evaluate": ("em.cli.evaluate", "Measure retrieval of lessons on a seeded benchmark."),
     "heuristics": ("em.cli.heuristics", "Look after the lessons in a memory."),
-    "import": ("em.cli.import_", "Keep the traces that agents left on disk."),
+    "import": ("em.cli.import_", "Keep the traces in transcripts that agents left on disk."),
     "log": ("em.cli.log", "Append to, look at, prove, save and load the log."),
     "mcp": ("em.cli.mcp", "Serve the memory to an agent, as an MCP server."),
     "recall": ("em.cli.recall", "Find what was said."),
@@ -47,6 +47,9 @@ COMMANDS = {
     "ui": ("em.cli.ui", "Look at the memory in a browser."),
     "trust": ("em.cli.trust", "Say that you have read the code that a model wrote."),
     "workflow": ("em.cli.workflow", "Run workflows whose steps name the context they need."),
+    "suggest": ("em.cli.suggest", "Which traces are worth compiling."),
+    "traces": ("em.cli.traces", "Look at traces: list, show, diff."),
+    "watch": ("em.cli.watch", "Bring transcripts in as they are written."),
     "validate": ("em.cli.validate", "List everything that is wrong with a routine."),
 }
 """Each command's module and help: a module is imported only when its command is used."""

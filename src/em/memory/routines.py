@@ -1,24 +1,25 @@
 """Traces come in, become routines, and run."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from em.capture.traces import content_id, find_traces, get_traces, trace_events
+from em.capture.traces import find_traces, get_traces, trace_events
 from em.memory.opened import Opened
 from em.models.canonical import Json, canonical
-from em.models.event import EventQuery
 from em.models.ids import new_id
 from em.models.run import RunResult
 from em.models.trace import Effect, KeptTrace, Outcome, Trace, read_trace
-from em.store import Commit
 
 if TYPE_CHECKING:
     from typing import Unpack
 
+    from em.capture.importing import FileRead, Progress
+    from em.capture.recorder import Recording
     from em.compiler.heal import Healing
+    from em.compiler.suggesting import Suggestion
     from em.llm.protocol import LlmClient
     from em.models.routine import Routine
     from em.runner.calls import AutoFix
@@ -40,30 +41,55 @@ class Routines(Opened):
         self.log.append_many(trace_events(trace, trace_id, subject=subject))
         return trace_id
 
-    def import_traces(self, traces: Iterable[Trace]) -> tuple[int, int]:
-        """Keep traces that were read from elsewhere; how many were new, and how many known.
+    def import_files(
+        self,
+        paths: "str | Path | Sequence[str | Path]",
+        *,
+        format: str | None = None,  # noqa: A002 - the name users know from the command
+        subject: str | None = None,
+        progress: "Progress | None" = None,
+    ) -> "list[FileRead]":
+        """Keep the traces in transcripts that agents left on disk; what became of each file.
 
-        All come in or none. The same trace again changes nothing.
+        A path is a file, a folder or a pattern. The format is found, if it is not named. What is
+        there already is not kept twice; a file that has grown brings only what is new.
         """
-        ids: list[str] = []
+        from em.capture.importing import import_paths
 
-        def commits() -> Iterator[Commit]:
-            for trace in traces:
-                events = trace_events(trace, content_id(trace), known_ids=True)
-                ids.append(str(events[0].id))
-                yield Commit(events=events, skip_known=True)
-
-        before = self.log.head_seq()
-        self.store.commit_all(commits())
-        new = 0
-        for start in range(0, len(ids), 500):
-            query = EventQuery(ids=ids[start : start + 500], after=before)
-            new += sum(1 for _ in self.store.read(query))
-        return new, len(ids) - new
+        given = [paths] if isinstance(paths, str | Path) else paths
+        return import_paths(self.store, given, format_=format, subject=subject, progress=progress)
 
     def traces(self, task: str | None = None, outcome: Outcome | None = None) -> list[KeptTrace]:
         """The traces in this memory, oldest first; `task` is some words of their goal."""
         return list(find_traces(self.store, task=task, outcome=outcome))
+
+    def record(
+        self,
+        goal: str | None = None,
+        input_summary: Json | None = None,
+        *,
+        app: str = "",
+        subject: str | None = None,
+    ) -> "Recording":
+        """Record an agent: as a context manager, or as a decorator of a plain or an async agent.
+
+        The trace is kept when the agent is done. Tools are recorded that were made so by
+        `recorder.tool`, or by `em.capture.recorder.recorded_tool` wherever they are.
+        """
+        from em.capture.recorder import Recording
+
+        def keep(trace: Trace) -> str:
+            return self.add_trace(trace, subject=subject)
+
+        return Recording(keep, goal, input_summary, app=app)
+
+    def suggest(
+        self, task: str | None = None, *, at_least: int = 2, limit: int = 10
+    ) -> "list[Suggestion]":
+        """Which traces went the same way and are worth compiling, the most worth first."""
+        from em.compiler.suggesting import suggest
+
+        return suggest(find_traces(self.store, task=task), at_least=at_least, limit=limit)
 
     def compile(
         self,

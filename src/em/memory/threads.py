@@ -13,6 +13,7 @@ from em.settings import Settings
 
 if TYPE_CHECKING:
     from em.behaviour.engine import Engine
+    from em.capture.recorder import Recording
     from em.heuristics.book import Heuristics
     from em.llm.protocol import LlmClient
     from em.recall.embed import Embed
@@ -106,11 +107,16 @@ class AsyncMemory:
         """The workflows of a file; its methods are not awaited."""
         return self._sync.workflows(*args, **options)
 
+    def record(self, goal: str | None = None, **options: Any) -> "Recording":
+        """Record an agent, as `Memory.record` does; `async with` takes it too."""
+        return self._sync.record(goal, **options)
+
     observe = _threaded(Memory.observe)
     observe_many = _threaded(Memory.observe_many)
     add_trace = _threaded(Memory.add_trace)
-    import_traces = _threaded(Memory.import_traces)
+    import_files = _threaded(Memory.import_files)
     traces = _threaded(Memory.traces)
+    suggest = _threaded(Memory.suggest)
     compile = _threaded(Memory.compile)
     run = _threaded(Memory.run)
     resume = _threaded(Memory.resume)

@@ -44,6 +44,8 @@ class TraceStarted(msgspec.Struct, frozen=True):
     goal: str
     app: Json | None = None
     input: Any = None
+    parent: str | None = None
+    parent_call: str | None = None
 
 
 class TraceEnded(msgspec.Struct, frozen=True):
@@ -51,6 +53,34 @@ class TraceEnded(msgspec.Struct, frozen=True):
 
     outcome: Outcome
     output: Any = None
+
+
+class CallEnded(msgspec.Struct, frozen=True):
+    """The result of a call that was kept before it had one; `call` is the id of its event."""
+
+    call: str
+    result: Any = None
+    error: Any = None
+    duration_ms: float | None = None
+    from_events: list[str] = []
+
+
+class UnknownLine(msgspec.Struct, frozen=True):
+    """A part of a transcript that is neither said nor called, as it stood there."""
+
+    text: str
+    place: str = ""
+    why: str = ""
+
+
+class TranscriptRead(msgspec.Struct, frozen=True):
+    """A file of transcripts was read to its end, as large and as old as this."""
+
+    path: str
+    format: str
+    size: int
+    modified: int
+    traces: list[Json] = []
 
 
 class Erased(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -229,6 +259,9 @@ BODIES: Mapping[str, type[msgspec.Struct]] = {
     "udf_call": UdfCall,
     "approval": Approval,
     "trace_ended": TraceEnded,
+    "call_ended": CallEnded,
+    "unknown_line": UnknownLine,
+    "transcript_read": TranscriptRead,
     "erased": Erased,
     "run_started": RunStarted,
     "step_started": StepStarted,

@@ -91,7 +91,11 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Trace(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One attempt at a task. `final_output` is UNSET where the recording does not say."""
+    """One attempt at a task. `final_output` is UNSET where the recording does not say.
+
+    A sub-agent's trace names the trace of the agent that started it, and the id of the call by
+    which it did, where that is known.
+    """
 
     version: Literal["1"] = "1"
     app: Json = {}
@@ -102,6 +106,8 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     thoughts: Any = None
     tags: Sequence[str] = ()
     usage: Usage = Usage()
+    parent: str | None = None
+    parent_call: str | None = None
 
     @property
     def calls(self) -> list[Call]:
@@ -132,7 +138,8 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class KeptTrace(msgspec.Struct, frozen=True, kw_only=True):
     """A trace in the log: its id, when it began, and the ids of its events.
 
-    `happened_ids` are those of `trace.events`, one for one.
+    `happened_ids` are those of `trace.events`, one for one. `unknown`: lines of its transcript that
+    nobody could read, kept as they were.
     """
 
     id: str
@@ -141,6 +148,7 @@ class KeptTrace(msgspec.Struct, frozen=True, kw_only=True):
     event_ids: Sequence[str]
     happened_ids: Sequence[str] = ()
     subject: str | None = None
+    unknown: int = 0
 
 
 class _Step(msgspec.Struct, frozen=True):

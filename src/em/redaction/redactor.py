@@ -3,34 +3,26 @@
 The store calls it, not who writes, so that no writer can forget it: every body, text and response
 of a commit passes here. A secret becomes `[redacted:NAME]`.
 
-Most texts hold no secret. A text without any anchor (see `shapes`) is clean, and one search for all
-of them costs about 2 µs; only the others are taken apart.
+Most texts hold no secret. A text without any anchor (see `anchors`) is clean; only the others are
+taken apart.
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from em.errors import UsageError
+from em.redaction.anchors import has_anchor, has_one_of, with_anchor
 from em.redaction.shapes import (
-    FIELD_ANCHORS,
     REFERENCE,
     SHAPES,
     Shape,
     is_plausible,
     is_secret_name,
+    matches,
 )
 
 NAMES_KEPT = 4096
-WORDS = frozenset({"asia"})
-"""Anchors that are plain words too; letters or digits follow them in every key."""
-SHORT = 64
-"""Characters of a text that is worth remembering."""
-TOGETHER = 50
-"""Texts that are searched as one: mostly none of them holds anything."""
-LONG = 4_096
-"""Characters from which on one pass for all anchors is cheaper than one for each."""
 MARKER = re.compile(r"\[redacted:[^\[\]]{1,64}\]")
 
 _SCHEMA_WORDS = frozenset({"type", "$ref", "properties", "anyOf", "oneOf", "allOf", "description"})
@@ -53,9 +45,7 @@ class Redactor:
         self._own = tuple(_own_shape(name, text) for name, text in (patterns or {}).items())
         self._fields = frozenset(field.lower() for field in fields)
         self._tool_args = {tool: frozenset(names) for tool, names in (tool_args or {}).items()}
-        self._find_anchor = _anchors().search
         self._clean_names: set[str] = set()
-        self._clean_texts: set[str] = set()
         # What a user adds has no anchors: then every value is taken apart.
         self._always = bool(self._own or self._fields or self._tool_args)
 
@@ -63,17 +53,7 @@ class Redactor:
         """Which of these JSON texts may hold a secret: never too few, sometimes too many."""
         if self._always:
             return range(len(texts))
-        find = self._find_anchor
-        found: list[int] = []
-        for start in range(0, len(texts), TOGETHER):
-            group = texts[start : start + TOGETHER]
-            together = b"\n".join(group).lower()
-            if self._may_have_anchor(together) and find(together):
-                found += [start + n for n, text in enumerate(group) if find(text.lower())]
-        return found
-
-    def _may_have_anchor(self, lowered: bytes) -> bool:
-        return any(pattern.search(lowered) for pattern in _rough_anchors())
+        return with_anchor(texts)
 
     def is_clean_name(self, name: str) -> bool:
         """Whether a name holds no secret; names come again and again, so the answer is kept."""
@@ -89,30 +69,16 @@ class Redactor:
     def text(self, text: str) -> str:
         """A text without its secrets."""
         lowered = text.lower()
-        if not self._own and not _shape_anchors().search(lowered):
-            return text
-        return self._text(text, lowered) if len(text) > SHORT else self._short_text(text, lowered)
-
-    def _short_text(self, text: str, lowered: str) -> str:
-        """The same for values that come again and again ("Asia" looks like the start of a key)."""
-        if text in self._clean_texts:
-            return text
-        clean = self._text(text, lowered)
-        if clean == text:
-            if len(self._clean_texts) >= NAMES_KEPT:
-                self._clean_texts.clear()
-            self._clean_texts.add(text)
-        return clean
-
-    def _text(self, text: str, lowered: str) -> str:
-        present = _present(lowered) if len(text) > LONG else None
-        for shape in SHAPES:
-            if present is not None and present.isdisjoint(shape.anchors):
-                continue
-            if any(anchor in lowered for anchor in shape.anchors):
-                text = shape.pattern.sub(_replacement(shape), text)
+        if has_anchor(lowered):
+            there: dict[tuple[str, ...], bool] = {}  # several shapes have the same anchors
+            for shape in SHAPES:
+                anchors = shape.anchors
+                if anchors not in there:
+                    there[anchors] = has_one_of(anchors, lowered)
+                if there[anchors]:
+                    text = _without(shape, text)
         for shape in self._own:
-            text = shape.pattern.sub(_replacement(shape), text)
+            text = _without(shape, text)
         return text
 
     def value(self, value: Any) -> Any:
@@ -179,79 +145,6 @@ def _named_pair(value: Mapping[str, Any]) -> str | None:
     return None
 
 
-@lru_cache(maxsize=1)
-def _anchors() -> re.Pattern[bytes]:
-    anchors = {anchor for shape in SHAPES for anchor in shape.anchors} | {*FIELD_ANCHORS}
-    return re.compile(_any_anchor(anchors))
-
-
-_SELDOM_FIRST = b'zqjxkvbwy9876543021./-_:,gpfmucdlhrsnioaet" '
-"""Characters as seldom as they are in JSON, about."""
-
-
-@lru_cache(maxsize=1)
-def _rough_anchors() -> tuple[re.Pattern[bytes], ...]:
-    """A part of each anchor, from a character on that is seldom: found at half the cost.
-
-    A text in which no part stands has no anchor either.
-    """
-    anchors = {anchor for shape in SHAPES for anchor in shape.anchors} | {*FIELD_ANCHORS}
-    parts = {_seldom_part(anchor.encode()) for anchor in anchors - WORDS}
-    followed = _any_of({word.encode() for word in WORDS}) + b"(?=[a-z0-9])"
-    return re.compile(_any_of(parts)), re.compile(followed)
-
-
-def _seldom_part(anchor: bytes) -> bytes:
-    starts = range(max(1, len(anchor) - 2))
-    start = min(starts, key=lambda n: _SELDOM_FIRST.find(anchor[n : n + 1]))
-    return anchor[start : start + 6]
-
-
-@lru_cache(maxsize=1)
-def _shape_anchors() -> re.Pattern[str]:
-    anchors = {anchor for shape in SHAPES for anchor in shape.anchors}
-    return re.compile(_any_anchor(anchors).decode())
-
-
-def _any_anchor(anchors: set[str]) -> bytes:
-    """Any of the anchors; one that is a word of its own only where the rest of a key follows."""
-    words = anchors & WORDS
-    literal = _any_of({anchor.encode() for anchor in anchors - words})
-    followed = _any_of({word.encode() for word in words}) + b"(?=[a-z0-9])"
-    return literal + b"|" + followed if words else literal
-
-
-@lru_cache(maxsize=1)
-def _anchors_by_letters() -> dict[str, tuple[str, ...]]:
-    by_letters: dict[str, list[str]] = {}
-    for anchor in sorted({anchor for shape in SHAPES for anchor in shape.anchors}):
-        by_letters.setdefault(anchor[:3], []).append(anchor)
-    return {letters: tuple(anchors) for letters, anchors in by_letters.items()}
-
-
-def _present(lowered: str) -> set[str]:
-    """The anchors that stand in a text."""
-    return {
-        anchor
-        for letters, anchors in _anchors_by_letters().items()
-        if letters in lowered
-        for anchor in anchors
-        if anchor in lowered
-    }
-
-
-def _any_of(words: Iterable[bytes]) -> bytes:
-    """A regular expression for any of the words; shared beginnings once: three times faster."""
-    by_first: dict[bytes, set[bytes]] = {}
-    for word in words:
-        by_first.setdefault(word[:1], set()).add(word[1:])
-    branches = [
-        re.escape(first) + (b"" if b"" in rest else _any_of(rest))
-        for first, rest in sorted(by_first.items())
-    ]
-    return branches[0] if len(branches) == 1 else b"(?:" + b"|".join(branches) + b")"
-
-
 def _mask(name: str, item: Any) -> Any:
     if isinstance(item, str) and (MARKER.fullmatch(item) or REFERENCE.fullmatch(item)):
         return item
@@ -263,24 +156,30 @@ def marker(name: str) -> str:
     return f"[redacted:{re.sub(r'[^A-Za-z0-9_.-]+', '_', name)[:64] or 'secret'}]"
 
 
-def _replacement(shape: Shape) -> Callable[[re.Match[str]], str]:
-    def replace(match: re.Match[str]) -> str:
-        groups = match.groupdict()
-        whole = match.group()
-        secret = groups.get("secret", whole)
-        name = groups.get("name")
-        if not secret or MARKER.fullmatch(secret) or REFERENCE.fullmatch(secret):
-            return whole
-        if name is not None:
-            plausible = is_plausible(name, secret, quoted=shape.name != "unquoted")
-            if not plausible or not is_secret_name(name):
-                return whole
-        if secret is whole:
-            return marker(shape.name)
-        start = match.start("secret") - match.start()
-        return whole[:start] + marker(name or shape.name) + whole[start + len(secret) :]
+def _without(shape: Shape, text: str) -> str:
+    """A text without the secrets of one shape."""
+    parts, end = [], 0
+    for match in matches(shape, text):
+        parts += [text[end : match.start()], _replacement(shape, match)]
+        end = match.end()
+    return "".join([*parts, text[end:]]) if parts else text
 
-    return replace
+
+def _replacement(shape: Shape, match: re.Match[str]) -> str:
+    groups = match.groupdict()
+    whole = match.group()
+    secret = groups.get("secret", whole)
+    name = groups.get("name")
+    if not secret or MARKER.fullmatch(secret) or REFERENCE.fullmatch(secret):
+        return whole
+    if name is not None:
+        plausible = is_plausible(name, secret, quoted=shape.name != "unquoted")
+        if not plausible or not is_secret_name(name):
+            return whole
+    if secret is whole:
+        return marker(shape.name)
+    start = match.start("secret") - match.start()
+    return whole[:start] + marker(name or shape.name) + whole[start + len(secret) :]
 
 
 def _free(key: str, clean: Mapping[str, Any], taken: dict[str, int]) -> str:

@@ -17,7 +17,7 @@ from litestar.openapi.spec import Components, SecurityScheme
 import em
 from em.errors import EmError, StoreError
 from em.memory import Memory
-from em.serve import lessons, product, states, traces, workflows
+from em.serve import lessons, otlp, product, states, traces, workflows
 from em.serve.callers import Tokens, refuse_open_door
 from em.serve.failures import body_of, code_of, envelope, status_of
 from em.serve.guard import Guard, is_page, say
@@ -47,6 +47,7 @@ def make_app(memory: Memory, settings: Settings, tokens: Tokens | None = None) -
             *product.HANDLERS,
             *states.HANDLERS,
             *workflows.HANDLERS,
+            *otlp.HANDLERS,
             *PAGES,
         ],
         state=State(

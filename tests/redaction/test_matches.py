@@ -1,0 +1,51 @@
+"""Seeking a shape from the words of its name finds what trying it everywhere finds."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from em.redaction.redactor import MUCH, Redactor
+from em.redaction.shapes import SHAPES, Shape, matches
+
+NAMED = [shape for shape in SHAPES if shape.begins_with_name]
+PIECES = st.sampled_from(
+    "password passwd pass secret token api_key api key secret_key access.key my_ DB_ X- . - _ = : "
+    '" \\" \' hunter2x secretoken passecret 12345678 \n <a> => , é İ ſ a.b_c-'.split(" ")
+)
+
+
+@pytest.mark.parametrize("shape", NAMED, ids=lambda shape: shape.name)
+@given(parts=st.lists(PIECES | st.text(max_size=3), max_size=30))
+def test_the_same_is_found(shape: Shape, parts: list[str]) -> None:
+    for text in ("".join(parts), " ".join(parts)):
+        found = [match.span() for match in matches(shape, text)]
+        assert found == [match.span() for match in shape.pattern.finditer(text)]
+
+
+def test_a_name_longer_than_a_pattern_takes_is_found_where_the_pattern_finds_it() -> None:
+    for shape in NAMED:
+        for length in range(36, 46):
+            text = (
+                f"{'a' * length}_password = 'hunter2x' {'b.' * length}token: \"abc123def456ghi7\""
+            )
+            found = [match.span() for match in matches(shape, text)]
+            assert found == [match.span() for match in shape.pattern.finditer(text)]
+
+
+@given(st.lists(st.lists(PIECES | st.text(max_size=3), max_size=9).map("".join), min_size=2))
+def test_of_much_text_the_same_is_suspected(texts: list[str]) -> None:
+    """Another engine looks through much text; it must not miss what the first one finds."""
+    encoded = [json.dumps(text, ensure_ascii=False).encode("utf-8", "ignore") for text in texts]
+    redactor = Redactor()
+    found = redactor.suspects(encoded)
+    padding = [b'"' + b"x" * MUCH + b'"']
+    assert set(found) <= set(redactor.suspects([*encoded, *padding]))
+
+
+def test_of_much_text_every_anchor_is_found() -> None:
+    redactor, padding = Redactor(), [b'"' + b"x" * MUCH + b'"']
+    for anchor in {anchor for shape in SHAPES for anchor in shape.anchors}:
+        text = f'"{anchor.upper()}"'.encode()
+        assert redactor.suspects([text, *padding]) == redactor.suspects([text]) == [0]
