@@ -19,6 +19,7 @@ from em.errors import (
     StoreReadOnly,
     StoreUnreachable,
     TooLarge,
+    TooSlow,
     Unauthorized,
     UsageError,
 )
@@ -28,6 +29,7 @@ _STATUS: tuple[tuple[type[EmError], int], ...] = (
     (Unauthorized, 401),
     (Forbidden, 403),
     (TooLarge, 413),
+    (TooSlow, 408),
     (KeyReused, 409),
     (ResponseGone, 410),
     (Conflict, 409),

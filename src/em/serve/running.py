@@ -36,6 +36,7 @@ def serve(db: str | None, settings: Settings) -> int:
             access_log=False,
             server_header=False,
             lifespan="off",
+            http="h11",  # another one would not keep to the size of headers below
             timeout_graceful_shutdown=10,
             h11_max_incomplete_event_size=64 * 1024,
         )
