@@ -40,6 +40,7 @@
     │   ├── Unauthorized      no token, or one that is not known
     │   ├── Forbidden         a token that may not do this, or a host that is not served
     │   ├── TooLarge          a body of more bytes than are taken
+    │   ├── TooSlow           a body that did not come in time
     │   ├── KeyReused         an idempotency key that stands for another request
     │   └── ResponseGone      the request was carried out, and its response was forgotten since
     ├── StoreError            the store could not do it; what it held before is still there
@@ -329,6 +330,12 @@ class TooLarge(ServiceError):
     """A body of more bytes than are taken."""
 
     code = "too_large"
+
+
+class TooSlow(ServiceError):
+    """A body that did not come in time."""
+
+    code = "too_slow"
 
 
 class KeyReused(ServiceError):

@@ -92,7 +92,11 @@ class TokenSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ApiSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The HTTP service. `lease_seconds`: how long a request may take before its key is free."""
+    """The HTTP service.
+
+    lease_seconds: how long a request may take before its key is free.
+    body_seconds: how long a body may take to come.
+    """
 
     host: str = "127.0.0.1"
     port: Annotated[int, msgspec.Meta(ge=0, le=65_535)] = 8765
@@ -101,6 +105,7 @@ class ApiSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     cors_origins: list[str] = []
     idempotency_hours: Annotated[float, msgspec.Meta(gt=0, le=24 * 366)] = 24.0
     lease_seconds: Annotated[float, msgspec.Meta(gt=0, le=3_600)] = 60.0
+    body_seconds: Annotated[float, msgspec.Meta(gt=0, le=3_600)] = 30.0
     tokens: list[TokenSettings] = []
 
 
@@ -168,9 +173,10 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def _api(environ: Mapping[str, str], from_file: ApiSettings) -> ApiSettings:
     """The service's settings: a list in the environment is written with commas."""
-    plain = ("host", "port", "max_request_bytes", "idempotency_hours", "lease_seconds")
+    lists = ("allowed_hosts", "cors_origins")
+    plain = [name for name in ApiSettings.__struct_fields__ if name not in (*lists, "tokens")]
     given = _given(environ, "EM_API_", plain)
-    for name, text in _given(environ, "EM_API_", ("allowed_hosts", "cors_origins")).items():
+    for name, text in _given(environ, "EM_API_", lists).items():
         given[name] = [part.strip() for part in text.split(",") if part.strip()]
     try:
         said = msgspec.convert(given, ApiSettings, strict=False)

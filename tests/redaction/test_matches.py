@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from em.redaction.redactor import MUCH, Redactor
+from em.redaction.anchors import MUCH
+from em.redaction.redactor import Redactor
 from em.redaction.shapes import SHAPES, Shape, matches
 
 NAMED = [shape for shape in SHAPES if shape.begins_with_name]

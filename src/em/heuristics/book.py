@@ -134,6 +134,10 @@ class Heuristics:
         """Every heuristic in use, by its id; with `retired` also the others."""
         return shelf.every(self._store, retired=retired)
 
+    def every_lesson(self) -> Iterator[tuple[str, Lesson]]:
+        """The lessons in use by their ids, without what became of them."""
+        return shelf.every_lesson(self._store)
+
     def evidence(self, heuristic_id: str) -> list[Lesson]:
         """Each time a heuristic was learned, with its evidence."""
         return shelf.learned_from(self._store, heuristic_id)
@@ -151,14 +155,19 @@ class Heuristics:
         return health.merge(self._store, keep, others)
 
     def _same_tasks(self, traces: Sequence[KeptTrace]) -> list[KeptTrace]:
-        """These traces and the other attempts at the same tasks in the log."""
-        goals = {kept.trace.mission.goal for kept in traces if kept.trace.outcome != "unknown"}
+        """These traces, and the other attempts of their subjects at the same tasks."""
+        tasks = {
+            (kept.trace.mission.goal, kept.subject)
+            for kept in traces
+            if kept.trace.outcome != "unknown"
+        }
         found = {kept.id: kept for kept in traces}
         for started in self._store.read(
             EventQuery(kinds=["trace_started"], limit=ATTEMPTS_COMPARED, newest=True)
         ):
             trace_id = started.stream.removeprefix("trace/")
-            if started.body and started.body.get("goal") in goals and trace_id not in found:
+            task = (started.body or {}).get("goal"), started.subject
+            if task in tasks and trace_id not in found:
                 found[trace_id] = get_traces(self._store, [trace_id])[0]
         return list(found.values())
 

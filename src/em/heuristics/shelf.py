@@ -154,9 +154,9 @@ def _made_from(heuristic_id: str, lesson: Lesson, event_id: str) -> tuple[Artefa
 
 def searched_text(lesson: Lesson) -> str:
     """The words by which a lesson is found."""
-    return "\n".join(
-        filter(None, (lesson.trigger, lesson.action, " ".join(lesson.tools), lesson.domain))
-    )
+    parts = (lesson.trigger, lesson.action, " ".join(lesson.tools), lesson.domain)
+    # PostgreSQL keeps no NUL in a text.
+    return "\n".join(filter(None, parts)).replace("\0", " ")
 
 
 def _record(heuristic_id: str, use: Use) -> Record:
@@ -199,18 +199,28 @@ def get(store: Store, heuristic_id: str) -> Heuristic:
 
 def every(store: Store, *, retired: bool = False) -> Iterator[Heuristic]:
     """Every heuristic in use, by its id; with `retired` also the others."""
+    return (_heuristic(store, artefact) for artefact in _each(store, retired=retired))
+
+
+def every_lesson(store: Store) -> Iterator[tuple[str, Lesson]]:
+    """The lessons in use by id, without what became of them: that is one more look for each."""
+    for artefact in _each(store, retired=False):
+        yield artefact.name, msgspec.convert(artefact.body, Lesson)
+
+
+def _each(store: Store, *, retired: bool) -> Iterator[Artefact]:
+    """The newest version of each heuristic that is shown."""
     newest: Artefact | None = None
     for artefact in store.artefacts(KIND):
-        if newest is not None and newest.name != artefact.name:
-            yield from _if_shown(store, newest, retired=retired)
+        if newest is not None and newest.name != artefact.name and _is_shown(newest, retired):
+            yield newest
         newest = artefact
-    if newest is not None:
-        yield from _if_shown(store, newest, retired=retired)
+    if newest is not None and _is_shown(newest, retired):
+        yield newest
 
 
-def _if_shown(store: Store, artefact: Artefact, *, retired: bool) -> Iterator[Heuristic]:
-    if artefact.body is not None and (retired or artefact.retired_at is None):
-        yield _heuristic(store, artefact)
+def _is_shown(artefact: Artefact, retired: bool) -> bool:
+    return artefact.body is not None and (retired or artefact.retired_at is None)
 
 
 def _heuristic(store: Store, artefact: Artefact) -> Heuristic:

@@ -1,5 +1,6 @@
 """The application: every handler behind the guard."""
 
+import traceback
 from collections.abc import Callable, Sequence
 from html import escape
 from importlib.util import find_spec
@@ -11,6 +12,7 @@ from litestar.config.cors import CORSConfig
 from litestar.datastructures import State
 from litestar.exceptions import HTTPException
 from litestar.openapi.config import OpenAPIConfig
+from litestar.openapi.datastructures import ResponseSpec
 from litestar.openapi.plugins import JsonRenderPlugin, OpenAPIRenderPlugin
 from litestar.openapi.spec import Components, SecurityScheme
 
@@ -57,6 +59,9 @@ def make_app(memory: Memory, settings: Settings, tokens: Tokens | None = None) -
             EmError: _em_error,
             HTTPException: _http_error,
             msgspec.MsgspecError: _bad_json,
+            UnicodeError: _bad_json,
+            RecursionError: _bad_json,
+            Exception: _unexpected,
         },
         openapi_config=_openapi(asked_for_tokens=bool(tokens)),
         request_max_body_size=settings.api.max_request_bytes,
@@ -91,14 +96,24 @@ def _mcp(memory: Memory, settings: Settings) -> _Mcp:
     return _Mcp([serve_mcp], [mounted.running], mounted.leave)
 
 
-@get("/health", responses={503: errors()[503]}, sync_to_thread=True, tags=["service"])
+_UNREADY = ResponseSpec(HealthOut, generate_examples=False, description="The store is not ready.")
+
+
+@get(
+    "/health", responses={403: errors()[403], 503: _UNREADY}, sync_to_thread=True, tags=["service"]
+)
 def get_health(request: AnyRequest) -> Response[HealthOut]:
     """Whether the service is ready: its store can be reached, and nothing is wrong with it."""
     service = service_of(request)
-    health = service.store.health()
-    ready = not health.problems
-    out = HealthOut("ok" if ready else "degraded", health.backend, em.__version__)
-    return Response(out, status_code=200 if ready else 503)
+    try:
+        problems = service.store.health().problems
+        status = "degraded" if problems else "ok"
+    except StoreError as error:
+        problems, status = [str(error)], "unreachable"
+    if problems:
+        say(level="error", event="unready", message="; ".join(problems))
+    out = HealthOut(status, service.backend, em.__version__)
+    return Response(out, status_code=503 if problems else 200)
 
 
 @get(
@@ -146,8 +161,17 @@ def _problem(problem: Any) -> str:
     return f"{problem.get('key', '')}: {problem.get('message', '')}".strip(": ")
 
 
-def _bad_json(_request: AnyRequest, error: msgspec.MsgspecError) -> Response[bytes]:
-    return Response(envelope("bad_input", str(error)), status_code=400, media_type=MediaType.JSON)
+def _bad_json(_request: AnyRequest, error: Exception) -> Response[bytes]:
+    """A body that is no JSON: broken, not UTF-8, or nested beyond measure."""
+    said = "it is nested too deep" if isinstance(error, RecursionError) else str(error)
+    return Response(envelope("bad_input", said), status_code=400, media_type=MediaType.JSON)
+
+
+def _unexpected(_request: AnyRequest, error: Exception) -> Response[bytes]:
+    """What nobody thought of: the log has its stack, the client does not."""
+    say(level="error", event="failure", trace="".join(traceback.format_exception(error)))
+    body = envelope("internal", "the service could not do this; its log says why")
+    return Response(body, status_code=500, media_type=MediaType.JSON)
 
 
 def _openapi(*, asked_for_tokens: bool) -> OpenAPIConfig:

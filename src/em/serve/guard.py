@@ -1,16 +1,18 @@
 """What every request passes: its id, the host, who calls, the size of its body, log and counts."""
 
+import asyncio
 import re
 import sys
 import time
 import traceback
 from collections.abc import Awaitable, Callable, MutableMapping
+from contextlib import suppress
 from typing import Any
 from urllib.parse import quote
 
 import msgspec
 
-from em.errors import EmError, TooLarge
+from em.errors import EmError, Forbidden, InputError, TooLarge, TooSlow
 from em.models.ids import new_id
 from em.models.times import now
 from em.serve.callers import Caller, Hosts, Tokens
@@ -26,7 +28,7 @@ Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Any, Any, Any], Awaitable[None]]
 
 CALLER = "em.caller"
-OPEN = ("/health", "/docs")
+OPEN = ("/health", "/docs", "/docs/openapi.json")
 """Paths that tell nothing of anybody: they need no token."""
 _ANYONE = Caller("anyone", frozenset(), "read")
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._:-]{1,128}")
@@ -77,17 +79,26 @@ class Guard:
         """How many bytes a body may have."""
         return self._settings.max_request_bytes
 
+    @property
+    def body_seconds(self) -> float:
+        """How long a body may take to come."""
+        return self._settings.body_seconds
+
     def admit(self, scope: Scope, headers: dict[bytes, bytes]) -> Caller:
         """Refuse what must not reach the application."""
+        if sum(name == b"host" for name, _ in scope["headers"]) > 1:
+            raise Forbidden("a request has one host", place="Host")
         host = headers.get(b"host", b"").decode("latin-1")
         origin = headers.get(b"origin", b"").decode("latin-1")
         self._hosts.check(host)
         self._hosts.check_origin(origin, host, self._settings.cors_origins)
         length = headers.get(b"content-length", b"0")
         if length.isdigit() and int(length[:20]) > self.limit:
-            raise TooLarge(f"a body has at most {self.limit:,} bytes", fix="send less")
+            raise self.too_large()
+        if b"\0" in scope["path"].encode() or b"%00" in scope["query_string"]:
+            raise InputError("a NUL is no part of any name", place="path or query")
         path: str = scope["path"]
-        if path.startswith(OPEN) or (scope["method"] == "OPTIONS" and self._settings.cors_origins):
+        if path in OPEN or (scope["method"] == "OPTIONS" and self._settings.cors_origins):
             return _ANYONE
         authorization = headers.get(b"authorization", b"").decode("latin-1")
         if is_page(path):
@@ -95,6 +106,10 @@ class Guard:
             needs_none = path in ("/", LOGIN) or path.startswith(STATIC)
             return _ANYONE if needs_none else self._sessions.caller(cookie, authorization)
         return self._tokens.caller(authorization)
+
+    def too_large(self) -> TooLarge:
+        """The refusal of a body."""
+        return TooLarge(f"a body has at most {self.limit:,} bytes", fix="send less")
 
     async def pass_on(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let the application answer."""
@@ -115,9 +130,16 @@ class _Passing:
         self._send = send
         self._started = time.perf_counter()
         self._status = 0
+        self._is_read = False
+        self._taken = 0
         self._headers: dict[bytes, bytes] = dict(scope["headers"])
         given = self._headers.get(b"x-request-id", b"")
         self._id = given if _REQUEST_ID.fullmatch(given) else new_id().encode()
+
+    @property
+    def _has_body(self) -> bool:
+        length = self._headers.get(b"content-length", b"0")
+        return length != b"0" or b"transfer-encoding" in self._headers
 
     async def run(self) -> None:
         fields: dict[str, Any] = {}
@@ -125,7 +147,7 @@ class _Passing:
             caller = self._guard.admit(self._scope, self._headers)
             self._scope[CALLER] = caller
             fields["caller"] = caller.name
-            await self._guard.pass_on(self._scope, self._receive, self._answer)
+            await self._guard.pass_on(self._scope, self._take_in, self._answer)
         except EmError as error:
             fields["error"] = error.code
             await self._refuse(status_of(error), body_of(error))
@@ -136,11 +158,30 @@ class _Passing:
         finally:
             self._tell(fields)
 
+    async def _take_in(self) -> Message:
+        """A part of the body, which all comes within a time: nobody may hold a place for long."""
+        if self._is_read:
+            return await self._receive()  # whether the client is still there
+        left = self._started + self._guard.body_seconds - time.perf_counter()
+        try:
+            message = await asyncio.wait_for(self._receive(), max(left, 0))
+        except TimeoutError:
+            raise TooSlow("the body did not come in time", fix="send it at once") from None
+        self._is_read = not message.get("more_body", False)
+        self._taken += len(message.get("body", b""))
+        if self._taken > self._guard.limit:
+            self._is_read = False  # what is left of it is not taken in either
+            raise self._guard.too_large()
+        return message
+
     async def _answer(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self._status = message["status"]
             headers = [*message.get("headers", ()), (b"x-request-id", self._id)]
             headers.append((b"x-content-type-options", b"nosniff"))
+            if self._has_body and not self._is_read:
+                # What is left of the body must not be taken for the next request.
+                headers.append((b"connection", b"close"))
             message = {**message, "headers": headers}
         await self._send(message)
 
@@ -152,8 +193,6 @@ class _Passing:
         headers = [
             (b"content-type", b"application/json"),
             (b"content-length", str(len(body)).encode()),
-            # What is left of a body that was not read must not be taken for the next request.
-            (b"connection", b"close"),
         ]
         if status == 401 and is_page(self._scope["path"]):
             status, body = 303, b""
@@ -172,12 +211,9 @@ class _Passing:
 
     async def _take_in_the_rest(self) -> None:
         """A connection that is closed over a body that was sent may swallow the answer."""
-        left = self._guard.limit
-        while left > 0:
-            message = await self._receive()
-            left -= len(message.get("body", b""))
-            if not message.get("more_body"):
-                return
+        with suppress(TooSlow, TooLarge):
+            while self._has_body and not self._is_read:
+                await self._take_in()
 
     def _tell(self, fields: dict[str, Any]) -> None:
         seconds = time.perf_counter() - self._started

@@ -1,7 +1,7 @@
 """Over HTTP: heuristics, briefings, reflection and the seeded benchmark."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Annotated, Any
 
@@ -13,7 +13,8 @@ from litestar.params import Parameter
 from em.capture.traces import get_traces
 from em.errors import InputError
 from em.heuristics.evaluate import Evaluation, evaluate
-from em.models.heuristic import Heuristic, Lesson
+from em.models.event import EventQuery
+from em.models.heuristic import Evidence, Heuristic, Lesson
 from em.serve.callers import Caller
 from em.serve.idempotency import Pending
 from em.serve.service import AnyRequest, Key, Limit, Offset, Service, errors, page, service_of
@@ -35,10 +36,9 @@ Query = Annotated[str | None, Parameter(max_length=2_000)]
 Subject = Annotated[str | None, Parameter(max_length=512, description="Whom it is about.")]
 
 
-def may_see(caller: Caller, heuristic: Heuristic) -> bool:
+def may_see(caller: Caller, lesson: Lesson) -> bool:
     """What is for everybody, and what is about the caller's subjects."""
-    subject = heuristic.lesson.subject
-    return subject is None or caller.sees(subject)
+    return lesson.subject is None or caller.sees(lesson.subject)
 
 
 @get("/heuristics", responses=errors(), sync_to_thread=True, tags=["heuristics"])
@@ -61,15 +61,17 @@ def list_heuristics(
         ranked = [HeuristicOut.of_ranked(one) for one in found]
         return Heuristics(ranked, Pagination(top_k, 0, len(ranked)))
 
-    def chosen() -> Iterator[Heuristic]:
-        for one in service.memory.heuristics.every():
-            wanted = source_task is None or one.lesson.source_task == source_task
-            about = subject is None or one.lesson.subject == subject
-            if wanted and about and may_see(caller, one):
-                yield one
+    book = service.memory.heuristics
+
+    def chosen() -> Iterator[str]:
+        for heuristic_id, lesson in book.every_lesson():
+            wanted = source_task is None or lesson.source_task == source_task
+            about = subject is None or lesson.subject == subject
+            if wanted and about and may_see(caller, lesson):
+                yield heuristic_id
 
     shown, pagination = page(chosen(), limit, offset)
-    return Heuristics([HeuristicOut.of(one) for one in shown], pagination)
+    return Heuristics([HeuristicOut.of(book.get(one)) for one in shown], pagination)
 
 
 @get("/heuristics/{heuristic_id:str}", responses=errors(404), tags=["heuristics"])
@@ -93,12 +95,14 @@ async def post_heuristic(
 ) -> Response[HeuristicOut]:
     """Keep a lesson; one that says the same as one that is there becomes evidence for it."""
     service = service_of(request)
-    service.caller(request, "write").must_see(data.subject)
+    caller = service.caller(request, "write")
+    caller.must_see(data.subject)
 
     def work(data: HeuristicIn, pending: Pending) -> None:
         book = service.memory.heuristics
-        lesson = Lesson(**msgspec.structs.asdict(data))
-        (known,) = book.known([lesson])
+        said = msgspec.structs.asdict(data)
+        evidence = _evidence(service, caller, said.pop("from_events"), data)
+        (known,) = book.known([Lesson(**said, evidence=evidence)])
         out = HeuristicOut.of_lesson(known)
         answered = pending.answer(out)
         if answered is None:
@@ -111,6 +115,27 @@ async def post_heuristic(
         book.keep([known], answer=answer)
 
     return await service.carry_out(request, key, data, work)
+
+
+def _evidence(
+    service: Service, caller: Caller, event_ids: Sequence[str], data: HeuristicIn
+) -> Evidence:
+    """Events that are there, that the caller may see, and that are about nobody else."""
+    if not event_ids:
+        return Evidence()
+    found = {event.id: event for event in service.store.read(EventQuery(ids=list(event_ids)))}
+    for event_id in event_ids:
+        event = found.get(event_id)
+        hidden = event is None or event.body is None or not caller.sees(event.subject)
+        if event is None or hidden or event.subject not in (None, data.subject):
+            raise InputError(
+                f"there is no event {event_id!r} about {data.subject or 'everybody'}",
+                place="from_events",
+                fix="name events of the log that the lesson's subject has, or none",
+            )
+    if data.polarity == "failure":
+        return Evidence(failed=list(event_ids))
+    return Evidence(worked=list(event_ids))
 
 
 @post(

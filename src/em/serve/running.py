@@ -43,6 +43,7 @@ def serve(
             access_log=False,
             server_header=False,
             lifespan="on",
+            http="h11",  # another one would not keep to the size of headers below
             timeout_graceful_shutdown=10,
             h11_max_incomplete_event_size=64 * 1024,
         )

@@ -42,6 +42,7 @@ _WORDS = {
     401: "No token, or one that is not known.",
     403: "The token may not do this, or the host is not served.",
     404: "There is no such thing.",
+    408: "The body did not come in time.",
     409: "The key stands for another request, or somebody else was faster.",
     410: "It was carried out, and its response was forgotten since.",
     413: "The body is too large.",
@@ -52,7 +53,7 @@ _WORDS = {
 
 def errors(*statuses: int) -> dict[int, ResponseSpec]:
     """The errors that a handler may answer with, as they are documented."""
-    every = sorted({400, 401, 403, 413, 503, *statuses})
+    every = sorted({400, 401, 403, 408, 413, 503, *statuses})
     return {
         status: ResponseSpec(ErrorBody, generate_examples=False, description=_WORDS[status])
         for status in every
@@ -69,13 +70,13 @@ class Service:
         self.metrics = metrics
         self._requests = Requests(memory.store, settings.api)
         self._redactor = redactor_of(settings)
-        self._in_a_file = memory.store.health().backend == "sqlite"
+        self.backend = memory.store.health().backend
 
     async def look_up(self, work: Callable[[], T]) -> T:
         """One thing by its id. A file answers sooner than a thread is woken; a server is waited for
         elsewhere.
         """
-        return work() if self._in_a_file else await asyncio.to_thread(work)
+        return work() if self.backend == "sqlite" else await asyncio.to_thread(work)
 
     def caller(self, request: AnyRequest, access: Access = "read") -> Caller:
         """Who sends a request; refused if their token does not allow as much."""

@@ -35,6 +35,9 @@ class HeuristicIn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     domain: Annotated[str, msgspec.Meta(max_length=512)] = ""
     source_task: Annotated[str, msgspec.Meta(max_length=20_000)] = ""
     subject: Name | None = None
+    from_events: Annotated[
+        list[Name], msgspec.Meta(max_length=100, description="ids of the events that show it")
+    ] = []
 
 
 class HeuristicOut(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -315,6 +315,8 @@ class SqliteStore(SqliteSearch):
             if deep:
                 found = session.execute("PRAGMA integrity_check(10)").fetchall()
                 problems += [row[0] for row in found if row[0] != "ok"]
+        if self._path != IN_MEMORY and not Path(self._path).exists():
+            problems.append("the file is gone: what is written is lost with the last connection")
         settings["synchronous"] = _SYNCHRONOUS.get(settings["synchronous"], "?")
         settings["busy_timeout"] = f"{self._busy_timeout:g} s"
         if self._read_only:

