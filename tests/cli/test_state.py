@@ -1,9 +1,14 @@
 """The commands around state, as a user types them."""
 
 import json
+import os
+import pty
+import select
+import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -183,3 +188,119 @@ def test_watching_compiles_what_comes_in(capsys: pytest.CaptureFixture[str]) -> 
         time.sleep(0.2)
         watch.send_signal(2)
         assert watch.wait(20) == 0
+
+
+def typed_in_a_terminal(command: list[str], keys: list[tuple[bytes, bytes]]) -> str:
+    """What a program shows in a terminal; each key is typed once what was waited for is there."""
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.environ.update(TERM="xterm", INPUTRC="/dev/null")
+        os.execv(command[0], command)
+    shown = b""
+    try:
+        for waited, key in keys:
+            start = len(shown)
+            while waited not in shown[start:]:
+                assert select.select([terminal], [], [], 60)[0], shown
+                shown += os.read(terminal, 4096)
+            os.write(terminal, key)
+        with suppress(OSError):  # how a terminal says that nobody is there any more
+            while part := os.read(terminal, 4096):
+                shown += part
+    finally:
+        os.close(terminal)
+        _, status = os.waitpid(pid, 0)
+    assert os.waitstatus_to_exitcode(status) == 0
+    return shown.decode()
+
+
+@pytest.mark.usefixtures("ana")
+def test_the_console_completes_names_and_shows_docstrings() -> None:
+    command = [sys.executable, "-m", "em", "repl", "ana"]
+    shown = typed_in_a_terminal(
+        command,
+        [
+            (b">>> ", b"first = tri\t[0]\n"),
+            (b">>> ", b"first.cost_u\t\n"),
+            (b"5.5", b"state.prof\t.ci\t\n"),
+            (b"Porto", b"print(Trip.__doc__)\n"),
+            (b"3 records", b"1 / 0\n"),  # which does not end it
+            (b"ZeroDivisionError", b"\x04"),
+        ],
+    )
+    assert "in scope: state, profile, trips" in shown
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "records"),
+    [
+        ("a.csv", 'to,n\r\n"a,""b\nc",\r\n', [{"to": 'a,"b\nc'}]),
+        ("a.csv", "\ufeffto\nx\n", [{"to": "x"}]),
+        ("a.json", '[{"to": "x"}, {"to": null}]', [{"to": "x"}, {"to": None}]),
+        ("a.json", '{"to": 1e400}', None),
+        ("a.ndjson", '\n{"to": "x"}\r\n', [{"to": "x"}]),
+    ],
+)
+def test_what_files_say_is_what_is_observed(
+    capsys: pytest.CaptureFixture[str], name: str, content: str, records: Any
+) -> None:
+    Path(name).write_text(content, newline="")
+    code = run(["observe", "ana", "--file", name, "--type", "Trip"])
+    capsys.readouterr()
+    if records is None:
+        assert code != 0
+        return
+    em(capsys, "checkpoint", "ana")
+    assert em_json(capsys, "state", "show", "ana", "trips")["trips"] == records
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("a.csv", b"a,b\n1,2,3\n", "a.csv:2"),
+        ("a.csv", b'a\n"x\n', "no CSV"),
+        ("a.csv", b"a\n\xff\n", "no UTF-8"),
+        ("a.jsonl", b'{"a": 1}\n\xff\n', "a.jsonl:2"),
+        ("a.jsonl", b'{"a": 1}\n{"a": \n', "a.jsonl:2"),
+        ("a.json", b'{"a": NaN}', "no JSON object"),
+        ("a.txt", b"\xff\xfe", "no UTF-8"),
+        ("a.jsonl", b'{"a": "' + b"[" * 10 + b'"}\n' + b"[" * 5_000 + b"\n", "a.jsonl:2"),
+    ],
+)
+def test_a_bad_line_is_named_and_nothing_of_its_file_is_kept(
+    capsys: pytest.CaptureFixture[str], name: str, content: bytes, said: str
+) -> None:
+    Path(name).write_bytes(content)
+    assert run(["observe", "ana", "--file", name]) in (1, 2)
+    assert said in capsys.readouterr().err
+    assert not Path(".em").exists()
+
+
+def test_standard_input_is_read_with_its_format() -> None:
+    command = [sys.executable, "-m", "em", "observe", "ana", "--file", "-", "--format", "csv"]
+    kept = subprocess.run(
+        command, input="to\nRome\nOslo\n", capture_output=True, text=True, check=True
+    )
+    assert kept.stdout == "2 observations of ana kept\n"
+
+
+@pytest.mark.usefixtures("ana")
+def test_one_subjects_trouble_does_not_stop_the_watch(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("rules.py").write_text(
+        "from em.state.rules import rule\n@rule('go')\n"
+        "def late(state): return state.trips[0].date.year > 3000\n"
+    )
+    Path("em.yaml").write_text("state: {rules: rules.py}\n")
+    command = [sys.executable, "-m", "em", "checkpoint", "--watch", "--every", "0.1"]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as watch:
+        assert watch.stdout is not None
+        assert watch.stderr is not None
+        em(capsys, "observe", "ana", '{"date": "whenever"}', "--type", "Trip")
+        assert "it would break rule late" in watch.stderr.readline()
+        em(capsys, "observe", "bea", '{"n": 1}', "--type", "Thing")
+        assert "bea: version 1" in watch.stdout.readline()
+        watch.send_signal(signal.SIGINT)
+        assert watch.wait(60) == 0
+        assert "Traceback" not in watch.stderr.read()

@@ -323,6 +323,47 @@ def test_a_rhythm_checkpoints_by_itself(tmp_path: Path) -> None:
         Memory(tmp_path / "every.db", checkpoint_every="often").observe("ana", "x")
 
 
+def test_a_rhythm_can_be_minutes_and_is_each_subjects_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from em.state import subjects
+
+    clock = [100.0]
+    monkeypatch.setattr(subjects.time, "monotonic", lambda: clock[0])
+    with Memory(tmp_path / "every.db", checkpoint_every="10m") as memory:
+        memory.observe("ana", {"n": 1}, type="Thing")
+        clock[0] += 599
+        memory.observe("ana", {"n": 2}, type="Thing")
+        assert not memory.subjects.has_state("ana")
+        clock[0] += 2
+        memory.observe("bea", {"n": 1}, type="Thing")
+        memory.observe("ana", {"n": 3}, type="Thing")
+        assert len(memory.state("ana").things) == 3
+        assert not memory.subjects.has_state("bea")
+        memory.observe("ana", {"n": 4}, type="Thing")
+        assert len(memory.state("ana").things) == 3
+
+
+def test_a_rhythm_goes_on_in_the_next_process(tmp_path: Path) -> None:
+    for n in range(5):
+        with Memory(tmp_path / "every.db", checkpoint_every=3) as memory:
+            memory.observe("ana", {"n": n}, type="Thing")
+    with Memory(tmp_path / "every.db") as memory:
+        assert len(memory.state("ana").things) == 3
+
+
+def test_a_rhythm_that_meets_a_state_that_is_held_keeps_the_observation(tmp_path: Path) -> None:
+    with Memory(tmp_path / "every.db", checkpoint_every=2) as memory:
+        observe_trips(memory, trip(1), trip(2))
+        model = ScriptedClient([{"route": "code", "code": ANSWER, "parameters": {"year": 2024}}])
+        memory.ask("ana", "How many trips in 2024?", llm=model)
+        bad = [{"destination": "x", "date": "soon"}] * 3
+        with pytest.warns(RuntimeWarning, match="would break question"):
+            observe_trips(memory, *bad)
+        assert memory.state("ana").version == 1
+        assert len(list(memory.log.read(kinds="observation"))) == 5
+
+
 def test_a_subject_that_nothing_is_known_about(memory: Memory) -> None:
     with pytest.raises(NotFound, match="em checkpoint"):
         memory.state("nobody")

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from em import Memory
 from em.llm import ScriptedClient
+from em.models.canonical import identical
 
 CONSTRAINT = {
     "id": "too-much",
@@ -160,3 +161,81 @@ def test_nothing_given_can_end_a_docstring_or_a_name(compiled: Any, text: str) -
     state = compiled({text: text, "x": text}, type=text.strip() or "t")
     (collection,) = state.collections
     assert state.as_record(getattr(state, collection)[0]) == {text: text, "x": text}
+
+
+EXACT: list[Any] = [
+    {"a": 0.1, "b": 1e300, "c": -0.0, "d": 1.0, "e": 5e-324},
+    {"a": 10**30, "b": -(10**40), "c": 2**63, "d": 2**64},
+    {"a": None},
+    {},
+    {"a": {"b": {"c": [1, 1.0, None, "x", {"d": []}]}}},
+    {"a": [[1], [2, [3]]], "b": [{"x": 1}, {"y": None}]},
+    {"a": "1.10", "b": "-0", "c": "1e5", "d": "0010", "e": " 5 ", "f": "+5"},
+    {"a": "2024-05-02", "b": "2024-05-02T10:00:00.120Z", "c": "10:00:00.5", "d": "2024-W01"},
+    {"a": "é", "b": "e\N{COMBINING ACUTE ACCENT}", "c": "\N{PILE OF POO}", "d": "\u2028\0"},
+    {"a": True, "b": "true", "c": "TRUE", "d": 1},
+    {"a": "$1,200.50", "b": "1.200,50 €", "c": "$", "d": "1 000 EUR", "e": "¥0"},
+]
+
+
+@pytest.mark.parametrize("record", EXACT, ids=str)
+@pytest.mark.parametrize("copies", [1, 25])
+def test_exactly(compiled: Any, record: dict[str, Any], copies: int) -> None:
+    """To the type and the sign, alone and among many; None is there, and missing is not."""
+    other = {"a": "text", "z": 1}
+    state = compiled(*[record] * copies, other)
+    back = [state.as_record(thing) for thing in state.things]
+    assert [identical(one, record) for one in back[:copies]] == [True] * copies, back[0]
+    assert identical(back[-1], other)
+    alone = compiled(record, type="Alone")
+    assert identical(alone.as_record(alone.alones[0]), record)
+
+
+NASTY = (
+    '"""',
+    "\\",
+    '\\"""',
+    "'''",
+    "a\nimport os",
+    "{x.__class__}",
+    "{0}%s",
+    '"); raise SystemExit(); ("',
+    "\N{RIGHT-TO-LEFT OVERRIDE}x",
+    "x\N{LINE SEPARATOR}y\x0c\r",
+    "#",
+    "\N{FULLWIDTH QUOTATION MARK}\N{MATHEMATICAL BOLD SMALL C}lass",
+)
+
+
+@pytest.mark.parametrize("text", NASTY)
+def test_nothing_given_becomes_code(memory: Memory, tmp_path: Path, text: str) -> None:
+    """In names, values, literals, messages, sources, subjects: it stays what was said."""
+    type_ = "".join(char if char.isprintable() else " " for char in text).strip()
+    for _ in range(25):  # enough for a Literal
+        memory.observe("ana", {text: text, "kind": text, "list": [text]}, type=type_, source=type_)
+    memory.observe("ana", {text: 1}, type="Profile")
+    memory.observe("ana", "Some rules.")
+    memory.checkpoint("ana")
+    memory.resolve("ana", f"Profile.{text}", policy="source", order=[text])
+    message = text.replace("{", "(").replace("}", ")")
+    rule = {
+        "id": "r",
+        "severity": "info",
+        "action": text,
+        "message": message,
+        "when": {"op": "==", "left": {"value": text}, "right": {"value": {text: [text]}}},
+        "events": ["e1"],
+    }
+    model = ScriptedClient([{"records": [], "facts": [], "constraints": [rule]}])
+    state = memory.checkpoint("ana", llm=model, again=True)
+    first = getattr(state, next(iter(state.collections)))[0]
+    assert state.as_record(first) == {text: text, "kind": text, "list": [text]}
+    assert [one.message for one in state.module.RULES] == [message]
+    module = tmp_path / "m.py"
+    module.write_text(state.code)
+    quiet = "import sys; sys.path.append('.'); before = set(sys.modules); import m; print('ok')"
+    run = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", quiet],
+        cwd=tmp_path, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (run.stdout, run.stderr) == ("ok\n", "")

@@ -251,18 +251,16 @@ class State:
 
     def _field(self, field: str) -> tuple[TypeSchema, str]:
         """The type and the name in `profile.city`, `Profile.city` or `city`."""
-        owner, _, name = field.rpartition(".")
         for type_ in self.schema.types.values():
-            if type_.key is None or owner.lower() not in (
-                type_.name.lower(),
-                type_.collection,
-                "profile" if type_.given == PROFILE else type_.given.lower(),
-                "" if type_.given == PROFILE else type_.given.lower(),
-            ):
+            if type_.key is None:
                 continue
+            owners = {type_.name.lower(), type_.collection, type_.given.lower()}
             for known in type_.fields.values():
-                if name in (known.name, known.given):
-                    return type_, known.name
+                for name in (known.name, known.given):
+                    owner = field.removesuffix(f".{name}")
+                    is_own = field == name and type_.given == PROFILE
+                    if is_own or (owner != field and owner.lower() in owners):
+                        return type_, known.name
         raise NotFound(
             f"there is no single-valued field {field!r}",
             place="field",

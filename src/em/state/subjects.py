@@ -3,6 +3,7 @@
 import re
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import msgspec
 
 from em.compiler.state.evolve import Change, Dependent, compare
-from em.errors import InputError, NotFound, UsageError
+from em.errors import EmError, InputError, NotFound, UsageError
 from em.llm.protocol import LlmClient
 from em.models.artefact import ArtefactDraft
 from em.models.bulk import uncollected
@@ -282,8 +283,13 @@ class Subjects:
         heads = {event.subject: event.pos for event in events if event.subject is not None}
         for subject, pos in heads.items():
             if self._cadence.is_due(subject, pos, self._watermark):
-                done = self.checkpoint(subject)
-                self._cadence.done(subject, self._watermark(done.subject))
+                self._cadence.done(subject, pos)
+                try:
+                    self.checkpoint(subject)
+                except EmError as error:
+                    # What was observed is kept: who observed it must not think otherwise.
+                    told = f"the checkpoint of {subject!r} did not succeed: {error}"
+                    warnings.warn(told, RuntimeWarning, stacklevel=4)
 
     def _watermark(self, subject: str) -> int:
         try:

@@ -4,6 +4,8 @@ Opening an older database runs what it lacks, in one transaction. A number that 
 never edited: a change is a new number at the end.
 """
 
+import sqlite3
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from em.errors import NewerDatabase
@@ -173,3 +175,13 @@ def pending(current: int, location: str) -> tuple[Migration, ...]:
             fix="upgrade em-core",
         )
     return tuple(step for step in MIGRATIONS if step.number > current)
+
+
+def statements(script: str) -> Iterator[str]:
+    """The statements of a migration for SQLite; a trigger holds semicolons of its own."""
+    statement = ""
+    for line in script.strip().splitlines():
+        statement += line + "\n"
+        if sqlite3.complete_statement(statement):
+            yield statement
+            statement = ""

@@ -24,7 +24,7 @@ from em.errors import (
 )
 from em.models.event import Event
 from em.redaction.redactor import Redactor
-from em.store.migrations import pending
+from em.store.migrations import pending, statements
 from em.store.pool import Pool
 from em.store.prepare import Prepared
 from em.store.protocol import Health
@@ -211,7 +211,7 @@ class SqliteStore(SqliteSearch):
         with self._writing() as session:
             # Another process may have been faster: ask again, now with the lock.
             for step in pending(self._schema(session), self._path):
-                for statement in _statements(step.sqlite):
+                for statement in statements(step.sqlite):
                     session.execute(statement)
                 session.execute(f"PRAGMA application_id={APPLICATION_ID}")
                 session.execute(f"PRAGMA user_version={step.number}")
@@ -391,16 +391,6 @@ class _Transaction:
             # Asked, not remembered: an interrupt may fall between taking a lock and noting it.
             if self._lock._is_owned():  # type: ignore[attr-defined]  # as threading.Condition does
                 self._lock.release()
-
-
-def _statements(script: str) -> Iterator[str]:
-    """The statements of a migration; a trigger holds semicolons of its own."""
-    statement = ""
-    for line in script.strip().splitlines():
-        statement += line + "\n"
-        if sqlite3.complete_statement(statement):
-            yield statement
-            statement = ""
 
 
 def _rows(connection: sqlite3.Connection, page: Page, max_bytes: int) -> list[tuple[Any, ...]]:
