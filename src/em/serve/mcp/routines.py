@@ -34,7 +34,8 @@ from em.serve.mcp.tools import BUILT_IN
 
 MOST_QUESTIONS = 20
 """Forms that one call shows; a run that asks more often goes on with `resume`."""
-REMEMBERED = 256
+REMEMBERED = 10_000
+"""Versions whose YAML is not read again."""
 
 RESUME = "resume"
 OWN_NAMES = frozenset({*BUILT_IN, RESUME})
@@ -83,14 +84,17 @@ class Routines:
 
     def _read(self, artefact: Artefact) -> KeptRoutine | None:
         """The routine of a version; None for one that can't be read."""
-        if artefact.id not in self._known:
-            if len(self._known) >= REMEMBERED:
-                self._known.clear()
-            try:
-                self._known[artefact.id] = routine_of(artefact)
-            except EmError:
-                self._known[artefact.id] = None
-        return self._known[artefact.id]
+        known = self._known
+        if artefact.id in known:
+            return known[artefact.id]
+        try:
+            routine = routine_of(artefact)
+        except EmError:
+            routine = None
+        if len(self._known) >= REMEMBERED:
+            self._known = {}  # another, so that who reads the old one is not disturbed
+        self._known[artefact.id] = routine
+        return routine
 
     def _told(self, name: str, artefact: Artefact) -> Tool:
         routine = self._read(artefact)
@@ -98,7 +102,8 @@ class Routines:
         about = one_line(routine.description) or f"Run the routine {one_line(routine.name, 100)}."
         missing = self._missing(routine)
         if missing:
-            about += f" (It can't run here: there is no tool {', '.join(map(repr, missing))}.)"
+            names = one_line(", ".join(map(repr, missing)), 300)
+            about += f" (It can't run here: there is no tool {names}.)"
         return Tool(
             name=name,
             title=one_line(routine.name, 100),
