@@ -1,5 +1,6 @@
 """The application: every handler behind the guard."""
 
+import traceback
 from collections.abc import Sequence
 from html import escape
 from typing import Any
@@ -51,6 +52,7 @@ def make_app(memory: Memory, settings: Settings, tokens: Tokens | None = None) -
             EmError: _em_error,
             HTTPException: _http_error,
             msgspec.MsgspecError: _bad_json,
+            Exception: _unexpected,
         },
         openapi_config=_openapi(asked_for_tokens=bool(tokens)),
         request_max_body_size=settings.api.max_request_bytes,
@@ -104,6 +106,16 @@ def _http_error(request: AnyRequest, error: HTTPException) -> Response[Any]:
     if is_page(request.url.path):
         return error_page(request, status, body)
     return Response(body, status_code=status, media_type=MediaType.JSON, headers=error.headers)
+
+
+def _unexpected(request: AnyRequest, error: Exception) -> Response[Any]:
+    """What is ours to mend: the log has its stack, the answer has not."""
+    trace = "".join(traceback.format_exception(error))
+    say(level="error", event="failure", code="internal", path=request.url.path, trace=trace)
+    body = envelope("internal", "the service could not do this; its log says why")
+    if is_page(request.url.path):
+        return error_page(request, 500, body)
+    return Response(body, status_code=500, media_type=MediaType.JSON)
 
 
 def _problems(error: HTTPException) -> Sequence[Any]:
