@@ -91,10 +91,11 @@ def test_no_text_of_a_trace_becomes_a_part_of_a_page(
     serve: Serve, look: Any, tmp_path: Path
 ) -> None:
     addresses = fill(tmp_path, sample.HOSTILE)
-    looking = look(serve().url)
+    looking = look(serve().url, viewport={"width": 375, "height": 800})
     for name, address in addresses.items():
         looking.page.goto(address)
         assert looking.page.title() != "owned", name
+        assert looking.page.evaluate("document.documentElement.scrollWidth") <= 375, name
         foreign = looking.page.evaluate(
             """() => [...document.querySelectorAll('*')].filter(e =>
                  (e.tagName === 'SCRIPT' && !e.getAttribute('src').startsWith('/ui/static/'))

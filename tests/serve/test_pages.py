@@ -1,5 +1,6 @@
 """The pages: each has an address, says what to do first, and shows nobody what is not theirs."""
 
+import asyncio
 import re
 import time
 from collections.abc import Iterator
@@ -339,3 +340,29 @@ def test_a_form_gives_the_values_that_the_schema_asks_for() -> None:
     prompt = prompt_fields([{"name": "which", "type": "multiselect", "options": [1, 2]}])
     assert read_fields(prompt, {"field.which": ["1", "2"]}) == {"which": ["1", "2"]}
     assert read_fields(prompt, {}) == {"which": []}
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of the framework, on its import
+def test_what_is_ours_to_mend_is_told_without_its_stack_and_logged_with_it(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    from em import Settings
+    from em.serve.app import make_app
+
+    def broken(*_args: object, **_more: object) -> None:
+        raise ZeroDivisionError("a slip of ours")
+
+    async def ask(path: str) -> httpx.Response:
+        transport = httpx.ASGITransport(app=app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+            return await client.get(path)
+
+    with Memory("em.db") as memory:
+        monkeypatch.setattr(memory.log, "verify", broken)
+        app = make_app(memory, Settings())
+        page, api = asyncio.run(ask("/ui/verify")), asyncio.run(ask("/log/verify"))
+    assert (page.status_code, api.status_code) == (500, 500)
+    assert "<h1>This did not work</h1>" in page.text
+    assert api.json()["error"]["code"] == "internal"
+    assert "slip" not in page.text + api.text
+    assert capfd.readouterr().err.count("ZeroDivisionError: a slip of ours") == 2

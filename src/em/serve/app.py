@@ -151,6 +151,16 @@ def _http_error(request: AnyRequest, error: HTTPException) -> Response[Any]:
     return Response(body, status_code=status, media_type=MediaType.JSON, headers=error.headers)
 
 
+def _unexpected(request: AnyRequest, error: Exception) -> Response[Any]:
+    """What is ours to mend: the log has its stack, the answer has not."""
+    trace = "".join(traceback.format_exception(error))
+    say(level="error", event="failure", code="internal", path=request.url.path, trace=trace)
+    body = envelope("internal", "the service could not do this; its log says why")
+    if is_page(request.url.path):
+        return error_page(request, 500, body)
+    return Response(body, status_code=500, media_type=MediaType.JSON)
+
+
 def _problems(error: HTTPException) -> Sequence[Any]:
     return error.extra if isinstance(error.extra, list) else []
 

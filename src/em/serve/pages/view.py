@@ -4,7 +4,6 @@ Text from traces is untrusted. It is escaped where it is shown, and should that 
 content security policy still runs no script and loads nothing but our own files.
 """
 
-from collections.abc import Mapping
 from datetime import datetime
 from functools import cache
 from importlib.util import find_spec
@@ -79,8 +78,7 @@ def page(request: AnyRequest, template: str, /, *, code: int = 200, **values: An
     shown = {
         "caller": caller,
         "navigation": [] if caller.name == "anyone" else _navigation(limited=limited),
-        "here": request.url.path,
-        "this": request.url.path + (f"?{request.url.query}" if request.url.query else ""),
+        "section": _section(request.url.path),
         "form_token": sessions.form_token(cookie_of(request)),
         "logged_in": sessions.needs_login() and caller.name != "anyone",
         "may_write": caller.access == "write",
@@ -89,6 +87,14 @@ def page(request: AnyRequest, template: str, /, *, code: int = 200, **values: An
     }
     text = _templates().get_template(template).render(shown)
     return Response(text, status_code=code, media_type="text/html; charset=utf-8", headers=HEADERS)
+
+
+def _section(path: str) -> str:
+    """The page of the navigation that a page belongs to: `/ui/run` to `/ui/runs`."""
+    known = {PAGES + path for path, _, _ in NAVIGATION}
+    if path in (f"{PAGES}/event", f"{PAGES}/verify"):
+        return f"{PAGES}/log"
+    return path if path in known else f"{path}s"
 
 
 def _navigation(*, limited: bool) -> list[tuple[str, str]]:
@@ -199,9 +205,3 @@ def _templates() -> jinja2.Environment:
     }
     environment.globals |= {"address": address}
     return environment
-
-
-def plain(value: Any) -> Mapping[str, Any]:
-    """A Struct as a mapping."""
-    found: Mapping[str, Any] = msgspec.to_builtins(value, enc_hook=str)
-    return found

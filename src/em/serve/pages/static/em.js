@@ -16,6 +16,8 @@ function follow(element) {
         if (fresh.innerHTML !== element.innerHTML) {
           next = document.importNode(fresh, true);
           element.replaceWith(next);
+          const state = next.querySelector(".head .badge");
+          document.getElementById("said").textContent = state ? state.textContent : "";
         }
       }
     } catch {
@@ -38,5 +40,10 @@ for (const slider of document.querySelectorAll("input[data-moment]")) {
     const at = new Date(Number(slider.value) * 1000);
     output.value = at.toISOString().slice(0, 19).replace("T", " ");
   });
-  slider.addEventListener("change", () => slider.form.requestSubmit());
+  // Not at once: who goes by the arrow keys is not there yet.
+  let waiting = 0;
+  slider.addEventListener("change", () => {
+    clearTimeout(waiting);
+    waiting = setTimeout(() => slider.form.requestSubmit(), 600);
+  });
 }
