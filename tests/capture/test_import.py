@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from sessions import ClaudeCode, lines, order_session
+from sessions import ClaudeCode, lines, order_session, otlp
 
 from em import Memory
 from em.capture.importing import FileRead
@@ -302,6 +302,25 @@ def test_a_wrong_format_loses_nothing(memory: Memory, tmp_path: Path) -> None:
     path = put(tmp_path / "s.jsonl", lines(*order_session("s1", "W1")))
     read = one(memory.import_files(path, format="codex"))
     assert (read.format, read.calls, read.unknown) == ("codex", 0, 8)
+    right = one(memory.import_files(path, format="claude-code"))  # the file did not change since
+    assert (right.skipped, right.calls) == ("", 3)
+
+
+def test_two_strange_blocks_of_one_line_and_spans_told_twice_are_no_trouble(
+    memory: Memory, tmp_path: Path
+) -> None:
+    says = ClaudeCode()
+    images = [
+        {"type": "image", "source": {"data": "x"}},
+        {"type": "image", "source": {"data": "y"}},
+    ]
+    path = put(tmp_path / "s.jsonl", lines(says.user("see"), says.line("user", images)))
+    assert one(memory.import_files(path)).unknown == 2
+    export = otlp("ab" * 16, "W1")
+    spans = export["resourceSpans"][0]["scopeSpans"][0]["spans"]
+    spans += spans
+    read = one(memory.import_files(put(tmp_path / "t.json", json.dumps(export).encode())))
+    assert (read.calls, read.problems) == (2, [])
 
 
 def test_both_stores_keep_the_same(store: Store, tmp_path: Path) -> None:

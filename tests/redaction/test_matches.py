@@ -50,3 +50,10 @@ def test_of_much_text_every_anchor_is_found() -> None:
     for anchor in {anchor for shape in SHAPES for anchor in shape.anchors}:
         text = f'"{anchor.upper()}"'.encode()
         assert redactor.suspects([text, *padding]) == redactor.suspects([text]) == [0]
+
+
+def test_a_sentence_that_lost_its_secret_is_a_sentence_still() -> None:
+    """Redacting once more must not take it for a secret because its spaces are gone."""
+    once = Redactor().value({"PASSWORD": ['password="hunter2x [redacted:foo]"']})
+    assert once == {"PASSWORD": ['password="[redacted:password]"']}
+    assert Redactor().value(once) == once

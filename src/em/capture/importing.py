@@ -17,7 +17,7 @@ import msgspec
 from em.capture.importers import Reader, importer_of
 from em.capture.incoming import Known
 from em.capture.intake import Intake, Problem
-from em.capture.transcripts import Shape, Value, find_shape, lines_of, tell, values_of
+from em.capture.transcripts import Shape, Value, end, find_shape, lines_of, tell, values_of
 from em.errors import Conflict, InputError, NotFound, NoTranscript
 from em.models.event import Draft, EventQuery
 from em.store.protocol import Store
@@ -131,7 +131,7 @@ def import_file(
 ) -> FileRead:
     """Import one seekable file; `path` is where it will be found the next time."""
     state = FileState(store, path)
-    if state.unchanged:
+    if state.unchanged and format_ in (None, state.format):
         progress(state.size)
         return FileRead(path=name, format=state.format, skipped="unchanged")
     shape = find_shape(file, name, format_)
@@ -224,7 +224,7 @@ class Reading:
             if value.problem.startswith("the line is cut off"):
                 break
             self._tell(value)
-        self._reader.end()
+        end(self._reader, self._intake, self._name)
         self._intake.pause()
         return self.offset > before
 
@@ -240,7 +240,7 @@ class Reading:
     def finish(self) -> FileRead:
         """It was read to its end, for now."""
         intake = self._intake
-        self._reader.end()
+        end(self._reader, intake, self._name)
         intake.end_traces()
         if self.offset:
             self._state.size = self.offset

@@ -95,6 +95,7 @@ class Incoming:
         self._pos = 0
         self._there: set[str] = set()
         self._there_open: set[str] = set()
+        self._keyed: set[str] = set()
         if self.id:
             self._look_up()
 
@@ -135,7 +136,7 @@ class Incoming:
             body["tokens"] = tokens
         entry = self._add("tool_call", body, at, key)
         entry.is_open = True
-        if call_id:
+        if call_id and not (key is not None and call_id in self._open):
             self._open[call_id] = entry
 
     def result(
@@ -166,7 +167,7 @@ class Incoming:
         """What is being read is kept verbatim: there is nothing said or called in it."""
         text = self._intake.raw_text() if text is None else text
         body = {"text": text, "place": self._intake.place, "why": why}
-        self._add("unknown_line", body, None, key or f"unknown {self._intake.number} {why}")
+        self._add("unknown_line", body, None, key)
         self._intake.unknown_count += 1
 
     def spent(self, tokens: int | None, *, turn: str | None = None, cost: float = 0.0) -> int:
@@ -240,6 +241,10 @@ class Incoming:
         else:
             suffix = digest(key)[:16]
         entry = _Entry(kind, body, at, suffix, self._intake.take_size())
+        if key is not None:
+            if suffix in self._keyed:
+                return entry  # told already
+            self._keyed.add(suffix)
         self._waiting_bytes += entry.size
         self._queue.append(entry)
         self._intake.told(self)
@@ -294,7 +299,8 @@ class Incoming:
         event_id = f"{self.id}-{suffix}"
         if event_id in self._there:
             return
-        self._there.add(event_id) if kind in ("trace_ended", "call_ended") else None
+        if kind in ("trace_ended", "call_ended"):
+            self._there.add(event_id)
         stream = PREFIX + self.id
         self._intake.put(Draft(stream=stream, kind=kind, body=body, at=at, id=event_id), self._pos)
         self._pos += 1

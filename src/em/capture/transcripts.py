@@ -23,6 +23,11 @@ MAX_DOCUMENT = 512 * 1024 * 1024
 LOOKED_AT = 20
 """So many values are looked at to find the format."""
 
+UNEXPECTED = (
+    KeyError, TypeError, ValueError, AttributeError, IndexError, RecursionError, OverflowError,
+)  # fmt: skip
+"""What an importer raises of a value that is not as it expects."""
+
 _BOM = b"\xef\xbb\xbf"
 _decode = msgspec.json.Decoder().decode
 Progress = Callable[[int], None]
@@ -168,10 +173,18 @@ def tell(reader: Reader, intake: Intake, value: Value, name: str) -> None:
     else:
         try:
             reader.read(value.value)
-        except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+        except UNEXPECTED as error:
             # What an importer did not expect: the value is kept, and the rest goes on.
             intake.unknown(f"{type(error).__name__}: {error}")
     intake.after_value()
+
+
+def end(reader: Reader, intake: Intake, name: str) -> None:
+    """Have an importer tell what it held back."""
+    try:
+        reader.end()
+    except UNEXPECTED as error:
+        intake.problems.append(Problem(name, f"{type(error).__name__}: {error}"))
 
 
 def read_traces(
@@ -184,7 +197,7 @@ def read_traces(
     reader = shape.importer.reader(intake)
     for value in values_of(file, shape, name):
         tell(reader, intake, value, name)
-    reader.end()
+    end(reader, intake, name)
     intake.close()
     if intake.problems:
         raise InputError(intake.problems[0].message, place=intake.problems[0].place)

@@ -109,7 +109,8 @@ class Redactor:
                 result = self._hide(pair, item)
             else:
                 result = self.value(item)
-            clean[_free(self.text(key), clean, taken)] = result
+            name = key if len(key) < 64 and self.is_clean_name(key) else self.text(key)
+            clean[_free(name, clean, taken)] = result
         return clean
 
     def _is_secret_name(self, name: str) -> bool:
@@ -121,7 +122,7 @@ class Redactor:
             # Under `errors: {password: […]}` stand sentences.
             return [
                 self.value(part)
-                if isinstance(part, str) and " " in part
+                if isinstance(part, str) and (" " in part or MARKER.search(part))
                 else self._hide(name, part)
                 for part in item
             ]
