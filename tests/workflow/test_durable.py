@@ -252,3 +252,41 @@ workflows:
         flow.resume(waits.run_id, answers={"a": {"answer": "x"}})
     done = flow.resume(waits.run_id, params={"key": key}, answers={"a": {"answer": "x"}})
     assert done.output == f"[{key}]"
+
+
+def test_a_secret_in_the_prompt_must_be_given_again(write: Write, memory: Memory) -> None:
+    key = "sk-ant-" + "api03-" + "a1B2" * 20
+    text = """
+workflows:
+  w:
+    steps:
+      - {name: a, tool: ask, inputs: {message: "Go on?"}}
+      - {name: b, memory: {needs: [user_prompt]}, inputs: {prompt: "{{memory.user_prompt}}"}}
+"""
+    flow = write(text)
+    waits = flow.start("w", prompt=key)
+    with pytest.raises(WorkflowError, match="held a secret"):
+        flow.resume(waits.run_id, answers={"a": {"answer": "x"}})
+    done = flow.resume(waits.run_id, prompt=key, answers={"a": {"answer": "x"}})
+    assert done.output == f"[{key}]"
+
+
+def test_the_answer_to_a_secret_field_is_never_written(write: Write, memory: Memory) -> None:
+    used: list[str] = []
+
+    def log_in(pin: str) -> str:
+        used.append(pin)
+        return "in"
+
+    text = """
+workflows:
+  w:
+    steps:
+      - {name: pin, tool: ask, inputs: {message: "PIN?", fields: [{name: pin, type: secret}]}}
+      - {name: go, tool: log_in, memory: {needs: [pin]}, inputs: {pin: "{{memory.pin}}"}}
+"""
+    flow = write(text, {"log_in": log_in})
+    waits = flow.start("w")
+    done = flow.resume(waits.run_id, answers={"pin": {"pin": "hunter-7-two"}})
+    assert (done.output, used) == ("in", ["hunter-7-two"])
+    assert "hunter-7-two" not in str([event.body for event in memory.log.read()])

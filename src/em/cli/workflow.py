@@ -15,16 +15,14 @@ from em.cli.outcome import failure_lines
 from em.cli.output import count, only_results_on_stdout, print_json, print_table, printable
 from em.cli.progress import Watcher, watching
 from em.cli.run_options import allowed, answering, as_typed, read_object
+from em.cli.workflow_compile import compile_
+from em.cli.workflow_tools import load_tools, with_tools
 from em.cli.workflow_views import print_rehearsed, print_run, print_runs
 from em.errors import InputError, NotFound, UsageError
 from em.runner.journal import new_run_id
-from em.runner.package import write_files
-from em.runner.shapes import closest
-from em.runner.stored import keep_routine
 from em.runner.tools import ToolRegistry
 from em.workflow.definition import Param
 from em.workflow.files import WorkflowFile
-from em.workflow.freezing import Frozen
 from em.workflow.graph import as_mermaid, as_text, edges
 from em.workflow.plan import Plan
 from em.workflow.rehearsing import rehearse
@@ -38,12 +36,6 @@ _UNITS = {"d": 1.0, "h": 1 / 24, "m": 1 / 1440, "w": 7.0}
 
 def _in_file(command: F) -> F:
     return click.option("-f", "--file", metavar="FILE", help="Where the workflows are.  [em.yaml]")(
-        command
-    )
-
-
-def _with_tools(command: F) -> F:
-    return click.option("--tools", metavar="MODULE|FILE", help="Python functions as tools.")(
         command
     )
 
@@ -110,7 +102,7 @@ def _param_text(param: Param) -> str:
 @click.option("--dry-run", is_flag=True, help="Only show what each step would be called with.")
 @click.option("--run-id", help="Go on with this run if it is there; else begin it.")
 @_in_file
-@_with_tools
+@with_tools
 @answering
 @everywhere
 @click.pass_context
@@ -130,7 +122,7 @@ def run(
     answers, yes = shared.pop("answers"), shared.pop("yes")
     file = shared.pop("file")
     if dry_run:
-        tools = _tools(shared["tools"]) or ToolRegistry()
+        tools = load_tools(shared["tools"]) or ToolRegistry()
         steps = rehearse(WorkflowFile(file), name, tools, given, prompt)
         print_rehearsed(steps, as_json=ctx.obj["json"])
         return 0
@@ -158,12 +150,19 @@ def run(
 @click.argument("run_id", metavar="RUN")
 @click.option("--retry", is_flag=True, help="A run that failed goes on at the step that failed.")
 @click.option("--params", "params_file", metavar="FILE", help="The same again, if it held secrets.")
-@_with_tools
+@click.option("--prompt", help="The same again, if it held secrets.")
+@with_tools
 @answering
 @everywhere
 @click.pass_context
 def resume(
-    ctx: click.Context, /, run_id: str, retry: bool, params_file: str | None, **shared: Any
+    ctx: click.Context,
+    /,
+    run_id: str,
+    retry: bool,
+    params_file: str | None,
+    prompt: str | None,
+    **shared: Any,
 ) -> int:
     """Go on with RUN, which was interrupted or waits for an answer.
 
@@ -171,8 +170,10 @@ def resume(
     """
     answers, yes = shared.pop("answers"), shared.pop("yes")
     workflows = _workflows(ctx, None, shared)
-    params = read_object(params_file) if params_file else None
-    go = _going_on(workflows, run_id, params, retry=retry)
+    again: dict[str, Any] = {"retry": retry, "prompt": prompt}
+    if params_file:
+        again["params"] = read_object(params_file)
+    go = _going_on(workflows, run_id, **again)
     said = read_object(answers) if answers else {}
     return _converse(ctx, workflows, run_id, go, said, as_typed(shared), yes=yes)
 
@@ -228,12 +229,12 @@ def cleanup(ctx: click.Context, older_than: str, dry_run: bool) -> None:
 @command.command("validate")
 @click.argument("name", required=False)
 @_in_file
-@_with_tools
+@with_tools
 @everywhere
 @click.pass_context
 def validate(ctx: click.Context, name: str | None, file: str | None, tools: str | None) -> int:
     """List everything that is wrong with the workflows, each with its file and line."""
-    problems = validate_file(WorkflowFile(file), name, _tools(tools))
+    problems = validate_file(WorkflowFile(file), name, load_tools(tools))
     errors = sum(problem.severity == "error" for problem in problems)
     if ctx.obj["json"]:
         print_json({"ok": not errors, "problems": problems})
@@ -265,66 +266,6 @@ def graph(ctx: click.Context, name: str, mermaid: bool, file: str | None) -> Non
         click.echo(_printable_lines(as_mermaid(plan) if mermaid else as_text(plan)))
 
 
-@command.command("compile")
-@click.argument("run_id", metavar="RUN")
-@click.option("-o", "--output", required=True, metavar="DIR", help="Where to write the package.")
-@click.option("--name", help="The routine's name.  [the workflow's]")
-@click.option("--freeze", multiple=True, metavar="STEP", help="Freeze what this step said.")
-@click.option("--yes", is_flag=True, help="Freeze whatever the model said, without a question.")
-@click.option("--keep", is_flag=True, help="Keep it in the log too, to be run by its name.")
-@_with_tools
-@everywhere
-@click.pass_context
-def compile_(
-    ctx: click.Context,
-    /,
-    run_id: str,
-    output: str,
-    name: str | None,
-    freeze: Sequence[str],
-    yes: bool,
-    keep: bool,
-    tools: str | None,
-) -> None:
-    """Make a routine of RUN that needs no model.
-
-    What a model said alike in several runs becomes a constant. For the rest you are asked; what you
-    don't freeze becomes an input of the routine.
-    """
-    workflows = open_memory(ctx).workflows(None, _tools(tools))
-    ask = sys.stdin.isatty() and not ctx.obj["json"]
-
-    def may_freeze(one: Frozen) -> bool:
-        return yes or one.step in freeze or (ask and _ask_to_freeze(one))
-
-    made = workflows.compile(run_id, may_freeze, name=name)
-    unknown = sorted(set(freeze) - {one.step for one in made.frozen})
-    if unknown:
-        steps = [one.step for one in made.frozen]
-        fix = closest(unknown[0], steps) or f"there are: {', '.join(steps) or 'none'}"
-        raise UsageError(f"no model was asked by {unknown[0]!r}", place="--freeze", fix=fix)
-    write_files(made.files, Path(output))
-    ref = keep_routine(workflows.store, made.files, made.from_events).ref if keep else ""
-    if ctx.obj["json"]:
-        told = [msgspec.structs.replace(one, value=None) for one in made.frozen]
-        print_json({"folder": output, "kept": ref, "inputs": made.inputs, "frozen": told})
-        return
-    for one in made.frozen:
-        seen = f"the same in {one.alike} of {count(one.runs, 'run')}"
-        what = "frozen" if one.frozen else f"an input, {one.name}"
-        click.echo(f"{printable(one.step)}: {what} ({seen})")
-    click.echo(f"written to {output}" + (f", kept as {ref}" if ref else ""), err=True)
-
-
-def _ask_to_freeze(one: Frozen) -> bool:
-    text = one.value if isinstance(one.value, str) else msgspec.json.encode(one.value).decode()
-    click.echo(f"{printable(one.step)} said: {printable(text[:400])}", err=True)
-    click.echo(f"the same in {one.alike} of {count(one.runs, 'run')}", err=True)
-    if one.holds:
-        click.echo(f"it holds the value of: {', '.join(one.holds)}", err=True)
-    return click.confirm("Freeze it? Else it becomes an input", default=False, err=True)
-
-
 def _printable_lines(text: str) -> str:
     return "\n".join(map(printable, text.split("\n")))
 
@@ -339,12 +280,7 @@ def _workflows(
     shared = shared or {}
     memory = open_memory(ctx, create=create)
     allow = allowed(Path("/"), shared) if shared else None
-    return memory.workflows(file, _tools(shared.get("tools")), allow=allow)
-
-
-def _tools(source: str | None) -> ToolRegistry | None:
-    with only_results_on_stdout():
-        return ToolRegistry.load(source) if source else None
+    return memory.workflows(file, load_tools(shared.get("tools")), allow=allow)
 
 
 def _pairs(params: Sequence[str]) -> dict[str, Any]:
@@ -395,19 +331,18 @@ def _converse(
         if prompt is None or said is None:
             break
         given = {prompt.step_id: said}
-        go = _going_on(workflows, run_id, None)
+        go = _going_on(workflows, run_id)
     return _print(result, options, as_json=as_json)
 
 
-def _going_on(workflows: Workflows, run_id: str, params: Any, *, retry: bool = False) -> Go:
+def _going_on(workflows: Workflows, run_id: str, **again: Any) -> Go:
     def go(given: dict[str, Any], watcher: Watcher) -> WorkflowResult:
         return workflows.resume(
             run_id,
-            params=params,
-            retry=retry,
             answers=given,
             on_step=watcher.ended,
             on_start=watcher.began,
+            **again,
         )
 
     return go
@@ -453,3 +388,6 @@ def _print(result: WorkflowResult, options: str, *, as_json: bool) -> int:
     if result.status == "ok" and sys.stderr.isatty():
         click.echo(f"run {result.run_id}; see: em workflow inspect --recent", err=True)
     return 0 if result.status == "ok" else 1
+
+
+command.add_command(compile_)

@@ -174,14 +174,9 @@ def _problem(problem: Any) -> str:
 def _bad_json(_request: AnyRequest, error: Exception) -> Response[bytes]:
     """A body that is no JSON: broken, not UTF-8, or nested beyond measure."""
     said = "it is nested too deep" if isinstance(error, RecursionError) else str(error)
+    # It may also be ours: then the log shows where.
+    say(level="warning", event="bad_input", trace="".join(traceback.format_exception(error)))
     return Response(envelope("bad_input", said), status_code=400, media_type=MediaType.JSON)
-
-
-def _unexpected(_request: AnyRequest, error: Exception) -> Response[bytes]:
-    """What nobody thought of: the log has its stack, the client does not."""
-    say(level="error", event="failure", trace="".join(traceback.format_exception(error)))
-    body = envelope("internal", "the service could not do this; its log says why")
-    return Response(body, status_code=500, media_type=MediaType.JSON)
 
 
 def _openapi(*, asked_for_tokens: bool) -> OpenAPIConfig:

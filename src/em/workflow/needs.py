@@ -5,6 +5,7 @@ A need is taken apart before anything is filled in: a value can't change what is
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any, Literal
 
 import msgspec
@@ -49,6 +50,12 @@ _NEED = re.compile(
 _PIECE = re.compile(r"\{\{.*?\}\}|'[^']*'|\"[^\"]*\"|,|[^,'\"{]+|.", re.DOTALL)
 
 
+@lru_cache(maxsize=4096)
+def as_variable(name: str) -> str:
+    """A name as a template can say it."""
+    return re.sub(r"\W", "_", name)
+
+
 class Need(msgspec.Struct, frozen=True, kw_only=True):
     """One thing that a step asks for.
 
@@ -69,7 +76,7 @@ class Need(msgspec.Struct, frozen=True, kw_only=True):
         """What it is called in `memory`; parameters come beside."""
         if self.name:
             return (self.name,)
-        variable = re.sub(r"\W", "_", self.target)
+        variable = as_variable(self.target)
         if self.kind == "step":
             bare = "(" not in self.text
             return (f"{variable}_output", variable) if bare else (f"{variable}_output",)

@@ -13,6 +13,8 @@ from em.models.run import Failure, PendingPrompt, StepReport
 from em.runner.journal import PastRun, read_run, stream_of
 from em.store.protocol import Store
 from em.workflow.machine import Done
+from em.workflow.params import prompt_of
+from em.workflow.plan import plan_of
 from em.workflow.result import WorkflowResult
 
 STARTED = "workflow_started"
@@ -34,7 +36,12 @@ class PastWorkflow:
         self.workflow = str(started["workflow"])
         self.definition: Json = msgspec.json.decode(started["definition"])
         self.params: Json = started["input"]
-        self.prompt: str | None = started.get("prompt")
+        self._said: str | None = started.get("prompt")
+
+    @property
+    def prompt(self) -> str | None:
+        """What started it."""
+        return prompt_of(plan_of(self.definition).workflow, self.params, self._said)
 
     @property
     def status(self) -> str:

@@ -40,7 +40,6 @@ BUILT_IN: dict[str, tuple[frozenset[str], frozenset[str]]] = {
 """The tools that every workflow has: the inputs each must have, and those it may have."""
 
 ASKS_A_MODEL = frozenset({"model_call", "parallel_query"})
-_READS = ASKS_A_MODEL | {"recall", ASK}
 _EXPRESSION = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
 APPROVE = "approve"
 
@@ -48,16 +47,17 @@ APPROVE = "approve"
 class PlannedStep:
     """A step, ready to run."""
 
-    __slots__ = ("before", "call", "definition", "is_read", "name", "needs", "prompt", "when")
+    __slots__ = ("asks", "before", "call", "definition", "name", "needs", "prompt", "when")
 
     def __init__(self, definition: StepDef, call: CompiledStep, needs: Sequence[Need]) -> None:
         self.definition = definition
         self.name = definition.name
         self.call = call
         self.needs = needs
-        self.is_read = definition.tool in _READS
         self.when = _compiled_when(definition)
-        self.prompt = _compiled_prompt(definition)
+        # What a person is asked before the step: for its answer, or to agree.
+        self.asks = _asked(definition)
+        self.prompt = None if self.asks is None else CompiledStep(self.asks, None)
         # The steps whose slices it may see.
         self.before: frozenset[str] = frozenset()
 
@@ -90,6 +90,9 @@ class Plan:
             raise
         except EmError as error:
             raise InvalidWorkflow(error.message, place=error.place, fix=error.fix) from None
+        questions = [step.asks for step in self.steps if step.asks is not None]
+        # Everything that a person may be asked, as the runner knows it.
+        self.questions = Routine(name=workflow.name, steps=questions)
         self._see()
 
     def _see(self) -> None:
@@ -238,8 +241,7 @@ def _compiled_when(step: StepDef) -> Evaluate | None:
     return compile_expression(step.when if whole is None else whole, place)
 
 
-def _compiled_prompt(step: StepDef) -> CompiledStep | None:
-    """What a person is asked before the step: for its answer, or to agree."""
+def _asked(step: StepDef) -> PromptStep | None:
     asked = question_of(step)
     if asked is None:
         return None
@@ -247,7 +249,7 @@ def _compiled_prompt(step: StepDef) -> CompiledStep | None:
         prompt = msgspec.convert(asked, Prompt)
     except msgspec.ValidationError as error:
         raise InvalidWorkflow(str(error), place=f"step {step.name}, field inputs") from None
-    return CompiledStep(PromptStep(id=step.name, prompt=prompt), None)
+    return PromptStep(id=step.name, prompt=prompt)
 
 
 def question_of(step: StepDef) -> Json | None:

@@ -12,6 +12,7 @@ from em.llm.protocol import LlmClient
 from em.models.canonical import Json
 from em.models.run import RunResult, StepReport
 from em.models.trace import Effect
+from em.redaction.redactor import MARKER
 from em.runner.answers import check_steps
 from em.runner.drivers import drive
 from em.runner.engine import Tools, refuse_to_go_on, same_input
@@ -24,7 +25,7 @@ from em.runner.journal import (
     new_run_id,
     stream_of,
 )
-from em.runner.secrets import Secrets
+from em.runner.secrets import Secrets, without_secrets
 from em.runner.servers import Servers
 from em.runner.tools import ToolRegistry
 from em.runner.validate import Problem
@@ -69,6 +70,10 @@ class WorkflowOptions(TypedDict, total=False):
     """Is told the name of each step when it begins."""
     resume_with: str
     """The options that `em workflow resume` is to be given again, kept to be told."""
+
+
+MOST_READY = 256
+"""So many workflows are held ready to run."""
 
 
 class _Ready(NamedTuple):
@@ -141,8 +146,8 @@ class Workflows:
         run_id = run_id or new_run_id()
         body: Json = {**ready.body, "input": given}
         said = prompt_of(workflow, given, prompt)
-        if said is not None:
-            body["prompt"] = said
+        if prompt is not None:
+            body["prompt"] = prompt
         if options.get("resume_with"):
             body["resume_with"] = options["resume_with"]
         return self._run(ready.plan, given, said, run_id, [(STARTED, body)], None, options)
@@ -152,12 +157,14 @@ class Workflows:
         run_id: str,
         *,
         params: Mapping[str, Any] | None = None,
+        prompt: str | None = None,
         retry: bool = False,
         **options: Unpack[WorkflowOptions],
     ) -> WorkflowResult:
         """Go on with a run that was interrupted, or waits; of one that is over, tell the result.
 
         No completed step runs again. `retry`: a run that failed goes on at the step that failed.
+        `params` and `prompt` are given again where they held a secret: the journal did not keep it.
         """
         past = PastWorkflow(self.store, run_id)
         if past.status == "ok" or (past.status == "failed" and not retry):
@@ -170,7 +177,14 @@ class Workflows:
         over = msgspec.structs.replace(past.run, status="running")
         refuse_to_go_on(over, options.get("answers") or {})
         plan = plan_of(past.definition)
-        return self._run(plan, past.params, past.prompt, run_id, [], past, options)
+        said = past.prompt if prompt is None else prompt
+        if said is not None and MARKER.search(said):
+            raise WorkflowError(
+                "the prompt of this run held a secret, which the journal did not keep",
+                place=f"run {run_id}",
+                fix="give the prompt again (prompt=, or --prompt)",
+            )
+        return self._run(plan, past.params, said, run_id, [], past, options)
 
     def result(self, run_id: str) -> WorkflowResult:
         """What became of a run so far."""
@@ -231,21 +245,25 @@ class Workflows:
         options: WorkflowOptions,
     ) -> WorkflowResult:
         past = PastWorkflow(self.store, run_id)
-        same = past.workflow == name and (prompt is None or past.prompt == prompt)
-        if not same:
+        before = past.prompt or ""
+        same = prompt is None or before == prompt or MARKER.search(before) is not None
+        if past.workflow != name or not same:
             raise UsageError(
                 f"the run {run_id!r} is one of {past.workflow!r}, or of another prompt",
                 place="run_id",
                 fix="leave it out, or give another",
             )
-        if params and past.params != {**past.params, **params}:
-            plan = plan_of(past.definition)
-            same_input(past.run, check_params(plan.workflow, params))
-        return self.resume(run_id, **options)
+        given = None
+        if params is not None:
+            given = check_params(plan_of(past.definition).workflow, params)
+            same_input(past.run, given)
+        return self.resume(run_id, params=given, prompt=prompt, **options)
 
     def _planned(self, workflow: WorkflowDef) -> "_Ready":
         ready = self._ready.get(id(workflow))
         if ready is None:
+            if len(self._ready) >= MOST_READY:
+                self._ready.clear()
             refuse_invalid(workflow, self.tools, self.file.place)
             definition = msgspec.to_builtins(workflow)
             text = msgspec.json.encode(definition).decode()
@@ -265,8 +283,9 @@ class Workflows:
     ) -> WorkflowResult:
         answers = dict(options.get("answers") or {})
         _check_answers(plan, answers)
-        if answers:
-            notes.append(answered_note(keepable(answers, "answers")))
+        said = without_secrets(plan.questions, _own(plan, answers))
+        if said:
+            notes.append(answered_note(keepable(said, "answers")))
         before = past.run if past is not None else None
         known = {**(before.restored.answers if before else {}), **answers}
         secrets = Secrets()
@@ -286,7 +305,7 @@ class Workflows:
             done=past.done() if past else None,
             known=past.fetched() if past else None,
             secrets=secrets,
-            on_step=options.get("on_step"),
+            on_step=secrets.telling(options.get("on_step")),
             on_start=options.get("on_start"),
         )
         binding.machine = machine
@@ -323,15 +342,19 @@ class Workflows:
         clean_if_due(self.store, limits)
 
 
-def _check_answers(plan: Plan, answers: Mapping[str, Any]) -> None:
-    """Answers are for steps that ask, for routines within them, and for calls nobody knows of."""
-    own = {
+def _own(plan: Plan, answers: Mapping[str, Any]) -> dict[str, Any]:
+    """Answers for this run; those for a routine within it are in that one's journal."""
+    return {
         name: said
         for name, said in answers.items()
         if "/" not in name or name.partition("/")[0] not in plan.program.tool_names
     }
+
+
+def _check_answers(plan: Plan, answers: Mapping[str, Any]) -> None:
+    """Answers are for steps that ask, for routines within them, and for calls nobody knows of."""
     asking = [step.name for step in plan.steps if step.prompt is not None]
-    check_steps(plan.program, own, asking=asking)
+    check_steps(plan.program, _own(plan, answers), asking=asking)
 
 
 def _told(plan: Plan, machine: WorkflowMachine, result: RunResult) -> WorkflowResult:
