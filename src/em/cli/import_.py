@@ -76,7 +76,7 @@ def _tell(one: FileRead, *, alone: bool) -> None:
     parts = [count(len(one.traces), "trace"), count(one.calls, "call")]
     parts.append(count(one.new, "new event") if one.new else "nothing new")
     if one.unknown:
-        parts.append(f"{count(one.unknown, 'line')} kept as they are")
+        parts.append(f"{count(one.unknown, 'line')} kept verbatim")
     click.echo(f"{where}: {one.format}, {', '.join(parts)}")
     for problem in one.problems[:SHOWN]:
         _tell_problem(problem)

@@ -28,7 +28,7 @@ def print_timeline(kept: KeptTrace, *, full: bool = False, indent: str = "") -> 
         count(len(trace.calls), "call"),
         "" if used.tokens is None else f"{used.tokens:,} tokens",
         "" if used.duration_ms is None else f"{used.duration_ms / 1e3:,.1f} s",
-        f"{kept.unknown:,} lines kept as they were" if kept.unknown else "",
+        f"{count(kept.unknown, 'line')} kept verbatim" if kept.unknown else "",
     ]
     say.line("", ", ".join(part for part in told if part))
     for number, event in enumerate(trace.events, 1):
