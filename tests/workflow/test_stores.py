@@ -1,0 +1,32 @@
+"""The same on SQLite and on PostgreSQL."""
+
+from pathlib import Path
+
+from em.llm import ScriptedClient
+from em.store.protocol import Store
+from em.workflow import MemoryStore, Workflows
+
+TEXT = """
+workflows:
+  w:
+    parallel: true
+    params: [x]
+    steps:
+      - {name: a, inputs: {prompt: "{{params.x}}"}}
+      - {name: b, gate: true, memory: {needs: [a]}, inputs: {prompt: "b {{memory.a}}"}}
+      - {name: c, inputs: {prompt: "c"}}
+"""
+
+
+def test_a_run_waits_goes_on_is_looked_at_and_cleaned_up(store: Store, tmp_path: Path) -> None:
+    (tmp_path / "flow.yaml").write_text(TEXT)
+    client = ScriptedClient(lambda request: f"[{request.prompt}]")
+    flow = Workflows(store, file="flow.yaml", client=client)
+    waits = flow.start("w", {"x": "y"}, run_id="r")
+    assert waits.status == "needs_input"
+    done = flow.resume("r", answers={"b": {"approve": True}})
+    assert (done.status, done.outputs["b"]) == ("ok", "[b [y]]")
+    assert [step.status for step in flow.inspect("r").steps] == ["done", "done", "done"]
+    assert [line.status for line in flow.runs()] == ["ok"]
+    assert MemoryStore(store).cleanup_old_entries(days_old=0) > 0
+    assert flow.runs() == []
