@@ -1,5 +1,6 @@
 """Workflows: starting a run, going on with it, and looking at what there is."""
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
@@ -7,14 +8,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, Unpack
 
 import msgspec
 
-from em.errors import UsageError, WorkflowError
+from em.errors import StoreBusy, StoreUnreachable, UsageError, WorkflowError
 from em.llm.protocol import LlmClient
 from em.models.canonical import Json
 from em.models.run import RunResult, StepReport
 from em.models.trace import Effect
 from em.redaction.redactor import MARKER
 from em.runner.answers import check_steps
-from em.runner.drivers import drive
+from em.runner.drivers import WriteNotes, drive
 from em.runner.engine import Tools, refuse_to_go_on, same_input
 from em.runner.functions import as_text
 from em.runner.journal import (
@@ -71,6 +72,9 @@ class WorkflowOptions(TypedDict, total=False):
     resume_with: str
     """The options that `em workflow resume` is to be given again, kept to be told."""
 
+
+PATIENCE = 30.0
+"""Seconds for which a run waits for a database that went away: its steps are not made again."""
 
 MOST_READY = 256
 """So many workflows are held ready to run."""
@@ -298,7 +302,7 @@ class Workflows:
             context=Context(prompt, params, [step.name for step in plan.steps]),
             tools=binding.tools,
             fetch=self._fetched,
-            write=journal.write,
+            write=_patient(journal.write),
             notes=notes,
             answers=answers,
             restored=before.restored if before else None,
@@ -340,6 +344,27 @@ class Workflows:
         if limits.keep_days is None and limits.max_mb is None:
             return
         clean_if_due(self.store, limits)
+
+
+def _patient(write: WriteNotes) -> WriteNotes:
+    """Write again what could not be written for want of the database.
+
+    If it was written after all, the position tells: that raises, and whoever starts the run again
+    goes on from there.
+    """
+
+    def patiently(notes: list[Note]) -> None:
+        until, wait = time.monotonic() + PATIENCE, 0.1
+        while True:
+            try:
+                return write(notes)
+            except (StoreUnreachable, StoreBusy):
+                if time.monotonic() > until:
+                    raise
+            time.sleep(wait)
+            wait = min(2 * wait, 2.0)
+
+    return patiently
 
 
 def _own(plan: Plan, answers: Mapping[str, Any]) -> dict[str, Any]:
