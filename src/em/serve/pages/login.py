@@ -17,15 +17,13 @@ _FILES = {
 }
 
 
-async def form_of(request: AnyRequest, *, write: bool = True) -> dict[str, Any]:
+async def form_of(request: AnyRequest) -> dict[str, Any]:
     """A form that a page of ours sent; refused where it is from elsewhere."""
     _refuse_other_sites(request)
     form = await request.form()
     given = {name: form.getall(name) for name in form}
     found = {name: values[0] if len(values) == 1 else values for name, values in given.items()}
     pages_of(request).sessions.check_form(cookie_of(request), str(found.get("form_token", "")))
-    if write:
-        request.scope["em.caller"].must("write")  # type: ignore[typeddict-item]  # put there by the guard
     return found
 
 
@@ -55,7 +53,7 @@ def get_login(request: AnyRequest) -> Response[str]:
 @post(LOGIN, include_in_schema=False)
 async def post_login(request: AnyRequest) -> Response[str]:
     """Log in: the token is checked, and the browser is given a cookie in its place."""
-    form = await form_of(request, write=False)
+    form = await form_of(request)
     next_ = _safe(str(form.get("next", "")))
     try:
         cookie = pages_of(request).sessions.log_in(str(form.get("token", "")))
@@ -74,7 +72,7 @@ async def post_login(request: AnyRequest) -> Response[str]:
 @post(f"{PAGES}/logout", include_in_schema=False)
 async def post_logout(request: AnyRequest) -> Response[str]:
     """Log out."""
-    await form_of(request, write=False)
+    await form_of(request)
     pages_of(request).sessions.log_out(cookie_of(request))
     answer = go_to(LOGIN)
     answer.headers["Set-Cookie"] = f"{COOKIE}=; Path={PAGES}; Max-Age=0; HttpOnly; SameSite=Strict"

@@ -19,6 +19,7 @@ from em.serve.service import AnyRequest, Service, service_of
 from em.serve.sessions import PAGES
 from em.store.protocol import Store
 
+MOST_STEPS = 500
 STATUSES = ("ok", "failed", "needs_input", "running")
 
 
@@ -65,7 +66,8 @@ def _show(
         marks=marks,
         run=seen.run,
         seen=seen,
-        lines=list(zip(seen.steps, spans(began), strict=True)),
+        lines=list(zip(seen.steps, spans(began), strict=True))[:MOST_STEPS],
+        left_out=max(0, len(seen.steps) - MOST_STEPS),
         kinds=_kinds(service.store, past),
         seconds=_seconds(seen),
         saved=savings(service.store, past) if past.status == "ok" else [],
