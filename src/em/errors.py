@@ -43,6 +43,8 @@
     │   ├── TooSlow           a body that did not come in time
     │   ├── KeyReused         an idempotency key that stands for another request
     │   └── ResponseGone      the request was carried out, and its response was forgotten since
+    ├── WorkError             queued work could not be done, or not be queued
+    │   └── JobFailed         something of a job failed; its report says what
     ├── StoreError            the store could not do it; what it held before is still there
     │   ├── NotADatabase      the file is something else
     │   ├── NewerDatabase     written by a newer em
@@ -348,6 +350,18 @@ class ResponseGone(ServiceError):
     """The request was carried out, and its response was forgotten since."""
 
     code = "response_gone"
+
+
+class WorkError(EmError):
+    """Queued work could not be done, or not be queued."""
+
+    code = "work"
+
+
+class JobFailed(WorkError):
+    """Something of a job failed; its report says what."""
+
+    code = "job_failed"
 
 
 class StoreError(EmError):

@@ -129,6 +129,30 @@ class WorkflowMemorySettings(msgspec.Struct, frozen=True, forbid_unknown_fields=
     max_mb: Annotated[float, msgspec.Meta(gt=0)] | None = None
 
 
+Limit = Annotated[int, msgspec.Meta(ge=1, le=10_000)]
+
+
+class WorkLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How many at a time over all workers: runs of a workflow, questions to a provider."""
+
+    workflows: dict[str, Limit] = {}
+    providers: dict[str, Limit] = {}
+
+
+class WorkSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Queued work (extra `distributed`).
+
+    concurrency: jobs of one queue that a worker does at a time.
+    lease: seconds without a sign of life after which a worker's jobs are given to others.
+    poll: seconds between two looks into a queue.
+    """
+
+    concurrency: Annotated[int, msgspec.Meta(ge=1, le=256)] = 4
+    lease: Annotated[float, msgspec.Meta(ge=1, le=3_600)] = 30.0
+    poll: Annotated[float, msgspec.Meta(ge=0.01, le=60)] = 0.05
+    limits: WorkLimits = WorkLimits()
+
+
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Everything that can be set; the environment (`EM_DB`, …) wins over the file."""
 
@@ -144,6 +168,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     state: StateSettings = StateSettings()
     workflows: dict[str, Any] = {}
     workflow_memory: WorkflowMemorySettings = WorkflowMemorySettings()
+    work: WorkSettings = WorkSettings()
 
     @classmethod
     def load(cls, folder: str | Path = ".", environ: Mapping[str, str] | None = None) -> "Settings":

@@ -50,6 +50,7 @@ COMMANDS = {
     "suggest": ("em.cli.suggest", "Which traces are worth compiling."),
     "traces": ("em.cli.traces", "Look at traces: list, show, diff."),
     "watch": ("em.cli.watch", "Bring transcripts in as they are written."),
+    "worker": ("em.cli.worker", "Do queued work: runs, checkpoints, compilations."),
     "validate": ("em.cli.validate", "List everything that is wrong with a routine."),
 }
 """Each command's module and help: a module is imported only when its command is used."""

@@ -36,6 +36,7 @@ class Opened:
         settings = settings or Settings.load()
         self.store: Store = open_store(db, settings, create=create)
         self._db = None if db is None else str(db)
+        self.address = settings.db if db is None else str(db)
         self._embed_settings = settings.embed
         self._state_settings = settings.state
         if checkpoint_every is not None:

@@ -15,6 +15,7 @@ import msgspec
 from em.errors import BadBody, InputError
 from em.models.canonical import Json
 from em.models.heuristic import Learned, Retired, Used
+from em.models.job import Job, JobReport
 from em.models.loop import IterationDone, IterationStarted, LoopEnded, LoopStarted
 from em.models.state import Decision, Extraction, Question
 from em.models.trace import Approval, Message, Outcome, ToolCall, UdfCall
@@ -285,6 +286,8 @@ BODIES: Mapping[str, type[msgspec.Struct]] = {
     "loop_iteration_started": IterationStarted,
     "loop_iteration": IterationDone,
     "loop_ended": LoopEnded,
+    "job_queued": Job,
+    "job_done": JobReport,
 }
 
 _DECODERS = {kind: msgspec.json.Decoder(body).decode for kind, body in BODIES.items()}

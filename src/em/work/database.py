@@ -1,0 +1,168 @@
+"""Where the queue is kept: a SQLite file beside the log, or the log's own PostgreSQL database.
+
+The tables are those of DBOS, and two of em's: who is at work, and who may ask a provider.
+"""
+
+import logging
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+from em.errors import MissingExtra, StoreUnreachable, UsageError
+
+try:
+    import sqlalchemy as sa
+    import sqlalchemy.dialects.postgresql
+    import sqlalchemy.dialects.sqlite
+    from dbos import DBOS, DBOSClient, DBOSPortableJSONSerializer
+except ImportError as error:
+    raise MissingExtra("distributed", "queued work") from error
+
+NAME = "em-work"
+"""The application, as DBOS knows it."""
+VERSION = "1"
+"""Of the jobs, not of em: any em that understands them may do what another has queued."""
+TASK = "em.job"
+SCHEMA = "em_queue"
+"""Of the tables on PostgreSQL."""
+BUSY = 30_000
+"""Milliseconds to wait for another writer."""
+CONNECTION: dict[str, Any] = {
+    "application_name": "em work",
+    "connect_timeout": 10,
+    "tcp_user_timeout": 30_000,
+}
+"""A server that does not answer is noticed before a worker's lease is over."""
+SERIALIZER = DBOSPortableJSONSerializer()
+
+
+class Database:
+    """The queue's database. It is made when it is first needed."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+        self.is_postgres = address.startswith(("postgresql://", "postgres://"))
+        self.schema = SCHEMA if self.is_postgres else None
+        self.path = None if self.is_postgres else _beside(address)
+        metadata = sa.MetaData(schema=self.schema)
+        self.workers = sa.Table(
+            "em_workers",
+            metadata,
+            sa.Column("id", sa.Text, primary_key=True),
+            sa.Column("beat", sa.BigInteger, nullable=False),
+            sa.Column("place", sa.Text, nullable=False),
+        )
+        self.slots = sa.Table(
+            "em_slots",
+            metadata,
+            sa.Column("provider", sa.Text, primary_key=True),
+            sa.Column("slot", sa.Integer, primary_key=True),
+            sa.Column("worker", sa.Text, nullable=False),
+        )
+        self._metadata = metadata
+        log = logging.getLogger("dbos")
+        if log.level == logging.NOTSET:  # who wants to read it has said so
+            log.setLevel(logging.CRITICAL)
+        self.engine = self._make_engine()
+        dialect = sa.dialects.postgresql if self.is_postgres else sa.dialects.sqlite
+        self.insert = dialect.insert
+
+    def _make_engine(self) -> sa.Engine:
+        if self.is_postgres:
+            import psycopg
+
+            # The address as em's store gives it to libpq, not as SQLAlchemy would read it.
+            return sa.create_engine(
+                "postgresql+psycopg://",
+                creator=lambda: psycopg.connect(self.address, **CONNECTION),
+                pool_pre_ping=True,
+                pool_size=10,
+                max_overflow=20,
+            )
+        engine = sa.create_engine(f"sqlite:///{self.path}", pool_size=10, max_overflow=20)
+        sa.event.listen(engine, "connect", _prepare_connection)
+        # Limits are counted, then jobs are claimed: nobody may come between.
+        sa.event.listen(
+            engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN IMMEDIATE")
+        )
+        return engine
+
+    def exists(self) -> bool:
+        """Whether anything was ever queued here, or a worker started."""
+        if self.path is not None and not Path(self.path).exists():
+            return False
+        with self.translated():
+            return sa.inspect(self.engine).has_table("em_slots", schema=self.schema)
+
+    def make(self) -> None:
+        """Make the tables, or bring them to the version of the DBOS that is installed."""
+        with self.translated():
+            if self.is_postgres:
+                url = self.address.replace("postgres://", "postgresql://", 1)
+                DBOS.migrate(url, schema=SCHEMA)
+                self._metadata.create_all(self.engine)
+                return
+            assert self.path is not None
+            with _alone(self.path):
+                DBOS.migrate(f"sqlite:///{self.path}")
+                self._metadata.create_all(self.engine)
+
+    def client(self, *, patient: bool = False) -> DBOSClient:
+        """What looks into the queue; a patient one waits for a database that is gone."""
+        with self.translated():
+            return DBOSClient(
+                system_database_engine=self.engine,
+                dbos_system_schema=self.schema,
+                serializer=SERIALIZER,
+                application_name=NAME,
+                retry_connection_errors=patient,
+            )
+
+    def close(self) -> None:
+        """Let go of the connections."""
+        self.engine.dispose()
+
+    @contextmanager
+    def translated(self) -> Iterator[None]:
+        """Errors of the database as em's own."""
+        try:
+            yield
+        except sa.exc.DBAPIError as error:
+            reason = str(error.orig).strip().partition("\n")[0]
+            raise StoreUnreachable(
+                f"the queue can't be reached: {reason}",
+                place=str(self.path or SCHEMA),
+                fix="check that its database runs, and may be written",
+            ) from error
+
+
+def _beside(address: str) -> str:
+    if address == ":memory:":
+        raise UsageError(
+            "a log that is only in memory has no queue",
+            place="db",
+            fix="name a file or a postgresql:// address",
+        )
+    path = Path(address).expanduser()
+    return str(path.with_name(f"{path.stem}.queue{path.suffix}").absolute())
+
+
+def _prepare_connection(connection: sqlite3.Connection, _record: Any) -> None:
+    connection.isolation_level = None
+    connection.execute(f"PRAGMA busy_timeout={BUSY}")
+    connection.execute("PRAGMA journal_mode=WAL")
+    connection.execute("PRAGMA synchronous=NORMAL")
+    connection.execute("PRAGMA foreign_keys=ON")
+
+
+@contextmanager
+def _alone(path: str) -> Iterator[None]:
+    """One process at a time: DBOS makes its SQLite tables statement by statement."""
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    with closing(sqlite3.connect(f"{path}-lock", timeout=BUSY / 1000)) as lock:
+        lock.isolation_level = None
+        lock.execute("BEGIN EXCLUSIVE")
+        yield
+        lock.execute("ROLLBACK")

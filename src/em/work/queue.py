@@ -1,0 +1,432 @@
+"""Queue: work for `em worker`, beside a memory's log.
+
+What is to be done is an event in the log, redacted like all of them and forgotten like them; so is
+what became of it. The queue's own tables know an id, a state and a worker.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, cast
+
+import msgspec
+import sqlalchemy as sa
+
+from em.errors import InputError, NotFound, UsageError, WorkError
+from em.memory import Memory
+from em.models.canonical import Json, canonical
+from em.models.event import Draft, EventQuery, check_name
+from em.models.ids import new_ids
+from em.models.job import Item, Job, JobReport, job_stream
+from em.settings import Settings, WorkSettings
+from em.store.opening import redactor_of
+from em.work.database import NAME, TASK, VERSION, Database
+
+if TYPE_CHECKING:
+    from dbos import EnqueueOptions, WorkflowStatus
+
+DEFAULT = "default"
+"""The queue of what is queued without naming one."""
+CHUNK = 100
+"""Small things that make one job: alone, each would cost more to queue than to do."""
+AT_ONCE = 500
+"""Jobs that are put into the queue in one transaction."""
+
+State = Literal["queued", "running", "waiting", "done", "failed", "cancelled"]
+_STATES: Mapping[str, State] = {
+    "ENQUEUED": "queued",
+    "DELAYED": "queued",
+    "PENDING": "running",
+    "SUCCESS": "done",
+    "ERROR": "failed",
+    "CANCELLED": "cancelled",
+    "MAX_RECOVERY_ATTEMPTS_EXCEEDED": "failed",
+}
+OVER = frozenset({"waiting", "done", "failed", "cancelled"})
+T = TypeVar("T")
+
+
+class JobView(msgspec.Struct, frozen=True, kw_only=True):
+    """A job as its user sees it. `problem` is what keeps all of it from being done."""
+
+    id: str
+    state: State
+    kind: str = ""
+    name: str = ""
+    items: int = 0
+    queue: str | None = None
+    worker: str | None = None
+    attempts: int = 0
+    queued_at: datetime | None = None
+    ended_at: datetime | None = None
+    report: JobReport | None = None
+    problem: str = ""
+
+
+class Counts(msgspec.Struct, frozen=True, kw_only=True):
+    """How far jobs are: those that are over, of all; and the workers that are there."""
+
+    over: int
+    all: int
+    workers: int
+
+
+class Queue:
+    """The queue of a memory. A context manager.
+
+    The extra `distributed` is needed, on one machine too.
+    """
+
+    def __init__(self, memory: Memory, settings: Settings | None = None) -> None:
+        self._memory = memory
+        settings = settings or Settings.load()
+        self._settings: WorkSettings = settings.work
+        self._redactor = redactor_of(settings)
+        self._database = Database(memory.address)
+        if not self._database.exists():
+            self._database.make()
+        self._client = self._database.client()
+        self._known: set[str] = set()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the queue's database; the memory stays open."""
+        self._client.destroy()
+        self._database.close()
+
+    def add(self, jobs: Iterable[Job], queue: str | None = None) -> list[str]:
+        """Queue jobs; their ids. What is refused is refused before anything is queued."""
+        checked = [self._checked(job) for job in jobs]
+        lanes = {job.name: self._lane(job, queue) for job, _ in checked}
+        ids = new_ids(len(checked))
+        for portion in _portions(zip(ids, checked, strict=True), AT_ONCE):
+            drafts = [
+                Draft(stream=job_stream(job_id), kind="job_queued", body=body)
+                for job_id, (_, body) in portion
+            ]
+            self._memory.log.append_many(drafts)
+            with self._database.translated(), self._database.engine.begin() as connection:
+                for job_id, (job, _) in portion:
+                    options = _options(job_id, lanes[job.name])
+                    self._client.enqueue_in_transaction(connection, options)
+        return ids
+
+    def add_runs(
+        self,
+        routine: str,
+        inputs: Iterable[Json | None],
+        *,
+        chunk: int = 1,
+        queue: str | None = None,
+    ) -> list[str]:
+        """Queue runs of a kept routine, one for each input; the ids of the jobs.
+
+        It is the version of now that will run. chunk: so many runs make one job, one after the
+        other.
+        """
+        from em.runner.stored import find_routine
+
+        found = find_routine(self._memory.store, routine)
+        runs = [{} if given is None else given for given in inputs]
+        items = [
+            Item(id=run_id, input=given)
+            for run_id, given in zip(new_ids(len(runs)), runs, strict=True)
+        ]
+        name = f"{found.name}@{found.version}"
+        return self.add(
+            (Job(kind="routine", name=name, items=part) for part in _portions(items, chunk)), queue
+        )
+
+    def add_checkpoints(
+        self,
+        subjects: Iterable[str] | None = None,
+        *,
+        chunk: int = CHUNK,
+        queue: str | None = None,
+        **how: bool,
+    ) -> list[str]:
+        """Queue checkpoints of subjects, or of all; `how` as for `Memory.checkpoint`."""
+        from em.state.parallel import subjects_of
+
+        names = subjects_of(self._memory.store) if subjects is None else subjects
+        items = [Item(id=check_name(name, "subject")) for name in names]
+        return self.add(
+            (Job(kind="checkpoint", items=part, how=dict(how)) for part in _portions(items, chunk)),
+            queue,
+        )
+
+    def add_compilations(
+        self,
+        tasks: Mapping[str, Sequence[str]],
+        *,
+        chunk: int = 10,
+        queue: str | None = None,
+        **how: Any,
+    ) -> list[str]:
+        """Queue compiling traces: for each task, the ids of the attempts at it."""
+        items = [Item(id=task, traces=list(ids)) for task, ids in tasks.items()]
+        return self.add(
+            (Job(kind="compile", items=part, how=how) for part in _portions(items, chunk)), queue
+        )
+
+    def jobs(
+        self,
+        *,
+        state: State | None = None,
+        limit: int | None = 50,
+        ids: Sequence[str] | None = None,
+    ) -> list[JobView]:
+        """Jobs, the newest first; those of one state, or these."""
+        wanted = None
+        if state is not None:
+            asked = "done" if state == "waiting" else state
+            wanted = [theirs for theirs, ours in _STATES.items() if ours == asked]
+        found = self._list(
+            status=wanted, workflow_ids=None if ids is None else list(ids), limit=limit
+        )
+        views = [self._view(one) for one in found]
+        return [view for view in views if state is None or view.state == state]
+
+    def job(self, job_id: str) -> JobView:
+        """One job."""
+        found = self._list(workflow_ids=[job_id])
+        if not found:
+            raise NotFound(
+                f"there is no job {job_id!r}", fix="`em queue list` shows those there are"
+            )
+        return self._view(found[0])
+
+    def what(self, job_id: str) -> Job:
+        """What a job is to do."""
+        return read_job(self._memory, job_id)
+
+    def cancel(self, job_id: str) -> JobView:
+        """Take a job out of the queue; one that runs ends after the item that is under way."""
+        view = self.job(job_id)
+        if view.state in OVER:
+            raise WorkError(f"this job is over: {view.state}", place=f"job {job_id}")
+        with self._database.translated():
+            self._client.cancel_workflow(job_id)
+        return self.job(job_id)
+
+    def retry(self, job_id: str) -> str:
+        """Queue again what failed of a job, or all of one that was cancelled; the new job's id.
+
+        A run that failed is over: a new one begins, from its first step.
+        """
+        view, job = self.job(job_id), self.what(job_id)
+        if view.state not in ("failed", "cancelled"):
+            raise WorkError(f"there is nothing to try again: {view.state}", place=f"job {job_id}")
+        items = [*job.items]
+        if view.report is not None:
+            items = [item for item in items if item.id in view.report.failed]
+            if job.kind in ("routine", "workflow"):
+                renamed = zip(items, new_ids(len(items)), strict=True)
+                items = [msgspec.structs.replace(item, id=run_id) for item, run_id in renamed]
+        queue = view.queue if view.queue and not view.queue.startswith("workflow:") else None
+        return self.add([msgspec.structs.replace(job, items=items)], queue)[0]
+
+    def clear(self, older_than: timedelta) -> int:
+        """Drop jobs that ended so long ago from the queue; how many. The log keeps its events."""
+        until = (datetime.now(UTC) - older_than).isoformat()
+        dropped = 0
+        while True:
+            found = self._list(
+                status=["SUCCESS", "ERROR", "CANCELLED", "MAX_RECOVERY_ATTEMPTS_EXCEEDED"],
+                completed_before=until,
+                limit=AT_ONCE,
+            )
+            if not found:
+                return dropped
+            with self._database.translated():
+                self._client.delete_workflows([one.workflow_id for one in found])
+            dropped += len(found)
+
+    def counts(self, ids: Sequence[str]) -> Counts:
+        """How far these jobs are."""
+        over = 0
+        for portion in _portions(ids, 5_000):
+            found = self._list(workflow_ids=portion)
+            over += sum(_STATES[one.status] in OVER for one in found)
+        return Counts(over=over, all=len(ids), workers=len(self.workers()))
+
+    def reports(self, ids: Sequence[str]) -> JobReport:
+        """What became of these jobs, as one report."""
+        done = 0
+        waiting: dict[str, str] = {}
+        failed: dict[str, str] = {}
+        for portion in _portions(ids, AT_ONCE):
+            for view in self.jobs(ids=portion, limit=None):
+                report = view.report or JobReport()
+                done += report.done
+                waiting |= report.waiting
+                failed |= report.failed
+                if view.report is None and view.state in ("failed", "cancelled"):
+                    items = self.what(view.id).items
+                    failed |= {item.id: view.problem or view.state for item in items}
+        return JobReport(done=done, waiting=waiting, failed=failed)
+
+    def workers(self) -> dict[str, str]:
+        """The workers that are there, or were until a moment ago, and where they run."""
+        table = self._database.workers
+        with self._database.translated(), self._database.engine.begin() as connection:
+            return {row.id: row.place for row in connection.execute(sa.select(table))}
+
+    def _list(self, **chosen: Any) -> "list[WorkflowStatus]":
+        with self._database.translated():
+            return self._client.list_workflows(
+                name=TASK,
+                application_name=NAME,
+                sort_desc=True,
+                load_input=False,
+                load_output=False,
+                **chosen,
+            )
+
+    def _view(self, one: "WorkflowStatus") -> JobView:
+        state, problem, report = _STATES[one.status], "", None
+        try:
+            job: Job | None = read_job(self._memory, one.workflow_id)
+        except WorkError as error:
+            job, problem = None, error.message
+        if state in OVER and state != "cancelled":
+            report = read_report(self._memory, one.workflow_id)
+        if report is not None and report.waiting and not report.failed:
+            state = "waiting"
+        if one.status == "MAX_RECOVERY_ATTEMPTS_EXCEEDED":
+            problem = "its worker died each time it was tried"
+        elif state == "failed" and report is None:
+            problem = problem or "it could not be begun"
+        return JobView(
+            id=one.workflow_id,
+            state=state,
+            kind=job.kind if job else "",
+            name=job.name if job else "",
+            items=len(job.items) if job else 0,
+            queue=one.queue_name,
+            worker=one.executor_id,
+            attempts=one.recovery_attempts or 0,
+            queued_at=_moment(one.created_at),
+            ended_at=_moment(one.completed_at),
+            report=report,
+            problem=problem,
+        )
+
+    def _checked(self, job: Job) -> tuple[Job, Json]:
+        """A job and the body of its event, once it is sure that a worker will find it whole."""
+        if not job.items:
+            raise UsageError("there is nothing to do in this job", place="items")
+        place = f"{job.kind} {job.name}".rstrip()
+        body = cast("Json", canonical(msgspec.to_builtins(job), place)[1])
+        hidden = first_difference(body, self._redactor.value(body))
+        if hidden is not None:
+            raise InputError(
+                "this looks like a secret: what is queued is kept, and secrets are not",
+                place=f"{place}, {hidden}",
+                fix="leave it out, and let the worker have it: as a secret input of the routine, "
+                "or in its environment",
+            )
+        return job, body
+
+    def _lane(self, job: Job, queue: str | None) -> str:
+        """The queue a job goes to, made known."""
+        lane = lane_of(job, queue, self._settings)
+        if lane not in self._known:
+            with self._database.translated():
+                register(self._client.register_queue, lane, self._settings)
+            self._known.add(lane)
+        return lane
+
+
+def _options(job_id: str, lane: str) -> "EnqueueOptions":
+    return {
+        "workflow_name": TASK,
+        "queue_name": lane,
+        "workflow_id": job_id,
+        "app_version": VERSION,
+        "application_name": NAME,
+    }
+
+
+def lane_of(job: Job, queue: str | None, settings: WorkSettings) -> str:
+    """The queue a job goes to: a workflow whose runs are limited has one of its own."""
+    if job.kind == "workflow" and job.name in settings.limits.workflows:
+        if queue is not None:
+            raise UsageError(
+                f"the workflow {job.name!r} has a limit, and so a queue of its own",
+                place="queue",
+                fix=f"leave the queue out; a worker can name it as workflow:{job.name}",
+            )
+        return f"workflow:{job.name}"
+    if queue is None:
+        return DEFAULT
+    check_name(queue, "queue")
+    if queue.startswith(("_", "workflow:")):
+        raise UsageError(f"{queue!r} can't be the name of a queue", place="queue")
+    return queue
+
+
+def register(make: Any, lane: str, settings: WorkSettings, concurrency: int | None = None) -> None:
+    """Make a queue known; one that is there keeps what was said of it, unless it is said anew."""
+    limit = settings.limits.workflows.get(lane.removeprefix("workflow:"))
+    limit = limit if lane.startswith("workflow:") else None
+    at_a_time = concurrency or settings.concurrency
+    make(
+        lane,
+        worker_concurrency=at_a_time if limit is None else min(at_a_time, limit),
+        global_concurrency=limit,
+        polling_interval_sec=settings.poll,
+        on_conflict="never_update" if limit is None and concurrency is None else "always_update",
+    )
+
+
+def read_job(memory: Memory, job_id: str) -> Job:
+    """What a job is to do, from the log."""
+    query = EventQuery(stream=job_stream(job_id), kinds=["job_queued"])
+    for event in memory.store.read(query):
+        if event.body is None:
+            raise WorkError("what this job was to do was forgotten", place=f"job {job_id}")
+        return msgspec.convert(event.body, Job)
+    raise WorkError(
+        "the log does not know this job",
+        place=f"job {job_id}",
+        fix="let the worker use the log that it was queued beside (--db)",
+    )
+
+
+def read_report(memory: Memory, job_id: str) -> JobReport | None:
+    """What became of a job, from the log; nothing where it did not end, or was forgotten."""
+    query = EventQuery(stream=job_stream(job_id), kinds=["job_done"], limit=1, newest=True)
+    for event in memory.store.read(query):
+        return None if event.body is None else msgspec.convert(event.body, JobReport)
+    return None
+
+
+def first_difference(one: Any, other: Any, place: str = "") -> str | None:
+    """Where two JSON values begin to differ; None where they are the same."""
+    if isinstance(one, dict) and isinstance(other, dict) and one.keys() == other.keys():
+        parts: Iterable[tuple[str, Any, Any]] = ((f".{key}", one[key], other[key]) for key in one)
+    elif isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
+        parts = ((f"[{n}]", *pair) for n, pair in enumerate(zip(one, other, strict=True)))
+    else:
+        return None if one == other else place.lstrip(".") or "all of it"
+    for name, left, right in parts:
+        found = first_difference(left, right, place + name)
+        if found is not None:
+            return found
+    return None
+
+
+def _portions(things: Iterable[T], size: int) -> Iterator[list[T]]:
+    left = iter(things)
+    while portion := list(islice(left, size)):
+        yield portion
+
+
+def _moment(milliseconds: int | None) -> datetime | None:
+    return None if milliseconds is None else datetime.fromtimestamp(milliseconds / 1000, UTC)

@@ -1,0 +1,269 @@
+"""Worker: takes jobs from a memory's queue and does them.
+
+DBOS gives out each job at least once, so a job may come twice, also to two workers at a time. The
+journal of each run makes that harmless: who comes second goes on where the first one stopped, and
+is told apart from it by the position in the run's stream.
+"""
+
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, TypeVar
+
+import msgspec
+
+from em.errors import (
+    Conflict,
+    EmError,
+    JobFailed,
+    StoreBusy,
+    StoreUnreachable,
+)
+from em.memory import Memory
+from em.models.ids import new_id
+from em.models.job import Item, Job, JobReport, job_stream
+from em.settings import Settings
+from em.work.database import NAME, SERIALIZER, TASK, VERSION, Database
+from em.work.items import Doing, Ended, do
+from em.work.presence import Presence
+from em.work.queue import DEFAULT, read_job, register
+from em.work.slots import LimitedClient, Slots
+
+if TYPE_CHECKING:
+    from em.llm.protocol import LlmClient
+    from em.runner.engine import Tools
+
+T = TypeVar("T")
+
+ATTEMPTS = 20
+"""Times a job is begun before it is set aside: it may be what its workers die of."""
+LOOK = 0.2
+"""Seconds between two looks at whether everything is done."""
+FIRST_PAUSE, LONGEST_PAUSE = 0.2, 5.0
+"""Seconds to wait for a store that is gone, at first and at most."""
+
+
+class _Leave(BaseException):
+    """This worker does not go on with a job, and says nothing of its outcome.
+
+    Not an Exception: DBOS would take it for how the job ended.
+    """
+
+
+class Worker:
+    """Does queued work until it is stopped. One in a process.
+
+    queues: only these. concurrency: jobs of a queue at a time, from now on for all its workers.
+    tools: what routines and workflows may call. tell: is told what happens, in words.
+    """
+
+    def __init__(
+        self,
+        memory: Memory,
+        *,
+        queues: Sequence[str] = (),
+        concurrency: int | None = None,
+        tools: "Tools" = None,
+        tell: Callable[[str], None] = lambda _text: None,
+        settings: Settings | None = None,
+    ) -> None:
+        self.id = f"{socket.gethostname()[:40]}-{os.getpid()}-{new_id()[-6:]}"
+        self._memory = memory
+        self._settings = settings or Settings.load()
+        self._queues = list(queues)
+        self._concurrency = concurrency
+        self._tell = tell
+        self._database = Database(memory.address)
+        self._slots = Slots(self._database, self.id, self._settings.work.limits.providers)
+        self._doing = Doing(memory, tools, self._model)
+        self._stopping = threading.Event()
+        self._over = threading.Event()
+        self._active = 0
+        self._ended = 0
+        self._guard = threading.Lock()
+
+    def stop(self) -> None:
+        """End after the items that are under way; the rest is given back. For any thread."""
+        self._stopping.set()
+
+    @property
+    def stopping(self) -> bool:
+        """Whether it was told to end."""
+        return self._stopping.is_set()
+
+    def run(self, *, drain: bool = False) -> int:
+        """Work until `stop`, or with `drain` until nothing is queued or running; the jobs done."""
+        from dbos import DBOS
+
+        self._database.make()
+        self._client = self._database.client(patient=True)
+        presence = Presence(
+            self._database,
+            self.id,
+            self._settings.work.lease,
+            self._recover,
+            self._slots.tidy,
+            self._tell,
+        )
+        presence.begin()
+        try:
+            self._launch()
+            presence.watch()
+            self._wait(drain=drain)
+        finally:
+            self._stopping.set()
+            DBOS.destroy(destroy_registry=True)
+            self._over.set()
+            self._give_back()
+            presence.end()
+            self._client.destroy()
+            self._database.close()
+        return self._ended
+
+    def _launch(self) -> None:
+        from dbos import DBOS
+
+        @DBOS.workflow(name=TASK, max_recovery_attempts=ATTEMPTS)
+        def job() -> dict[str, int]:
+            return self._job()
+
+        DBOS(
+            config={
+                "name": NAME,
+                "application_version": VERSION,
+                "executor_id": self.id,
+                "system_database_engine": self._database.engine,
+                "dbos_system_schema": self._database.schema,
+                "serializer": SERIALIZER,
+                "run_migrations": False,
+                "log_level": "CRITICAL",
+                "scheduler_polling_interval_sec": 3_600,
+            }
+        )
+        if self._queues:
+            DBOS.listen_queues(self._queues)
+        DBOS.launch()
+        limited = [f"workflow:{name}" for name in self._settings.work.limits.workflows]
+        for lane in self._queues or [DEFAULT, *limited]:
+            register(DBOS.register_queue, lane, self._settings.work, self._concurrency)
+
+    def _wait(self, *, drain: bool) -> None:
+        while not self._stopping.wait(LOOK):
+            if drain and not self._left():
+                return
+        if self._active:
+            self._tell(f"ending after what is under way ({self._active})")
+        while self._active:
+            time.sleep(LOOK / 4)
+
+    def _left(self) -> bool:
+        """Whether anything is queued or running, here or with another worker."""
+        found = self._client.list_workflows(
+            name=TASK,
+            status=["ENQUEUED", "PENDING", "DELAYED"],
+            queue_name=self._queues or None,
+            limit=1,
+            load_input=False,
+            load_output=False,
+        )
+        return bool(found)
+
+    def _recover(self, worker: str) -> int:
+        from dbos import DBOS
+
+        # DBOS leaves this to its own paid service and has no public name for it. It gives back only
+        # what that worker still has, so two who do it at a time do no harm.
+        return len(DBOS._recover_pending_workflows([worker]))
+
+    def _give_back(self) -> None:
+        """Queue again what this worker has claimed and will not do."""
+        found = self._client.list_workflows(
+            name=TASK, status="PENDING", executor_id=self.id, load_input=False, load_output=False
+        )
+        for one in found:
+            self._client.resume_workflow(one.workflow_id, queue_name=one.queue_name)
+
+    def _job(self) -> dict[str, int]:
+        """What DBOS calls for each job."""
+        from dbos import DBOS
+
+        job_id = DBOS.workflow_id
+        assert job_id is not None
+        if self._stopping.is_set():
+            # Held until nothing more is claimed: else all that is queued would come by here.
+            self._over.wait()
+            raise _Leave
+        with self._guard:
+            self._active += 1
+        try:
+            return self._do(job_id)
+        finally:
+            with self._guard:
+                self._active -= 1
+
+    def _do(self, job_id: str) -> dict[str, int]:
+        job = self._patiently(job_id, lambda: read_job(self._memory, job_id))
+        counted = {"done": 0}
+        waiting: dict[str, str] = {}
+        failed: dict[str, str] = {}
+        looked = time.monotonic()
+        for number, item in enumerate(job.items):
+            if self._stopping.is_set():
+                raise _Leave
+            if number and time.monotonic() - looked > 1:
+                self._check_owner(job_id)
+                looked = time.monotonic()
+            ended = self._item(job_id, job, item)
+            if ended.status == "done":
+                counted["done"] += 1
+            else:
+                (waiting if ended.status == "waiting" else failed)[item.id] = ended.why
+        report = JobReport(done=counted["done"], waiting=waiting, failed=failed, worker=self.id)
+        self._patiently(job_id, lambda: self._keep(job_id, report))
+        with self._guard:
+            self._ended += 1
+        if failed:
+            raise JobFailed(f"{len(failed)} of {len(job.items)} failed", place=f"job {job_id}")
+        return {**counted, "waiting": len(waiting)}
+
+    def _item(self, job_id: str, job: Job, item: Item) -> Ended:
+        try:
+            return self._patiently(job_id, lambda: do(self._doing, job, item))
+        except EmError as error:
+            return Ended("failed", str(error))
+        except Exception as error:  # noqa: BLE001 - one item's fault is not the others'; the report has it
+            return Ended("failed", f"{type(error).__name__}: {error}")
+
+    def _patiently(self, job_id: str, work: Callable[[], T]) -> T:
+        """Wait for a store that is gone; who lost a race looks whether the job is still ours."""
+        pause = FIRST_PAUSE
+        while True:
+            try:
+                return work()
+            except (StoreUnreachable, StoreBusy) as error:
+                if pause == FIRST_PAUSE:
+                    self._tell(f"the log can't be written, trying again: {error.message}")
+            except Conflict:
+                self._check_owner(job_id)
+            if self._stopping.wait(pause):
+                raise _Leave
+            pause = min(LONGEST_PAUSE, pause * 2)
+
+    def _check_owner(self, job_id: str) -> None:
+        """Leave a job that was cancelled, or that another worker has."""
+        found = self._client.list_workflows(
+            workflow_ids=[job_id], load_input=False, load_output=False
+        )
+        if not found or found[0].status != "PENDING" or found[0].executor_id != self.id:
+            raise _Leave
+
+    def _keep(self, job_id: str, report: JobReport) -> None:
+        body = msgspec.to_builtins(report)
+        self._memory.log.append(job_stream(job_id), "job_done", body)
+
+    def _model(self) -> "LlmClient":
+        from em.llm import get_llm_client
+
+        return LimitedClient(get_llm_client(settings=self._settings), self._slots)
