@@ -116,6 +116,11 @@ class PostgresStore(PostgresSearch):
         # A session setting, so that waiting for the lock is bounded however the wait begins.
         milliseconds = str(max(1, int(self._busy_timeout * 1000)))
         connection.execute("SELECT set_config('lock_timeout', %s, false)", (milliseconds,))
+        # A process that is frozen, or cut off, while it holds the lock must not hold up all others.
+        idle = str(max(1, int(self._busy_timeout * 2000)))
+        connection.execute(
+            "SELECT set_config('idle_in_transaction_session_timeout', %s, false)", (idle,)
+        )
         if self._synchronous == "full":
             connection.execute("SET synchronous_commit = on")
         return connection

@@ -322,7 +322,7 @@ class Queue:
         if not job.items:
             raise UsageError("there is nothing to do in this job", place="items")
         place = f"{job.kind} {job.name}".rstrip()
-        body = cast("Json", canonical(msgspec.to_builtins(job), place)[1])
+        body = cast("Json", canonical(msgspec.structs.asdict(job), place)[1])
         hidden = first_difference(body, self._redactor.value(body))
         if hidden is not None:
             raise InputError(

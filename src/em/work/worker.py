@@ -125,6 +125,10 @@ class Worker:
     def _launch(self) -> None:
         from dbos import DBOS
 
+        limited = [f"workflow:{name}" for name in self._settings.work.limits.workflows]
+        for lane in self._queues or [DEFAULT, *limited]:
+            register(self._client.register_queue, lane, self._settings.work, self._concurrency)
+
         @DBOS.workflow(name=TASK, max_recovery_attempts=ATTEMPTS)
         def job() -> dict[str, int]:
             return self._job()
@@ -145,9 +149,6 @@ class Worker:
         if self._queues:
             DBOS.listen_queues(self._queues)
         DBOS.launch()
-        limited = [f"workflow:{name}" for name in self._settings.work.limits.workflows]
-        for lane in self._queues or [DEFAULT, *limited]:
-            register(DBOS.register_queue, lane, self._settings.work, self._concurrency)
 
     def _wait(self, *, drain: bool) -> None:
         while not self._stopping.wait(LOOK):

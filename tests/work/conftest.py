@@ -1,0 +1,166 @@
+"""Real workers: processes of their own, on a SQLite file and on PostgreSQL."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from em import Memory
+from em.runner.stored import files_in, keep_routine
+from em.work import Queue
+
+SETTINGS = "work: {lease: 2}\n"
+
+TOOLS = '''
+import os, time
+
+SLOW = float(os.environ.get("TEST_SLOW", "0"))
+
+def keyed(n: int, step: int, idempotency_key: str) -> int:
+    """An effect of a service that knows its keys: the second time it only answers."""
+    try:
+        os.close(os.open(f"effects/{idempotency_key}", os.O_CREAT | os.O_EXCL))
+    except FileExistsError:
+        return n
+    time.sleep(SLOW)
+    return n
+
+def plain(n: int, step: int) -> int:
+    """An effect that happens each time."""
+    with open("effects.txt", "a") as effects:
+        effects.write(f"{n}-{step}\\n")
+    time.sleep(SLOW)
+    return n
+
+def busy(n: int) -> int:
+    """Tells when it begins and when it ends."""
+    with open("busy.txt", "a") as busy:
+        busy.write("+\\n")
+    time.sleep(0.2)
+    with open("busy.txt", "a") as busy:
+        busy.write("-\\n")
+    return n
+
+def fail(n: int) -> int:
+    raise ValueError(f"{n} is odd") if n % 2 else None or SystemError("even")
+'''
+
+
+def five(tool: str) -> str:
+    """A routine of five steps, each with an effect."""
+    key = ', idempotency_key: "{{ n }}-%d"' if tool == "keyed" else ""
+    steps = "".join(
+        f"  - {{id: s{step}, type: tool.call, tool: {tool}, effect: write, save_as: r{step}, "
+        f'args: {{n: "{{{{ n }}}}", step: {step}}}{key % step if key else ""}}}\n'
+        for step in range(1, 6)
+    )
+    return f'version: "1"\nname: {tool}_five\nsteps:\n{steps}'
+
+
+ONE = """
+version: "1"
+name: {name}
+steps:
+  - {{id: s1, type: tool.call, tool: {tool}, effect: {effect}, args: {{n: "{{{{ n }}}}"}}}}
+"""
+
+
+class Workplace:
+    """A folder with a log, its settings, tools and routines; and workers that are started there."""
+
+    def __init__(self, folder: Path, db: str) -> None:
+        self.folder = folder
+        self.db = db
+        (folder / "em.yaml").write_text(SETTINGS)
+        (folder / "tools.py").write_text(TOOLS)
+        (folder / "effects").mkdir()
+        self._started: list[subprocess.Popen[str]] = []
+        for name, text in {
+            "keyed_five": five("keyed"),
+            "plain_five": five("plain"),
+            "busy_one": ONE.format(name="busy_one", tool="busy", effect="read"),
+            "failing": ONE.format(name="failing", tool="fail", effect="read"),
+        }.items():
+            self.keep(name, text)
+
+    def keep(self, name: str, text: str) -> None:
+        folder = self.folder / "routines" / name
+        folder.mkdir(parents=True)
+        (folder / "routine.yaml").write_text(text)
+        with Memory(self.db) as memory:
+            keep_routine(memory.store, files_in(folder))
+
+    @contextmanager
+    def queue(self) -> Iterator[Queue]:
+        with Memory(self.db) as memory, Queue(memory) as queue:
+            yield queue
+
+    def worker(self, *args: str, slow: float = 0.0) -> "subprocess.Popen[str]":
+        """Start `em worker`."""
+        process = subprocess.Popen(
+            [sys.executable, "-m", "em", "worker", "--db", self.db, "--tools", "tools.py", *args],
+            env={**os.environ, "TEST_SLOW": str(slow)},
+            stderr=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        self._started.append(process)
+        return process
+
+    def drain(self, *args: str, slow: float = 0.0) -> str:
+        """Let a worker do everything; what it said."""
+        worker = self.worker("--drain", *args, slow=slow)
+        _, said = worker.communicate(timeout=200)
+        assert worker.returncode == 0, said
+        assert "Traceback" not in said, said
+        return said
+
+    def effects(self) -> Counter[str]:
+        """What happened in the world, and how often."""
+        path = self.folder / "effects.txt"
+        plain = path.read_text().split() if path.exists() else []
+        return Counter([*plain, *os.listdir(self.folder / "effects")])
+
+    def end(self) -> None:
+        for process in self._started:
+            if process.poll() is None:
+                process.kill()
+            process.communicate()
+
+
+def wait_for(what: Callable[[], object], seconds: float = 100) -> None:
+    """Wait until something holds; it is a failure of the test if it never does."""
+    deadline = time.monotonic() + seconds
+    while not what():
+        assert time.monotonic() < deadline, "it did not come"
+        time.sleep(0.02)
+
+
+def kill(process: "subprocess.Popen[str]") -> None:
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def workplace(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Workplace]:
+    """On either store: a test that takes it runs on both."""
+    db = str(tmp_path / "em.db")
+    if request.param == "postgres":
+        db = request.getfixturevalue("new_database")()
+    place = Workplace(tmp_path, db)
+    yield place
+    place.end()
+
+
+@pytest.fixture
+def on_sqlite(tmp_path: Path) -> Iterator[Workplace]:
+    place = Workplace(tmp_path, str(tmp_path / "em.db"))
+    yield place
+    place.end()

