@@ -152,3 +152,12 @@ def kept_trace(events: Sequence[Event]) -> KeptTrace:
 def _became(body: Json) -> Json:
     """What a call is told of when its result comes later."""
     return {name: body[name] for name in ("result", "error", "duration_ms") if name in body}
+
+
+def attempts(store: Store) -> dict[str, list[str]]:
+    """Every task that was done, with the ids of its traces that did not fail."""
+    found: dict[str, list[str]] = {}
+    for kept in find_traces(store):
+        if kept.trace.outcome != "failure" and kept.trace.mission.goal:
+            found.setdefault(kept.trace.mission.goal, []).append(kept.id)
+    return found

@@ -21,6 +21,7 @@ from em.state.checkpoint import Checkpoint
 @click.option("--again", is_flag=True, help="Read again what no model has read well.")
 @click.option("--rebuild", is_flag=True, help="All of it anew, from the log.")
 @click.option("--processes", type=click.IntRange(1, 256), help="With --all.  [as many as cores]")
+@click.option("--distributed", is_flag=True, help="With --all: let workers do it (`em worker`).")
 @click.option("--watch", is_flag=True, help="Go on as observations come in, until Ctrl-C.")
 @click.option(
     "--every", type=float, default=2.0, show_default=True, help="With --watch, in seconds."
@@ -34,6 +35,7 @@ def command(
     everyone: bool,
     llm: bool,
     processes: int | None,
+    distributed: bool,
     watch: bool,
     every: float,
     **how: bool,
@@ -41,6 +43,10 @@ def command(
     """Compile what is new about SUBJECTS into typed state."""
     if everyone == bool(subjects) and not watch:
         raise UsageError("whose state?", fix="name subjects, or --all")
+    if distributed:
+        if subjects or watch or processes:
+            raise UsageError("workers do it for --all only", place="--distributed")
+        return _by_workers(ctx, {**how, "llm": llm})
     memory = open_memory(ctx)
     options: dict[str, Any] = {**how, "client": _client() if llm else None}
     if watch:
@@ -56,6 +62,16 @@ def command(
         for report in reports:
             show(report)
     return 0
+
+
+def _by_workers(ctx: click.Context, how: dict[str, bool]) -> int:
+    from em.cli.batches import tell_queued
+    from em.cli.queue import open_queue
+
+    queue = open_queue(ctx)
+    chosen = {name: True for name, said in how.items() if said}
+    jobs = queue.add_checkpoints(how=chosen)
+    return tell_queued(queue, jobs, "checkpoints", wait=True, as_json=ctx.obj["json"])
 
 
 def _client() -> Any:

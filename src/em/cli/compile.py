@@ -26,7 +26,9 @@ from em.store.protocol import Commit
 
 
 @click.command("compile")
-@click.argument("traces", metavar="TRACE...", nargs=-1, required=True)
+@click.argument("traces", metavar="TRACE...", nargs=-1)
+@click.option("--all", "everything", is_flag=True, help="Every task in the log; each is kept.")
+@click.option("--distributed", is_flag=True, help="With --all: let workers do it (`em worker`).")
 @click.option(
     "-o",
     "--output",
@@ -50,8 +52,10 @@ def command(
     output: str | None,
     explain: bool,
     keep: bool,
+    everything: bool,
+    distributed: bool,
     **options: Any,
-) -> None:
+) -> int:
     """Compile TRACE into a routine that runs without a model.
 
     TRACE is a file, or the id of a trace in the log; of several in the log, the way that most went
@@ -59,6 +63,13 @@ def command(
     left out; every argument is traced to where it came from. The routine is replayed against the
     recording before it is written: what does not reproduce its trace is not written.
     """
+    if everything != (not traces) or (distributed and not everything):
+        raise click.UsageError("Name traces, or --all; --distributed goes with --all.")
+    if everything:
+        from em.cli.compile_all import compile_all
+
+        chosen = {**options, "output": output, "explain": explain}
+        return compile_all(ctx, chosen, distributed=distributed)
     if output is None and not keep:
         raise click.UsageError("Missing option '-o' / '--output' (or '--keep').")
     with only_results_on_stdout():
@@ -72,7 +83,7 @@ def command(
     place = str(Path(output)) if output else ref
     if ctx.obj["json"]:
         print_json({**_report(draft, place), "kept": ref or None, "model": _asked(made)})
-        return
+        return 0
     if explain:
         _explain(draft)
     _tell(draft, place, explained=explain)
@@ -81,6 +92,7 @@ def command(
         _tell_improved(made.improved)
     if output is not None and ref and keep:
         click.echo(f"kept as {ref}")
+    return 0
 
 
 def _compile(ctx: click.Context, traces: tuple[str, ...], options: dict[str, Any]) -> CompiledTrace:

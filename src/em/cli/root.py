@@ -46,6 +46,7 @@ COMMANDS = {
     "routine": ("em.cli.routine", "The routines that are kept: list, show, keep, heal."),
     "ui": ("em.cli.ui", "Look at the memory in a browser."),
     "trust": ("em.cli.trust", "Say that you have read the code that a model wrote."),
+    "queue": ("em.cli.queue", "Look at queued work, cancel it, try again what failed."),
     "workflow": ("em.cli.workflow", "Run workflows whose steps name the context they need."),
     "suggest": ("em.cli.suggest", "Which traces are worth compiling."),
     "traces": ("em.cli.traces", "Look at traces: list, show, diff."),

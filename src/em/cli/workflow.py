@@ -14,6 +14,7 @@ from em.cli.options import everywhere, open_memory
 from em.cli.outcome import failure_lines
 from em.cli.output import count, only_results_on_stdout, print_json, print_table, printable
 from em.cli.progress import Watcher, watching
+from em.cli.queue import enqueue, pairs
 from em.cli.run_options import allowed, answering, as_typed, read_object
 from em.cli.workflow_compile import compile_
 from em.cli.workflow_tools import load_tools, with_tools
@@ -44,6 +45,9 @@ def _in_file(command: F) -> F:
 @everywhere
 def command() -> None:
     """Run workflows whose steps name the context they need, and look at what they got."""
+
+
+command.add_command(enqueue)
 
 
 @command.command("list")
@@ -118,7 +122,7 @@ def run(
     **shared: Any,
 ) -> int:
     """Run the workflow NAME. Every step is journalled; `em workflow resume` goes on with it."""
-    given = {**(read_object(params_file) if params_file else {}), **_pairs(params)}
+    given = {**(read_object(params_file) if params_file else {}), **pairs(params)}
     answers, yes = shared.pop("answers"), shared.pop("yes")
     file = shared.pop("file")
     if dry_run:
@@ -281,16 +285,6 @@ def _workflows(
     memory = open_memory(ctx, create=create)
     allow = allowed(Path("/"), shared) if shared else None
     return memory.workflows(file, load_tools(shared.get("tools")), allow=allow)
-
-
-def _pairs(params: Sequence[str]) -> dict[str, Any]:
-    given: dict[str, Any] = {}
-    for text in params:
-        name, sign, value = text.partition("=")
-        if not sign or not name:
-            raise UsageError(f"{text!r} is no NAME=VALUE", place="--param")
-        given[name] = value
-    return given
 
 
 def _days(age: str) -> float:

@@ -7,10 +7,14 @@ A checkpoint or a compilation that is made again finds nothing new.
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from em.errors import NotFound, WorkError
+import msgspec
+
+from em.errors import NotFound
 from em.memory import Memory
+from em.models.canonical import Json
 from em.models.job import Item, Job, Kind
-from em.runner.journal import how_to_resume, read_run
+from em.runner.journal import how_to_resume, read_run, stream_of
+from em.settings import Settings
 
 if TYPE_CHECKING:
     from em.llm.protocol import LlmClient
@@ -32,8 +36,18 @@ class Doing(NamedTuple):
     """What a worker has to do items with."""
 
     memory: Memory
-    tools: "Tools" = None
-    client: "Callable[[], LlmClient] | None" = None
+    tools: "Tools"
+    settings: Settings
+    limited: "Callable[[LlmClient], LlmClient]"
+    """A client that is asked only while its provider has room."""
+
+    def client(self, how: Json) -> "LlmClient | None":
+        """The model that a job may ask, if it may."""
+        if not how.pop("llm", False):
+            return None
+        from em.llm import get_llm_client
+
+        return self.limited(get_llm_client(settings=self.settings))
 
 
 def do(doing: Doing, job: Job, item: Item) -> Ended:
@@ -61,11 +75,7 @@ def _ended(result: "RunResult") -> Ended:
     if result.status == "needs_input":
         return Ended("waiting", how_to_resume(result.run_id, ""))
     if result.status == "failed" and result.failure is not None:
-        failure = result.failure
-        return Ended(
-            "failed",
-            _failure({"step_id": failure.step_id, "message": failure.message}),
-        )
+        return Ended("failed", _failure(msgspec.structs.asdict(result.failure)))
     return DONE
 
 
@@ -75,21 +85,33 @@ def _failure(failure: Mapping[str, Any]) -> str:
 
 def _checkpoint(doing: Doing, job: Job, item: Item) -> Ended:
     how = dict(job.how)
-    client = doing.client() if how.pop("llm", False) and doing.client is not None else None
+    client = doing.client(how)
     doing.memory.subjects.checkpoint(item.id, client=client, **how)
     return DONE
 
 
 def _compile(doing: Doing, job: Job, item: Item) -> Ended:
     how = dict(job.how)
-    client = doing.client() if how.pop("llm", False) and doing.client is not None else None
-    name = item.id if how.pop("named", False) else None
-    doing.memory.compile(item.traces, name=name, client=client, **how)
+    client = doing.client(how)
+    doing.memory.compile(item.traces, client=client, **how)
     return DONE
 
 
-def _workflow(_doing: Doing, _job: Job, _item: Item) -> Ended:
-    raise WorkError("this em has no workflows")
+def _workflow(doing: Doing, job: Job, item: Item) -> Ended:
+    from em.workflow.definition import read_workflow
+
+    workflows = doing.memory.workflows(tools=doing.tools)
+    workflows.models.limited = doing.limited
+    if doing.memory.store.head(stream_of(item.id))[0]:
+        result = workflows.resume(item.id, retry=bool(job.how.get("retry")))
+    else:
+        workflow = read_workflow(job.how["definition"], f"workflow {job.name}")
+        result = workflows.start_this(workflow, item.input, prompt=item.prompt, run_id=item.id)
+    if result.status == "needs_input":
+        return Ended("waiting", f"em workflow resume {item.id}")
+    if result.status == "failed" and result.failure is not None:
+        return Ended("failed", _failure(msgspec.structs.asdict(result.failure)))
+    return DONE
 
 
 _WAYS: Mapping[Kind, Callable[[Doing, Job, Item], Ended]] = {

@@ -4,29 +4,37 @@ What is to be done is an event in the log, redacted like all of them and forgott
 what became of it. The queue's own tables know an id, a state and a worker.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from itertools import islice
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, cast
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import msgspec
 import sqlalchemy as sa
 
-from em.errors import InputError, NotFound, UsageError, WorkError
+from em.capture.traces import attempts
+from em.errors import NotFound, WorkError
 from em.memory import Memory
-from em.models.canonical import Json, canonical
-from em.models.event import Draft, EventQuery, check_name
+from em.models.canonical import Json
+from em.models.event import Draft
 from em.models.ids import new_ids
-from em.models.job import Item, Job, JobReport, job_stream
+from em.models.job import Job, JobReport, job_stream
 from em.settings import Settings, WorkSettings
 from em.store.opening import redactor_of
 from em.work.database import NAME, TASK, VERSION, Database
+from em.work.jobs import (
+    checkpoint_jobs,
+    compile_jobs,
+    portions,
+    routine_jobs,
+    workflow_jobs,
+)
+from em.work.kept import body_of, read_job, read_report
+from em.work.lanes import lane_of, register
 
 if TYPE_CHECKING:
     from dbos import EnqueueOptions, WorkflowStatus
 
-DEFAULT = "default"
-"""The queue of what is queued without naming one."""
 CHUNK = 100
 """Small things that make one job: alone, each would cost more to queue than to do."""
 AT_ONCE = 500
@@ -43,7 +51,6 @@ _STATES: Mapping[str, State] = {
     "MAX_RECOVERY_ATTEMPTS_EXCEEDED": "failed",
 }
 OVER = frozenset({"waiting", "done", "failed", "cancelled"})
-T = TypeVar("T")
 
 
 class JobView(msgspec.Struct, frozen=True, kw_only=True):
@@ -101,10 +108,10 @@ class Queue:
 
     def add(self, jobs: Iterable[Job], queue: str | None = None) -> list[str]:
         """Queue jobs; their ids. What is refused is refused before anything is queued."""
-        checked = [self._checked(job) for job in jobs]
+        checked = [(job, body_of(job, self._redactor)) for job in jobs]
         lanes = {job.name: self._lane(job, queue) for job, _ in checked}
         ids = new_ids(len(checked))
-        for portion in _portions(zip(ids, checked, strict=True), AT_ONCE):
+        for portion in portions(zip(ids, checked, strict=True), AT_ONCE):
             drafts = [
                 Draft(stream=job_stream(job_id), kind="job_queued", body=body)
                 for job_id, (_, body) in portion
@@ -129,18 +136,21 @@ class Queue:
         It is the version of now that will run. chunk: so many runs make one job, one after the
         other.
         """
-        from em.runner.stored import find_routine
+        return self.add(routine_jobs(self._memory, routine, inputs, chunk), queue)
 
-        found = find_routine(self._memory.store, routine)
-        runs = [{} if given is None else given for given in inputs]
-        items = [
-            Item(id=run_id, input=given)
-            for run_id, given in zip(new_ids(len(runs)), runs, strict=True)
-        ]
-        name = f"{found.name}@{found.version}"
-        return self.add(
-            (Job(kind="routine", name=name, items=part) for part in _portions(items, chunk)), queue
-        )
+    def add_workflow_runs(
+        self,
+        workflow: str,
+        params: Iterable[Mapping[str, Any] | None] = (None,),
+        *,
+        prompt: str | None = None,
+        file: str | Path | None = None,
+        chunk: int = 1,
+        queue: str | None = None,
+    ) -> list[str]:
+        """Queue runs of a workflow as it is written now, one for each set of parameters."""
+        jobs = workflow_jobs(self._memory, workflow, params, chunk, prompt=prompt, file=file)
+        return self.add(jobs, queue)
 
     def add_checkpoints(
         self,
@@ -148,31 +158,28 @@ class Queue:
         *,
         chunk: int = CHUNK,
         queue: str | None = None,
-        **how: bool,
+        how: Mapping[str, bool] | None = None,
     ) -> list[str]:
-        """Queue checkpoints of subjects, or of all; `how` as for `Memory.checkpoint`."""
-        from em.state.parallel import subjects_of
+        """Queue checkpoints of subjects, or of all.
 
-        names = subjects_of(self._memory.store) if subjects is None else subjects
-        items = [Item(id=check_name(name, "subject")) for name in names]
-        return self.add(
-            (Job(kind="checkpoint", items=part, how=dict(how)) for part in _portions(items, chunk)),
-            queue,
-        )
+        how: what `Memory.checkpoint` may be told; `llm`: ask the model of the worker's settings.
+        """
+        return self.add(checkpoint_jobs(self._memory, subjects, chunk, dict(how or {})), queue)
 
     def add_compilations(
         self,
-        tasks: Mapping[str, Sequence[str]],
+        tasks: Mapping[str, Sequence[str]] | None = None,
         *,
         chunk: int = 10,
         queue: str | None = None,
-        **how: Any,
+        how: Mapping[str, bool] | None = None,
     ) -> list[str]:
-        """Queue compiling traces: for each task, the ids of the attempts at it."""
-        items = [Item(id=task, traces=list(ids)) for task, ids in tasks.items()]
-        return self.add(
-            (Job(kind="compile", items=part, how=how) for part in _portions(items, chunk)), queue
-        )
+        """Queue compiling traces: for each task, the ids of the attempts at it; else all tasks.
+
+        how: `keep_all`, as for `Memory.compile`; `llm`: ask the model of the worker's settings.
+        """
+        chosen = attempts(self._memory.store) if tasks is None else tasks
+        return self.add(compile_jobs(chosen, chunk, dict(how or {})), queue)
 
     def jobs(
         self,
@@ -205,6 +212,13 @@ class Queue:
         """What a job is to do."""
         return read_job(self._memory, job_id)
 
+    def runs(self, jobs: Sequence[str]) -> list[str]:
+        """The ids of the runs of these jobs; other jobs have none."""
+        found = map(self.what, jobs)
+        return [
+            item.id for job in found if job.kind in ("routine", "workflow") for item in job.items
+        ]
+
     def cancel(self, job_id: str) -> JobView:
         """Take a job out of the queue; one that runs ends after the item that is under way."""
         view = self.job(job_id)
@@ -217,7 +231,8 @@ class Queue:
     def retry(self, job_id: str) -> str:
         """Queue again what failed of a job, or all of one that was cancelled; the new job's id.
 
-        A run that failed is over: a new one begins, from its first step.
+        A routine's run that failed is over: a new one begins, from its first step. A workflow's
+        goes on at the step that failed.
         """
         view, job = self.job(job_id), self.what(job_id)
         if view.state not in ("failed", "cancelled"):
@@ -225,9 +240,11 @@ class Queue:
         items = [*job.items]
         if view.report is not None:
             items = [item for item in items if item.id in view.report.failed]
-            if job.kind in ("routine", "workflow"):
+            if job.kind == "routine":
                 renamed = zip(items, new_ids(len(items)), strict=True)
                 items = [msgspec.structs.replace(item, id=run_id) for item, run_id in renamed]
+            elif job.kind == "workflow":
+                job = msgspec.structs.replace(job, how={**job.how, "retry": True})
         queue = view.queue if view.queue and not view.queue.startswith("workflow:") else None
         return self.add([msgspec.structs.replace(job, items=items)], queue)[0]
 
@@ -250,7 +267,7 @@ class Queue:
     def counts(self, ids: Sequence[str]) -> Counts:
         """How far these jobs are."""
         over = 0
-        for portion in _portions(ids, 5_000):
+        for portion in portions(ids, 5_000):
             found = self._list(workflow_ids=portion)
             over += sum(_STATES[one.status] in OVER for one in found)
         return Counts(over=over, all=len(ids), workers=len(self.workers()))
@@ -260,7 +277,7 @@ class Queue:
         done = 0
         waiting: dict[str, str] = {}
         failed: dict[str, str] = {}
-        for portion in _portions(ids, AT_ONCE):
+        for portion in portions(ids, AT_ONCE):
             for view in self.jobs(ids=portion, limit=None):
                 report = view.report or JobReport()
                 done += report.done
@@ -317,22 +334,6 @@ class Queue:
             problem=problem,
         )
 
-    def _checked(self, job: Job) -> tuple[Job, Json]:
-        """A job and the body of its event, once it is sure that a worker will find it whole."""
-        if not job.items:
-            raise UsageError("there is nothing to do in this job", place="items")
-        place = f"{job.kind} {job.name}".rstrip()
-        body = cast("Json", canonical(msgspec.structs.asdict(job), place)[1])
-        hidden = first_difference(body, self._redactor.value(body))
-        if hidden is not None:
-            raise InputError(
-                "this looks like a secret: what is queued is kept, and secrets are not",
-                place=f"{place}, {hidden}",
-                fix="leave it out, and let the worker have it: as a secret input of the routine, "
-                "or in its environment",
-            )
-        return job, body
-
     def _lane(self, job: Job, queue: str | None) -> str:
         """The queue a job goes to, made known."""
         lane = lane_of(job, queue, self._settings)
@@ -351,81 +352,6 @@ def _options(job_id: str, lane: str) -> "EnqueueOptions":
         "app_version": VERSION,
         "application_name": NAME,
     }
-
-
-def lane_of(job: Job, queue: str | None, settings: WorkSettings) -> str:
-    """The queue a job goes to: a workflow whose runs are limited has one of its own."""
-    if job.kind == "workflow" and job.name in settings.limits.workflows:
-        if queue is not None:
-            raise UsageError(
-                f"the workflow {job.name!r} has a limit, and so a queue of its own",
-                place="queue",
-                fix=f"leave the queue out; a worker can name it as workflow:{job.name}",
-            )
-        return f"workflow:{job.name}"
-    if queue is None:
-        return DEFAULT
-    check_name(queue, "queue")
-    if queue.startswith(("_", "workflow:")):
-        raise UsageError(f"{queue!r} can't be the name of a queue", place="queue")
-    return queue
-
-
-def register(make: Any, lane: str, settings: WorkSettings, concurrency: int | None = None) -> None:
-    """Make a queue known; one that is there keeps what was said of it, unless it is said anew."""
-    limit = settings.limits.workflows.get(lane.removeprefix("workflow:"))
-    limit = limit if lane.startswith("workflow:") else None
-    at_a_time = concurrency or settings.concurrency
-    make(
-        lane,
-        worker_concurrency=at_a_time if limit is None else min(at_a_time, limit),
-        global_concurrency=limit,
-        polling_interval_sec=settings.poll,
-        on_conflict="never_update" if limit is None and concurrency is None else "always_update",
-    )
-
-
-def read_job(memory: Memory, job_id: str) -> Job:
-    """What a job is to do, from the log."""
-    query = EventQuery(stream=job_stream(job_id), kinds=["job_queued"])
-    for event in memory.store.read(query):
-        if event.body is None:
-            raise WorkError("what this job was to do was forgotten", place=f"job {job_id}")
-        return msgspec.convert(event.body, Job)
-    raise WorkError(
-        "the log does not know this job",
-        place=f"job {job_id}",
-        fix="let the worker use the log that it was queued beside (--db)",
-    )
-
-
-def read_report(memory: Memory, job_id: str) -> JobReport | None:
-    """What became of a job, from the log; nothing where it did not end, or was forgotten."""
-    query = EventQuery(stream=job_stream(job_id), kinds=["job_done"], limit=1, newest=True)
-    for event in memory.store.read(query):
-        return None if event.body is None else msgspec.convert(event.body, JobReport)
-    return None
-
-
-def first_difference(one: Any, other: Any, place: str = "") -> str | None:
-    """Where two JSON values begin to differ; None where they are the same."""
-    if isinstance(one, dict) and isinstance(other, dict) and one.keys() == other.keys():
-        parts: Iterable[tuple[str, Any, Any]] = ((f".{key}", one[key], other[key]) for key in one)
-    elif isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
-        parts = ((f"[{n}]", *pair) for n, pair in enumerate(zip(one, other, strict=True)))
-    else:
-        return None if one == other else place.lstrip(".") or "all of it"
-    for name, left, right in parts:
-        found = first_difference(left, right, place + name)
-        if found is not None:
-            return found
-    return None
-
-
-def _portions(things: Iterable[T], size: int) -> Iterator[list[T]]:
-    left = iter(things)
-    while portion := list(islice(left, size)):
-        yield portion
 
 
 def _moment(milliseconds: int | None) -> datetime | None:

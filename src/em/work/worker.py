@@ -27,8 +27,9 @@ from em.models.job import Item, Job, JobReport, job_stream
 from em.settings import Settings
 from em.work.database import NAME, SERIALIZER, TASK, VERSION, Database
 from em.work.items import Doing, Ended, do
+from em.work.kept import read_job
+from em.work.lanes import DEFAULT, register
 from em.work.presence import Presence
-from em.work.queue import DEFAULT, read_job, register
 from em.work.slots import LimitedClient, Slots
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ class Worker:
         self._tell = tell
         self._database = Database(memory.address)
         self._slots = Slots(self._database, self.id, self._settings.work.limits.providers)
-        self._doing = Doing(memory, tools, self._model)
+        self._doing = Doing(memory, tools, self._settings, self._limited)
         self._stopping = threading.Event()
         self._over = threading.Event()
         self._active = 0
@@ -264,7 +265,5 @@ class Worker:
         body = msgspec.to_builtins(report)
         self._memory.log.append(job_stream(job_id), "job_done", body)
 
-    def _model(self) -> "LlmClient":
-        from em.llm import get_llm_client
-
-        return LimitedClient(get_llm_client(settings=self._settings), self._slots)
+    def _limited(self, client: "LlmClient") -> "LlmClient":
+        return LimitedClient(client, self._slots)

@@ -56,6 +56,8 @@ class Models:
         self._lock = threading.Lock()
         self._clients: dict[tuple[str | None, str | None], LlmClient] = {}
         self._only = client
+        self.limited: Callable[[LlmClient], LlmClient] | None = None
+        """Where it is set, it makes of each client one that waits for its turn."""
 
     def client(self, provider: str | None, model: str | None) -> LlmClient:
         """Whom to ask. Raises MissingKey, which names the variable to set."""
@@ -64,7 +66,8 @@ class Models:
         key = (None, None) if self._is_scripted else (provider or None, model or None)
         with self._lock:
             if key not in self._clients:
-                self._clients[key] = get_llm_client(*key, settings=self._settings)
+                client = get_llm_client(*key, settings=self._settings)
+                self._clients[key] = client if self.limited is None else self.limited(client)
             return self._clients[key]
 
     @property

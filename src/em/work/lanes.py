@@ -1,0 +1,46 @@
+"""Lanes: the queues of DBOS, and how many of their jobs run at a time."""
+
+from collections.abc import Callable
+from typing import Any
+
+from em.errors import UsageError
+from em.models.event import check_name
+from em.models.job import Job
+from em.settings import WorkSettings
+
+DEFAULT = "default"
+"""The queue of what is queued without naming one."""
+
+
+def lane_of(job: Job, queue: str | None, settings: WorkSettings) -> str:
+    """The queue a job goes to: a workflow whose runs are limited has one of its own."""
+    if job.kind == "workflow" and job.name in settings.limits.workflows:
+        if queue is not None:
+            raise UsageError(
+                f"the workflow {job.name!r} has a limit, and so a queue of its own",
+                place="queue",
+                fix=f"leave the queue out; a worker can name it as workflow:{job.name}",
+            )
+        return f"workflow:{job.name}"
+    if queue is None:
+        return DEFAULT
+    check_name(queue, "queue")
+    if queue.startswith(("_", "workflow:")):
+        raise UsageError(f"{queue!r} can't be the name of a queue", place="queue")
+    return queue
+
+
+def register(
+    make: Callable[..., Any], lane: str, settings: WorkSettings, concurrency: int | None = None
+) -> None:
+    """Make a queue known; one that is there keeps what was said of it, unless it is said anew."""
+    limit = settings.limits.workflows.get(lane.removeprefix("workflow:"))
+    limit = limit if lane.startswith("workflow:") else None
+    at_a_time = concurrency or settings.concurrency
+    make(
+        lane,
+        worker_concurrency=at_a_time if limit is None else min(at_a_time, limit),
+        global_concurrency=limit,
+        polling_interval_sec=settings.poll,
+        on_conflict="never_update" if limit is None and concurrency is None else "always_update",
+    )
