@@ -106,6 +106,7 @@ class Database:
                 return
             assert self.path is not None
             with _alone(self.path):
+                _write_ahead(self.path)
                 DBOS.migrate(f"sqlite:///{self.path}")
                 self._metadata.create_all(self.engine)
 
@@ -152,9 +153,14 @@ def _beside(address: str) -> str:
 def _prepare_connection(connection: sqlite3.Connection, _record: Any) -> None:
     connection.isolation_level = None
     connection.execute(f"PRAGMA busy_timeout={BUSY}")
-    connection.execute("PRAGMA journal_mode=WAL")
     connection.execute("PRAGMA synchronous=NORMAL")
     connection.execute("PRAGMA foreign_keys=ON")
+
+
+def _write_ahead(path: str) -> None:
+    """Readers and a writer side by side. Said once, where nobody is in the way: it stays so."""
+    with closing(sqlite3.connect(path, timeout=BUSY / 1000)) as connection:
+        connection.execute("PRAGMA journal_mode=WAL")
 
 
 @contextmanager

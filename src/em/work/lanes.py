@@ -24,10 +24,21 @@ def lane_of(job: Job, queue: str | None, settings: WorkSettings) -> str:
         return f"workflow:{job.name}"
     if queue is None:
         return DEFAULT
-    check_name(queue, "queue")
-    if queue.startswith(("_", "workflow:")):
-        raise UsageError(f"{queue!r} can't be the name of a queue", place="queue")
-    return queue
+    if queue.startswith("workflow:"):
+        raise UsageError(
+            f"{queue!r} can't be the name of a queue",
+            place="queue",
+            fix="it is the one of a workflow that has a limit (work.limits.workflows)",
+        )
+    return check_lane(queue)
+
+
+def check_lane(name: str) -> str:
+    """A name that a queue can have; those with an underscore before them are DBOS's own."""
+    check_name(name, "queue")
+    if name.startswith("_"):
+        raise UsageError(f"{name!r} can't be the name of a queue", place="queue")
+    return name
 
 
 def register(

@@ -28,7 +28,7 @@ from em.settings import Settings
 from em.work.database import NAME, SERIALIZER, TASK, VERSION, Database
 from em.work.items import Doing, Ended, do
 from em.work.kept import read_job
-from em.work.lanes import DEFAULT, register
+from em.work.lanes import DEFAULT, check_lane, register
 from em.work.presence import Presence
 from em.work.slots import LimitedClient, Slots
 
@@ -73,7 +73,7 @@ class Worker:
         self.id = f"{socket.gethostname()[:40]}-{os.getpid()}-{new_id()[-6:]}"
         self._memory = memory
         self._settings = settings or Settings.load()
-        self._queues = list(queues)
+        self._queues = [check_lane(name) for name in queues]
         self._concurrency = concurrency
         self._tell = tell
         self._database = Database(memory.address)
