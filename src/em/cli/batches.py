@@ -1,15 +1,16 @@
 """Work that was queued: waiting for it with a bar, and telling what became of it."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
 
 from em.cli.files import reading
-from em.cli.output import count, print_json, printable, progress
-from em.errors import InputError
+from em.cli.output import Advance, count, print_json, printable, progress
+from em.errors import InputError, StoreUnreachable
 
 if TYPE_CHECKING:
     from em.work import Queue
@@ -44,23 +45,9 @@ def tell_queued(
 
 def _follow(queue: "Queue", jobs: Sequence[str], what: str, *, as_json: bool) -> int:
     """Wait for jobs, and print their report. Exit code 1 if something failed."""
-    alone = time.monotonic()
-    told = False
     try:
         with progress(what, len(jobs)) as advance:
-            over = 0
-            while True:
-                counts = queue.counts(jobs)
-                advance(counts.over - over)
-                over = counts.over
-                if over == counts.all:
-                    break
-                if counts.workers:
-                    alone, told = time.monotonic(), False
-                elif not told and time.monotonic() - alone > PATIENCE:
-                    click.echo("no worker is there: start `em worker`, here or elsewhere", err=True)
-                    told = True
-                time.sleep(EVERY)
+            _wait(queue, jobs, advance)
     except KeyboardInterrupt:
         click.echo("it goes on without you: `em queue list` shows how far it is", err=True)
         return 130
@@ -69,12 +56,37 @@ def _follow(queue: "Queue", jobs: Sequence[str], what: str, *, as_json: bool) ->
         print_json({"done": report.done, "waiting": report.waiting, "failed": report.failed})
     else:
         click.echo(f"{report.done:,} done")
-        for title, found in (("waiting", report.waiting), ("failed", report.failed)):
-            for name, why in [*found.items()][:SHOWN]:
-                click.echo(f"{title}: {printable(name)}: {printable(why)}", err=True)
-            if len(found) > SHOWN:
-                click.echo(f"{title}: and {len(found) - SHOWN:,} more", err=True)
+        _tell("waiting", report.waiting)
+        _tell("failed", report.failed)
     return 1 if report.failed else 0
+
+
+def _wait(queue: "Queue", jobs: Sequence[str], advance: Advance) -> None:
+    alone = time.monotonic()
+    told = False
+    over = 0
+    while over < len(jobs):
+        try:
+            counts = queue.counts(jobs)
+        except StoreUnreachable:  # it is waited for as the jobs are
+            time.sleep(EVERY)
+            continue
+        advance(counts.over - over)
+        over = counts.over
+        if counts.workers:
+            alone, told = time.monotonic(), False
+        elif not told and time.monotonic() - alone > PATIENCE:
+            click.echo("no worker is there: start `em worker`, here or elsewhere", err=True)
+            told = True
+        if over < len(jobs):
+            time.sleep(EVERY)
+
+
+def _tell(title: str, found: Mapping[str, str]) -> None:
+    for name, why in islice(found.items(), SHOWN):
+        click.echo(f"{title}: {printable(name)}: {printable(why)}", err=True)
+    if len(found) > SHOWN:
+        click.echo(f"{title}: and {len(found) - SHOWN:,} more", err=True)
 
 
 def read_lines_of_json(file: str) -> Iterator[dict[str, Any]]:

@@ -60,6 +60,7 @@ class Database:
             sa.Column("provider", sa.Text, primary_key=True),
             sa.Column("slot", sa.Integer, primary_key=True),
             sa.Column("worker", sa.Text, nullable=False),
+            sa.Column("held", sa.Text, nullable=False, unique=True),
         )
         self._metadata = metadata
         log = logging.getLogger("dbos")
@@ -130,8 +131,8 @@ class Database:
         """Errors of the database as em's own."""
         try:
             yield
-        except sa.exc.DBAPIError as error:
-            reason = str(error.orig).strip().partition("\n")[0]
+        except (sa.exc.DBAPIError, sa.exc.TimeoutError) as error:
+            reason = str(getattr(error, "orig", error)).strip().partition("\n")[0]
             raise StoreUnreachable(
                 f"the queue can't be reached: {reason}",
                 place=str(self.path or SCHEMA),

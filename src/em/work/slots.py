@@ -14,6 +14,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from em.llm.protocol import Completion, LlmClient, Message, Spent
+from em.models.ids import new_id
 from em.work.database import Database
 
 PAUSE = 0.05
@@ -27,7 +28,7 @@ class Slots:
         self._database = database
         self._worker = worker
         self._limits = limits
-        self._left: list[tuple[str, int]] = []
+        self._left: list[str] = []
         self._guard = threading.Lock()
 
     @contextmanager
@@ -37,15 +38,15 @@ class Slots:
         if limit is None:
             yield
             return
-        slot = self._take(provider, limit)
+        held = self._take(provider, limit)
         try:
             yield
         finally:
             with self._guard:
-                self._left.append((provider, slot))
+                self._left.append(held)
             self.tidy()
 
-    def _take(self, provider: str, limit: int) -> int:
+    def _take(self, provider: str, limit: int) -> str:
         pause = PAUSE
         while True:
             self.tidy()
@@ -58,37 +59,32 @@ class Slots:
             time.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311 - only so that they don't all come at once
             pause = min(LONGEST, pause * 1.5)
 
-    def _try(self, provider: str, limit: int) -> int | None:
+    def _try(self, provider: str, limit: int) -> str | None:
         slots = self._database.slots
         with self._database.engine.begin() as connection:
             query = sa.select(slots.c.slot).where(slots.c.provider == provider)
-            held = set(connection.execute(query).scalars())
-            free = next((slot for slot in range(limit) if slot not in held), None)
+            others = set(connection.execute(query).scalars())
+            free = next((slot for slot in range(limit) if slot not in others), None)
             if free is None:
                 return None
-            row = {"provider": provider, "slot": free, "worker": self._worker}
-            taken = connection.execute(
-                self._database.insert(slots).values(row).on_conflict_do_nothing()
-            )
-        return free if taken.rowcount else None
+            held = new_id()
+            row = {"provider": provider, "slot": free, "worker": self._worker, "held": held}
+            take = self._database.insert(slots).values(row).on_conflict_do_nothing()
+            # Asked for by name: how many rows an insert made is not told by every driver.
+            return connection.execute(take.returning(slots.c.held)).scalar()
 
     def tidy(self) -> None:
         """Free what is not held any more; what fails is tried again the next time."""
         slots = self._database.slots
         with self._guard:
             left, self._left = self._left, []
-        for provider, slot in left:
-            ours = (
-                slots.c.provider == provider,
-                slots.c.slot == slot,
-                slots.c.worker == self._worker,
-            )
+        for held in left:
             try:
                 with self._database.engine.begin() as connection:
-                    connection.execute(sa.delete(slots).where(*ours))
+                    connection.execute(sa.delete(slots).where(slots.c.held == held))
             except sa.exc.DBAPIError:
                 with self._guard:
-                    self._left.append((provider, slot))
+                    self._left.append(held)
 
 
 class LimitedClient:

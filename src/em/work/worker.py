@@ -10,7 +10,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
@@ -33,6 +33,8 @@ from em.work.presence import Presence
 from em.work.slots import LimitedClient, Slots
 
 if TYPE_CHECKING:
+    from dbos import WorkflowStatus
+
     from em.llm.protocol import LlmClient
     from em.runner.engine import Tools
 
@@ -117,11 +119,19 @@ class Worker:
             self._stopping.set()
             DBOS.destroy(destroy_registry=True)
             self._over.set()
-            self._give_back()
-            presence.end()
-            self._client.destroy()
-            self._database.close()
+            self._leave(presence)
         return self._ended
+
+    def _leave(self, presence: Presence) -> None:
+        """Give back what was claimed, and be gone."""
+        try:
+            with self._database.translated():
+                self._give_back()
+                presence.end()
+        except StoreUnreachable as error:
+            self._tell(f"what it had is given to others when its lease is over: {error.message}")
+        self._client.destroy()
+        self._database.close()
 
     def _launch(self) -> None:
         from dbos import DBOS
@@ -162,15 +172,22 @@ class Worker:
 
     def _left(self) -> bool:
         """Whether anything is queued or running, here or with another worker."""
-        found = self._client.list_workflows(
-            name=TASK,
-            status=["ENQUEUED", "PENDING", "DELAYED"],
-            queue_name=self._queues or None,
-            limit=1,
-            load_input=False,
-            load_output=False,
-        )
-        return bool(found)
+        try:
+            return bool(
+                self._list(
+                    status=["ENQUEUED", "PENDING", "DELAYED"],
+                    queue_name=self._queues or None,
+                    limit=1,
+                )
+            )
+        except StoreUnreachable:  # presence tells of it; it will be there again
+            return True
+
+    def _list(self, **chosen: Any) -> "list[WorkflowStatus]":
+        with self._database.translated():
+            return self._client.list_workflows(
+                name=TASK, load_input=False, load_output=False, **chosen
+            )
 
     def _recover(self, worker: str) -> int:
         from dbos import DBOS
@@ -181,10 +198,7 @@ class Worker:
 
     def _give_back(self) -> None:
         """Queue again what this worker has claimed and will not do."""
-        found = self._client.list_workflows(
-            name=TASK, status="PENDING", executor_id=self.id, load_input=False, load_output=False
-        )
-        for one in found:
+        for one in self._list(status="PENDING", executor_id=self.id):
             self._client.resume_workflow(one.workflow_id, queue_name=one.queue_name)
 
     def _job(self) -> dict[str, int]:
@@ -255,9 +269,10 @@ class Worker:
 
     def _check_owner(self, job_id: str) -> None:
         """Leave a job that was cancelled, or that another worker has."""
-        found = self._client.list_workflows(
-            workflow_ids=[job_id], load_input=False, load_output=False
-        )
+        try:
+            found = self._list(workflow_ids=[job_id])
+        except StoreUnreachable:  # nobody can have taken it meanwhile
+            return
         if not found or found[0].status != "PENDING" or found[0].executor_id != self.id:
             raise _Leave
 
