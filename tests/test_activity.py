@@ -105,11 +105,14 @@ def test_what_is_forgotten_is_not_counted_any_more(
     run(memory, "c", PAUSED)
     lasting = Activity(memory.store)
     assert lasting.look().total.runs == 3
+    monkeypatch.setattr(activity, "KEPT_AFTER", 1_000)
     gone = [event for name in "bc" for event in memory.log.read(stream=f"run/{name}")]
     memory.forget(gone)
     for seen in (lasting.look(), Activity(memory.store).look(), lasting.look()):
         assert (seen.total.runs, seen.total.ok, seen.total.failed) == (1, 1, 0)
         assert (seen.waiting, seen.failed, seen.behind) == ([], [], 0)
+    (record,) = memory.store.records(activity.SUBJECT, activity.TYPE)
+    assert (record.body["waiting"], record.body["failed"]) == ({}, [])
 
 
 def test_an_empty_log_has_nothing_to_count(memory: Memory) -> None:

@@ -156,6 +156,7 @@ class Activity:
             for event in self._store.read(query):
                 if event.kind == "erased" and _is_counted(event) and event.seq > known.anew_at:
                     known = _Counted(anew_at=newest)
+                    self._kept_seq = -KEPT_AFTER  # what is kept is not true any more: write soon
                     break
                 self._count(known, event)
                 known.seq = event.seq
