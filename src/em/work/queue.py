@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 CHUNK = 100
 """Small things that make one job: alone, each would cost more to queue than to do."""
 AT_ONCE = 500
-"""Jobs that are put into the queue in one transaction."""
+"""Jobs that are read or written together."""
 
 State = Literal["queued", "running", "waiting", "done", "failed", "cancelled"]
 _STATES: Mapping[str, State] = {
@@ -107,20 +107,18 @@ class Queue:
         self._database.close()
 
     def add(self, jobs: Iterable[Job], queue: str | None = None) -> list[str]:
-        """Queue jobs; their ids. What is refused is refused before anything is queued."""
-        checked = [(job, body_of(job, self._redactor)) for job in jobs]
-        lanes = {job.name: self._lane(job, queue) for job, _ in checked}
+        """Queue jobs, all or none of them; their ids. What can't be kept is refused first."""
+        checked = [(self._lane(job, queue), body_of(job, self._redactor)) for job in jobs]
         ids = new_ids(len(checked))
-        for portion in portions(zip(ids, checked, strict=True), AT_ONCE):
-            drafts = [
-                Draft(stream=job_stream(job_id), kind="job_queued", body=body)
-                for job_id, (_, body) in portion
-            ]
-            self._memory.log.append_many(drafts)
-            with self._database.translated(), self._database.engine.begin() as connection:
-                for job_id, (job, _) in portion:
-                    options = _options(job_id, lanes[job.name])
-                    self._client.enqueue_in_transaction(connection, options)
+        drafts = (
+            Draft(stream=job_stream(job_id), kind="job_queued", body=body)
+            for job_id, (_, body) in zip(ids, checked, strict=True)
+        )
+        for portion in portions(drafts, AT_ONCE):
+            self._memory.log.append_many(portion)
+        with self._database.translated(), self._database.engine.begin() as connection:
+            for job_id, (lane, _) in zip(ids, checked, strict=True):
+                self._client.enqueue_in_transaction(connection, _options(job_id, lane))
         return ids
 
     def add_runs(
