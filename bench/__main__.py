@@ -55,6 +55,7 @@ BENCHES: dict[str, Callable[[], Iterator[Figure]]] = {
     "queue-killed": scaling.killed,
     "queue-jobs": scaling.jobs,
     "queue-checkpoints": scaling.checkpoints,
+    "queue-commits": scaling.commits,
     "state-records": state.as_records,
     "state-sentences": state.as_sentences,
     "state-compile": state.compiling,
