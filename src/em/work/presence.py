@@ -72,7 +72,7 @@ class Presence:
                 if self._watching:
                     self._look()
                 self._tidy()
-            except sa.exc.SQLAlchemyError as error:
+            except Exception as error:  # noqa: BLE001 - it is told; one that falls silent loses its jobs
                 # What is seen after this says nothing about the time before it.
                 self._seen.clear()
                 if not self._lost:
