@@ -316,15 +316,13 @@ def test_a_dry_run_names_the_secrets_and_shows_none(
 def test_import_brings_traces_in_once(tmp_path: Path) -> None:
     chat = {"messages": [{"role": "user", "content": "hi"}]}
     (tmp_path / "chats.jsonl").write_text(json.dumps(chat) + "\n")
-    assert em("import", "chats.jsonl", "--format", "openai").out == "1 trace imported\n"
+    assert "1 trace, 0 calls, 3 new events" in em("import", "chats.jsonl").out
     again = em("import", "chats.jsonl", "trace.json", "--format", "openai")
-    assert again.code == 2
-    assert "trace.json" in again.err
-    assert em("import", "chats.jsonl", "--format", "openai").out == (
-        "0 traces imported, 1 already there\n"
-    )
-    assert em("import", "trace.json", "--format", "native", "--json").json["imported"] == 1
+    assert "nothing new" in again.out
+    assert "1 line kept verbatim" in again.out  # it is none of that format, and is not lost
+    assert em("import", "trace.json", "--format", "native", "--json").json["new_traces"] == 1
     assert em("import", "chats.jsonl", "--format", "nope").code == 2
+    assert em("import", "no.json").code == 1
 
 
 def test_declared_tools_run_as_far_as_they_are_allowed(tmp_path: Path) -> None:

@@ -190,20 +190,31 @@ def test_watching_compiles_what_comes_in(capsys: pytest.CaptureFixture[str]) -> 
         assert watch.wait(20) == 0
 
 
-def typed_in_a_terminal(command: list[str], keys: list[tuple[bytes, bytes]]) -> str:
-    """What a program shows in a terminal; each key is typed once what was waited for is there."""
+def typed_in_a_terminal(command: list[str], lines: list[tuple[bytes, bytes]]) -> str:
+    """What a console shows in a terminal; each line is typed at the prompt and waited for.
+
+    What is typed before there is a prompt may be lost.
+    """
     pid, terminal = pty.fork()
     if pid == 0:
         os.environ.update(TERM="xterm", INPUTRC="/dev/null")
         os.execv(command[0], command)
-    shown = b""
+    shown, seen = b"", 0
+
+    def wait_for(what: bytes) -> None:
+        nonlocal shown, seen
+        while what not in shown[seen:]:
+            assert select.select([terminal], [], [], 60)[0], shown
+            shown += os.read(terminal, 4096)
+        seen = shown.index(what, seen) + len(what)
+
     try:
-        for waited, key in keys:
-            start = len(shown)
-            while waited not in shown[start:]:
-                assert select.select([terminal], [], [], 60)[0], shown
-                shown += os.read(terminal, 4096)
-            os.write(terminal, key)
+        for typed, waited in lines:
+            wait_for(b">>> ")
+            os.write(terminal, typed)
+            wait_for(waited)
+        wait_for(b">>> ")
+        os.write(terminal, b"\x04")
         with suppress(OSError):  # how a terminal says that nobody is there any more
             while part := os.read(terminal, 4096):
                 shown += part
@@ -220,12 +231,11 @@ def test_the_console_completes_names_and_shows_docstrings() -> None:
     shown = typed_in_a_terminal(
         command,
         [
-            (b">>> ", b"first = tri\t[0]\n"),
-            (b">>> ", b"first.cost_u\t\n"),
-            (b"5.5", b"state.prof\t.ci\t\n"),
-            (b"Porto", b"print(Trip.__doc__)\n"),
-            (b"3 records", b"1 / 0\n"),  # which does not end it
-            (b"ZeroDivisionError", b"\x04"),
+            (b"first = tri\t[0]\n", b"\n"),
+            (b"first.cost_u\t\n", b"5.5"),
+            (b"state.prof\t.ci\t\n", b"Porto"),
+            (b"print(Trip.__doc__)\n", b"3 records"),
+            (b"1 / 0\n", b"ZeroDivisionError"),  # which does not end it
         ],
     )
     assert "in scope: state, profile, trips" in shown

@@ -85,7 +85,7 @@ def test_a_second_waits_while_the_first_is_running(serve: Serve, tmp_path: Any) 
         encode = msgspec.json.Encoder(order="sorted").encode
         key = "http/" + hashlib.sha256(encode(("local", "k"))).hexdigest()
         data = {"analysis": "", "domain": "", "polarity": "success", "source_task": ""}
-        payload = {**LESSON, **data, "subject": None, "tools": []}
+        payload = {**LESSON, **data, "subject": None, "tools": [], "from_events": []}
         fingerprint = hashlib.sha256(encode(("POST /heuristics", payload))).hexdigest()
         hour = timedelta(hours=1)
         claim = memory.store.claim(key, fingerprint, lease=hour, keep=hour)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from agents import ASKING, Connect, agent, keep, over_http, over_stdio
+from mcp_agents import ASKING, Connect, agent, keep, over_http, over_stdio
 from mcp_types import ElicitRequestParams, ElicitResult, ToolListChangedNotification
 
 from em import Memory
@@ -406,18 +406,20 @@ def test_a_client_that_leaves_in_the_middle_of_a_run_does_not_end_it() -> None:
 
 def test_what_a_run_unpacked_goes_with_a_server_that_is_told_to_end() -> None:
     Path("tools.py").write_text(TOOLS)
-    keep("name: slow\nsteps:\n  - {id: s1, type: tool.call, tool: wait, args: {seconds: 600}}\n")
+    keep(
+        "name: left_behind\nsteps:\n  - {id: s1, type: tool.call, tool: wait, args: {seconds: 600}}\n"
+    )
     before = set(Path("/dev/shm").glob("em-routine-*"))
     process = _started("--tools", "tools.py")
     _shake_hands(process)
-    _send(process, id=2, method="tools/call", params={"name": "slow", "arguments": {}})
+    _send(process, id=2, method="tools/call", params={"name": "left_behind", "arguments": {}})
     while not Path("waiting").exists():
         assert process.poll() is None
         threading.Event().wait(0.01)
     mine = [
         folder
         for folder in set(Path("/dev/shm").glob("em-routine-*")) - before
-        if "name: slow" in _text(folder / "routine.yaml")
+        if "name: left_behind" in _text(folder / "routine.yaml")
     ]
     process.terminate()
     process.communicate(timeout=60)

@@ -9,7 +9,7 @@ from typing import Any
 
 import httpx2
 import pytest
-from agents import ASKING, agent, keep, over_http
+from mcp_agents import ASKING, agent, keep, over_http
 from mcp_types import ElicitRequestParams, ElicitResult
 from served import Serve, Served
 

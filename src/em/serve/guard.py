@@ -196,7 +196,7 @@ class _Passing:
         ]
         if status == 401 and is_page(self._scope["path"]):
             status, body = 303, b""
-            headers = [(b"location", self._login()), (b"content-length", b"0"), headers[-1]]
+            headers = [(b"location", self._login()), (b"content-length", b"0")]
         elif status == 401:
             headers.append((b"www-authenticate", b"Bearer"))
         await self._answer({"type": "http.response.start", "status": status, "headers": headers})
