@@ -406,9 +406,8 @@ def test_a_client_that_leaves_in_the_middle_of_a_run_does_not_end_it() -> None:
 
 def test_what_a_run_unpacked_goes_with_a_server_that_is_told_to_end() -> None:
     Path("tools.py").write_text(TOOLS)
-    keep(
-        "name: left_behind\nsteps:\n  - {id: s1, type: tool.call, tool: wait, args: {seconds: 600}}\n"
-    )
+    step = "{id: s1, type: tool.call, tool: wait, args: {seconds: 600}}"
+    keep(f"name: left_behind\nsteps:\n  - {step}\n")
     before = set(Path("/dev/shm").glob("em-routine-*"))
     process = _started("--tools", "tools.py")
     _shake_hands(process)
