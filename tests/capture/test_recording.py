@@ -281,7 +281,8 @@ def test_the_openai_agents_sdk_is_captured_by_a_tracing_processor(memory: Memory
     processor = EmTracingProcessor(memory)
     agents.set_trace_processors([processor])
     try:
-        agents.Runner.run_sync(scripted_agents(), "what of #W1?")
+        # Its `run_sync` leaves an event loop open behind it.
+        asyncio.run(agents.Runner.run(scripted_agents(), "what of #W1?"))
     finally:
         agents.set_trace_processors([])
     main, helper = sorted(memory.traces(), key=lambda kept: kept.trace.parent or "")

@@ -1,5 +1,6 @@
 """The commands around state, as a user types them."""
 
+import io
 import json
 import os
 import pty
@@ -314,3 +315,32 @@ def test_one_subjects_trouble_does_not_stop_the_watch(capsys: pytest.CaptureFixt
         watch.send_signal(signal.SIGINT)
         assert watch.wait(60) == 0
         assert "Traceback" not in watch.stderr.read()
+
+
+def test_what_is_piped_in_is_read_or_refused(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = b'{"n": 1}\n{"n": 2}\n'
+    for command in (["-"], ["--file", "-"]):
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(lines)))
+        kept = em(capsys, "observe", "ana", *command, "--format", "jsonl", "--type", "Num")
+        assert kept == "2 observations of ana kept\n"
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(lines)))
+    assert run(["observe", "ana", "--file", "-", "--type", "Num"]) == 2
+    assert "say --format" in capsys.readouterr().err
+    assert run(["observe", "ana", "some words", "--type", "Num"]) == 2
+    assert run(["observe", "ana", "some words", "--format", "csv"]) == 2
+    assert run(["observe", "ana", "some words", "--file", "x.csv"]) == 2
+    assert "a text and a file" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("ana")
+def test_a_check_of_an_action_that_no_rule_knows_says_so(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    rule = "@rule('book')\ndef dear(state, **details):\n    return 'no'\n"
+    Path("rules.py").write_text(f"from em.state.rules import rule\n\n{rule}")
+    assert run(["check", "ana", "bok", "--rules", "rules.py"]) == 0
+    assert "no rule is about 'bok': there are rules about book" in capsys.readouterr().err
+    assert run(["check", "ana", "book", "--rules", "rules.py"]) == 1
+    assert "no rule" not in capsys.readouterr().err

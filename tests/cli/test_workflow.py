@@ -191,3 +191,25 @@ def test_a_run_becomes_a_routine() -> None:
     wrong = em("workflow", "compile", run["run_id"], "-o", "r2", "--freeze", "fatcs")
     assert (wrong.code, "did you mean 'facts'?" in wrong.err) == (2, True)
     assert not Path("r2").exists()
+
+
+def test_a_gate_is_answered_where_a_parameter_is_a_secret(tmp_path: Path) -> None:
+    (tmp_path / "g.yaml").write_text(
+        "workflows:\n  g:\n    params: [user, password]\n    steps:\n"
+        "      - {name: a, tool: log_in, gate: 'ok?', inputs: {user: '{{params.user}}', "
+        "password: '{{params.password}}'}}\n"
+    )
+    (tmp_path / "login.py").write_text("def log_in(user, password):\n    return len(password)\n")
+    given = ("--param", "user=u", "--param", "password=hunter2secretXY", "--tools", "login.py")
+    ran = em("workflow", "run", "g", "--file", "g.yaml", *given, "--yes", "--json")
+    assert (ran.code, ran.json["output"]) == (0, 15), ran.err
+    assert b"hunter2secretXY" not in (tmp_path / ".em" / "em.db").read_bytes()
+
+
+def test_a_prompt_can_not_say_memory_itself(tmp_path: Path) -> None:
+    (tmp_path / "m.yaml").write_text(
+        "workflows:\n  m:\n    steps:\n      - {name: a, inputs: {prompt: 'X {{ memory }}'}}\n"
+    )
+    refused = em("workflow", "validate", "--file", "m.yaml")
+    assert refused.code == 1
+    assert "name what of it: memory.NAME" in refused.out + refused.err

@@ -85,7 +85,15 @@ def check(
     memory = open_memory(ctx)
     if rules is not None:
         memory.subjects.rules += load_rules(rules)
-    return _show(memory.check(subject, action, **given), as_json=ctx.obj["json"])
+    state = memory.state(subject)
+    if action not in state.actions:
+        known = (
+            f"there are rules about {', '.join(state.actions)}"
+            if state.actions
+            else "there are none"
+        )
+        click.echo(f"no rule is about {printable(action)!r}: {known}", err=True)
+    return _show(state.check(action, **given), as_json=ctx.obj["json"])
 
 
 def _value(text: str) -> Any:

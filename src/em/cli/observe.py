@@ -51,13 +51,24 @@ def command(
     em observe ana '{"destination": "Lisbon", "cost_usd": 840.5}' --type Trip
     em observe ana --file trips.csv --type Trip
     """
+    if text == "-":
+        text, file = None, file or "-"
     if (text is None) == (file is None):
-        raise UsageError("nothing to keep", fix="give TEXT, or --file FILE")
+        what = "nothing to keep" if text is None else "a text and a file"
+        raise UsageError(what, fix="give TEXT, or --file FILE")
+    if text is not None and format_ is not None:
+        raise UsageError("--format is of a file", fix="give --file FILE, or - for standard input")
     details = {"type": type_, "at": at, "speaker": speaker, "source": source}
     known = {name: value for name, value in details.items() if value is not None}
     items = _given(text) if text is not None else _read(file or "-", format_)
     # Read to its end first: all of a file comes in, or none of it.
     found = [{"subject": subject, **known, **item} for item in items]
+    if type_ is not None and any("text" in item for item in found):
+        raise UsageError(
+            "a text has no type: --type is of records",
+            place=file or "TEXT",
+            fix="leave it out, give a JSON object, or say --format json, jsonl or csv",
+        )
     if not found:
         raise InputError("there is nothing in it", place=file or "TEXT")
     ids = open_memory(ctx, create=True).observe_many(found)

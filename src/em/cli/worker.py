@@ -52,9 +52,10 @@ def command(
         _tell(f"worker {worker.id} is there" + ("" if drain else "; Ctrl-C ends it"))
         done = worker.run(drain=drain)
     if ctx.obj["json"]:
-        print_json({"worker": worker.id, "jobs": done})
+        print_json({"worker": worker.id, "jobs": done, "failed": worker.failed})
     else:
-        click.echo(f"{count(done, 'job')} done")
+        failed = f", {worker.failed:,} of them failed: see em queue list" if worker.failed else ""
+        click.echo(f"{count(done, 'job')} done{failed}")
     return 0
 
 

@@ -325,7 +325,6 @@ def _converse(
         if prompt is None or said is None:
             break
         given = {prompt.step_id: said}
-        go = _going_on(workflows, run_id)
     return _print(result, options, as_json=as_json)
 
 

@@ -130,7 +130,7 @@ def refuse_to_go_on(past: PastRun, answers: Mapping[str, Json]) -> None:
         raise RoutineError(
             "what this run was given holds a secret, which the journal did not keep",
             place=f"run {past.run_id}",
-            fix="give the input again (input_data, or --input), and the answers",
+            fix="give it again (--input; --params for a workflow), and the answers (--answers)",
         )
     if past.status in ("ok", "failed"):
         raise RoutineError(f"this run is over: {past.status}", place=f"run {past.run_id}")

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from socket import IPPROTO_TCP, TCP_NODELAY, socket
 from typing import TYPE_CHECKING, Any
 
-from em.errors import MissingExtra, UsageError
+from em.errors import MissingExtra, StoreError, UsageError
 from em.memory import Memory
 from em.serve.callers import Tokens, refuse_open_door
 from em.settings import Settings
@@ -63,7 +63,11 @@ def serve(
                 app.leave()
                 await super().shutdown(sockets)
 
-        Server(config).run(sockets=[bound])
+        try:
+            Server(config).run(sockets=[bound])
+        except SystemExit as error:
+            # The server's own way of saying so; why stands in the line before.
+            raise StoreError("the service could not start: its log says why") from error
         say(level="info", event="stopped")
     sys.stderr.flush()
     return 0

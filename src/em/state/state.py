@@ -316,6 +316,12 @@ class State:
         """A record as it was given."""
         return self.module.as_record(record)
 
+    @property
+    def actions(self) -> list[str]:
+        """The actions that rules are about: of any other, `check` has nothing to say."""
+        every = [*self.module.RULES, *self._rules]
+        return sorted({one.action for one in every if one.action is not None})
+
     def check(self, action: str, /, **details: Any) -> list[Alert]:
         """The rules that fire before an action, the worst first, each with its evidence."""
         return rules.check(self, self._rules, action, details, self.as_of or now())

@@ -85,6 +85,8 @@ class Worker:
         self._over = threading.Event()
         self._active = 0
         self._ended = 0
+        self.failed = 0
+        """Of the jobs that ended here."""
         self._guard = threading.Lock()
 
     def stop(self) -> None:
@@ -240,6 +242,7 @@ class Worker:
         self._patiently(job_id, lambda: self._keep(job_id, report))
         with self._guard:
             self._ended += 1
+            self.failed += bool(failed)
         if failed:
             raise JobFailed(f"{len(failed)} of {len(job.items)} failed", place=f"job {job_id}")
         return {**counted, "waiting": len(waiting)}

@@ -187,7 +187,8 @@ class _Replay:
         for call, words in zip(_calls(inputs), _calls(bare), strict=True):
             sent += self._said(call) * _times(call)
             full += (self._said(words) + context) * _times(call)
-        return Tokens(sent=sent, full=full, told=_told(records))
+        # A step may be given what is no part of the context: an error, or what was looked up.
+        return Tokens(sent=sent, full=max(sent, full), told=_told(records))
 
     def _said(self, call: Any) -> int:
         """The tokens of what a model reads."""

@@ -212,9 +212,12 @@ def _templates(workflow: WorkflowDef) -> Iterator[Finding]:
             try:
                 names = names_in(text, "", bare=bare)
                 parts = list(_parts(text, bare=bare))
+                is_whole = _is_whole_memory(text, bare=bare)
             except EmError as error:
                 yield Finding(where, error.message, error.fix)
                 continue
+            if is_whole:
+                yield Finding(where, "`memory` is no text", "name what of it: memory.NAME")
             for name in sorted(names - known):
                 fix = closest(name, known) or "there are: params, memory" + (
                     f", {step.as_}" if own else ""
@@ -238,6 +241,15 @@ def _brought(step: StepDef, params: list[str]) -> list[str]:
             names += params
         names += need.variables
     return names
+
+
+def _is_whole_memory(text: str, *, bare: bool) -> bool:
+    """Whether a text says `memory` itself, which has parts and no words."""
+    from jinja2 import nodes
+
+    tree = syntax_of(text, "", bare=bare)
+    said = [part for output in tree.find_all(nodes.Output) for part in output.nodes]
+    return any(isinstance(one, nodes.Name) and one.name == "memory" for one in [tree, *said])
 
 
 def _parts(text: str, *, bare: bool) -> Iterator[tuple[str, str]]:

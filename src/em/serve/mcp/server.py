@@ -132,7 +132,7 @@ class McpServer:
     @asynccontextmanager
     async def _life(self, _server: Server[Any]) -> AsyncIterator[dict[str, Any]]:
         # Before anybody is answered: what comes after that is a change.
-        known = await self._desk.in_thread(self._versions)
+        known = await self._look({})
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._watch, known)
             yield {}
@@ -147,16 +147,19 @@ class McpServer:
             if self._session is None and not self._changes.somebody_listens:
                 continue
             began = time.monotonic()
-            try:
-                now = await self._desk.in_thread(self._versions)
-            except EmError as error:
-                # A store that is busy is there again later.
-                say(level="warning", event="mcp", message=f"the routines can't be read: {error}")
-                continue
+            now = await self._look(known)
             took = time.monotonic() - began
             if now != known:
                 await self._tell()
             known = now
+
+    async def _look(self, known: dict[str, int]) -> dict[str, int]:
+        try:
+            return await self._desk.in_thread(self._versions)
+        except EmError as error:
+            # A store that can't be read may be there again later; the rest of the service is.
+            say(level="warning", event="mcp", message=f"the routines can't be read: {error}")
+            return known
 
     def _versions(self) -> dict[str, int]:
         return {name: kept.version for name, kept in self._routines.newest().items()}
