@@ -1,11 +1,13 @@
 """A memory with something on every page; `word` stands in each text that a page may show."""
 
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from em import Check, Memory
+from em.llm import ScriptedClient
 from em.models.event import Draft
 from em.models.heuristic import Lesson
 from em.runner.stored import keep_routine, opened
@@ -221,6 +223,18 @@ def lessons(memory: Memory, word: str = "", subject: str | None = None) -> None:
     )
 
 
+def workflow(memory: Memory, word: str = "") -> str:
+    """A run of a workflow; its id."""
+    Path("flow.yaml").write_text(
+        "workflows:\n  tell:\n    params: [topic]\n    steps:\n"
+        "      - {name: facts, inputs: {prompt: 'Facts about {{ params.topic }}'}}\n"
+        "      - {name: text, memory: {needs: [facts]}, "
+        "inputs: {prompt: 'Write: {{ memory.facts }}'}}\n"
+    )
+    client = ScriptedClient(lambda request: f"{word} {request.prompt}")
+    return memory.workflow("tell", {"topic": f"tea {word}"}, file="flow.yaml", client=client).run_id
+
+
 def fill(memory: Memory, word: str = "") -> dict[str, str]:
     """Everything; the ids that pages are asked for."""
     trace_id = memory.add_trace(trace(word))
@@ -236,6 +250,7 @@ def fill(memory: Memory, word: str = "") -> dict[str, str]:
     behaviours(memory, word)
     about(memory, word=word)
     lessons(memory, word)
+    flow = workflow(memory, word)
     lesson = next(iter(memory.heuristics.every())).id
     behaviour = next(iter(memory.store.artefacts("behaviour")))
     event = next(iter(memory.log.read(subject="ana", limit=1)))
@@ -251,6 +266,8 @@ def fill(memory: Memory, word: str = "") -> dict[str, str]:
         "/ui/routine": f"ref={ref}",
         "/ui/behaviours": "",
         "/ui/behaviour": f"id={behaviour.name}@1",
+        "/ui/workflows": "",
+        "/ui/workflow": f"id={flow}",
         "/ui/state": "",
         "/ui/state#one": "subject=ana&check=book&ask=where+does+ana+live",
         "/ui/recall": "q=window+seats",

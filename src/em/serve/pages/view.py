@@ -6,7 +6,6 @@ content security policy still runs no script and loads nothing but our own files
 
 from datetime import datetime
 from functools import cache
-from importlib.util import find_spec
 from typing import Any
 from urllib.parse import urlencode
 
@@ -38,14 +37,13 @@ LONGEST = 20_000
 """Characters of one value that a page shows."""
 LONGEST_QUERY = 2_000
 
-HAS_WORKFLOWS = find_spec("em.workflow") is not None
 NAVIGATION = [
     ("", "Overview", False),
     ("/runs", "Runs", True),
     ("/traces", "Traces", False),
     ("/routines", "Routines", True),
     ("/behaviours", "Behaviours", True),
-    *([("/workflows", "Workflows", True)] if HAS_WORKFLOWS else []),
+    ("/workflows", "Workflows", True),
     ("/state", "State", False),
     ("/recall", "Recall", False),
     ("/lessons", "Lessons", False),

@@ -1,19 +1,14 @@
 """Workflows: their runs, and of each step the context it was given and the tokens that saved."""
 
-from importlib import import_module
-from typing import Any
-
 from litestar import Response, get
 
-from em.serve.pages.view import HAS_WORKFLOWS, asked, page
+from em.serve.pages.view import asked, page
 from em.serve.service import AnyRequest, service_of
 from em.serve.sessions import PAGES
+from em.workflow.inspecting import inspect_run
+from em.workflow.past import run_line, started_runs
 
 SHOWN = 50
-
-
-def _part(name: str) -> Any:
-    return import_module(f"em.workflow.{name}")
 
 
 @get(f"{PAGES}/workflows", include_in_schema=False, sync_to_thread=True)
@@ -21,10 +16,7 @@ def get_workflows(request: AnyRequest) -> Response[str]:
     """The newest runs of workflows."""
     service = service_of(request)
     service.caller(request).must_see(None)
-    past = _part("past")
-    runs = [
-        past.run_line(service.store, event) for event in past.started_runs(service.store, SHOWN)
-    ]
+    runs = [run_line(service.store, event) for event in started_runs(service.store, SHOWN)]
     return page(request, "workflows.html", runs=runs)
 
 
@@ -33,9 +25,9 @@ def get_workflow(request: AnyRequest) -> Response[str]:
     """One run of a workflow, step by step."""
     service = service_of(request)
     service.caller(request).must_see(None)
-    seen = _part("inspecting").inspect_run(service.store, asked(request, "id"))
+    seen = inspect_run(service.store, asked(request, "id"))
     most = max((step.tokens.full for step in seen.steps if step.tokens), default=0) or 1
     return page(request, "workflow.html", seen=seen, most=most)
 
 
-HANDLERS = [get_workflows, get_workflow] if HAS_WORKFLOWS else []
+HANDLERS = [get_workflows, get_workflow]
