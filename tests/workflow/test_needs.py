@@ -205,3 +205,18 @@ workflows:
 """)
     result = flow.start("w", {"topic": "x), tool_output(y, 99"})
     assert result.output == "[<>]"
+
+
+def test_recall_of_one_subject_brings_nobody_elses_texts(memory: Memory, write: Write) -> None:
+    memory.observe("ana", "The plan is Oslo.")
+    memory.observe("bob", "The secret plan is Rome.")
+    step = "{name: a, memory: {needs: ['recall(the plan, 5, {{params.who}})']}, "
+    text = (
+        "workflows:\n  w:\n    params: [who]\n    steps:\n      - "
+        + step
+        + "inputs: {prompt: '{{memory.recall}}'}}\n"
+    )
+    said = write(text).start("w", {"who": "ana"}).output
+    assert "Oslo" in said
+    assert "Rome" not in said
+    assert write(text).start("w", {"who": "nobody"}).output == "[]"

@@ -38,7 +38,7 @@ _CALLED: dict[str, tuple[Kind, int, int]] = {
     "step_output": ("step", 1, 1),
     "classification": ("classification", 1, 1),
     "recall": ("recall", 1, 2),
-    "heuristics": ("heuristics", 1, 2),
+    "heuristics": ("heuristics", 1, 1),
     "state": ("state", 1, 2),
     "run": ("run", 2, 2),
 }
@@ -108,11 +108,12 @@ def parse_need(text: str, place: str) -> Need:
     kind, least, most = _CALLED[word]
     arguments = _arguments(inside)
     k = 5
-    if kind in ("recall", "heuristics") and len(arguments) > 1 and arguments[-1].isdecimal():
-        k = int(arguments.pop())
-        arguments = [", ".join(arguments)]
-    elif kind in ("recall", "heuristics"):
-        arguments = [", ".join(arguments)]
+    if kind in ("recall", "heuristics"):
+        # Behind the number stands whose texts are looked at; before it commas are the query's.
+        about = [arguments.pop()] if len(arguments) > 2 and arguments[-2].isdecimal() else []
+        if len(arguments) > 1 and arguments[-1].isdecimal():
+            k = int(arguments.pop())
+        arguments = [", ".join(arguments), *about]
     if not least <= len(arguments) <= most or not all(arguments):
         raise _no_need(text, place)
     return _called(text, kind, arguments, k, must=must, name=name, place=place)

@@ -324,7 +324,7 @@ class Workflows:
         if need.kind == "run":
             return Sourced(*latest_output(self.store, words[0], words[1]))
         if need.kind == "recall" and self._sources.recall is not None:
-            found = self._sources.recall(words[0], need.k)
+            found = self._sources.recall(words[0], need.k, words[1] if words[1:] else None)
             return Sourced("\n".join(map(as_text, found.value)), found.from_events)
         if need.kind == "heuristics" and self._sources.heuristics is not None:
             return self._sources.heuristics(words[0], need.k)
