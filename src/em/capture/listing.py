@@ -8,9 +8,9 @@ import msgspec
 
 from em.models.event import Event, EventQuery
 from em.models.trace import Outcome
+from em.store.newest import newest_first
 from em.store.protocol import Store
 
-AT_A_TIME = 200
 LOOKED_AT = 2_000
 """Traces that one search passes over; where it ended is told, and the next goes on from there."""
 
@@ -63,24 +63,11 @@ def _newest_starts(
     store: Store, subjects: Iterable[str] | None, before: int | None
 ) -> Iterator[Event]:
     if subjects is None:
-        return _starts(store, None, before)
-    each = (_starts(store, subject, before) for subject in subjects)
+        return newest_first(store, "trace_started", before=before)
+    each = (
+        newest_first(store, "trace_started", subject=subject, before=before) for subject in subjects
+    )
     return merge(*each, key=lambda event: -event.seq)
-
-
-def _starts(store: Store, subject: str | None, before: int | None) -> Iterator[Event]:
-    size = AT_A_TIME // 4
-    while True:
-        query = EventQuery(
-            kinds=["trace_started"], subject=subject, before=before, limit=size, newest=True
-        )
-        events = list(store.read(query))
-        for event in reversed(events):
-            if event.body is not None:
-                yield event
-        if len(events) < size:
-            return
-        before, size = events[0].seq, AT_A_TIME
 
 
 def _summary(store: Store, started: Event) -> TraceSummary:

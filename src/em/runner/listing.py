@@ -1,6 +1,6 @@
 """Runs as people look at them: the newest first, in short; one run step by step, with its times."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -10,9 +10,9 @@ from em.errors import NotFound
 from em.models.canonical import Json
 from em.models.event import Event, EventQuery
 from em.runner.journal import PastRun, read_run, stream_of
+from em.store.newest import newest_first
 from em.store.protocol import Store
 
-AT_A_TIME = 200
 LOOKED_AT = 2_000
 """Runs that one search passes over; where it ended is told, and the next goes on from there."""
 
@@ -50,7 +50,7 @@ def find_runs(
     """The newest runs whose routine, id or input has the words, and that have this status."""
     found: list[RunSummary] = []
     passed_over = 0
-    for event in _newest_starts(store, before):
+    for event in newest_first(store, "run_started", before=before):
         if len(found) == limit or passed_over == LOOKED_AT:
             return RunPage(found, event.seq + 1)
         run = summary(store, event) if _has_words(event, words) else None
@@ -59,20 +59,6 @@ def find_runs(
         else:
             passed_over += 1
     return RunPage(found, None)
-
-
-def _newest_starts(store: Store, before: int | None) -> Iterator[Event]:
-    """Where runs began, newest first; what was erased is passed over."""
-    size = AT_A_TIME // 4
-    while True:
-        query = EventQuery(kinds=["run_started"], before=before, limit=size, newest=True)
-        events = list(store.read(query))
-        for event in reversed(events):
-            if event.body is not None:
-                yield event
-        if len(events) < size:
-            return
-        before, size = events[0].seq, AT_A_TIME
 
 
 def _has_words(event: Event, words: str) -> bool:
