@@ -382,3 +382,12 @@ def test_the_same_for_asyncio(tmp_path: Path) -> None:
     import asyncio
 
     assert asyncio.run(_asked(tmp_path / "a.db")).value == 2
+
+
+def test_a_text_that_patterns_read_in_part_is_listed(memory: Memory) -> None:
+    memory.observe("ana", "I spent $20 on lunch. My sister is allergic to nuts.", at="2025-01-01")
+    memory.observe("ana", "I live in Porto.", at="2024-01-01")
+    state = memory.checkpoint("ana")
+    assert (state.coverage.structured, state.coverage.in_part) == (2, 1)
+    assert [one.reason for one in state.unstructured] == ["the pattern read only a part of it"]
+    assert memory.state("ana", as_of="2024-06-01").unstructured == []  # nobody had said it yet

@@ -125,6 +125,7 @@ def show(report: Checkpoint) -> None:
         f"{cover.structured:,} of {count(cover.observations, 'observation')} structured"
         + (f", {cover.by_pattern:,} of them by patterns" if cover.by_pattern else "")
         + (f", {cover.by_model:,} by the model" if cover.by_model else "")
+        + (f", {cover.in_part:,} only in part (em state show)" if cover.in_part else "")
         + (f"; {cover.unstructured:,} not (em state show)" if cover.unstructured else "")
     )
     for change in report.changes:

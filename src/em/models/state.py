@@ -94,6 +94,7 @@ class Coverage(msgspec.Struct):
     structured: int = 0
     by_pattern: int = 0
     by_model: int = 0
+    in_part: int = 0
     unstructured: int = 0
 
 
@@ -126,7 +127,10 @@ class Entry(msgspec.Struct, frozen=True):
 
 
 class Extraction(msgspec.Struct, frozen=True, kw_only=True):
-    """What was made of free text: records, facts and constraints, each with its events."""
+    """What was made of free text: records, facts and constraints, each with its events.
+
+    in_part: the events of whose text something was left over.
+    """
 
     from_events: list[str]
     method: Literal["model", "pattern"]
@@ -135,6 +139,7 @@ class Extraction(msgspec.Struct, frozen=True, kw_only=True):
     facts: list[Json] = []
     constraints: list[Json] = []
     renames: dict[str, str] = {}
+    in_part: list[str] = []
     failed: str = ""
 
 

@@ -173,6 +173,9 @@ class State:
         type_ = self._types[collection]
         if type_.key is not None:
             return [_row(one, self.module) for one in getattr(self, collection)]
+        return self._plain_rows(type_)
+
+    def _plain_rows(self, type_: TypeSchema) -> list[Json]:
         found: list[Json] = []
         for record in self._stored(type_):
             assert record.body is not None
@@ -304,13 +307,11 @@ class State:
 
     @cached_property
     def unstructured(self) -> list[Unstructured]:
-        """The observations that nothing could be made of; they stay searchable."""
-        found: list[Unstructured] = []
-        for record in self._stored(self.schema.unstructured):
-            assert record.body is not None
-            for row in msgspec.json.decode(record.body["rows"]):
-                found.append(Unstructured(row["event_ids"][0], row["as_given"]["reason"]))
-        return found
+        """The observations that nothing could be made of, or only of a part; all are searchable."""
+        return [
+            Unstructured(row["event_ids"][0], row["as_given"]["reason"])
+            for row in self._plain_rows(self.schema.unstructured)
+        ]
 
     def as_record(self, record: Any) -> Any:
         """A record as it was given."""

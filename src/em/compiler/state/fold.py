@@ -295,6 +295,10 @@ def _count_read(
             coverage.structured += 1
             coverage.by_model += extraction.method == "model"
             coverage.by_pattern += extraction.method == "pattern"
+            if event in extraction.in_part:
+                coverage.in_part += 1
+                reason = f"the {extraction.method} read only a part of it"
+                _list(folded, event, material.times.get(event, times), reason)
         else:
             reason = extraction.failed or f"the {extraction.method} found nothing to structure"
             _leave(schema, folded, event, material.times.get(event, times), reason)
@@ -304,6 +308,10 @@ def _leave(
     schema: StateSchema, folded: Folded, event: str, times: tuple[int, int], reason: str
 ) -> None:
     schema.coverage.unstructured += 1
+    _list(folded, event, times, reason)
+
+
+def _list(folded: Folded, event: str, times: tuple[int, int], reason: str) -> None:
     folded.unstructured.append(Seen({"reason": reason}, (event,), *times))
 
 

@@ -34,13 +34,22 @@ def read_by_patterns(texts: list[Text]) -> list[Extraction]:
     for text in texts:
         facts: list[Json] = []
         records: list[Json] = []
+        left = False
         for sentence in _SENTENCE.split(text.text):
             words = sentence.strip().rstrip(".!?;")
-            facts += _facts(words, text)
-            records += _records(words, text)
+            said, told = _facts(words, text), _records(words, text)
+            facts += said
+            records += told
+            left = left or bool(words and not said and not told)
         if facts or records:
             found.append(
-                Extraction(from_events=[text.event], method="pattern", facts=facts, records=records)
+                Extraction(
+                    from_events=[text.event],
+                    method="pattern",
+                    facts=facts,
+                    records=records,
+                    in_part=[text.event] if left else [],
+                )
             )
     return found
 
