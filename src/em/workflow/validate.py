@@ -63,6 +63,9 @@ def validate_file(
     problems = [
         Problem(file.place, one.line, "YAML", str(one), "keep one of them") for one in repeated
     ]
+    if not values and not problems:
+        fix = "write them under `workflows:`"
+        problems.append(Problem(file.place, 1, "YAML", "there are no workflows in it", fix))
     if name is not None:
         if name not in values:
             file.workflow(name)  # raises, and says which there are
