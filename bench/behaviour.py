@@ -72,10 +72,10 @@ def fill(engine: Any, state: State, of_task: int, others: int) -> None:
     """Behaviours as an engine records them; other tasks' are copies of one under their own keys."""
     from em.behaviour.cache import KIND
     from em.behaviour.params import make_task
-    from em.models.artefact import ArtefactDraft
-    from em.models.event import Draft
-    from em.models.ids import new_id
+    from em.log.event import Draft
     from em.store import Commit
+    from em.store.artefact import ArtefactDraft
+    from em.values.ids import new_id
 
     for number in range(of_task):
         state.number = number

@@ -12,7 +12,7 @@ from bench.figure import Figure, in_turns, seconds, time_figure
 from bench.routines import DATA
 
 if TYPE_CHECKING:
-    from em.models.trace import KeptTrace
+    from em.traces.trace import KeptTrace
 
 SAMPLE = 10
 HEURISTICS = 100_000
@@ -21,8 +21,8 @@ SPLITS = 5
 
 
 def _runs() -> "list[KeptTrace]":
-    from em.capture.traces import as_kept
-    from em.capture.transcripts import read_traces
+    from em.traces.stream import as_kept
+    from em.traces.transcripts import read_traces
 
     files = sorted((DATA / "tau_retail").glob("*.jsonl"))
     if not files:
@@ -33,11 +33,11 @@ def _runs() -> "list[KeptTrace]":
 
 def mined() -> Iterator[Figure]:
     from em.compiler.calls import calls_of
-    from em.compiler.heuristics.differences import differences
-    from em.compiler.heuristics.mine import call_ids, mine
-    from em.compiler.heuristics.wording import call_text
     from em.compiler.prune import made_good_by
     from em.heuristics import shelf
+    from em.heuristics.differences import differences
+    from em.heuristics.mine import call_ids, mine
+    from em.heuristics.phrases import call_text
     from em.store.sqlite import SqliteStore
 
     runs = _runs()
@@ -76,7 +76,7 @@ def mined() -> Iterator[Figure]:
 
 
 def seeded() -> Iterator[Figure]:
-    from em.heuristics.evaluate import evaluate
+    from em.heuristics.evaluation import evaluate
 
     took = seconds(evaluate)
     done = evaluate()
@@ -91,7 +91,7 @@ def seeded() -> Iterator[Figure]:
 def _with_meaning(by_words: float) -> Iterator[Figure]:
     """The same set, with candidates by meaning too."""
     from bench.model import development_model
-    from em.heuristics.evaluate import evaluate
+    from em.heuristics.evaluation import evaluate
 
     embed = development_model()
     if embed is not None:
@@ -126,11 +126,11 @@ def retail_retrieval() -> Iterator[Figure]:
 
 def _retrieved(runs: "list[KeptTrace]", tools: list[str]) -> tuple[list[float], list[float]]:
     from em.compiler.calls import calls_of
-    from em.compiler.heuristics.mine import mine
-    from em.compiler.heuristics.wording import error_shape
     from em.heuristics import shelf
-    from em.heuristics.rank import Wanted, rank
-    from em.models.document import DocumentQuery
+    from em.heuristics.mine import mine
+    from em.heuristics.phrases import error_shape
+    from em.heuristics.relevance import Wanted, rank
+    from em.store.document import DocumentQuery
     from em.store.sqlite import SqliteStore
 
     half = len(runs) // 2
@@ -156,10 +156,10 @@ def _retrieved(runs: "list[KeptTrace]", tools: list[str]) -> tuple[list[float], 
 
 def brief_speed() -> Iterator[Figure]:
     from em.heuristics import shelf
+    from em.heuristics.benchmark import seeded_set
     from em.heuristics.book import Heuristics
-    from em.heuristics.seeded import seeded_set
-    from em.heuristics.words import telling_words
-    from em.models.heuristic import Lesson
+    from em.heuristics.heuristic import Lesson
+    from em.heuristics.vocabulary import telling_words
     from em.store.protocol import Commit
     from em.store.sqlite import SqliteStore
 

@@ -67,8 +67,8 @@ def main() -> int:
 def _ours(data: "Locomo", embedder: Any) -> tuple[list[list[str]], list[float]]:
     from bench.recall import fill
     from em import Memory
-    from em.models.passage import Within
     from em.recall.search import Recall
+    from em.store.passage import Within
 
     with tempfile.TemporaryDirectory() as name, Memory(Path(name) / "em.db") as memory:
         sources = fill(memory, data)

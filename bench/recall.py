@@ -14,10 +14,10 @@ import msgspec
 from bench.figure import Figure
 from bench.locomo import Asked, Conversation, Locomo, load
 from em import Memory
-from em.models.passage import Within
-from em.models.words import words_of
 from em.recall.search import Recall
 from em.recall.weights import Weights
+from em.store.passage import Within
+from em.text.words import words_of
 
 CATEGORIES = (1, 2, 3, 4, 5)
 WITHOUT: Mapping[str, dict[str, float]] = {

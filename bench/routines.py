@@ -16,10 +16,10 @@ STEPS = 100
 
 
 def compile_retail() -> Iterator[Figure]:
-    from em.capture.transcripts import read_traces
     from em.compiler.compile_trace import compile_trace
     from em.compiler.prune import made_good_by
     from em.errors import EmError
+    from em.traces.transcripts import read_traces
 
     files = sorted((DATA / "tau_retail").glob("*.jsonl"))
     if not files:
@@ -83,12 +83,12 @@ def compile_retail() -> Iterator[Figure]:
 
 def export_retail() -> Iterator[Figure]:
     """Every retail routine as a script: what it calls and returns, beside the runner."""
-    from em.capture.transcripts import read_traces
     from em.compiler.compile_trace import compile_trace, write_package
-    from em.compiler.export_python import export_python
-    from em.models.canonical import identical
+    from em.compiler.export.python import export_python
     from em.runner.engine import run_routine
     from em.runner.package import Package
+    from em.traces.transcripts import read_traces
+    from em.values.canonical import identical
 
     total = equal = 0
     for file in sorted((DATA / "tau_retail").glob("*.jsonl")):

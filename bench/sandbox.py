@@ -5,7 +5,7 @@ import sys
 from collections.abc import Iterator
 
 from bench.figure import Figure, in_turns, seconds, time_figure
-from em.runner.sandbox.protocol import backends
+from em.runner.sandbox.sandbox import backends
 
 CODE = "def double(x):\n    return x * 2\n"
 CALLS = 1_000

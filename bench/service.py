@@ -112,7 +112,7 @@ async def _load(port: int, method: str, path: str, length: float) -> tuple[int, 
 
 def load() -> Iterator[Figure]:
     from em import Memory
-    from em.models.heuristic import Lesson
+    from em.heuristics.heuristic import Lesson
 
     bare_port, port = _free_port(), _free_port()
     with tempfile.TemporaryDirectory() as folder:

@@ -27,7 +27,7 @@ def overhead() -> Iterator[Figure]:
 def _beside_an_insert(synchronous: Any) -> Figure:
     from bench.store import EVENTS_TABLE, INSERT, plain_connection, plain_rows
     from em.store.sqlite import SqliteStore
-    from em.workflow import Workflows
+    from em.workflows import Workflows
 
     numbers = iter(range(1_000_000))
 
@@ -129,8 +129,8 @@ def _tokens_of(
 ) -> Iterator[Figure]:
     from em.llm import ScriptedClient
     from em.store.sqlite import SqliteStore
-    from em.workflow import Workflows
-    from em.workflow.tokens import about
+    from em.workflows import Workflows
+    from em.workflows.tokens import about
 
     # Every answer is of the length of a page of the original's kind: some 400 words.
     page = " ".join(f"Scout {n} dances for a hollow oak, and others follow her." for n in range(40))
@@ -167,7 +167,7 @@ def _tokens_of(
 
 def kills() -> Iterator[Figure]:
     """SIGKILL before and after every step of a 10-step workflow with effects, then it goes on."""
-    from tests.workflow.ten import EVERY, OUTPUT, write_flow
+    from tests.workflows.ten import EVERY, OUTPUT, write_flow
 
     worker = ROOT / "tests" / "workflow" / "worker.py"
     twice = lost = other = 0

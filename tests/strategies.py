@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 from hypothesis import strategies as st
 
-from em.models.trace import Message, Mission, ToolCall, Trace
+from em.traces.trace import Message, Mission, ToolCall, Trace
 
 scalars = st.one_of(
     st.text(max_size=12),

@@ -15,11 +15,11 @@ from typing import Any
 import pytest
 
 from em.compiler.compile_trace import compile_trace_file
-from em.compiler.export_python import export_python
+from em.compiler.export.python import export_python
 from em.runner.engine import run_routine
 from em.runner.package import Package
 from em.runner.tools import ToolRegistry
-from em.runner.validate import validate
+from em.runner.validation import validate
 
 EXAMPLE = Path(__file__).parent.parent / "examples" / "csv_report"
 ROUTINE = EXAMPLE / "routine"

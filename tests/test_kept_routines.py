@@ -10,10 +10,10 @@ import pytest
 from em import AsyncMemory, Memory
 from em.errors import NotFound, RoutineError, UsageError
 from em.llm import ScriptedClient
-from em.models.event import EventQuery
-from em.models.fix import Fix
-from em.models.trace import Mission, Outcome, ToolCall, Trace
-from em.runner.stored import files_in, keep_routine, kept_routines
+from em.log.event import EventQuery
+from em.runner.library import files_in, keep_routine, kept_routines
+from em.traces.trace import Mission, Outcome, ToolCall, Trace
+from em.values.fix import Fix
 
 
 def attempt(user: str, *tools: str, outcome: Outcome = "success") -> Trace:

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from em import Memory
-from em.capture import listing as traces
-from em.models.event import Draft
-from em.runner import listing as runs
+from em.log.event import Draft
+from em.runner import history as runs
+from em.traces import catalogue as traces
 
 
 def add_run(memory: Memory, run_id: str, status: str = "ok", **given: Any) -> None:

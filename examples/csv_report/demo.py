@@ -26,9 +26,9 @@ import tools  # noqa: E402 - lies beside this file
 import udf  # noqa: E402 - lies in the routine beside this file
 
 from em import Memory  # noqa: E402 - after the path above
-from em.capture.recorder import Recorder  # noqa: E402
-from em.models.trace import Trace  # noqa: E402
 from em.runner.engine import run_routine  # noqa: E402
+from em.traces.recorder import Recorder  # noqa: E402
+from em.traces.trace import Trace  # noqa: E402
 
 WORK = Path(".em/demo")
 JANUARY = "city,cost\nLisbon,840.5\nPorto,120\nLisbon,99.5\n"

@@ -11,21 +11,23 @@ if TYPE_CHECKING:
     from em.behaviour.check import Check
     from em.behaviour.engine import Engine
     from em.errors import EmError
+    from em.log.event import Draft, Event
     from em.memory import AsyncMemory, Memory
-    from em.models.event import Draft, Event
     from em.settings import Settings
+    from em.traces.recorder import recorded_tool
 
 __version__ = "0.1.0"
 
 _HOME = {
     "AsyncMemory": "em.memory",
     "Check": "em.behaviour.check",
-    "Draft": "em.models.event",
+    "Draft": "em.log.event",
     "EmError": "em.errors",
     "Engine": "em.behaviour.engine",
-    "Event": "em.models.event",
+    "Event": "em.log.event",
     "Memory": "em.memory",
     "Settings": "em.settings",
+    "recorded_tool": "em.traces.recorder",
 }
 
 __all__ = [
@@ -38,6 +40,7 @@ __all__ = [
     "Memory",
     "Settings",
     "__version__",
+    "recorded_tool",
 ]
 
 

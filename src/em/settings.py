@@ -9,8 +9,8 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from em.errors import UsageError
-from em.models.routine import McpServer
-from em.models.strict_yaml import load_yaml
+from em.runner.routine import McpServer
+from em.values.strict_yaml import load_yaml
 
 FILE = "em.yaml"
 

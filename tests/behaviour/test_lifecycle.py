@@ -11,7 +11,7 @@ import pytest
 
 from em import Check, Engine, Memory
 from em.errors import UsageError
-from em.models.event import EventQuery
+from em.log.event import EventQuery
 
 equal = lambda now, then: now == then  # noqa: E731 - the comparison of most checks here
 

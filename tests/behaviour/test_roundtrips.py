@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from em import Engine
-from em.behaviour.values import Unkept, is_plain, keep, restore
-from em.models.canonical import identical
+from em.behaviour.codec import Unkept, is_plain, keep, restore
+from em.values.canonical import identical
 
 scalars = (
     st.none()

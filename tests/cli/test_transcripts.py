@@ -13,7 +13,7 @@ from em_command import EM, em, on_terminal
 
 from em import Memory
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "capture"))
+sys.path.insert(0, str(Path(__file__).parent.parent / "traces"))
 
 from sessions import ClaudeCode, lines, order_session, otlp
 

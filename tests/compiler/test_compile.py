@@ -13,12 +13,12 @@ from em.compiler.calls import infer_effect
 from em.compiler.compile_trace import compile_trace, compile_trace_file
 from em.compiler.draft import Draft
 from em.compiler.package_files import render_routine
-from em.compiler.replay import NotReproduced, verify_draft
+from em.compiler.verification import NotReproduced, verify_draft
 from em.errors import InputError, RoutineError, UsageError
-from em.models.canonical import identical
-from em.models.trace import Approval, Message, Mission, ToolCall, Trace, UdfCall, Usage, read_trace
 from em.runner.engine import run_routine
 from em.runner.package import parse_yaml, read_routine
+from em.traces.trace import Approval, Message, Mission, ToolCall, Trace, UdfCall, Usage, read_trace
+from em.values.canonical import identical
 from strategies import traces
 
 

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from em.cli.root import root
 from em.compiler.compile_trace import compile_trace
-from em.models.trace import Message, Mission, ToolCall, Trace
+from em.traces.trace import Message, Mission, ToolCall, Trace
 
 ORDER = {"order_id": "#W1001", "total": 940.25, "items": 3, "status": "pending", "user": "ana_77"}
 ITEMS = [

@@ -12,14 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from em.compiler.compile_trace import compile_trace, write_package
-from em.compiler.export_python import export_python
-from em.compiler.script.values import as_text
+from em.compiler.export.python import export_python
+from em.compiler.export.script.values import as_text
 from em.errors import ExportError
-from em.models.canonical import identical
-from em.models.trace import Trace
 from em.runner.engine import run_routine
-from em.runner.expressions import compile_value
+from em.runner.expressions.language import compile_value
 from em.runner.package import Package
+from em.traces.trace import Trace
+from em.values.canonical import identical
 from strategies import traces, values
 
 Outcome = dict[str, Any]

@@ -8,11 +8,11 @@ import msgspec
 import pytest
 
 from em.compiler import llm_compile
-from em.compiler.compiling import compile_file
+from em.compiler.compilation import compile_file
 from em.compiler.llm_compile import Improved, llm_compile_trace
 from em.llm import ScriptedClient
-from em.models.routine import ToolStep
-from em.models.trace import Approval, Mission, ToolCall, Trace
+from em.runner.routine import ToolStep
+from em.traces.trace import Approval, Mission, ToolCall, Trace
 
 TRACE = Trace(
     mission=Mission("Refund the order", {"order": "#W1207"}),
@@ -206,7 +206,7 @@ steps:
 def test_where_the_draft_fails_on_other_values_it_is_said(tmp_path: Path) -> None:
     found, _ = asked(answer())
     assert found.not_compared == ""
-    from em.compiler.renaming import WAYS, verify_renamed
+    from em.compiler.variation import WAYS, verify_renamed
 
     strict = {"type": "object", "properties": {"order": {"enum": ["#W1207"]}}}
     routine = msgspec.structs.replace(found.draft.routine, input_schema=strict)

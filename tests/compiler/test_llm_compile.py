@@ -9,8 +9,8 @@ import pytest
 from em.compiler.llm_compile import Improved, llm_compile_trace, llm_compile_trace_file
 from em.errors import LlmUnavailable
 from em.llm import ScriptedClient
-from em.models.trace import Mission, ToolCall, Trace, UdfCall
 from em.runner.engine import run_routine
+from em.traces.trace import Mission, ToolCall, Trace, UdfCall
 
 ORDERS = [{"id": "#W1001", "total": 30}, {"id": "#W1002", "total": 12}]
 TRACE = Trace(

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from em import Memory
-from em.models.heuristic import Lesson
+from em.heuristics.heuristic import Lesson
 
 TOPICS = (("invoice", "bill"), ("parcel", "shipment"), ("denied", "allowed"), ("bread", "salt"))
 INVOICE = Lesson(trigger="create_invoice fails: permission denied", action="ask for the role")

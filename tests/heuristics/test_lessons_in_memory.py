@@ -11,13 +11,13 @@ from em import Memory
 from em.errors import LlmRefused, NotFound, UsageError
 from em.heuristics.book import Heuristics
 from em.heuristics.health import goes_along_with_failures
+from em.heuristics.heuristic import Lesson, Use
 from em.llm import ScriptedClient
-from em.llm.protocol import Reply
-from em.models.heuristic import Lesson, Use
-from em.models.trace import Mission, Outcome, ToolCall, Trace
+from em.llm.interface import Reply
 from em.store.postgres import PostgresStore
 from em.store.sqlite import SqliteStore
 from em.testing import SECRET
+from em.traces.trace import Mission, Outcome, ToolCall, Trace
 
 TASK = "Cancel the order of ana@example.com"
 

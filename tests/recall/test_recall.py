@@ -10,16 +10,16 @@ import pytest
 
 from em import AsyncMemory, Memory
 from em.errors import InputError, UsageError
-from em.models import words
-from em.models.passage import Within
 from em.recall.search import Recall
 from em.store import migrations
 from em.store.migrations import MIGRATIONS
+from em.store.passage import Within
 from em.store.postgres import PostgresStore
 from em.store.sqlite import SqliteStore
 from em.store.vectors import Matrices
 from em.testing import append
 from em.testing.recall import embed, found, said
+from em.text import words
 from raw import run_sql
 
 AnyStore = SqliteStore | PostgresStore
@@ -126,7 +126,7 @@ def test_a_log_from_before_recall_is_indexed_when_it_is_opened(
         old.setattr(migrations, "MIGRATIONS", MIGRATIONS[:1])
         old.setattr(migrations, "NEWEST", 1)
         old.setattr(SqliteStore, "_keep_index_current", lambda _self: None)
-        old.setattr("em.store.writing.index_events", lambda *_args: None)
+        old.setattr("em.store.writer.index_events", lambda *_args: None)
         with SqliteStore(path) as store:
             append(store, said("from long ago", speaker="Ana"), said("and again", "bo"))
     with SqliteStore(path) as store:
@@ -137,7 +137,7 @@ def test_a_log_from_before_recall_is_indexed_when_it_is_opened(
 def test_another_analysis_indexes_anew(store: AnyStore, monkeypatch: pytest.MonkeyPatch) -> None:
     events = append(store, *(said(f"text {n}") for n in range(1_200)), said("other", "bo"))
     store.erase([events[0].id])
-    monkeypatch.setattr("em.store.passages.ANALYSIS", words.ANALYSIS + 1)
+    monkeypatch.setattr("em.store.word_index.ANALYSIS", words.ANALYSIS + 1)
     store.close()
     address = store._path if isinstance(store, SqliteStore) else store._url
     with type(store)(address) as again:

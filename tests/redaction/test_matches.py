@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from em.redaction.anchors import MUCH
+from em.redaction.patterns import SHAPES, Shape, matches
 from em.redaction.redactor import Redactor
-from em.redaction.shapes import SHAPES, Shape, matches
 
 NAMED = [shape for shape in SHAPES if shape.begins_with_name]
 PIECES = st.sampled_from(

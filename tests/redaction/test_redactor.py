@@ -10,15 +10,15 @@ from hypothesis import strategies as st
 
 from em import Memory, Settings
 from em.errors import UsageError
-from em.models.artefact import ArtefactDraft
-from em.models.document import Document
-from em.models.event import Draft
-from em.models.record import Record
-from em.models.request import RequestOutcome
+from em.log.event import Draft
+from em.redaction.patterns import FIELD_ANCHORS, SHAPES
 from em.redaction.redactor import Redactor
-from em.redaction.shapes import FIELD_ANCHORS, SHAPES
 from em.settings import RedactSettings
 from em.store import Commit
+from em.store.artefact import ArtefactDraft
+from em.store.document import Document
+from em.store.record import Record
+from em.store.request import RequestOutcome
 from em.store.sqlite import SqliteStore
 from em.testing import T0
 

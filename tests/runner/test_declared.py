@@ -17,10 +17,11 @@ from hypothesis import strategies as st
 
 from em import Memory
 from em.errors import InvalidRoutine
-from em.models.run import RunResult
-from em.runner import commands, web
 from em.runner.engine import arun_routine, run_routine
-from em.runner.validate import validate
+from em.runner.run import RunResult
+from em.runner.tools import command as commands
+from em.runner.tools import http as web
+from em.runner.validation import validate
 from em.settings import AllowSettings, Settings
 
 Run = Callable[..., RunResult]

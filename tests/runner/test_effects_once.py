@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 
 from em.errors import RoutineError, StoreError, UsageError
-from em.models.event import EventQuery
-from em.models.fix import Fix
-from em.models.run import RunResult
+from em.log.event import EventQuery
 from em.runner.engine import arun_routine, resume_run, run_routine
 from em.runner.journal import read_run
+from em.runner.run import RunResult
 from em.settings import AllowSettings
 from em.store.protocol import Store
 from em.store.sqlite import SqliteStore
+from em.values.fix import Fix
 
 END = "  - {id: end, type: return, value: ok}\n"
 KEY = "sk-ant-api03-" + "Ab1" * 10

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from em.errors import InvalidRoutine, RoutineError, UsageError
-from em.models.fix import Fix
-from em.models.run import RunResult
 from em.runner.engine import arun_routine, run_routine
+from em.runner.run import RunResult
 from em.runner.tools import ToolRegistry
-from em.runner.validate import validate
+from em.runner.validation import validate
+from em.values.fix import Fix
 
 Run = Callable[..., RunResult]
 

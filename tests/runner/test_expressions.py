@@ -7,8 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from em.errors import ExpressionError
-from em.runner import expressions
-from em.runner.expressions import compile_expression, compile_value, names_in, parse_reference
+from em.runner.expressions import language as expressions
+from em.runner.expressions.language import (
+    compile_expression,
+    compile_value,
+    names_in,
+    parse_reference,
+)
 
 SCOPE: dict[str, Any] = {
     "url": "http://x",

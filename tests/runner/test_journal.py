@@ -10,11 +10,11 @@ import pytest
 
 from em import Memory
 from em.errors import NotFound, PositionConflict, RoutineError
-from em.models.event import EventQuery
+from em.log.event import EventQuery
+from em.log.verify import verify
 from em.runner.engine import arun_routine, resume_run, run_routine
 from em.runner.journal import Journal, read_run
 from em.store.sqlite import SqliteStore
-from em.store.verify import verify
 
 WORKER = Path(__file__).with_name("worker.py")
 STEPS = 10

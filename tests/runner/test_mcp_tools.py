@@ -17,13 +17,13 @@ import yaml
 
 from em import Memory
 from em.errors import NotAllowed
-from em.models.run import RunResult
-from em.models.trace import Mission, ToolCall, Trace
 from em.runner.engine import arun_routine, run_routine
+from em.runner.library import find_routine, texts_of
 from em.runner.package import write_files
-from em.runner.stored import find_routine, texts_of
-from em.runner.validate import validate
+from em.runner.run import RunResult
+from em.runner.validation import validate
 from em.settings import AllowSettings
+from em.traces.trace import Mission, ToolCall, Trace
 
 SERVER = str(Path(__file__).with_name("mcp_server.py"))
 SHOP = {"name": "shop", "mcp": {"command": [sys.executable, SERVER]}}

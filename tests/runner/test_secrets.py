@@ -8,15 +8,15 @@ import pytest
 from em import Memory
 from em.compiler.compile_trace import compile_trace, write_package
 from em.compiler.draft import Draft
-from em.compiler.export_python import export_python
+from em.compiler.export.python import export_python
 from em.errors import RoutineError
-from em.models.fix import Fix
-from em.models.trace import Approval, Mission, ToolCall, Trace
 from em.runner.engine import run_routine
 from em.runner.package import Package
 from em.runner.secrets import without_secrets
-from em.runner.validate import validate
+from em.runner.validation import validate
 from em.settings import AllowSettings
+from em.traces.trace import Approval, Mission, ToolCall, Trace
+from em.values.fix import Fix
 
 KEY, TOKEN = "plain-words-not-like-a-key", "another odd one"
 GIVEN = {"api_key": KEY, "token": TOKEN}

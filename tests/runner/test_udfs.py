@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from em import Memory
-from em.compiler.export_python import export_python
+from em.compiler.export.python import export_python
 from em.errors import ExportError, NotFound, RoutineError, SandboxRefused, UsageError
 from em.runner.authorship import WRITTEN_BY, code_hash, is_model_written, render_marks
 from em.runner.engine import arun_routine, run_routine
+from em.runner.library import files_in, find_routine, keep_routine
 from em.runner.package import Package
-from em.runner.sandbox.protocol import backends
-from em.runner.stored import files_in, find_routine, keep_routine
+from em.runner.sandbox.sandbox import backends
 from em.runner.tools import ToolRegistry, load_module
 from em.runner.trust import revoke, trust, trust_folder
 

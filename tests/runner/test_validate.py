@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from em.runner.engine import run_routine
 from em.runner.tools import ToolRegistry
-from em.runner.validate import Problem, validate
+from em.runner.validation import Problem, validate
 
 GOOD = """\
 version: "1"

@@ -9,7 +9,7 @@ from served import Serve, Served
 
 from em import Settings
 from em.errors import Forbidden, Unauthorized, UsageError
-from em.serve.callers import Hosts, Tokens, refuse_open_door
+from em.serve.auth import Hosts, Tokens, refuse_open_door
 from em.settings import ApiSettings, TokenSettings
 
 TOKEN = "a-token-that-is-long-enough"

@@ -53,7 +53,7 @@ def test_a_small_answer_does_not_wait_for_its_header_to_be_acknowledged() -> Non
 
     from uvicorn import Config
 
-    from em.serve.running import listen
+    from em.serve.server import listen
 
     with listen(Config("app", port=0)) as listening:
         address = listening.getsockname()[:2]
@@ -200,7 +200,7 @@ def test_a_routine_runs_asks_and_goes_on(serve: Serve, tmp_path: Path) -> None:
     folder.mkdir()
     (folder / "routine.yaml").write_text(PAY)
     with Memory("em.db") as memory:
-        from em.runner.stored import files_in, keep_routine
+        from em.runner.library import files_in, keep_routine
 
         keep_routine(memory.store, files_in(folder))
     service = serve()

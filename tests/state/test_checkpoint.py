@@ -89,7 +89,7 @@ def test_a_checkpoint_that_fails_its_proof_leaves_the_last_good_one(
 ) -> None:
     observe_trips(memory, trip(1))
     memory.checkpoint("ana")
-    from em.compiler.state import compiled
+    from em.state import proof as compiled
 
     observe_trips(memory, trip(2, hotel="X"))
     with monkeypatch.context() as broken:

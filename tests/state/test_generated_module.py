@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from em import Memory
 from em.llm import ScriptedClient
-from em.models.canonical import identical
+from em.values.canonical import identical
 
 CONSTRAINT = {
     "id": "too-much",

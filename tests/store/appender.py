@@ -3,7 +3,7 @@
 import random
 import sys
 
-from em.models.event import Draft
+from em.log.event import Draft
 from em.store import Commit, open_store
 
 if __name__ == "__main__":

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from em.errors import PositionConflict
-from em.models.event import Draft, EventQuery
+from em.log.event import Draft, EventQuery
+from em.log.verify import verify
 from em.store import Commit
 from em.store.sqlite import SqliteStore
-from em.store.verify import verify
 from em.testing import append, note
 
 STREAMS = st.sampled_from(["a", "b", "c"])

@@ -7,11 +7,11 @@ import psycopg
 import pytest
 
 from em import Memory
-from em.models.event import EventQuery
+from em.log.event import EventQuery
+from em.log.verify import verify
 from em.store import Commit
 from em.store.postgres import PostgresStore
 from em.store.sqlite import SqliteStore
-from em.store.verify import verify
 from em.testing import append, note
 from raw import run_sql
 
@@ -129,7 +129,7 @@ def test_secrets_in_the_reason_are_redacted(store: SqliteStore | PostgresStore) 
 def test_forgetting_a_derived_document_keeps_others_searchable(
     store: SqliteStore | PostgresStore,
 ) -> None:
-    from em.models.document import Document, DocumentQuery
+    from em.store.document import Document, DocumentQuery
     from em.testing import T0
 
     one, two = append(store, note("1"), note("2"))

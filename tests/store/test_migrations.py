@@ -3,7 +3,7 @@
 import pytest
 
 from em.errors import NewerDatabase
-from em.models.event import EventQuery
+from em.log.event import EventQuery
 from em.store import migrations
 from em.store.migrations import MIGRATIONS, Migration
 from em.store.postgres import PostgresStore

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from em import AsyncMemory
-from em.models.event import EventQuery
+from em.log.event import EventQuery
+from em.log.verify import verify
 from em.store import Store, open_store
-from em.store.verify import verify
 
 APPENDER = Path(__file__).with_name("appender.py")
 

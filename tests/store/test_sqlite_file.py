@@ -20,10 +20,10 @@ from em.errors import (
     StoreFull,
     StoreUnreachable,
 )
-from em.models.event import EventQuery
+from em.log.event import EventQuery
+from em.log.verify import verify
 from em.store import Commit
 from em.store.sqlite import SqliteStore
-from em.store.verify import verify
 from em.testing import append, note
 
 BIG = "x" * 100_000
@@ -262,7 +262,7 @@ def test_a_reader_of_this_process_never_blocks_forgetting(sqlite_store: SqliteSt
 
 
 def test_pages_end_by_bytes_so_that_memory_stays_bounded(sqlite_store: SqliteStore) -> None:
-    from em.store import reading
+    from em.store import cursor as reading
 
     append(sqlite_store, *(note(BIG) for _ in range(400)))
     sizes: list[int] = []

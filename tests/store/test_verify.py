@@ -3,11 +3,11 @@
 import msgspec
 import pytest
 
-from em.models.chain import hash_body, hash_event
-from em.models.event import EventQuery
+from em.log.chain import hash_body, hash_event
+from em.log.event import EventQuery
+from em.log.verify import Finding, verify
 from em.store.postgres import PostgresStore
 from em.store.sqlite import SqliteStore
-from em.store.verify import Finding, verify
 from em.testing import append, note
 from raw import run_sql
 
@@ -201,7 +201,7 @@ def test_forgetting_while_verifying_is_no_false_alarm(store: AnyStore) -> None:
 
 
 def test_a_head_of_nothing_proves_nothing(log: AnyStore) -> None:
-    from em.store.verify import Head
+    from em.log.verify import Head
 
     assert verify(log, heads={"none": Head(*log.head("none"))}).ok
 

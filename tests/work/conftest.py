@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from em import Memory
-from em.runner.stored import files_in, keep_routine
+from em.runner.library import files_in, keep_routine
 from em.work import Queue
 
 SETTINGS = "work: {lease: 2}\n"

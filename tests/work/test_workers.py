@@ -14,7 +14,7 @@ from tests.work.conftest import SETTINGS, Workplace, kill, wait_for
 
 from em import Memory
 from em.errors import BadBody, InputError, NotFound, UsageError, WorkError
-from em.models.job import Item, Job
+from em.log.job import Item, Job
 from em.runner.journal import read_run
 
 RUNS = 40

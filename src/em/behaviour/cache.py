@@ -13,18 +13,18 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from em.behaviour.model import KIND, Behaviour, Task
-from em.behaviour.paths import Node, plant
-from em.behaviour.recording import Run
-from em.behaviour.traces import trace_of
-from em.capture.traces import trace_events
+from em.behaviour.behaviour import KIND, Behaviour, Task
+from em.behaviour.run_trace import trace_of
+from em.behaviour.tape import Run
+from em.behaviour.tree import Node, plant
 from em.errors import NotRecordable
-from em.models.artefact import Artefact, ArtefactDraft
-from em.models.canonical import Json, identical
-from em.models.event import Draft, Event, EventQuery
-from em.models.ids import new_id, new_ids
-from em.models.times import now
+from em.log.event import Draft, Event, EventQuery
 from em.store import Commit, Store
+from em.store.artefact import Artefact, ArtefactDraft
+from em.traces.stream import trace_events
+from em.values.canonical import Json, identical
+from em.values.ids import new_id, new_ids
+from em.values.times import now
 
 TASKS_LOADED = 1_024
 _NEWEST = EventQuery(limit=1, newest=True)

@@ -7,18 +7,18 @@ from contextlib import contextmanager, suppress
 from typing import Any, Self, TypeVar
 
 from em.behaviour.check import Check
-from em.behaviour.effects import adrive, drive
+from em.behaviour.codec import Unkept, hints_of, keep
+from em.behaviour.hooks import watched
 from em.behaviour.params import make_task
-from em.behaviour.recording import running
+from em.behaviour.parts import Workings, no_agent, own_name, shares_its_name
 from em.behaviour.result import Progress, Result
-from em.behaviour.solving import let_agent_alone, solve
+from em.behaviour.solver import let_agent_alone, solve
 from em.behaviour.stats import Stats, read_stats
-from em.behaviour.tools import Tool
-from em.behaviour.values import Unkept, hints_of, keep
-from em.behaviour.watching import watched
-from em.behaviour.workings import Workings, no_agent, own_name, shares_its_name
+from em.behaviour.tape import running
+from em.behaviour.tool import Tool
+from em.behaviour.trampoline import adrive, drive
 from em.errors import NotRecordable, UsageError
-from em.models.canonical import Json
+from em.values.canonical import Json
 
 F = TypeVar("F", bound=Callable[..., Any])
 PROGRESS, PARAMS = "progress", "params"

@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from em.behaviour.model import Task
-from em.compiler.naming import Names, identifier
-from em.compiler.values import is_informative, leaves
+from em.behaviour.behaviour import Task
+from em.compiler.leaves import is_informative, leaves
+from em.compiler.names import Names, identifier
 from em.compiler.wire_text import literal, plain_segment
-from em.models.canonical import Json, identical
+from em.values.canonical import Json, identical
 
 KEY_LENGTH = 32
 HOLE = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from typing import Any
 
-from em.behaviour.model import Answer, Step, Task
+from em.behaviour.behaviour import Answer, Step, Task
 from em.behaviour.params import constant_texts, followed, param_names
-from em.compiler.values import leaves, said_in
-from em.models.canonical import Json, identical
+from em.compiler.leaves import leaves, said_in
+from em.values.canonical import Json, identical
 
 
 def pinned(task: Task, steps: Sequence[Step], answer: Answer, lost: set[str]) -> Json:

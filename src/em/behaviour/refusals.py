@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 
-from em.behaviour.recording import Call, Run
 from em.behaviour.result import named
+from em.behaviour.tape import Call, Run
 from em.compiler.calls import TracedCall, infer_effect
 from em.errors import NotRecordable
-from em.models.canonical import identical
+from em.values.canonical import identical
 
 
 def refuse_unfinished(run: Run) -> None:

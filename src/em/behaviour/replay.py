@@ -4,17 +4,17 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
+from em.behaviour.behaviour import Capture, Step, result_hash
 from em.behaviour.cache import Known
 from em.behaviour.check import Check
-from em.behaviour.effects import Invoke, Machine, Raised
-from em.behaviour.model import Capture, Step, result_hash
-from em.behaviour.paths import Node, Sight, members, newest, restored
-from em.behaviour.recording import Call, Run, capture_effect
+from em.behaviour.codec import Unkept, copy, is_lazy, keep, seen
 from em.behaviour.result import Done, named, short
-from em.behaviour.tools import Bound, Contexts, Tool
-from em.behaviour.values import Unkept, copy, is_lazy, keep, seen
+from em.behaviour.tape import Call, Run, capture_effect
+from em.behaviour.tool import Bound, Contexts, Tool
+from em.behaviour.trampoline import Invoke, Machine, Raised
+from em.behaviour.tree import Node, Sight, members, newest, restored
 from em.errors import EmError, NotRecordable
-from em.models.canonical import Json
+from em.values.canonical import Json
 
 Cause = Literal["", "check", "error", "time", "value"]
 

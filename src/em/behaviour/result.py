@@ -6,7 +6,7 @@ from typing import Any, Literal
 import msgspec
 
 from em.errors import EmError
-from em.models.canonical import Json
+from em.values.canonical import Json
 
 How = Literal["hit", "miss", "handed_over"]
 

@@ -5,10 +5,10 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from em.behaviour.recording import Call
+from em.behaviour.tape import Call
 from em.compiler.calls import infer_effect
-from em.compiler.naming import words_of
-from em.compiler.values import Path, Scalar, Segment, leaves
+from em.compiler.leaves import Path, Scalar, Segment, leaves
+from em.compiler.names import words_of
 from em.compiler.wire_text import plain_segment
 
 _NUMBERS = ("number", "no", "nr", "id")

@@ -7,7 +7,7 @@ from datetime import datetime
 import msgspec
 
 from em.behaviour.cache import behaviour_id
-from em.models.event import Event, EventQuery
+from em.log.event import Event, EventQuery
 from em.store import Store
 
 _KINDS = ("behaviour_recorded", "behaviour_replayed", "behaviour_missed", "behaviour_retired")

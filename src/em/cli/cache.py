@@ -6,7 +6,8 @@ from typing import Any
 import click
 import msgspec
 
-from em.behaviour.listing import (
+from em.behaviour.bundle import export_behaviour, import_routine
+from em.behaviour.inventory import (
     behaviour_of,
     find_behaviour,
     forget_behaviour,
@@ -14,12 +15,11 @@ from em.behaviour.listing import (
     newest_behaviours,
     short_id,
 )
-from em.behaviour.package import export_behaviour, import_routine
 from em.behaviour.stats import Counts, read_stats
 from em.cli.options import everywhere, open_memory
 from em.cli.output import count, print_json, print_table
 from em.errors import InputError
-from em.models.artefact import Artefact
+from em.store.artefact import Artefact
 
 _ENGINE = click.option("--engine", metavar="NAME", help="Only this engine's.")
 

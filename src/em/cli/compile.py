@@ -7,22 +7,22 @@ from typing import Any
 import click
 import msgspec
 
-from em.capture.traces import get_traces
 from em.cli.options import everywhere, open_memory
 from em.cli.output import count, only_results_on_stdout, print_json, print_table, printable
+from em.compiler.compilation import CompiledTrace, compile_file, compile_several
 from em.compiler.compile_trace import write_package
-from em.compiler.compiling import CompiledTrace, compile_file, compile_several
 from em.compiler.draft import Draft
 from em.compiler.llm_compile import Improved
-from em.compiler.show import short
 from em.compiler.wire import OUTPUT
 from em.llm.providers import get_llm_client
 from em.runner.authorship import code_notes
+from em.runner.library import keep_routine
 from em.runner.package import UDF
-from em.runner.stored import keep_routine
 from em.runner.tools import ToolRegistry
 from em.settings import Settings
 from em.store.protocol import Commit
+from em.traces.stream import get_traces
+from em.values.excerpt import short
 
 
 @click.command("compile")

@@ -8,7 +8,7 @@ import msgspec
 from em.cli.options import everywhere, find_event, open_memory
 from em.cli.output import print_json, printable
 from em.errors import UsageError
-from em.models.state import PolicyName
+from em.state.schema import PolicyName
 from em.state.state import Conflict
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from em.models.event import Event
+from em.log.event import Event
 
 MAX_CHARS = 400
 

@@ -68,7 +68,7 @@ def _versions() -> dict[str, str]:
 
 def _sandboxes() -> dict[str, str]:
     """Each back end that can run code that a model wrote, in order; each is tried."""
-    from em.runner.sandbox.protocol import backends
+    from em.runner.sandbox.sandbox import backends
 
     return {kind.name: kind.missing() or "works" for kind in backends()}
 

@@ -61,8 +61,8 @@ def command(
 def _write_script(
     ctx: click.Context, package: Package, routine: str, to: str, output: str, *, trust: bool
 ) -> None:
-    from em.compiler.export_python import export_python
-    from em.compiler.export_tools import export_langchain, export_openai
+    from em.compiler.export.agent_tools import export_langchain, export_openai
+    from em.compiler.export.python import export_python
 
     export = {"python": export_python, "langchain": export_langchain, "openai": export_openai}[to]
     script = export(package, trust=trust)
@@ -86,7 +86,7 @@ def _write_skill(
     *,
     trust: bool,
 ) -> None:
-    from em.compiler.export_skill import export_skill, skill_name
+    from em.compiler.export.skill import export_skill, skill_name
 
     files = export_skill(package, tools=tools, trust=trust)
     folder = Path(output) / skill_name(package.routine.name)

@@ -7,8 +7,8 @@ import click
 
 from em.cli.options import everywhere, open_memory
 from em.cli.output import count, print_json, print_table, printable
-from em.models.heuristic import Heuristic
-from em.models.trace import Outcome
+from em.heuristics.heuristic import Heuristic
+from em.traces.trace import Outcome
 
 
 @click.group("heuristics", no_args_is_help=True)

@@ -4,13 +4,20 @@ from collections.abc import Sequence
 
 import click
 
-from em.capture.importers import importers
-from em.capture.importing import FileRead, as_json, files_in, import_file, import_paths, total_size
-from em.capture.intake import Problem
 from em.cli.files import reading
 from em.cli.options import everywhere, open_memory
 from em.cli.output import Advance, count, print_json, printable, progress
 from em.memory import Memory
+from em.traces.formats import importers
+from em.traces.intake import Problem
+from em.traces.transcript_files import (
+    FileRead,
+    as_json,
+    files_in,
+    import_file,
+    import_paths,
+    total_size,
+)
 
 SHOWN = 10
 """So many broken lines of a file are named."""

@@ -10,7 +10,6 @@ from typing import Any
 import click
 import msgspec
 
-from em.capture.lines import write_line
 from em.cli.describe import in_one_line
 from em.cli.files import reading, standard_input, writing
 from em.cli.options import everywhere, find_event, open_memory, selection
@@ -23,9 +22,10 @@ from em.cli.output import (
     terminal_width,
 )
 from em.errors import BadBody, InputError, NotFound, UsageError
-from em.models.event import Event
-from em.models.kinds import BODIES
-from em.store.verify import Head, Report
+from em.log.event import Event
+from em.log.kinds import BODIES
+from em.log.lines import write_line
+from em.log.verify import Head, Report
 
 
 @click.group("log", no_args_is_help=True)

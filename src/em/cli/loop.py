@@ -5,7 +5,7 @@ import click
 from em.cli.options import everywhere, open_memory
 from em.cli.output import count, print_json, printable
 from em.heuristics.loop import Loop
-from em.models.loop import IterationDone, LoopResult, LoopStarted
+from em.heuristics.loop_events import IterationDone, LoopResult, LoopStarted
 
 
 @click.command("loop")

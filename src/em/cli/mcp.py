@@ -8,7 +8,7 @@ from em.cli.options import everywhere, open_memory
 from em.cli.output import only_results_on_stdout
 from em.errors import MissingExtra
 from em.runner.tools import ToolRegistry
-from em.serve.callers import Caller
+from em.serve.auth import Caller
 from em.settings import Settings
 
 

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from em.capture.log import Log
 from em.errors import NotFound, UsageError
+from em.log.event import Event
 from em.memory import Memory
-from em.models.event import Event
+from em.store.log import Log
 
 if TYPE_CHECKING:
     from em.runner.package import Package
@@ -77,8 +77,8 @@ def open_memory(ctx: click.Context, *, create: bool = False) -> Memory:
 
 def find_package(ctx: click.Context, routine: str, stack: ExitStack) -> "Package":
     """The routine in a folder, or the one of that name that is kept, until the stack is left."""
+    from em.runner.library import is_folder, opened
     from em.runner.package import Package
-    from em.runner.stored import is_folder, opened
 
     if is_folder(routine):
         if not Path(routine).exists():

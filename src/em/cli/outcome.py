@@ -11,8 +11,8 @@ import msgspec
 from em.cli.output import print_json, printable
 from em.errors import NotFound, UsageError
 from em.memory import Memory
-from em.models.run import RunResult
 from em.runner.journal import how_to_resume, read_run
+from em.runner.run import RunResult
 
 
 def print_outcome(
@@ -23,7 +23,7 @@ def print_outcome(
     past = read_run(memory.store, result.run_id) if memory and looked_at else None
     saved = None
     if memory is not None and past is not None:
-        from em.cli.saved import print_saved, saved_as_json
+        from em.cli.savings import print_saved, saved_as_json
 
         saved = saved_as_json(memory.store, past) if as_json else None
     try:

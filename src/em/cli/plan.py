@@ -6,8 +6,8 @@ import shlex
 import click
 
 from em.cli.output import print_json, print_table
-from em.models.routine import ToolSpec
 from em.runner.package import Package
+from em.runner.routine import ToolSpec
 
 
 def print_plan(package: Package, *, as_json: bool) -> None:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from em.cli.output import printable
-from em.models.run import StepReport
+from em.runner.run import StepReport
 
 if TYPE_CHECKING:
     from rich.progress import Progress

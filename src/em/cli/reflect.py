@@ -8,9 +8,9 @@ from em.cli.files import reading
 from em.cli.options import everywhere, open_memory
 from em.cli.output import count, print_json, printable
 from em.errors import UsageError
+from em.heuristics.heuristic import Lesson
 from em.memory import Memory
-from em.models.heuristic import Lesson
-from em.models.trace import read_trace
+from em.traces.trace import read_trace
 
 
 @click.command("reflect")

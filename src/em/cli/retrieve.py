@@ -4,7 +4,7 @@ import click
 
 from em.cli.options import everywhere, open_memory
 from em.cli.output import print_json, printable
-from em.models.heuristic import Ranked
+from em.heuristics.heuristic import Ranked
 
 
 @click.command("retrieve")

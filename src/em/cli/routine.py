@@ -7,8 +7,8 @@ import click
 from em.cli.options import everywhere, open_memory
 from em.cli.output import print_json, print_table, printable
 from em.compiler.heal import Healing
+from em.runner.library import files_in, find_routine, keep_routine, kept_routines, texts_of
 from em.runner.package import ROUTINE, write_files
-from em.runner.stored import files_in, find_routine, keep_routine, kept_routines, texts_of
 
 
 @click.group("routine")

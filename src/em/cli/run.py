@@ -8,17 +8,17 @@ from typing import Any, TypeVar
 
 import click
 
-from em.cli.answering import answer
 from em.cli.options import everywhere, find_package, open_memory
 from em.cli.outcome import print_interrupted, print_outcome
 from em.cli.output import only_results_on_stdout
 from em.cli.plan import print_plan
 from em.cli.progress import Watcher, watching
+from em.cli.prompts import answer
 from em.cli.run_options import allowed, answering, as_typed, read_object
-from em.models.run import RunResult
-from em.runner.calls import AutoFix
+from em.runner.attempts import AutoFix
 from em.runner.engine import resume_run, run_routine
 from em.runner.journal import new_run_id, read_run
+from em.runner.run import RunResult
 from em.runner.tools import ToolRegistry, functions_of, load_module
 from em.settings import Settings
 

@@ -10,7 +10,7 @@ import msgspec
 
 from em.cli.files import reading
 from em.errors import InputError
-from em.runner.allowing import settings_for
+from em.runner.tools.permissions import settings_for
 from em.settings import AllowSettings
 
 F = TypeVar("F", bound=Callable[..., Any])

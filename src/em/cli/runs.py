@@ -8,10 +8,10 @@ import msgspec
 from em.cli.options import everywhere, open_memory
 from em.cli.outcome import failure_lines
 from em.cli.output import count, print_json, print_table
-from em.cli.saved import print_saved, saved_as_json
+from em.cli.savings import print_saved, saved_as_json
 from em.errors import EmError
+from em.runner.history import RunSummary, find_runs
 from em.runner.journal import how_to_resume, read_run
-from em.runner.listing import RunSummary, find_runs
 
 
 @click.group("runs", no_args_is_help=True)

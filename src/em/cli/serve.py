@@ -4,7 +4,7 @@ import click
 import msgspec
 
 from em.cli.options import everywhere
-from em.serve.running import serve
+from em.serve.server import serve
 from em.settings import Settings
 
 

@@ -4,7 +4,7 @@ import click
 
 from em.cli.options import everywhere, open_memory
 from em.cli.output import count, print_json, print_table, printable
-from em.compiler.suggesting import Suggestion
+from em.compiler.suggestions import Suggestion
 
 EXPLAINED = """\
 Saved is what one run of the agent took beside its tools, the median of its traces: the answers of

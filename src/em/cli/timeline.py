@@ -7,9 +7,9 @@ from typing import Any
 import click
 import msgspec
 
-from em.capture.reviewing import DiffStep
 from em.cli.output import count, printable, terminal_width
-from em.models.trace import Approval, KeptTrace, Message, ToolCall, TraceEvent, UdfCall
+from em.traces.comparison import DiffStep
+from em.traces.trace import Approval, KeptTrace, Message, ToolCall, TraceEvent, UdfCall
 
 _ROLES = {"user": "cyan", "assistant": "white", "thinking": "bright_black"}
 _SIGNS = {"-": "red", "+": "green", "~": "yellow"}

@@ -2,14 +2,14 @@
 
 import click
 
-from em.capture.reviewing import TraceSummary, diff_traces, summaries
-from em.capture.traces import children_of, get_traces
 from em.cli.options import everywhere, open_memory
 from em.cli.output import count, print_json, print_table
 from em.cli.timeline import print_diff, print_timeline
 from em.errors import InputError, NotFound
-from em.models.trace import KeptTrace
 from em.store.protocol import Store
+from em.traces.comparison import TraceSummary, diff_traces, summaries
+from em.traces.stream import children_of, get_traces
+from em.traces.trace import KeptTrace
 
 SHORTEST = 4
 

@@ -9,10 +9,10 @@ import click
 from em.cli.options import everywhere, open_memory
 from em.cli.output import print_json
 from em.errors import NotFound, UsageError
-from em.models.canonical import Json
 from em.runner.authorship import code_hash, is_model_written
 from em.runner.package import UDF
 from em.runner.trust import revoke, trust
+from em.values.canonical import Json
 
 
 @click.command("trust")

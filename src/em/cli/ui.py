@@ -13,7 +13,7 @@ import msgspec
 
 from em.cli.options import everywhere
 from em.cli.output import print_json
-from em.serve.running import serve
+from em.serve.server import serve
 from em.settings import Settings
 
 

@@ -10,10 +10,10 @@ import msgspec
 from em.cli.options import everywhere, open_memory
 from em.cli.output import count, only_results_on_stdout, print_json, printable
 from em.errors import NotFound, UsageError
+from em.runner.library import find_routine, is_folder, texts_of
 from em.runner.package import write_files
-from em.runner.stored import find_routine, is_folder, texts_of
 from em.runner.tools import ToolRegistry, functions_of, load_module
-from em.runner.validate import validate
+from em.runner.validation import validate
 
 
 @click.command("validate")

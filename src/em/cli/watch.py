@@ -4,10 +4,10 @@ from pathlib import Path
 
 import click
 
-from em.capture.importers import importer_of
-from em.capture.watching import INTERVAL, Watch
 from em.cli.options import everywhere, open_memory
 from em.cli.output import count, print_json, printable
+from em.traces.formats import importer_of
+from em.traces.watch import INTERVAL, Watch
 
 
 @click.command("watch")

@@ -9,11 +9,11 @@ from typing import Any, TypeVar
 import click
 import msgspec
 
-from em.cli.answering import answer
 from em.cli.options import everywhere, open_memory
 from em.cli.outcome import failure_lines
 from em.cli.output import count, only_results_on_stdout, print_json, print_table, printable
 from em.cli.progress import Watcher, watching
+from em.cli.prompts import answer
 from em.cli.queue import enqueue, pairs
 from em.cli.run_options import allowed, answering, as_typed, read_object
 from em.cli.workflow_compile import compile_
@@ -22,14 +22,14 @@ from em.cli.workflow_views import print_rehearsed, print_run, print_runs
 from em.errors import InputError, NotFound, UsageError
 from em.runner.journal import new_run_id
 from em.runner.tools import ToolRegistry
-from em.workflow.definition import Param
-from em.workflow.files import WorkflowFile
-from em.workflow.graph import as_mermaid, as_text, edges
-from em.workflow.plan import Plan
-from em.workflow.rehearsing import rehearse
-from em.workflow.result import WorkflowResult
-from em.workflow.running import Workflows
-from em.workflow.validate import refuse_invalid, validate_file
+from em.workflows.definition import Param
+from em.workflows.file import WorkflowFile
+from em.workflows.graph import as_mermaid, as_text, edges
+from em.workflows.outcome import WorkflowResult
+from em.workflows.plan import Plan
+from em.workflows.problems import refuse_invalid, validate_file
+from em.workflows.rehearsal import rehearse
+from em.workflows.runs import Workflows
 
 F = TypeVar("F", bound=Callable[..., Any])
 _UNITS = {"d": 1.0, "h": 1 / 24, "m": 1 / 1440, "w": 7.0}

@@ -11,10 +11,10 @@ from em.cli.options import everywhere, open_memory
 from em.cli.output import count, print_json, printable
 from em.cli.workflow_tools import load_tools, with_tools
 from em.errors import UsageError
+from em.runner.library import keep_routine
 from em.runner.package import write_files
-from em.runner.shapes import closest
-from em.runner.stored import keep_routine
-from em.workflow.freezing import Frozen
+from em.values.mistakes import closest
+from em.workflows.to_routine import Frozen
 
 
 @click.command("compile")

@@ -8,10 +8,10 @@ import msgspec
 
 from em.cli.outcome import failure_lines
 from em.cli.output import count, print_json, print_table, printable
-from em.workflow.inspecting import RunView, StepView
-from em.workflow.rehearsing import Rehearsed
-from em.workflow.running import Workflows
-from em.workflow.tokens import Tokens
+from em.workflows.inspection import RunView, StepView
+from em.workflows.rehearsal import Rehearsed
+from em.workflows.runs import Workflows
+from em.workflows.tokens import Tokens
 
 LONGEST = 400
 """So much of a text is shown, unless all of it is asked for."""

@@ -7,17 +7,17 @@ from typing import Any
 import msgspec
 
 from em.compiler.draft import Draft, draft_routine
-from em.compiler.naming import identifier
+from em.compiler.names import identifier
 from em.compiler.package_files import render_routine, render_udf_tests, render_udfs
-from em.compiler.replay import verify_draft
-from em.compiler.udfs import GivenUdfs, Udfs, load_udfs
+from em.compiler.trace_udfs import GivenUdfs, Udfs, load_udfs
+from em.compiler.verification import verify_draft
 from em.errors import InputError, RoutineError, UsageError
-from em.models.canonical import identical
-from em.models.trace import Effect, ToolCall, Trace, read_trace
 from em.redaction.redactor import Redactor
 from em.runner.authorship import WRITTEN_BY, is_model_written, render_marks
 from em.runner.package import ROUTINE, UDF, parse_yaml, read_routine, write_files
 from em.settings import Settings
+from em.traces.trace import Effect, ToolCall, Trace, read_trace
+from em.values.canonical import identical
 
 MAX_NAME_WORDS = 6
 

@@ -7,12 +7,10 @@ import msgspec
 
 from em.compiler.calls import TracedApproval, TracedCall, calls_of
 from em.compiler.contradictions import Contradiction, contradictions
-from em.compiler.naming import Names, identifier, result_name
+from em.compiler.names import Names, identifier, result_name
 from em.compiler.prune import Verdict, judge, unused
-from em.compiler.schema import of_input, of_output
 from em.compiler.wire import OUTPUT, Explained, Wiring
-from em.models.canonical import Json
-from em.models.routine import (
+from em.runner.routine import (
     AssertStep,
     FieldType,
     Prompt,
@@ -26,7 +24,9 @@ from em.models.routine import (
     ToolStep,
     UdfStep,
 )
-from em.models.trace import Effect, Trace, Usage
+from em.traces.trace import Effect, Trace, Usage
+from em.values.canonical import Json
+from em.values.sample_schema import of_input, of_output
 
 MAX_ROUNDS = 8
 

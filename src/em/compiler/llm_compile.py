@@ -23,23 +23,23 @@ from em.compiler.compile_trace import (
     write_package,
 )
 from em.compiler.draft import Draft, Recorded
+from em.compiler.literals import written_in
 from em.compiler.llm_prompt import SCHEMA, SYSTEM, correction, first_prompt
 from em.compiler.package_files import render_routine, render_udfs
 from em.compiler.promises import LONGEST_ROUTINE, broken_promises, with_what_stays
-from em.compiler.renaming import WAYS, answered, verify_renamed
-from em.compiler.replay import NotReproduced, effects_of, rehearsed, verify_improved
-from em.compiler.show import short
-from em.compiler.udfs import GivenUdfs
-from em.compiler.written_in import written_in
+from em.compiler.trace_udfs import GivenUdfs
+from em.compiler.variation import WAYS, answered, verify_renamed
+from em.compiler.verification import NotReproduced, effects_of, rehearsed, verify_improved
 from em.errors import EmError, LlmError
-from em.llm.protocol import LlmClient, Message, Spent, Tokens
-from em.models.canonical import identical
-from em.models.trace import Effect, Trace
+from em.llm.interface import LlmClient, Message, Spent, Tokens
 from em.runner.package import ROUTINE, UDF, parse_yaml, read_routine
 from em.runner.sandbox.subset import SUBSET_RULES
 from em.runner.tools import Function
 from em.runner.udfs import sandboxed
-from em.runner.validate import validate
+from em.runner.validation import validate
+from em.traces.trace import Effect, Trace
+from em.values.canonical import identical
+from em.values.excerpt import short
 
 MAX_TOKENS = 16_384
 CORRECTIONS = 2

@@ -6,11 +6,11 @@ import msgspec
 
 from em.compiler.draft import Draft
 from em.compiler.package_files import render_routine, render_udfs
-from em.compiler.udfs import GivenUdfs
-from em.models.canonical import Json
-from em.models.trace import Trace
+from em.compiler.trace_udfs import GivenUdfs
 from em.redaction.redactor import Redactor
-from em.runner.functions import FUNCTIONS
+from em.runner.expressions.functions import FUNCTIONS
+from em.traces.trace import Trace
+from em.values.canonical import Json
 
 LONGEST_VALUE = 2_000
 """Characters of one recorded value that the model is shown."""

@@ -8,9 +8,9 @@ import msgspec
 import yaml
 
 from em.compiler.draft import Draft, Recorded
-from em.compiler.udfs import GivenUdfs, import_line
+from em.compiler.trace_udfs import GivenUdfs, import_line
 from em.errors import RoutineError
-from em.models.routine import Routine
+from em.runner.routine import Routine
 
 WIDTH = 100
 MAX_EXAMPLES = 3

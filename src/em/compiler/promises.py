@@ -10,9 +10,9 @@ from typing import Any
 import msgspec
 
 from em.compiler.draft import Draft
-from em.models.routine import AssertStep, PromptStep, ReturnStep, Routine, Step, ToolStep, UdfStep
-from em.models.trace import Effect
-from em.runner.expressions import syntax_of
+from em.runner.expressions.language import syntax_of
+from em.runner.routine import AssertStep, PromptStep, ReturnStep, Routine, Step, ToolStep, UdfStep
+from em.traces.trace import Effect
 
 LONGEST_ROUTINE = 200_000
 LONGEST_TEXT = 20_000

@@ -6,8 +6,8 @@ from typing import NamedTuple
 import msgspec
 
 from em.compiler.calls import TracedCall
-from em.compiler.naming import words_of
-from em.models.canonical import identical
+from em.compiler.names import words_of
+from em.values.canonical import identical
 
 
 class Verdict(NamedTuple):

@@ -5,8 +5,7 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
-from em.compiler.naming import Names, identifier
-from em.compiler.values import (
+from em.compiler.leaves import (
     Path,
     Scalar,
     Segment,
@@ -16,6 +15,7 @@ from em.compiler.values import (
     leaves,
     said_in,
 )
+from em.compiler.names import Names, identifier
 from em.compiler.wire_text import (
     NUMBER,
     cut,
@@ -29,9 +29,9 @@ from em.compiler.wire_text import (
     record_with,
     reference,
 )
-from em.models.canonical import Json, identical
 from em.redaction.redactor import MARKER
-from em.runner.functions import same
+from em.runner.expressions.functions import same
+from em.values.canonical import Json, identical
 
 How = Literal[
     "mission", "said", "result", "key", "only", "match", "index", "parts", "secret", "constant"

@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 
-from em.compiler.values import Path, Segment, is_informative
-from em.models.canonical import Json
+from em.compiler.leaves import Path, Segment, is_informative
+from em.values.canonical import Json
 
 NUMBER = re.compile(r"(?<![\w.,-])\d+(?:\.\d+)?(?![\w]|[.,]\d)")
 """Numbers that stand in a text as words of their own."""

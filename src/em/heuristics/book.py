@@ -4,27 +4,27 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from em.capture.traces import as_kept, find_traces, get_traces, trace_events
-from em.compiler.heuristics.differences import differences
-from em.compiler.heuristics.mine import mine
-from em.compiler.heuristics.reflection import reflect
 from em.errors import InputError
 from em.heuristics import health, shelf
 from em.heuristics.brief import brief
-from em.heuristics.rank import Search, Wanted
-from em.heuristics.words import PASSED_OVER
-from em.llm.protocol import LlmClient
-from em.models.document import DocumentQuery
-from em.models.event import Draft, EventQuery
-from em.models.heuristic import Briefing, Heuristic, Lesson
-from em.models.ids import new_id
-from em.models.trace import KeptTrace, Outcome, Trace
-from em.recall.documents import DocumentRecall
+from em.heuristics.differences import differences
+from em.heuristics.heuristic import Briefing, Heuristic, Lesson
+from em.heuristics.mine import mine
+from em.heuristics.reflection import reflect
+from em.heuristics.relevance import Search, Wanted
+from em.heuristics.vocabulary import PASSED_OVER
+from em.llm.interface import LlmClient
+from em.log.event import Draft, EventQuery
+from em.recall.document_search import DocumentRecall
 from em.recall.embed import Embed
-from em.recall.meaning import Progress
+from em.recall.semantics import Progress
 from em.settings import Settings
-from em.store.opening import redactor_of
+from em.store.address import redactor_of
+from em.store.document import DocumentQuery
 from em.store.protocol import Store
+from em.traces.stream import as_kept, find_traces, get_traces, trace_events
+from em.traces.trace import KeptTrace, Outcome, Trace
+from em.values.ids import new_id
 
 ATTEMPTS_COMPARED = 5_000
 """How many of the newest traces are looked at for other attempts at the same task."""

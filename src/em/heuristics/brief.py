@@ -5,9 +5,9 @@ from math import ceil
 
 from em.errors import UsageError
 from em.heuristics.health import opposed
-from em.heuristics.rank import Search, Wanted, rank
-from em.llm.protocol import LlmClient
-from em.models.heuristic import Briefing, Ranked
+from em.heuristics.heuristic import Briefing, Ranked
+from em.heuristics.relevance import Search, Wanted, rank
+from em.llm.interface import LlmClient
 from em.store.protocol import Store
 
 HEADING = "Lessons from earlier attempts, the most fitting first:"

@@ -8,13 +8,13 @@ import msgspec
 
 from em.errors import UsageError
 from em.heuristics import shelf
-from em.heuristics.words import content_words, is_negated, similarity, telling_words
-from em.models.document import DocumentQuery
-from em.models.event import Draft
-from em.models.heuristic import Heuristic, Lesson, Retired, Use, Used
-from em.models.times import now
-from em.models.trace import Outcome
+from em.heuristics.heuristic import Heuristic, Lesson, Retired, Use, Used
+from em.heuristics.vocabulary import content_words, is_negated, similarity, telling_words
+from em.log.event import Draft
+from em.store.document import DocumentQuery
 from em.store.protocol import Store
+from em.traces.trace import Outcome
+from em.values.times import now
 
 ALIKE = 0.75
 """From which share of common words on two lessons in free words are one."""

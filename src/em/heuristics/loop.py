@@ -8,16 +8,10 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from em.capture.traces import trace_events
-from em.compiler.heuristics.mine import AGENT, CHECK, LOOP
 from em.errors import InputError, LlmError, UsageError
-from em.heuristics.agents import Ran, run_agent, run_check
 from em.heuristics.book import Heuristics
-from em.llm.protocol import LlmClient
-from em.models.event import Draft, EventQuery
-from em.models.heuristic import Briefing
-from em.models.ids import new_id
-from em.models.loop import (
+from em.heuristics.heuristic import Briefing
+from em.heuristics.loop_events import (
     IterationDone,
     IterationStarted,
     LoopEnded,
@@ -25,8 +19,14 @@ from em.models.loop import (
     LoopStarted,
     LoopStatus,
 )
-from em.models.trace import Message, Mission, Outcome, ToolCall, Trace, TraceEvent, read_trace
+from em.heuristics.mine import AGENT, CHECK, LOOP
+from em.heuristics.programs import Ran, run_agent, run_check
+from em.llm.interface import LlmClient
+from em.log.event import Draft, EventQuery
 from em.store.protocol import Commit, Store
+from em.traces.stream import trace_events
+from em.traces.trace import Message, Mission, Outcome, ToolCall, Trace, TraceEvent, read_trace
+from em.values.ids import new_id
 
 Told = Callable[[IterationDone], None]
 

@@ -14,15 +14,15 @@ from typing import TypeVar
 import msgspec
 
 from em.errors import NotFound, PositionConflict
-from em.models.artefact import Artefact, ArtefactDraft
-from em.models.document import Document
-from em.models.event import Draft, Event, EventQuery
-from em.models.heuristic import Heuristic, Learned, Lesson, Use
-from em.models.ids import new_id
-from em.models.record import Record
-from em.models.request import RequestOutcome
-from em.models.times import now
+from em.heuristics.heuristic import Heuristic, Learned, Lesson, Use
+from em.log.event import Draft, Event, EventQuery
+from em.store.artefact import Artefact, ArtefactDraft
+from em.store.document import Document
 from em.store.protocol import Commit, Store
+from em.store.record import Record
+from em.store.request import RequestOutcome
+from em.values.ids import new_id
+from em.values.times import now
 
 T = TypeVar("T")
 

@@ -1,8 +1,8 @@
 """Models behind one small protocol. No SDK is imported before a client is made."""
 
-from em.llm.protocol import Completion, LlmClient, Message, Spent, Tokens
+from em.llm.interface import Completion, LlmClient, Message, Spent, Tokens
 from em.llm.providers import get_llm_client
-from em.llm.scripted import ScriptedClient
+from em.llm.script import ScriptedClient
 
 __all__ = [
     "Completion",

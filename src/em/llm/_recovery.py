@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterable
 import msgspec
 
 from em.errors import EmError
-from em.llm.hiding import CannotHide, Hidden
-from em.llm.protocol import LlmClient
-from em.models.canonical import Json
-from em.models.fix import Fix
-from em.redaction.put_back import MarkerMoved, refuse_markers
+from em.llm.interface import LlmClient
+from em.redaction.markers import MarkerMoved, refuse_markers
+from em.redaction.masker import CannotHide, Hidden
 from em.redaction.redactor import Redactor
 from em.settings import RedactSettings
+from em.values.canonical import Json
+from em.values.fix import Fix
 
 MAX_TOKENS = 16_384
 LONGEST_MESSAGE = 4_000

@@ -9,12 +9,12 @@ from typing import Any
 import msgspec
 
 from em.errors import BadAnswer, LlmError, LlmRefused, LlmRejected, LlmUnavailable, UsageError
-from em.llm import structured
+from em.llm import structure as structured
+from em.llm.interface import Completion, Message, Reply, Request, Spent, Tokens, Wire, WireError
 from em.llm.prices import cost_of
-from em.llm.protocol import Completion, Message, Reply, Request, Spent, Tokens, Wire, WireError
-from em.models.canonical import Json
-from em.models.schemas import schema_problem
 from em.settings import Price
+from em.values.canonical import Json
+from em.values.json_schema import schema_problem
 
 FIRST_WAIT, LONGEST_WAIT = 0.5, 60.0
 """Seconds. Waits double from the first one; a server that asks for more than the longest is not

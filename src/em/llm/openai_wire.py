@@ -5,10 +5,10 @@ import weakref
 from typing import Any
 
 from em.errors import MissingExtra
-from em.llm.protocol import Reply, Request, Tokens, WireError
+from em.llm.interface import Reply, Request, Tokens, WireError
 from em.llm.sdk_errors import told_as_wire_errors, told_if_misshaped
-from em.llm.structured import all_required, is_closed
-from em.models.canonical import Json
+from em.llm.structure import all_required, is_closed
+from em.values.canonical import Json
 
 STOPS = {"stop": "end", "length": "max_tokens"}
 NEW_LIMIT, OLD_LIMIT = "max_completion_tokens", "max_tokens"

@@ -4,7 +4,7 @@ Models whose price depends on the size of the request (OpenAI's and Google's cur
 out: em.yaml sets a price, and a cost is None rather than a guess.
 """
 
-from em.llm.protocol import Tokens
+from em.llm.interface import Tokens
 from em.settings import Price
 
 PRICES = {

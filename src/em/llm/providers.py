@@ -10,8 +10,8 @@ import msgspec
 
 from em.errors import MissingKey, UsageError
 from em.llm.client import Client
+from em.llm.interface import LlmClient, Wire
 from em.llm.prices import PRICES
-from em.llm.protocol import LlmClient, Wire
 from em.settings import ProviderSettings, Settings
 
 KEY = "EM_LLM_API_KEY"
@@ -182,7 +182,7 @@ def _wire(name: str, found: ProviderSettings, key: str) -> Wire:
 
 
 def _scripted(name: str, found: ProviderSettings) -> LlmClient:
-    from em.llm.scripted import ScriptedClient
+    from em.llm.script import ScriptedClient
 
     if not found.base_url:
         raise UsageError(

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from email.utils import parsedate_to_datetime
 from typing import Any
 
-from em.llm.protocol import WireError
+from em.llm.interface import WireError
 
 LONGEST_MESSAGE = 500
 

@@ -1,6 +1,6 @@
 """Memory: one object that wires the parts together; the only place that does."""
 
+from em.memory.async_memory import AsyncLog, AsyncMemory
 from em.memory.memory import Memory
-from em.memory.threads import AsyncLog, AsyncMemory
 
 __all__ = ["AsyncLog", "AsyncMemory", "Memory"]

@@ -15,12 +15,12 @@ import msgspec
 
 from em.behaviour.stats import Counts, count
 from em.errors import NotFound, StoreError
-from em.models.event import Event, EventQuery
-from em.models.record import Record
-from em.models.trace import Usage
+from em.log.event import Event, EventQuery
 from em.runner.journal import PastRun, read_run
 from em.runner.savings import recorded_usage, savings
 from em.store.protocol import Commit, Store
+from em.store.record import Record
+from em.traces.trace import Usage
 
 FORMAT = 1
 SUBJECT, TYPE, ID = "~activity", "activity", "days"

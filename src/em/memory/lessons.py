@@ -4,16 +4,16 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from em.memory.recalling import Recalling
-from em.models.trace import Outcome
+from em.memory.passages import Recalling
+from em.traces.trace import Outcome
 
 if TYPE_CHECKING:
     from em.behaviour.engine import Engine
     from em.heuristics.book import Heuristics
-    from em.llm.protocol import LlmClient
-    from em.models.heuristic import Briefing, Heuristic
-    from em.models.trace import Trace
-    from em.recall.meaning import Progress
+    from em.heuristics.heuristic import Briefing, Heuristic
+    from em.llm.interface import LlmClient
+    from em.recall.semantics import Progress
+    from em.traces.trace import Trace
 
 
 class Lessons(Recalling):

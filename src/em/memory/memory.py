@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 
 from em.errors import NotFound, UsageError
-from em.memory.observing import Observing
+from em.log.event import Event, EventQuery, check_name
+from em.memory.observations import Observing
 from em.memory.routines import Routines
 from em.memory.workflows import Workflowing
-from em.models.event import Event, EventQuery, check_name
 from em.store import Erasure
 
 

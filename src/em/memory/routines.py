@@ -6,25 +6,25 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from em.capture.traces import find_traces, get_traces, trace_events
-from em.memory.opened import Opened
-from em.models.canonical import Json, canonical
-from em.models.ids import new_id
-from em.models.run import RunResult
-from em.models.trace import Effect, KeptTrace, Outcome, Trace, read_trace
+from em.memory.base import Opened
+from em.runner.run import RunResult
+from em.traces.stream import find_traces, get_traces, trace_events
+from em.traces.trace import Effect, KeptTrace, Outcome, Trace, read_trace
+from em.values.canonical import Json, canonical
+from em.values.ids import new_id
 
 if TYPE_CHECKING:
     from typing import Unpack
 
-    from em.capture.importing import FileRead, Progress
-    from em.capture.recorder import Recording
     from em.compiler.heal import Healing
-    from em.compiler.suggesting import Suggestion
-    from em.llm.protocol import LlmClient
-    from em.models.routine import Routine
-    from em.runner.calls import AutoFix
+    from em.compiler.suggestions import Suggestion
+    from em.llm.interface import LlmClient
+    from em.runner.attempts import AutoFix
     from em.runner.engine import RunOptions, Tools
-    from em.runner.stored import KeptRoutine
+    from em.runner.library import KeptRoutine
+    from em.runner.routine import Routine
+    from em.traces.recorder import Recording
+    from em.traces.transcript_files import FileRead, Progress
 
 
 class Routines(Opened):
@@ -54,7 +54,7 @@ class Routines(Opened):
         A path is a file, a folder or a pattern. The format is found, if it is not named. What is
         there already is not kept twice; a file that has grown brings only what is new.
         """
-        from em.capture.importing import import_paths
+        from em.traces.transcript_files import import_paths
 
         given = [paths] if isinstance(paths, str | Path) else paths
         return import_paths(self.store, given, format_=format, subject=subject, progress=progress)
@@ -74,9 +74,9 @@ class Routines(Opened):
         """Record an agent: as a context manager, or as a decorator of a plain or an async agent.
 
         The trace is kept when the agent is done. Tools are recorded that were made so by
-        `recorder.tool`, or by `em.capture.recorder.recorded_tool` wherever they are.
+        `recorder.tool`, or by `em.traces.recorder.recorded_tool` wherever they are.
         """
-        from em.capture.recorder import Recording
+        from em.traces.recorder import Recording
 
         def keep(trace: Trace) -> str:
             return self.add_trace(trace, subject=subject)
@@ -87,7 +87,7 @@ class Routines(Opened):
         self, task: str | None = None, *, at_least: int = 2, limit: int = 10
     ) -> "list[Suggestion]":
         """Which traces went the same way and are worth compiling, the most worth first."""
-        from em.compiler.suggesting import suggest
+        from em.compiler.suggestions import suggest
 
         return suggest(find_traces(self.store, task=task), at_least=at_least, limit=limit)
 
@@ -106,8 +106,8 @@ class Routines(Opened):
         shortest; the routine is proved by replaying the trace it was made of. With a `client` its
         model may improve it; what does not pass the same proof is dropped.
         """
-        from em.compiler.compiling import compile_several
-        from em.runner.stored import keep_routine
+        from em.compiler.compilation import compile_several
+        from em.runner.library import keep_routine
 
         ids = [trace_ids] if isinstance(trace_ids, str) else trace_ids
         kept = get_traces(self.store, ids)
@@ -130,7 +130,7 @@ class Routines(Opened):
         Tools that the routine declares may use what `allow` names, else what the settings allow.
         """
         from em.runner.engine import run_routine
-        from em.runner.stored import opened
+        from em.runner.library import opened
 
         options.setdefault("allow", self._allow)
         with opened(self.store, routine) as package:
@@ -167,8 +167,8 @@ class Routines(Opened):
         """
         from em.compiler.heal import healing_of
         from em.runner.journal import read_run
+        from em.runner.library import files_in, keep_routine, package_of
         from em.runner.package import write_files
-        from em.runner.stored import files_in, keep_routine, package_of
 
         past = read_run(self.store, run_id)
         with package_of(self.store, past) as package:

@@ -5,14 +5,14 @@ from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from em.memory.recalling import Recalling
-from em.models.event import Event
-from em.models.times import Moment
+from em.log.event import Event
+from em.memory.passages import Recalling
+from em.values.times import Moment
 
 if TYPE_CHECKING:
-    from em.llm.protocol import LlmClient
+    from em.llm.interface import LlmClient
     from em.recall.search import Recalled
-    from em.state.asking import Answer
+    from em.state.questions import Answer
     from em.state.rules import Alert
     from em.state.state import Conflict, State
     from em.state.subjects import Subjects

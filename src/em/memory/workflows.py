@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING, Any
 
 from em.memory.lessons import Lessons
 from em.memory.states import States
-from em.models.canonical import Json
 from em.settings import AllowSettings
+from em.values.canonical import Json
 
 if TYPE_CHECKING:
     from typing import Unpack
 
-    from em.llm.protocol import LlmClient
+    from em.llm.interface import LlmClient
     from em.runner.engine import Tools
-    from em.workflow.result import WorkflowResult
-    from em.workflow.running import WorkflowOptions, Workflows
-    from em.workflow.tools import Sourced, Sources
+    from em.workflows.builtins import Sourced, Sources
+    from em.workflows.outcome import WorkflowResult
+    from em.workflows.runs import WorkflowOptions, Workflows
 
 
 class Workflowing(States, Lessons):
@@ -34,7 +34,7 @@ class Workflowing(States, Lessons):
 
         client: a model that answers for every provider that a step names.
         """
-        from em.workflow.running import Workflows
+        from em.workflows.runs import Workflows
 
         return Workflows(
             self.store,
@@ -67,7 +67,7 @@ class Workflowing(States, Lessons):
 
     def _sources(self) -> "Sources":
         """Where a step's needs come from that are not of its run."""
-        from em.workflow.tools import Sourced, Sources
+        from em.workflows.builtins import Sourced, Sources
 
         def recall(query: str, k: int, subject: str | None = None) -> Sourced:
             found = self.recall(query, subject, k)
@@ -83,7 +83,7 @@ class Workflowing(States, Lessons):
 
     def _state_at(self, subject: str, path: str) -> "Sourced":
         """A collection (`trips`, `trips.0.city`) or the profile (`profile.city`) of a subject."""
-        from em.workflow.tools import Sourced
+        from em.workflows.builtins import Sourced
 
         if not self.subjects.has_state(subject):
             return Sourced(None)

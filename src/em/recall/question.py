@@ -5,8 +5,8 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
-from em.models.dates import Span, month_terms, span_terms, spans
-from em.models.words import STOP_WORDS, stems_of, words_of
+from em.text.dates import Span, month_terms, span_terms, spans
+from em.text.words import STOP_WORDS, stems_of, words_of
 
 MAX_CHARS = 100_000
 MAX_WORDS = 64

@@ -14,9 +14,9 @@ from heapq import nlargest
 from math import log, log1p
 from typing import NamedTuple
 
-from em.models.passage import SHAPE_BITS
-from em.models.words import QUESTION, length_of
 from em.recall.weights import TYPICAL_LENGTH, Weights
+from em.store.passage import SHAPE_BITS
+from em.text.words import QUESTION, length_of
 
 _SHAPES = 1 << SHAPE_BITS
 _SHAPE = _SHAPES - 1

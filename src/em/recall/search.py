@@ -6,17 +6,17 @@ from datetime import datetime
 import msgspec
 
 from em.errors import EmbedderError, InputError, UsageError
-from em.models.event import check_name
-from em.models.passage import Mark, Passage, Within
-from em.models.times import from_micros
-from em.models.times import now as this_moment
-from em.models.words import speaker_terms
+from em.log.event import check_name
 from em.recall.embed import Embed
-from em.recall.meaning import Meaning, Progress, silent
 from em.recall.question import Question, read_question
 from em.recall.rank import Word, best_of, rarity, score_words, substance
+from em.recall.semantics import Meaning, Progress, silent
 from em.recall.weights import ROLES, Weights
+from em.store.passage import Mark, Passage, Within
 from em.store.protocol import Store
+from em.text.words import speaker_terms
+from em.values.times import from_micros
+from em.values.times import now as this_moment
 
 MOST = 10_000
 POSTINGS = 20_000

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 
-from em.redaction.shapes import FIELD_ANCHORS, SHAPES
+from em.redaction.patterns import FIELD_ANCHORS, SHAPES
 
 MUCH = 64 * 1024
 """Bytes of texts from which on the other engine looks for anchors."""

@@ -13,7 +13,7 @@ from typing import Any
 
 from em.errors import UsageError
 from em.redaction.anchors import has_anchor, has_one_of, with_anchor
-from em.redaction.shapes import (
+from em.redaction.patterns import (
     REFERENCE,
     SHAPES,
     Shape,

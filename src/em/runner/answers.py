@@ -7,9 +7,9 @@ from math import isfinite
 from typing import Any
 
 from em.errors import RoutineError, UsageError
-from em.models.canonical import Json
-from em.models.run import PendingPrompt
 from em.runner.program import Program
+from em.runner.run import PendingPrompt
+from em.values.canonical import Json
 
 _CALL = re.compile(r"(\[\d+\])?\?$")
 """What follows the id of a step in the question what became of it."""

@@ -14,8 +14,8 @@ from pathlib import Path
 import msgspec
 
 from em.errors import RoutineError, UsageError
-from em.models.canonical import Json
-from em.models.event import Draft
+from em.log.event import Draft
+from em.values.canonical import Json
 
 WRITTEN_BY = "written_by.json"
 

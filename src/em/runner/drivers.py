@@ -9,10 +9,10 @@ import time
 from collections.abc import Callable, Generator
 from typing import Any
 
-from em.models.run import RunResult
 from em.runner.effects import AskForFix, CallMany, CallTool, Effect, Outcome, Wait, Write
 from em.runner.failures import StepTimeout
 from em.runner.journal import Note
+from em.runner.run import RunResult
 
 Running = Generator[Effect, Any, RunResult]
 WriteNotes = Callable[[list[Note]], None]

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from em.models.canonical import Json
+from em.values.canonical import Json
 
 
 class CallTool(msgspec.Struct, gc=False):

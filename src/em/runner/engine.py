@@ -9,11 +9,9 @@ from typing import Any, Self, TypedDict, Unpack
 import msgspec
 
 from em.errors import RoutineError, UsageError
-from em.models.canonical import Json, identical
-from em.models.run import RunResult, StepReport
 from em.redaction.redactor import MARKER
 from em.runner.answers import check_steps
-from em.runner.calls import AutoFix
+from em.runner.attempts import AutoFix
 from em.runner.drivers import Running, WriteNotes, adrive, drive
 from em.runner.journal import (
     Journal,
@@ -25,13 +23,15 @@ from em.runner.journal import (
     read_run,
     started_note,
 )
+from em.runner.library import package_of
 from em.runner.machine import Machine
 from em.runner.package import Package
+from em.runner.run import RunResult, StepReport
 from em.runner.secrets import Given, Secrets, without_secrets
-from em.runner.stored import package_of
 from em.runner.tools import Function, Tool, ToolRegistry
 from em.settings import AllowSettings
 from em.store.protocol import Store
+from em.values.canonical import Json, identical
 
 Tools = ToolRegistry | Mapping[str, Function] | None
 
@@ -269,9 +269,9 @@ def _with_declared(
     }
     if not missing:
         return registry, None
-    from em.runner.allowing import settings_for
-    from em.runner.declared import declared_tools
-    from em.runner.servers import Servers
+    from em.runner.tools.declarations import declared_tools
+    from em.runner.tools.mcp import Servers
+    from em.runner.tools.permissions import settings_for
 
     servers = ending.enter_context(Servers())
     try:

@@ -6,8 +6,8 @@ from typing import Any
 import msgspec
 
 from em.errors import EmError, RoutineError
-from em.models.canonical import Json
-from em.models.run import Failure, PendingPrompt
+from em.runner.run import Failure, PendingPrompt
+from em.values.canonical import Json
 
 
 class CheckFailed(RoutineError):

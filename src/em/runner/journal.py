@@ -11,11 +11,11 @@ from typing import Any
 import msgspec
 
 from em.errors import BadBody, NotFound, RoutineError
-from em.models.canonical import Json, canonical
-from em.models.event import Draft, EventQuery
-from em.models.ids import new_id
+from em.log.event import Draft, EventQuery
 from em.redaction.redactor import MARKER
 from em.store.protocol import Commit, Store
+from em.values.canonical import Json, canonical
+from em.values.ids import new_id
 
 Note = tuple[str, Json]
 """The kind and the body of an event."""

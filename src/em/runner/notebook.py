@@ -7,14 +7,14 @@ from typing import Any
 import msgspec
 
 from em.errors import BadBody, EmError, RoutineError
-from em.models.canonical import Json, canonical
-from em.models.run import Failure, PendingPrompt, RunResult, StepReport
 from em.runner.answers import check_answers
 from em.runner.effects import Outcome, Write
 from em.runner.failures import Mismatch, Pause, plain, quietly
 from em.runner.journal import ItemKey, Note, Restored, keepable, question_of, sized
 from em.runner.program import CompiledStep
+from em.runner.run import Failure, PendingPrompt, RunResult, StepReport
 from em.runner.secrets import Secrets
+from em.values.canonical import Json, canonical
 
 _CONTENT = frozenset(
     {"input", "answers", "args", "key", "result", "error", "fix", "output", "failure", "prompt"}

@@ -10,10 +10,10 @@ from typing import Any
 import msgspec
 
 from em.errors import InvalidRoutine, RoutineError, UsageError
-from em.models.routine import Routine
-from em.models.strict_yaml import load_yaml
 from em.runner.program import Program
+from em.runner.routine import Routine
 from em.runner.udfs import Udfs, load_udfs
+from em.values.strict_yaml import load_yaml
 
 ROUTINE = "routine.yaml"
 UDF = "udf.py"

@@ -4,7 +4,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from em.errors import InvalidRoutine
-from em.models.routine import (
+from em.runner.expressions.language import compile_expression, compile_value
+from em.runner.expressions.scope import Evaluate
+from em.runner.routine import (
     AssertStep,
     PromptStep,
     ReturnStep,
@@ -14,8 +16,6 @@ from em.models.routine import (
     ToolStep,
     UdfStep,
 )
-from em.runner.expressions import compile_expression, compile_value
-from em.runner.names import Evaluate
 
 
 class CompiledStep:

@@ -3,8 +3,8 @@
 import time
 from collections.abc import Callable
 
-from em.models.canonical import Json
-from em.models.run import StepReport, StepStatus
+from em.runner.run import StepReport, StepStatus
+from em.values.canonical import Json
 
 
 class Reports:

@@ -5,11 +5,11 @@ from collections.abc import Iterable
 import msgspec
 
 from em.errors import NotFound, RoutineError
-from em.models.run import StepReport
-from em.models.trace import Usage
 from em.runner.journal import Note, PastRun
-from em.runner.stored import package_of
+from em.runner.library import package_of
+from em.runner.run import StepReport
 from em.store.protocol import Store
+from em.traces.trace import Usage
 
 RECORDING = "recording.json"
 

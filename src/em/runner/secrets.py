@@ -13,14 +13,14 @@ from typing import Any
 import msgspec
 
 from em.errors import RoutineError, UsageError
-from em.models.canonical import Json
-from em.models.fix import Fix
-from em.models.routine import PromptStep, Routine, Secret
-from em.models.run import Failure, PendingPrompt, RunResult, StepReport
 from em.redaction.forms import forms
-from em.redaction.put_back import MarkerMoved, put_back, refuse_markers
+from em.redaction.markers import MarkerMoved, put_back, refuse_markers
 from em.redaction.redactor import marker
+from em.runner.routine import PromptStep, Routine, Secret
+from em.runner.run import Failure, PendingPrompt, RunResult, StepReport
 from em.settings import AllowSettings
+from em.values.canonical import Json
+from em.values.fix import Fix
 
 SHORTEST_INSIDE = 3
 """From this length on a secret is also found inside other texts."""
@@ -71,7 +71,7 @@ class Secrets:
         """A routine is data that anyone may have sent: it can't name just any variable."""
         if secret.variable.startswith(PREFIX):
             return True
-        from em.runner.allowing import settings_for
+        from em.runner.tools.permissions import settings_for
 
         allow = settings_for(self._folder or Path.cwd(), self._allow)
         return secret.variable in allow.env
@@ -94,7 +94,7 @@ class Secrets:
             if secret.name in self.values:
                 continue
             if not self._may_read(secret):
-                from em.runner.allowing import refused
+                from em.runner.tools.permissions import refused
 
                 error = refused("variable", secret.variable, "env")
                 error.place = f"secret {secret.name}"

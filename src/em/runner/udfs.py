@@ -9,7 +9,7 @@ from em.runner.authorship import code_hash, runs_in_sandbox
 from em.runner.tools import Function, functions_of, load_file
 
 if TYPE_CHECKING:
-    from em.runner.sandbox.protocol import Session
+    from em.runner.sandbox.sandbox import Session
 
 
 class Udfs(dict[str, Function]):
@@ -45,7 +45,7 @@ def sandboxed(path: Path, code: bytes) -> Udfs:
     """The functions of this code, which run in a sandbox; `path` is where it lies, or will."""
     import ast
 
-    from em.runner.sandbox.protocol import choose
+    from em.runner.sandbox.sandbox import choose
 
     try:
         text = code.decode()

@@ -19,8 +19,10 @@ from litestar.openapi.spec import Components, SecurityScheme
 import em
 from em.errors import EmError, StoreError
 from em.memory import Memory
-from em.serve import lessons, otlp, product, states, traces, workflows
-from em.serve.callers import Tokens, refuse_open_door
+from em.serve.api import heuristics as lessons
+from em.serve.api import otlp, product, states, traces, workflows
+from em.serve.api.shapes import HealthOut
+from em.serve.auth import Tokens, refuse_open_door
 from em.serve.failures import body_of, code_of, envelope, status_of
 from em.serve.guard import Guard, is_page, say
 from em.serve.metrics import Metrics
@@ -28,7 +30,6 @@ from em.serve.pages.handlers import HANDLERS as PAGES
 from em.serve.pages.view import Pages, error_page
 from em.serve.service import AnyRequest, Service, errors, service_of
 from em.serve.sessions import Sessions
-from em.serve.shapes import HealthOut
 from em.settings import Settings
 
 
@@ -84,7 +85,7 @@ class _Mcp(NamedTuple):
 def _mcp(memory: Memory, settings: Settings) -> _Mcp:
     if find_spec("mcp") is None:
         return _Mcp()
-    from em.serve.mcp.mounted import Mounted
+    from em.serve.mcp.http import Mounted
 
     mounted = Mounted(memory, settings)
 

@@ -13,13 +13,13 @@ from urllib.parse import quote
 import msgspec
 
 from em.errors import EmError, Forbidden, InputError, TooLarge, TooSlow
-from em.models.ids import new_id
-from em.models.times import now
-from em.serve.callers import Caller, Hosts, Tokens
+from em.serve.auth import Caller, Hosts, Tokens
 from em.serve.failures import body_of, envelope, status_of
 from em.serve.metrics import Metrics
 from em.serve.sessions import LOGIN, PAGES, STATIC, Sessions, cookie_in
 from em.settings import ApiSettings
+from em.values.ids import new_id
+from em.values.times import now
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]

@@ -15,10 +15,10 @@ from typing import Any
 import msgspec
 
 from em.errors import InputError, KeyReused, ResponseGone, StoreBusy
-from em.models.event import Draft, Event
-from em.models.request import Claim, RequestOutcome
+from em.log.event import Draft, Event
 from em.settings import ApiSettings
 from em.store.protocol import Commit, Store
+from em.store.request import Claim, RequestOutcome
 
 LONGEST_KEY = 255
 FIRST_WAIT, LONGEST_WAIT = 0.02, 0.5

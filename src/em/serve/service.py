@@ -11,17 +11,17 @@ from litestar.openapi.datastructures import ResponseSpec
 from litestar.params import Parameter
 
 from em.errors import EmError
-from em.llm.protocol import LlmClient
+from em.llm.interface import LlmClient
+from em.log.event import Event
 from em.memory import Memory
-from em.models.event import Event
-from em.serve.callers import Access, Caller
+from em.serve.api.shapes import Pagination
+from em.serve.auth import Access, Caller
 from em.serve.failures import ErrorBody
 from em.serve.guard import CALLER, say
 from em.serve.idempotency import Pending, Requests
 from em.serve.metrics import Metrics
-from em.serve.shapes import Pagination
 from em.settings import Settings
-from em.store.opening import redactor_of
+from em.store.address import redactor_of
 
 T = TypeVar("T")
 AnyRequest = Request[Any, Any, Any]

@@ -13,7 +13,7 @@ from collections import OrderedDict
 from hashlib import sha256
 
 from em.errors import Forbidden, Unauthorized
-from em.serve.callers import Caller, Tokens
+from em.serve.auth import Caller, Tokens
 
 PAGES = "/ui"
 LOGIN, STATIC = f"{PAGES}/login", f"{PAGES}/static/"

@@ -12,10 +12,12 @@ from typing import Any
 
 import msgspec
 
-from em.compiler.state.compiled import prove
-from em.compiler.state.evolve import Break, Change, Dependent, breaks, compare
-from em.compiler.state.extract import read_by_model
-from em.compiler.state.fold import (
+from em.errors import NotFound, PositionConflict, StateHeld
+from em.llm.interface import LlmClient
+from em.log.event import Draft, EventQuery, check_name
+from em.state.evolution import Break, Change, Dependent, breaks, compare
+from em.state.extraction import read_by_model
+from em.state.fold import (
     Fact,
     Folded,
     Material,
@@ -23,19 +25,17 @@ from em.compiler.state.fold import (
     fold,
     sort_events,
 )
-from em.compiler.state.patterns import read_by_patterns
-from em.compiler.state.rows import Seen, block_id, blocks
-from em.compiler.state.types import fits
-from em.errors import NotFound, PositionConflict, StateHeld
-from em.llm.protocol import LlmClient
-from em.models.artefact import ArtefactDraft
-from em.models.bulk import uncollected
-from em.models.canonical import Json
-from em.models.event import Draft, EventQuery, check_name
-from em.models.record import Record
-from em.models.state import FORMAT, Coverage, Extraction, FieldSchema, StateSchema, TypeSchema
-from em.models.times import now_micros
+from em.state.proof import prove
+from em.state.rows import Seen, block_id, blocks
+from em.state.schema import FORMAT, Coverage, Extraction, FieldSchema, StateSchema, TypeSchema
+from em.state.text_patterns import read_by_patterns
+from em.state.types import fits
+from em.store.artefact import ArtefactDraft
 from em.store.protocol import Commit, Committed, Store
+from em.store.record import Record
+from em.values.bulk import uncollected
+from em.values.canonical import Json
+from em.values.times import now_micros
 
 KIND = "state"
 ATTEMPTS = 20

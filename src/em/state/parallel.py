@@ -11,11 +11,11 @@ from multiprocessing import get_context
 from typing import Any
 
 from em.errors import EmError
-from em.models.event import EventQuery
+from em.log.event import EventQuery
 from em.settings import StateSettings
 from em.state.checkpoint import Ready, stream_of
 from em.state.subjects import Subjects
-from em.store.opening import open_store
+from em.store.address import open_store
 from em.store.protocol import Store
 
 PORTION = 50

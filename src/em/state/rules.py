@@ -17,11 +17,11 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from em.compiler.state.constraints import offset_of
-from em.compiler.state.evolve import Dependent, names_in
 from em.errors import InputError
-from em.models.state import Severity
-from em.models.times import moment
+from em.state.constraints import offset_of
+from em.state.evolution import Dependent, names_in
+from em.state.schema import Severity
+from em.values.times import moment
 
 RANKS: Mapping[str, int] = {"critical": 0, "high": 1, "warning": 2, "info": 3}
 _MOMENT = timedelta(microseconds=1)

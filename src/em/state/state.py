@@ -13,19 +13,19 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from em.compiler.state.compiled import load_module, rows_decoder
-from em.compiler.state.module import policy_of, write_module
-from em.compiler.state.rows import Block
-from em.compiler.state.types import converter
 from em.errors import NotFound, StateError
-from em.models.bulk import uncollected
-from em.models.canonical import Json
-from em.models.record import Record
-from em.models.state import PROFILE, Coverage, Entry, StateSchema, TypeSchema
-from em.models.times import Moment, from_micros, moment, now, to_micros
 from em.state import rules
+from em.state.code import policy_of, write_module
+from em.state.proof import load_module, rows_decoder
+from em.state.rows import Block
 from em.state.rules import Alert, UserRule
+from em.state.schema import PROFILE, Coverage, Entry, StateSchema, TypeSchema
+from em.state.types import converter
 from em.store.protocol import Store
+from em.store.record import Record
+from em.values.bulk import uncollected
+from em.values.canonical import Json
+from em.values.times import Moment, from_micros, moment, now, to_micros
 
 if TYPE_CHECKING:
     from em.state.checkpoint import Checkpoint

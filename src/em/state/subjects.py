@@ -10,18 +10,10 @@ from typing import Any
 
 import msgspec
 
-from em.compiler.state.evolve import Change, Dependent, compare
 from em.errors import EmError, InputError, NotFound, UsageError
-from em.llm.protocol import LlmClient
-from em.models.artefact import ArtefactDraft
-from em.models.bulk import uncollected
-from em.models.canonical import Json
-from em.models.event import Draft, Event, EventQuery
-from em.models.passage import Passage
-from em.models.state import PROFILE, Decision, Policy, PolicyName, Question
-from em.models.times import Moment, moment
+from em.llm.interface import LlmClient
+from em.log.event import Draft, Event, EventQuery
 from em.settings import StateSettings
-from em.state.asking import Answer, Asker, run_own_code
 from em.state.checkpoint import (
     KIND,
     Checkpoint,
@@ -32,9 +24,17 @@ from em.state.checkpoint import (
     load_schema,
     stream_of,
 )
+from em.state.evolution import Change, Dependent, compare
+from em.state.questions import Answer, Asker, run_own_code
 from em.state.rules import UserRule, dependents, load_rules
+from em.state.schema import PROFILE, Decision, Policy, PolicyName, Question
 from em.state.state import State
+from em.store.artefact import ArtefactDraft
+from em.store.passage import Passage
 from em.store.protocol import Commit, Store
+from em.values.bulk import uncollected
+from em.values.canonical import Json
+from em.values.times import Moment, moment
 
 QUESTIONS = "questions"
 KEPT = 200

@@ -2,11 +2,11 @@
 
 from datetime import timedelta
 
-from em.models.ids import new_id
-from em.models.request import Claim
-from em.models.times import now_micros
 from em.store.holders import expire_requests
+from em.store.request import Claim
 from em.store.session import Session
+from em.values.ids import new_id
+from em.values.times import now_micros
 
 _MICROSECOND = timedelta(microseconds=1)
 

@@ -8,12 +8,7 @@ from typing import Any, NamedTuple, Protocol
 import msgspec
 
 from em.errors import ClaimLost
-from em.models.artefact import Artefact
-from em.models.document import Document
-from em.models.ids import new_id
-from em.models.record import Record
-from em.models.request import RequestOutcome
-from em.models.times import from_micros, to_micros
+from em.store.artefact import Artefact
 from em.store.derivations import (
     Derivation,
     delete,
@@ -23,8 +18,13 @@ from em.store.derivations import (
     select,
     sources_text,
 )
-from em.store.prepare import PreparedArtefact
+from em.store.document import Document
+from em.store.preparation import PreparedArtefact
+from em.store.record import Record
+from em.store.request import RequestOutcome
 from em.store.session import Session, chunks
+from em.values.ids import new_id
+from em.values.times import from_micros, to_micros
 
 ARTEFACT_COLUMNS = "id, kind, name, version, body, hash, from_events, created_at, retired_at"
 

@@ -17,11 +17,11 @@ from em.errors import (
     StoreUnreachable,
 )
 from em.redaction.redactor import Redactor
+from em.store.cursor import FetchPage, Page, bounded
 from em.store.migrations import pending
 from em.store.pool import Pool
 from em.store.postgres_search import PostgresSearch
 from em.store.protocol import Health
-from em.store.reading import FetchPage, Page, bounded
 from em.store.session import Params, Rows, Session
 from em.store.sql import (
     check_busy_timeout,

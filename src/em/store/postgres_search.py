@@ -5,15 +5,15 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from em.models.document import Document, DocumentQuery, Hit
-from em.models.passage import SHAPE_BITS, Within
-from em.store.documents import document_conditions, plain_words, query_words, to_document
+from em.store.document import Document, DocumentQuery, Hit
+from em.store.document_index import document_conditions, plain_words, query_words, to_document
 from em.store.holders import DocumentExtras
-from em.store.passages import PassageRow
-from em.store.searching import numbers_of, time_conditions
+from em.store.passage import SHAPE_BITS, Within
+from em.store.search_sql import numbers_of, time_conditions
 from em.store.session import Session
 from em.store.sql import SqlStore
 from em.store.vectors import drop_document_vectors, embedder_of, put_vectors
+from em.store.word_index import PassageRow
 
 SEARCHED_CHARS = 200_000
 """Of one document; a text search vector has an upper size."""

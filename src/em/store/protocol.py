@@ -6,13 +6,13 @@ from typing import Protocol
 
 import msgspec
 
-from em.models.artefact import Artefact, ArtefactDraft
-from em.models.canonical import Json
-from em.models.document import Document, DocumentQuery, Hit
-from em.models.event import Draft, Event, EventQuery
-from em.models.passage import Mark, Passage, Within
-from em.models.record import Record
-from em.models.request import Claim, RequestOutcome
+from em.log.event import Draft, Event, EventQuery
+from em.store.artefact import Artefact, ArtefactDraft
+from em.store.document import Document, DocumentQuery, Hit
+from em.store.passage import Mark, Passage, Within
+from em.store.record import Record
+from em.store.request import Claim, RequestOutcome
+from em.values.canonical import Json
 
 
 class Commit(msgspec.Struct, frozen=True, kw_only=True):

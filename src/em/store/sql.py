@@ -9,25 +9,28 @@ from typing import Any, Self
 import msgspec
 
 from em.errors import EmError, StoreError, UsageError
-from em.models.artefact import Artefact
-from em.models.canonical import Json
-from em.models.document import DocumentQuery, Hit
-from em.models.event import Event, EventQuery, check_name
-from em.models.ids import new_id
-from em.models.passage import Mark, Passage, Within
-from em.models.record import Record
-from em.models.request import Claim
-from em.models.times import now_micros
+from em.log.event import Event, EventQuery, check_name
 from em.redaction.redactor import Redactor
-from em.store import claims, documents, erasing, searching, vectors
-from em.store.chaining import Chain, Tip, read_head
+from em.store import claims, vectors
+from em.store import document_index as documents
+from em.store import erasure as erasing
+from em.store import search_sql as searching
+from em.store.artefact import Artefact
+from em.store.cursor import FetchPage, check_query, stream_rows, to_event, to_row
+from em.store.document import DocumentQuery, Hit
 from em.store.holders import ARTEFACT_COLUMNS, DocumentExtras, to_artefact
-from em.store.passages import PassageRow, is_current, reindex
-from em.store.prepare import Prepared, prepare, refuse_secret_name
+from em.store.passage import Mark, Passage, Within
+from em.store.preparation import Prepared, prepare, refuse_secret_name
 from em.store.protocol import Commit, Committed, Erasure, Row
-from em.store.reading import FetchPage, check_query, stream_rows, to_event, to_row
+from em.store.record import Record
+from em.store.request import Claim
+from em.store.sequence import Chain, Tip, read_head
 from em.store.session import Session, chunks
-from em.store.writing import Writer
+from em.store.word_index import PassageRow, is_current, reindex
+from em.store.writer import Writer
+from em.values.canonical import Json
+from em.values.ids import new_id
+from em.values.times import now_micros
 
 SCRUB_PENDING = "scrub_pending"
 MOST_LOOKED_AT = 5_000

@@ -22,13 +22,13 @@ from em.errors import (
     StoreUnreachable,
     UsageError,
 )
-from em.models.event import Event
+from em.log.event import Event
 from em.redaction.redactor import Redactor
+from em.store.cursor import FetchPage, Page, bounded
 from em.store.migrations import pending, statements
 from em.store.pool import Pool
-from em.store.prepare import Prepared
+from em.store.preparation import Prepared
 from em.store.protocol import Health
-from em.store.reading import FetchPage, Page, bounded
 from em.store.session import Session
 from em.store.sql import (
     check_busy_timeout,

@@ -3,12 +3,11 @@
 from array import array
 from collections.abc import Mapping, Sequence
 
-from em.models.document import Document, DocumentQuery, Hit
-from em.models.passage import SHAPE_BITS, Within
-from em.store.documents import document_conditions, query_words, to_document
+from em.store.document import Document, DocumentQuery, Hit
+from em.store.document_index import document_conditions, query_words, to_document
 from em.store.holders import DocumentExtras
-from em.store.passages import PassageRow
-from em.store.searching import numbers_of, time_conditions
+from em.store.passage import SHAPE_BITS, Within
+from em.store.search_sql import numbers_of, time_conditions
 from em.store.session import Session
 from em.store.sql import SqlStore
 from em.store.vectors import (
@@ -19,6 +18,7 @@ from em.store.vectors import (
     similarities,
     to_blob,
 )
+from em.store.word_index import PassageRow
 
 
 class SqliteSearch(SqlStore):

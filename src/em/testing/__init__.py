@@ -10,8 +10,8 @@ Every back end of em passes it; one that does can take the place of any other. S
 `ProviderConformance`, against a `LoopbackModel`.
 """
 
+from em.testing.erasure import ForgettingConformance
 from em.testing.events import SECRET, T0, append, note, texts
-from em.testing.forgetting import ForgettingConformance
 from em.testing.holders import HolderConformance
 from em.testing.log import LogConformance
 from em.testing.model_server import LoopbackModel

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from em.models.event import Draft, Event
+from em.log.event import Draft, Event
 from em.store.protocol import Commit, Store
 
 T0 = datetime(2025, 3, 1, 12, tzinfo=UTC)

@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 
 from em.errors import ClaimLost, InputError
-from em.models.artefact import ArtefactDraft
-from em.models.document import Document, DocumentQuery
-from em.models.event import EventQuery
-from em.models.record import Record
-from em.models.request import RequestOutcome
+from em.log.event import EventQuery
+from em.store.artefact import ArtefactDraft
+from em.store.document import Document, DocumentQuery
 from em.store.protocol import Commit, Store
+from em.store.record import Record
+from em.store.request import RequestOutcome
 from em.testing.events import MINUTE, T0, append, note
 
 

@@ -16,14 +16,14 @@ from em.errors import (
     PositionConflict,
     UsageError,
 )
-from em.models.artefact import ArtefactDraft
-from em.models.document import Document, DocumentQuery
-from em.models.event import Draft, EventQuery
-from em.models.record import Record
-from em.models.request import RequestOutcome
+from em.log.event import Draft, EventQuery
+from em.log.verify import Head, verify
+from em.store.artefact import ArtefactDraft
+from em.store.document import Document, DocumentQuery
 from em.store.protocol import Commit, Store
+from em.store.record import Record
+from em.store.request import RequestOutcome
 from em.store.sqlite import SqliteStore
-from em.store.verify import Head, verify
 from em.testing.events import MINUTE, SECRET, T0, append, note, texts
 
 

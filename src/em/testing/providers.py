@@ -5,7 +5,7 @@ from typing import Any, Protocol
 import pytest
 
 from em.errors import BadAnswer, LlmRefused, LlmRejected, LlmUnavailable
-from em.llm.protocol import LlmClient, Message, Tokens
+from em.llm.interface import LlmClient, Message, Tokens
 from em.testing.model_server import (
     LoopbackModel,
     Turn,

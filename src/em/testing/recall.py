@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from em.models.event import Draft, Event
-from em.models.passage import Within
-from em.recall.meaning import Meaning
+from em.log.event import Draft, Event
 from em.recall.search import Recall
+from em.recall.semantics import Meaning
+from em.store.passage import Within
 from em.store.protocol import Store
 from em.testing.events import MINUTE, SECRET, T0, append
 
@@ -226,7 +226,7 @@ class RecallConformance:
 
     def test_an_export_is_found_where_it_is_imported(self, store: Store) -> None:
         """What comes in by another way is indexed too, once."""
-        from em.models.event import EventQuery
+        from em.log.event import EventQuery
         from em.store.protocol import Commit
         from em.store.sqlite import SqliteStore
 
@@ -276,8 +276,8 @@ class RecallConformance:
 
     def test_documents_are_found_by_meaning_and_never_among_passages(self, store: Store) -> None:
         """Each in its scope; who is removed is not found, and a new one is embedded."""
-        from em.models.document import Document, DocumentQuery
-        from em.recall.documents import DocumentRecall
+        from em.recall.document_search import DocumentRecall
+        from em.store.document import Document, DocumentQuery
         from em.store.protocol import Commit
 
         def put(name: str, text: str | None, kind: str = "n", subject: str | None = None) -> None:

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from em.errors import NotFound
+from em.log.job import Item, Job, Kind
 from em.memory import Memory
-from em.models.canonical import Json
-from em.models.job import Item, Job, Kind
 from em.runner.journal import how_to_resume, read_run, stream_of
 from em.settings import Settings
+from em.values.canonical import Json
 
 if TYPE_CHECKING:
-    from em.llm.protocol import LlmClient
-    from em.models.run import RunResult
+    from em.llm.interface import LlmClient
     from em.runner.engine import Tools
+    from em.runner.run import RunResult
 
 
 class Ended(NamedTuple):
@@ -98,7 +98,7 @@ def _compile(doing: Doing, job: Job, item: Item) -> Ended:
 
 
 def _workflow(doing: Doing, job: Job, item: Item) -> Ended:
-    from em.workflow.definition import read_workflow
+    from em.workflows.definition import read_workflow
 
     workflows = doing.memory.workflows(tools=doing.tools)
     workflows.models.limited = doing.limited

@@ -8,13 +8,13 @@ from typing import Any, TypeVar
 import msgspec
 
 from em.errors import InvalidWorkflow
+from em.log.event import check_name
+from em.log.job import Item, Job
 from em.memory import Memory
-from em.models.canonical import Json
-from em.models.event import check_name
-from em.models.ids import new_ids
-from em.models.job import Item, Job
-from em.runner.stored import find_routine
+from em.runner.library import find_routine
 from em.state.parallel import subjects_of
+from em.values.canonical import Json
+from em.values.ids import new_ids
 
 T = TypeVar("T")
 
@@ -39,9 +39,9 @@ def workflow_jobs(
     file: str | Path | None = None,
 ) -> Iterator[Job]:
     """Runs of a workflow as it is written now: a worker need not have its file."""
-    from em.workflow.files import WorkflowFile
-    from em.workflow.params import check_params
-    from em.workflow.validate import validate_file
+    from em.workflows.file import WorkflowFile
+    from em.workflows.parameters import check_params
+    from em.workflows.problems import validate_file
 
     source = WorkflowFile(file)
     found = source.workflow(workflow)

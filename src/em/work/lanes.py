@@ -4,8 +4,8 @@ from collections.abc import Callable
 from typing import Any
 
 from em.errors import UsageError
-from em.models.event import check_name
-from em.models.job import Job
+from em.log.event import check_name
+from em.log.job import Job
 from em.settings import WorkSettings
 
 DEFAULT = "default"

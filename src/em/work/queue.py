@@ -12,16 +12,17 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import msgspec
 import sqlalchemy as sa
 
-from em.capture.traces import attempts
 from em.errors import NotFound, WorkError
+from em.log.event import Draft
+from em.log.job import Job, JobReport, job_stream
 from em.memory import Memory
-from em.models.canonical import Json
-from em.models.event import Draft
-from em.models.ids import new_ids
-from em.models.job import Job, JobReport, job_stream
 from em.settings import Settings, WorkSettings
-from em.store.opening import redactor_of
+from em.store.address import redactor_of
+from em.traces.stream import attempts
+from em.values.canonical import Json
+from em.values.ids import new_ids
 from em.work.database import NAME, TASK, VERSION, Database
+from em.work.job_log import body_of, read_job, read_report
 from em.work.jobs import (
     checkpoint_jobs,
     compile_jobs,
@@ -29,7 +30,6 @@ from em.work.jobs import (
     routine_jobs,
     workflow_jobs,
 )
-from em.work.kept import body_of, read_job, read_report
 from em.work.lanes import lane_of, register
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from em.llm.protocol import Completion, LlmClient, Message, Spent
-from em.models.ids import new_id
+from em.llm.interface import Completion, LlmClient, Message, Spent
+from em.values.ids import new_id
 from em.work.database import Database
 
 PAUSE = 0.05

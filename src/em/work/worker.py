@@ -21,13 +21,13 @@ from em.errors import (
     StoreBusy,
     StoreUnreachable,
 )
+from em.log.job import Item, Job, JobReport, job_stream
 from em.memory import Memory
-from em.models.ids import new_id
-from em.models.job import Item, Job, JobReport, job_stream
 from em.settings import Settings
+from em.values.ids import new_id
 from em.work.database import NAME, SERIALIZER, TASK, VERSION, Database
 from em.work.items import Doing, Ended, do
-from em.work.kept import read_job
+from em.work.job_log import read_job
 from em.work.lanes import DEFAULT, check_lane, register
 from em.work.presence import Presence
 from em.work.slots import LimitedClient, Slots
@@ -35,7 +35,7 @@ from em.work.slots import LimitedClient, Slots
 if TYPE_CHECKING:
     from dbos import WorkflowStatus
 
-    from em.llm.protocol import LlmClient
+    from em.llm.interface import LlmClient
     from em.runner.engine import Tools
 
 T = TypeVar("T")

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from em.errors import SandboxError
-from em.runner.sandbox.protocol import MEGABYTE, Limits, Sandbox
+from em.runner.sandbox.sandbox import MEGABYTE, Limits, Sandbox
 
 LIMITS = Limits(seconds=1.0, memory_bytes=128 * MEGABYTE, output_bytes=MEGABYTE)
 

@@ -3,7 +3,7 @@
 import pytest
 
 from em.runner.sandbox import Sandbox
-from em.runner.sandbox.protocol import backends
+from em.runner.sandbox.sandbox import backends
 
 FULL_PYTHON = ("bubblewrap", "landlock")
 

@@ -132,7 +132,7 @@ AS_ANOTHER = (
     BECOME_ANOTHER
     + """
 import attacks
-from em.runner.sandbox.protocol import backends
+from em.runner.sandbox.sandbox import backends
 report = {}
 for kind in backends():
     if kind.name == sys.argv[1]:

@@ -22,10 +22,10 @@ from em.errors import (
     SandboxTimeout,
     UsageError,
 )
-from em.models.canonical import MAX_DEPTH, identical
 from em.runner.sandbox import Limits, Sandbox, choose
 from em.runner.sandbox.inside import plain
-from em.runner.sandbox.protocol import MEGABYTE, backends
+from em.runner.sandbox.sandbox import MEGABYTE, backends
+from em.values.canonical import MAX_DEPTH, identical
 
 ECHO = "def echo(value): return value"
 JSON = st.recursive(

@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import ClassVar
 
 from em.runner.sandbox import reach
-from em.runner.sandbox.confined import Confined
+from em.runner.sandbox.confinement import Confined
 from em.runner.sandbox.inside import seccomp
 
 _ALONE = (

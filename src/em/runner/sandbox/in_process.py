@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from types import ModuleType
 from typing import Any, ClassVar
 
+from em.runner.sandbox.faults import fault, no_such_function
 from em.runner.sandbox.inside.plain import plain
-from em.runner.sandbox.protocol import DEFAULT_LIMITS, Limits, Sandbox, Session
-from em.runner.sandbox.values import fault, no_such_function
+from em.runner.sandbox.sandbox import DEFAULT_LIMITS, Limits, Sandbox, Session
 
 FILE = "<trusted>"
 

@@ -16,9 +16,7 @@ from keyword import iskeyword
 from typing import Any, ClassVar
 
 from em.errors import SandboxBroken, SandboxError
-from em.runner.sandbox.inside.plain import MAX_DEPTH, NotPlain, plain
-from em.runner.sandbox.protocol import DEFAULT_LIMITS, Limits, Sandbox, Session
-from em.runner.sandbox.values import (
+from em.runner.sandbox.faults import (
     fault,
     no_such_function,
     plain_arguments,
@@ -26,6 +24,8 @@ from em.runner.sandbox.values import (
     too_much_memory,
     too_slow,
 )
+from em.runner.sandbox.inside.plain import MAX_DEPTH, NotPlain, plain
+from em.runner.sandbox.sandbox import DEFAULT_LIMITS, Limits, Sandbox, Session
 
 _CODE = "<python-input-0>"
 """How monty calls what a session was given first."""

@@ -17,9 +17,9 @@ from functools import lru_cache
 from typing import Any
 
 from em.errors import SandboxBroken, SandboxError
+from em.runner.sandbox.faults import too_large, too_much_memory, too_slow
 from em.runner.sandbox.inside.worker import OUT_OF_MEMORY
-from em.runner.sandbox.protocol import Limits
-from em.runner.sandbox.values import too_large, too_much_memory, too_slow
+from em.runner.sandbox.sandbox import Limits
 
 START_SECONDS = 30.0
 _HEAD = struct.Struct(">16sI")

@@ -5,8 +5,8 @@ from typing import Annotated, Any
 import msgspec
 
 from em.errors import InputError
-from em.models.canonical import Json
-from em.models.trace import Outcome
+from em.traces.trace import Outcome
+from em.values.canonical import Json
 
 
 def _said(description: str, **limits: Any) -> msgspec.Meta:

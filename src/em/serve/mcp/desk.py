@@ -9,11 +9,11 @@ from mcp.server import ServerRequestContext
 
 from em.memory import Memory
 from em.runner.tools import ToolRegistry
-from em.serve.callers import Caller
+from em.serve.auth import Caller
 from em.serve.guard import CALLER
 from em.serve.mcp.results import Results
 from em.settings import Settings
-from em.store.opening import redactor_of
+from em.store.address import redactor_of
 
 T = TypeVar("T")
 Context = ServerRequestContext[Any, Any]

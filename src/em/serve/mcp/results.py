@@ -6,10 +6,10 @@ import msgspec
 from mcp_types import CallToolResult, TextContent
 
 from em.errors import EmError, StoreError
-from em.models.canonical import Json
 from em.redaction.redactor import Redactor
 from em.serve.failures import body_of, status_of
 from em.serve.guard import say
+from em.values.canonical import Json
 
 LARGEST = 1_000_000
 """Bytes of an answer: an agent's context holds less."""

@@ -17,20 +17,20 @@ from mcp_types import (
 )
 
 from em.errors import EmError, NotFound, UsageError
-from em.models.artefact import Artefact
-from em.models.canonical import Json
-from em.models.routine import Routine, ToolStep
-from em.models.run import PendingPrompt, RunResult
-from em.models.tool_names import one_line, tool_name
-from em.runner.declared import spec_of
 from em.runner.failures import plain
 from em.runner.journal import read_run
-from em.runner.stored import KIND, KeptRoutine, kept_routines, routine_of
-from em.serve.callers import Caller
+from em.runner.library import KIND, KeptRoutine, kept_routines, routine_of
+from em.runner.routine import Routine, ToolStep
+from em.runner.run import PendingPrompt, RunResult
+from em.runner.tools.declarations import spec_of
+from em.runner.tools.tool_names import one_line, tool_name
+from em.serve.auth import Caller
 from em.serve.mcp import arguments
-from em.serve.mcp.asking import answer_in, can_ask, may_be_asked, request_for, words_of
 from em.serve.mcp.desk import Context, Desk
+from em.serve.mcp.forms import answer_in, can_ask, may_be_asked, request_for, words_of
 from em.serve.mcp.tools import BUILT_IN
+from em.store.artefact import Artefact
+from em.values.canonical import Json
 
 MOST_QUESTIONS = 20
 """Forms that one call shows; a run that asks more often goes on with `resume`."""

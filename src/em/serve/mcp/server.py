@@ -38,7 +38,7 @@ import em
 from em.errors import EmError
 from em.serve.guard import say
 from em.serve.mcp.desk import Context, Desk
-from em.serve.mcp.reading import TEMPLATES, Reading
+from em.serve.mcp.resources import TEMPLATES, Reading
 from em.serve.mcp.routines import Answer, Routines, resume_tool
 from em.serve.mcp.tools import BUILT_IN
 

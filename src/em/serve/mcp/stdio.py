@@ -11,7 +11,7 @@ from mcp.server.stdio import stdio_server
 
 from em.memory import Memory
 from em.runner.tools import ToolRegistry
-from em.serve.callers import Caller
+from em.serve.auth import Caller
 from em.serve.mcp.desk import Desk
 from em.serve.mcp.server import McpServer
 from em.settings import Settings

@@ -6,16 +6,16 @@ from typing import Any, NamedTuple
 import msgspec
 from mcp_types import Tool, ToolAnnotations
 
-from em.capture.traces import get_traces
 from em.errors import InputError
-from em.models.canonical import Json
-from em.models.passage import Passage
-from em.models.words import STOP_WORDS
-from em.serve.callers import Access, Caller
+from em.serve.api.shapes import HeuristicOut, TrajectoryOut
+from em.serve.api.summaries import summaries
+from em.serve.auth import Access, Caller
 from em.serve.mcp import arguments
 from em.serve.mcp.desk import Desk
-from em.serve.shapes import HeuristicOut, TrajectoryOut
-from em.serve.summaries import summaries
+from em.store.passage import Passage
+from em.text.words import STOP_WORDS
+from em.traces.stream import get_traces
+from em.values.canonical import Json
 
 Work = Callable[[Desk, Caller, Any], Json]
 

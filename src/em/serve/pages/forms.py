@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from em.errors import InputError
-from em.models.canonical import Json
+from em.values.canonical import Json
 
 PREFIX = "field."
 """Before the names of fields, so that none is taken for one of ours."""

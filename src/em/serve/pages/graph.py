@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 import msgspec
 
 from em.errors import ExpressionError
-from em.models.routine import AssertStep, PromptStep, Routine, Step, ToolStep, UdfStep
-from em.runner.expressions import names_in
-from em.runner.references import texts_in
+from em.runner.expressions.language import names_in
+from em.runner.expressions.references import texts_in
+from em.runner.routine import AssertStep, PromptStep, Routine, Step, ToolStep, UdfStep
 
 WIDTH, ROW, BOX = 340, 62, 44
 BOX_WIDTH = 236

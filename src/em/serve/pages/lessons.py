@@ -4,8 +4,8 @@ from itertools import islice
 
 from litestar import Response, get
 
-from em.models.heuristic import Heuristic, Ranked
-from em.serve.lessons import may_see
+from em.heuristics.heuristic import Heuristic, Ranked
+from em.serve.api.heuristics import may_see
 from em.serve.pages.view import asked, number, page
 from em.serve.service import AnyRequest, service_of
 from em.serve.sessions import PAGES

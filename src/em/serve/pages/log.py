@@ -2,8 +2,8 @@
 
 from litestar import Response, get
 
-from em.models.event import EventQuery
-from em.models.kinds import BODIES
+from em.log.event import EventQuery
+from em.log.kinds import BODIES
 from em.serve.pages.view import asked, number, page
 from em.serve.service import AnyRequest, service_of
 from em.serve.sessions import PAGES

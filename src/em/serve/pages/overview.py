@@ -7,12 +7,12 @@ from litestar import Response, get
 
 from em.errors import NotFound
 from em.memory.activity import Day, Seen, add_up
-from em.models.times import now
-from em.runner.listing import RunSummary, run_summary
+from em.runner.history import RunSummary, run_summary
 from em.serve.pages.charts import Chart, chart
 from em.serve.pages.view import asked, page, pages_of
 from em.serve.service import AnyRequest, Service, service_of
 from em.serve.sessions import PAGES
+from em.values.times import now
 
 WINDOWS = {"30": 1, "90": 3, "365": 7}
 """Days to look back, and how many make one bar."""

@@ -8,16 +8,16 @@ import msgspec
 from litestar import Response, get, post
 
 from em.errors import EmError, InputError
-from em.models.artefact import Artefact
-from em.models.routine import Routine, ToolStep
+from em.runner.library import find_routine, kept_routines, routine_of, texts_of
 from em.runner.package import ROUTINE
-from em.runner.stored import find_routine, kept_routines, routine_of, texts_of
+from em.runner.routine import Routine, ToolStep
 from em.serve.pages.forms import Field, input_fields, read_fields
 from em.serve.pages.graph import graph_of
 from em.serve.pages.login import form_of
 from em.serve.pages.view import address, asked, go_to, number, page, pages_of
 from em.serve.service import AnyRequest, Service, service_of
 from em.serve.sessions import PAGES
+from em.store.artefact import Artefact
 
 
 @get(f"{PAGES}/routines", include_in_schema=False, sync_to_thread=True)

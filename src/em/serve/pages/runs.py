@@ -6,11 +6,11 @@ from typing import Any
 from litestar import Response, get, post
 
 from em.errors import EmError, NotFound, UsageError
-from em.models.routine import Routine
+from em.runner.history import StepLine, Timeline, find_runs, timeline
 from em.runner.journal import PastRun, how_to_resume, read_run
-from em.runner.listing import StepLine, Timeline, find_runs, timeline
+from em.runner.library import find_routine, routine_of
+from em.runner.routine import Routine
 from em.runner.savings import savings
-from em.runner.stored import find_routine, routine_of
 from em.serve.pages.charts import spans
 from em.serve.pages.forms import prompt_fields, read_fields
 from em.serve.pages.login import form_of

@@ -6,18 +6,18 @@ from typing import Any
 import msgspec
 from litestar import Response, get
 
-from em.capture.listing import list_traces
-from em.capture.traces import get_traces
 from em.compiler.compile_trace import compile_trace
 from em.compiler.draft import Draft
 from em.errors import EmError
-from em.models.trace import Approval, KeptTrace, Message, ToolCall
-from em.runner.stored import kept_routines
+from em.runner.library import kept_routines
 from em.serve.pages.charts import Span, spans
 from em.serve.pages.graph import graph_of
 from em.serve.pages.view import asked, number, page
 from em.serve.service import AnyRequest, Service, service_of
 from em.serve.sessions import PAGES
+from em.traces.catalogue import list_traces
+from em.traces.stream import get_traces
+from em.traces.trace import Approval, KeptTrace, Message, ToolCall
 
 OUTCOMES = ("success", "failure", "unknown")
 MOST_CALLS = 400

@@ -5,8 +5,8 @@ from litestar import Response, get
 from em.serve.pages.view import asked, page
 from em.serve.service import AnyRequest, service_of
 from em.serve.sessions import PAGES
-from em.workflow.inspecting import inspect_run
-from em.workflow.past import run_line, started_runs
+from em.workflows.inspection import inspect_run
+from em.workflows.past_runs import run_line, started_runs
 
 SHOWN = 50
 

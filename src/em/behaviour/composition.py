@@ -1,0 +1,414 @@
+"""From a run to a behaviour: each value is wired to where it came from.
+
+The compiler's wiring does most of it. Two things are added here, because a behaviour acts without
+being read by a person first: short values (an id that is 7) are wired where a result gave them, and
+where it can't be told whether a result gave them, the replay stops as soon as that matters.
+"""
+
+import re
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+
+from em.behaviour.behaviour import (
+    Answer,
+    Behaviour,
+    Capture,
+    Step,
+    Task,
+    Twin,
+    result_hash,
+)
+from em.behaviour.codec import Unkept, keep
+from em.behaviour.params import HOLE, Params, escaped, followed, param_names
+from em.behaviour.pins import is_number, pinned
+from em.behaviour.refusals import refuse_unfinished, refuse_unknown_effects
+from em.behaviour.sources import Place, Source, Sources, says_nothing, short_name
+from em.behaviour.tape import Call, Run
+from em.compiler.calls import infer_effect
+from em.compiler.leaves import Scalar, is_informative, leaves, said_in
+from em.compiler.names import Names, result_name
+from em.compiler.wire import OUTPUT, Wiring
+from em.compiler.wire_text import literal
+from em.errors import EmError, ExpressionError, NotRecordable
+from em.runner.expressions.language import compile_value
+from em.values.canonical import Json, identical
+
+_NUMBER = re.compile(
+    r"(?:(?<![A-Za-z])(?P<before>[A-Za-z]{1,40})[ #:/]{1,2})?"
+    r"(?<![\w.,-])(?P<word>(?=[\w-]{0,40}\d)[\w-]{1,80}(?:\.\d{1,20})?)(?!\w|[.,]\d)"
+)
+"""A word with a digit in a text, and the word that stands before it."""
+
+LONGEST_TEXT = 10_000
+"""In longer texts no single numbers are looked for: it would take long, and say little."""
+
+MAX_TWINS = 3
+"""So many places of one result are watched for a value that may have come from them."""
+
+
+def compose(run: Run, task: Task, value: Any, hint: Any, seconds: float) -> Behaviour:
+    """The behaviour of a run that ended well; NotRecordable if it can't be kept."""
+    if run.problem is not None:
+        raise run.problem
+    refuse_unfinished(run)
+    calls = [call for call in run.calls if call.ended]
+    refuse_unknown_effects(run.calls)
+    if not calls:
+        raise NotRecordable(
+            "the agent called no tool",
+            fix="a behaviour is made of calls of decorated tools",
+        )
+    composer = _Composer(run, task, calls)
+    steps = [composer.step(number) for number in range(len(calls))]
+    answer = composer.answer(value, hint)
+    return Behaviour(
+        task=task.template,
+        tags=list(task.tags),
+        params=list(task.params),
+        pinned=pinned(task, steps, answer, composer.lost),
+        steps=steps,
+        answer=answer,
+        seconds=seconds,
+        tokens=run.tokens,
+        cost_usd=run.cost_usd,
+    )
+
+
+def _in_literals(template: str, change: Callable[[str], str]) -> str:
+    """A template with what stands outside of its expressions changed."""
+    parts = HOLE.split(template)
+    if any(mark in part for part in parts[::2] for mark in ("{{", "}}", "{%", "{#")):
+        return template
+    parts[::2] = [change(part) for part in parts[::2]]
+    parts[1::2] = [f"{{{{{inside}}}}}" for inside in parts[1::2]]
+    return "".join(parts)
+
+
+def _is_inside_word(before: str, value: Any, after: str) -> bool:
+    """Whether a word is part of a longer one, as Mark is of Marketing; ids may be anywhere."""
+    if not isinstance(value, str) or not value.isalpha():
+        return False
+    return before[-1:].isalnum() or after[:1].isalnum()
+
+
+def _is_like_an_id(value: Any) -> bool:
+    """A number, or a text with a digit, that no expression stands for."""
+    if isinstance(value, str):
+        return _is_own_text(value) and any(map(str.isdigit, value))
+    return is_number(value) and value not in (0, 1, -1)
+
+
+def _is_own_text(value: Any) -> bool:
+    return isinstance(value, str) and "{{" not in value and is_informative(value)
+
+
+def _with_spaces(template: Any) -> Any:
+    """A text that is one expression between spaces, so that it stays a text with its spaces."""
+    if not isinstance(template, str) or template == template.strip() or "{{" not in template:
+        return template
+    inner = template.strip()
+    before, _, after = template.partition(inner)
+    return "".join(
+        [
+            f"{{{{ {msgspec.json.encode(before).decode()} }}}}" if before else "",
+            inner,
+            f"{{{{ {msgspec.json.encode(after).decode()} }}}}" if after else "",
+        ]
+    )
+
+
+class _Composer:
+    def __init__(self, run: Run, task: Task, calls: Sequence[Call]) -> None:
+        self._task = task
+        self._calls = calls
+        places = {id(call): n for n, call in enumerate(calls)}
+        self._step_of = {
+            n: places[id(call)] for n, call in enumerate(run.calls) if id(call) in places
+        }
+        self._params = Params(task.params, param_names(task.params))
+        # A param that is passed on under its own name is not looked for in other short values.
+        self._named_params = {name for call in calls for name in self._params.named_in(call.args)}
+        names = Names()
+        self._wiring = Wiring(task.inputs, names)
+        self._scope: Json = dict(task.inputs)
+        self._names = [
+            names.free(result_name(name, is_write=infer_effect(name) == "write"))
+            for name in map(short_name, calls)
+        ]
+        self._sources = Sources(calls, self._names)
+        self._known: set[int] = set()
+        self._claimed: set[Place] = set()
+        # An object that is passed on is a handle, such as a page; another was there to be read.
+        self._handles = {self._step_of.get(n) for call in calls for n in call.live.values()}
+        self._hides = ""
+        self._is_read = False
+        self.lost: set[str] = set()
+        """Inputs that stand in the recording, and could not be followed."""
+
+    def _learn_until(self, tick: int) -> None:
+        """Results that were there at this moment may be where values come from."""
+        done = [
+            (call.ended, number)
+            for number, call in enumerate(self._calls)
+            if call.ended < tick and number not in self._known
+        ]
+        for _, number in sorted(done):
+            call = self._calls[number]
+            self._known.add(number)
+            self._scope[self._names[number]] = call.result
+            if call.opaque:
+                self._hides = self._hides or call.tool.name
+                self._is_read = self._is_read or number not in self._handles
+            self._wiring.add_result(number, self._names[number], call.result)
+            self._sources.add_result(number)
+
+    def step(self, number: int) -> Step:
+        """A call as a step."""
+        call = self._calls[number]
+        self._learn_until(call.began)
+        wired, _ = self._wiring.wire(call.args, "", number, "args")
+        twins: list[Twin] = []
+        args = {}
+        self._claimed = {
+            source.place
+            for name, value in call.args.items()
+            for source in self._sources.equal(value)
+            if self._sources.is_named(source, name)
+        }
+        for name, value in call.args.items():
+            template = wired[name] if isinstance(wired, dict) else value
+            template = self._finished(value, template, name, name, twins)
+            args[name] = self._proved(template, value)
+            if self._hides:
+                self._refuse_hidden(args[name], f"tool {call.tool.name}, argument {name}")
+            self._sources.note_use(value, call.began)
+        return Step(
+            tool=call.tool.name,
+            code=call.tool.code,
+            args=args,
+            forms=call.forms,
+            live={name: self._step_of[source] for name, source in call.live.items()},
+            twins=twins,
+            save_as=self._names[number],
+            gave=result_hash(call.result),
+            pre=self._capture(call.pre),
+            post=self._capture(call.post),
+            seconds=call.seconds,
+        )
+
+    def _refuse_hidden(self, template: Any, place: str) -> None:
+        """What looks like an id, and came from nowhere, came out of what can't be looked into."""
+        for _, leaf in leaves(template):
+            suspect = _is_like_an_id(leaf) or (self._is_read and _is_own_text(leaf))
+            if suspect and not self._sources.is_used(leaf) and not self._is_in_task(str(leaf)):
+                raise NotRecordable(
+                    f"{leaf!r} may be of what {self._hides} gave, which can't be looked into",
+                    place=place,
+                    fix=f"let {self._hides} return a dataclass, a model or plain values",
+                )
+
+    def _capture(self, capture: Capture | None) -> Capture | None:
+        """What a check saw. Results are not wired: then it could never see that they changed."""
+        if capture is None:
+            return None
+        value = self._params.fill(capture.value, cautious=True)
+        return msgspec.structs.replace(capture, value=self._proved(value, capture.value))
+
+    def answer(self, value: Any, hint: Any) -> Answer:
+        """What the agent returned."""
+        self._learn_until(sys.maxsize)
+        self._claimed = set()
+        try:
+            kept, form = keep(value, hint)
+        except Unkept as problem:
+            for number in range(len(self._calls) - 1, -1, -1):
+                if self._calls[number].value is value:
+                    return Answer(live=number)
+            raise NotRecordable(
+                f"the agent returned what can't be kept: {problem}",
+                place="the agent's return value",
+                fix="annotate what the agent returns with its type, or return plain values",
+            ) from None
+        twins: list[Twin] = []
+        template = self._whole_result(kept)
+        if template is None:
+            wired, _ = self._wiring.wire(kept, "", len(self._calls), OUTPUT)
+            template = self._finished(kept, wired, "", OUTPUT, twins)
+        proved = self._proved(template, kept)
+        if self._hides:
+            self._refuse_hidden(proved, "the agent's return value")
+        return Answer(value=proved, form=form, twins=twins)
+
+    def _whole_result(self, value: Any) -> str | None:
+        """An answer that is just what a call gave, however short; the newest such call."""
+        if value is None or self._params.whole(value) is not None:
+            return None  # nothing, or a param
+        for number in range(len(self._calls) - 1, -1, -1):
+            call = self._calls[number]
+            if not call.opaque and identical(call.result, value):
+                return f"{{{{ {self._names[number]} }}}}"
+        return None
+
+    def _finished(self, value: Any, wired: Any, name: str, place: str, twins: list[Twin]) -> Any:
+        """What the wiring left as it was: params, however short, and short values of results."""
+        if self._params:
+            whole = self._params.whole(value, place=name, by_name=self._named_params)
+            if whole is not None:
+                # What a result gave as well must still be the same, whichever was meant.
+                self._watch(self._sources.equal(value), place, whole, twins)
+                return whole
+        if isinstance(value, dict) and isinstance(wired, dict):
+            return {
+                key: self._finished(item, wired[key], key, f"{place}.{key}", twins)
+                for key, item in value.items()
+            }
+        if isinstance(value, list) and isinstance(wired, list):
+            return [
+                self._finished(item, part, name, f"{place}[{n}]", twins)
+                for n, (item, part) in enumerate(zip(value, wired, strict=True))
+            ]
+        if isinstance(value, str) and isinstance(wired, str):
+            return self._text(value, wired, name, place, twins)
+        is_scalar = not isinstance(value, dict | list)
+        if is_scalar and (wired == literal(value) or self._is_guess(value, wired)):
+            return self._short(value, name, place, twins)
+        return wired
+
+    def _is_guess(self, value: Scalar, wired: Any) -> bool:
+        """Whether a result was taken for the source of a value that may well be the agent's own."""
+        if is_informative(value) or not isinstance(wired, str):
+            return False
+        return any(not self._is_input(hole) for hole in HOLE.findall(wired))
+
+    def _is_input(self, expression: str) -> bool:
+        return bool(followed([f"{{{{{expression}}}}}"], list(self._task.inputs)))
+
+    def _text(self, value: str, wired: str, name: str, place: str, twins: list[Twin]) -> Any:
+        """A text: params are filled in, then the short values of results."""
+        if wired != literal(value) and self._is_guess(value, wired):
+            wired = literal(value)
+        if len(value) <= LONGEST_TEXT:
+            wired = self._without_guesses(wired, place, twins)
+        if self._params:
+            plain = wired == literal(value)
+            wired = self._filled(value if plain else wired, place, twins, plain=plain)
+        if wired == value:
+            wired = self._short(value, name, place, twins)
+        if len(value) <= LONGEST_TEXT:
+            wired = _in_literals(wired, lambda part: self._numbers(part, place, twins))
+        return _with_spaces(wired)
+
+    def _filled(self, text: str, place: str, twins: list[Twin], *, plain: bool) -> str:
+        """A text with params in it; a number that has its place elsewhere is only watched."""
+        chance: list[str] = []
+
+        def within(part: str) -> str:
+            filled, left = self._params.within_text(part, self._named_params)
+            chance.extend(left)
+            return filled
+
+        filled = within(text) if plain else _in_literals(text, within)
+        for expression, value in self._params.numbers(chance):
+            twins.append(Twin(place, f"{{{{ {expression} }}}}", value))
+        return filled
+
+    def _without_guesses(self, template: str, place: str, twins: list[Twin]) -> str:
+        """A text in which what a result or the task happened to hold stands as it was.
+
+        That are small numbers, which are looked at again, and words inside of words.
+        """
+        parts = HOLE.split(template)
+        if len(parts) == 1 or any("{" in part for part in parts[::2]):
+            return template
+        for n in range(1, len(parts), 2):
+            hole = f"{{{{{parts[n]}}}}}"
+            known, of_task = self._value_of(hole), self._is_input(parts[n])
+            is_number = isinstance(known, int | float) and not is_informative(known)
+            inside = _is_inside_word(parts[n - 1], known, parts[n + 1])
+            if inside and not of_task:
+                twins.append(Twin(place, hole, literal(known)))
+            parts[n] = str(known) if inside or (is_number and not of_task) else hole
+        return "".join(parts)
+
+    def _value_of(self, hole: str) -> Any:
+        try:
+            return compile_value(hole, "")(self._scope)
+        except (EmError, ExpressionError, ValueError, TypeError):
+            return None
+
+    def _numbers(self, text: str, place: str, twins: list[Twin]) -> str:
+        """A text in which words with digits are results' values, such as the id in `order 7`."""
+
+        def fill(match: re.Match[str]) -> str:
+            word = match["word"]
+            before = match["before"] or ""
+            template = self._wired(word, before, place, twins, as_text=True)
+            return match.group().removesuffix(word) + str(template)
+
+        return _NUMBER.sub(fill, text)
+
+    def _short(self, value: Scalar, name: str, place: str, twins: list[Twin]) -> Any:
+        """A short value: wired if a result surely gave it, watched if one may have given it."""
+        return literal(value) if value == "" else self._wired(value, name, place, twins)
+
+    def _wired(
+        self, value: Scalar, name: str, place: str, twins: list[Twin], *, as_text: bool = False
+    ) -> Any:
+        equal = self._sources.equal(value, as_text=as_text)
+        sure = [source for source in equal if self._sources.is_named(source, name)]
+        of_task = self._is_in_task(str(value)) if as_text else self._is_of_task(value)
+        if sure:
+            # The newest is taken; another that gave the same must still agree with it.
+            own = f"{{{{ {self._sources.expression(sure[-1])} }}}}"
+            self._watch(sure[:-1], place, own, twins)
+            if of_task and not as_text and not says_nothing(value):
+                # The task says it too: as long as both are the same, it does not matter.
+                twins.append(Twin(place, own, literal(value)))
+            return own
+        if says_nothing(value):
+            equal = [source for source in equal if not source.path]
+        # In an answer or a text an old value would be wrong; an argument may well be a constant.
+        if not (as_text or place.startswith(OUTPUT)):
+            equal = [source for source in equal if not self._sources.was_used_before(source)]
+            if value in (0, 1, -1):
+                # Of `add(cart=1, quantity=1)` the cart is what `open_cart` gave.
+                equal = [source for source in equal if source.place not in self._claimed]
+        self._watch(equal, place, None, twins)
+        return literal(value)
+
+    def _watch(
+        self, sources: Sequence[Source], place: str, own: str | None, twins: list[Twin]
+    ) -> None:
+        """Note results that held the same value: if one of them differs, nobody knows."""
+        seen: dict[int, int] = {}
+        for source in sources:
+            seen[source.call] = seen.get(source.call, 0) + 1
+            if seen[source.call] <= MAX_TWINS:
+                there = f"{{{{ {self._sources.expression(source)} }}}}"
+                if there != own:
+                    twins.append(Twin(place, there, own or literal(source.value)))
+
+    def _is_of_task(self, value: Scalar) -> bool:
+        return any(identical(leaf, value) for _, leaf in leaves(self._task.inputs))
+
+    def _is_in_task(self, word: str) -> bool:
+        texts = [str(leaf) for _, leaf in leaves(self._task.inputs)]
+        return any(word in text and (word == text or said_in(word, text)) for text in texts)
+
+    def _proved(self, template: Any, value: Any) -> Any:
+        """A template that gives the recorded value in the recorded run; else the value itself."""
+        try:
+            if identical(compile_value(template, "")(self._scope), value):
+                return template
+        except (EmError, ExpressionError, ValueError, TypeError):
+            pass
+        if lost := followed(template, self._names):
+            raise NotRecordable(
+                f"what {', '.join(sorted(lost))} gave can't be put in its place again",
+                fix="pass it on in an argument of its own",
+            )
+        self.lost |= followed(template, list(self._task.inputs))
+        return escaped(value)

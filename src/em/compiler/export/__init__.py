@@ -1,0 +1,1 @@
+"""Routines as something that needs no em: scripts, skills, tools."""

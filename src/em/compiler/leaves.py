@@ -1,0 +1,78 @@
+"""Where values can be found: the leaves of results, each with the path that leads to it."""
+
+import re
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from em.runner.expressions.functions import same
+
+Scalar = str | int | float | bool | None
+
+
+class Segment(NamedTuple):
+    """One step of a path: a key, or a place in a collection (a list, or a mapping by id)."""
+
+    key: str | int
+    in_collection: bool
+    of: Any
+
+
+Path = tuple[Segment, ...]
+
+
+def leaves(value: Any, path: Path = ()) -> Iterator[tuple[Path, Scalar]]:
+    """Every scalar of a value with its path."""
+    if isinstance(value, dict):
+        by_id = is_by_id(value)
+        for number, (key, item) in enumerate(value.items()):
+            segment = Segment(number, True, value) if by_id else Segment(key, False, value)
+            yield from leaves(item, (*path, segment))
+    elif isinstance(value, list | tuple):
+        for number, item in enumerate(value):
+            yield from leaves(item, (*path, Segment(number, True, value)))
+    else:
+        yield path, value
+
+
+def is_by_id(value: dict[str, Any]) -> bool:
+    """Whether a mapping is a collection: its keys are ids, its values records of one kind."""
+    items = list(value.values())
+    if not items or not all(isinstance(item, dict) and item for item in items):
+        return False
+    if all(any(same(field, key) for field in item.values()) for key, item in value.items()):
+        return True
+    shapes = {frozenset(item) for item in items}
+    return len(shapes) == 1 and all(re.search(r"\d", key) for key in value)
+
+
+def items_of(collection: Any) -> list[Any]:
+    """The items of a list, or of a mapping by id."""
+    return list(collection.values()) if isinstance(collection, dict) else list(collection)
+
+
+def is_informative(value: Any) -> bool:
+    """Whether a value says enough that finding it elsewhere means something."""
+    if value is None or isinstance(value, bool):
+        return False
+    if isinstance(value, int | float):
+        return abs(value) >= 1000 or (isinstance(value, float) and len(repr(value)) >= 5)
+    text = str(value).strip()
+    return len(text) >= 4 or (len(text) >= 3 and bool(re.search(r"\d", text)))
+
+
+def is_telling(value: Any) -> bool:
+    """Whether a value says enough to be traced where it stands in one place only: 42, R1, not 1."""
+    if value is None or isinstance(value, bool):
+        return False
+    if isinstance(value, int | float):
+        return abs(value) >= 10 or value != int(value)
+    return len(value.strip()) >= 2 and any(char.isdigit() for char in value)
+
+
+def said_in(value: Any, text: str, *, exactly: bool = False) -> bool:
+    """Whether somebody said this value: as a word of its own, in any case unless `exactly`."""
+    wanted = str(value).strip()
+    if len(wanted) < 2 or isinstance(value, bool):
+        return False
+    pattern = rf"(?<![A-Za-z0-9]){re.escape(wanted)}(?![A-Za-z0-9])"
+    return re.search(pattern, text, 0 if exactly else re.IGNORECASE) is not None

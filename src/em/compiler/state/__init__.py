@@ -1,1 +1,0 @@
-"""From observations to state: typed classes, records and rules."""

@@ -1,0 +1,325 @@
+"""Verification: a routine must make the recorded calls again, with no effect on the world."""
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from em.compiler.draft import Draft, Recorded
+from em.errors import RoutineError
+from em.runner.drivers import Running, drive
+from em.runner.effects import Wait
+from em.runner.journal import keepable
+from em.runner.machine import Machine
+from em.runner.program import Program
+from em.runner.routine import PromptStep, Routine, Step, ToolStep
+from em.runner.run import RunResult
+from em.runner.secrets import Secrets
+from em.runner.tools import Function, Tool
+from em.traces.trace import Effect
+from em.values.canonical import Json, identical
+from em.values.excerpt import short
+
+ASK = "ask a person"
+"""Stands for a question among the effects of a replay; no tool has such a name."""
+
+Same = Callable[[Any, Any], bool]
+"""Whether an output, the first, is the one that is wanted."""
+
+
+class NotReproduced(RoutineError):
+    """The routine does not do what the trace did."""
+
+    code = "not_reproduced"
+
+
+class _Replay:
+    """Answers calls from the recording, in its order."""
+
+    def __init__(self, recording: list[Recorded]) -> None:
+        self._left = list(reversed(recording))
+        self.difference: NotReproduced | None = None
+
+    def tool(self, name: str, real: Function | None = None) -> Any:
+        """A stand-in for a tool; or the real function, whose results must be the recorded ones."""
+
+        def call(**args: Any) -> Any:
+            expected = self._left.pop() if self._left else None
+            if expected is None or expected.name != name or not identical(expected.args, args):
+                self.difference = self.difference or _differs(expected, name, args)
+                raise self.difference
+            if real is None:
+                return expected.result
+            try:
+                return _same_result(expected, real)
+            except NotReproduced as difference:
+                self.difference = self.difference or difference
+                raise
+
+        return call
+
+    def finish(self) -> None:
+        """Nothing may be left over."""
+        if self.difference is not None:
+            raise self.difference
+        if self._left:
+            left = self._left[-1]
+            raise NotReproduced(f"the routine never calls {left.name}", place=f"step {left.step}")
+
+
+class _FreerReplay:
+    """Answers calls from the recording: effects in its order, reads as they come."""
+
+    def __init__(self, recording: Sequence[Recorded], effects: Mapping[str, Effect | None]) -> None:
+        self._writes = [item for item in recording if effects.get(item.name) != "read"]
+        self._reads = [item for item in recording if effects.get(item.name) == "read"]
+        self.difference: NotReproduced | None = None
+        self._step = ""
+        self._called_by: set[str] = set()
+
+    def start(self, step_id: str) -> None:
+        """This step comes now."""
+        self._step = step_id
+
+    def tool(self, name: str) -> Any:
+        """A stand-in for a tool."""
+
+        def call(**args: Any) -> Any:
+            self._called_by.add(self._step)
+            if self._writes and _is(self._writes[0], name, args):
+                return self._writes.pop(0).result
+            for item in self._reads:
+                if _is(item, name, args):
+                    self._reads.remove(item)
+                    return item.result
+            self.difference = self.difference or self._unexpected(name, args)
+            raise self.difference
+
+        return call
+
+    def _unexpected(self, name: str, args: Json) -> NotReproduced:
+        if any(_is(item, name, args) for item in self._writes):
+            first = self._writes[0]
+            return NotReproduced(
+                f"{name}({short(args)}) comes too early: first {first.name}({short(first.args)})",
+                place=f"step {self._step}",
+            )
+        same = [item for item in (*self._writes, *self._reads) if item.name == name]
+        return _differs(same[0] if same else None, name, args)
+
+    def check_all_called(self, steps: Sequence[Step], reads: set[str]) -> None:
+        """A step with an effect that never comes about here would do so on another day."""
+        acting = [s for s in steps if isinstance(s, ToolStep) and s.tool not in reads]
+        for step in acting:
+            if step.id not in self._called_by:
+                raise NotReproduced(
+                    f"{step.tool} has an effect and is never called here: leave the step out",
+                    place=f"step {step.id}",
+                )
+
+    def finish(self) -> None:
+        """No effect may be left over."""
+        if self.difference is not None:
+            raise self.difference
+        if self._writes:
+            left = self._writes[0]
+            raise NotReproduced(
+                f"the routine never calls {left.name}({short(left.args)})",
+                place=f"step {left.step}",
+            )
+
+
+def _is(item: Recorded, name: str, args: Json) -> bool:
+    return item.name == name and identical(item.args, args)
+
+
+def verify_draft(draft: Draft, udfs: Mapping[str, Function] | None = None) -> RunResult:
+    """Replay a routine against its recording: the same calls, arguments and output.
+
+    Functions that are given in `udfs` are called, and must give what was recorded.
+    """
+    real = udfs or {}
+    replay = _Replay(list(draft.recording))
+    names = {item.name for item in draft.recording if item.is_udf}
+    stand_ins = {name: replay.tool(name, real.get(name)) for name in names}
+    return _verify(draft, replay, stand_ins)
+
+
+def effects_of(draft: Draft) -> dict[str, Effect | None]:
+    """What the tools of a draft do to the world."""
+    return {tool.name: tool.effect for tool in draft.routine.tools}
+
+
+def verify_improved(
+    draft: Draft,
+    udfs: Mapping[str, Function],
+    effects: Mapping[str, Effect | None],
+    same: Same = identical,
+) -> RunResult:
+    """Replay a routine that was rewritten, with its own functions; `effects` as in its draft.
+
+    The same effects and questions in the same order, the same output; reads may be left out, none
+    is added. The recording is one that `rehearsed` gave: it has the questions too.
+    """
+    recording = [item for item in draft.recording if not item.is_udf]
+    replay = _FreerReplay(recording, effects)
+    steps = draft.routine.steps
+    asking = msgspec.structs.replace(draft, routine=_asking(draft.routine))
+    result = _verify(asking, replay, udfs, replay.start, same)
+    replay.check_all_called(steps, {name for name, effect in effects.items() if effect == "read"})
+    return result
+
+
+def rehearsed(draft: Draft) -> Draft:
+    """A draft with what it does on its input, given the results of its recording.
+
+    Its calls, with the questions it asks among them, and its output: not compared with anything.
+    """
+    results = {item.step: item for item in draft.recording}
+    made: list[Recorded] = []
+    at = ""
+
+    def start(step_id: str) -> None:
+        nonlocal at
+        at = step_id
+
+    def stand_in(name: str, *, is_udf: bool) -> Function:
+        def call(**args: Any) -> Any:
+            found = results.get(at)
+            result = None if found is None else found.result
+            made.append(Recorded(at, name, is_udf, args, result))
+            return result
+
+        return call
+
+    names = {item.name for item in draft.recording if not item.is_udf} | {ASK}
+    result = _run(
+        msgspec.structs.replace(draft, routine=_asking(draft.routine)),
+        {name: Tool(name, stand_in(name, is_udf=False)) for name in names},
+        {item.name: stand_in(item.name, is_udf=True) for item in draft.recording if item.is_udf},
+        start,
+    )
+    if result.status != "ok":
+        why = result.failure.message if result.failure else "an answer is missing"
+        raise NotReproduced(f"the draft fails on this: {why}")
+    return msgspec.structs.replace(draft, recording=made, output=result.output)
+
+
+def _asking(routine: Routine) -> Routine:
+    """A routine that tells what it asks: before each question stands a call with its words."""
+    steps: list[Step] = []
+    for step in routine.steps:
+        if isinstance(step, PromptStep):
+            args = {"step": step.id, "message": step.prompt.message}
+            steps.append(ToolStep(id=f"{step.id}, {ASK}", tool=ASK, args=args, when=step.when))
+        steps.append(step)
+    return msgspec.structs.replace(routine, steps=steps)
+
+
+def _run(
+    draft: Draft,
+    tools: Mapping[str, Tool],
+    udfs: Mapping[str, Function],
+    on_start: Callable[[str], None] | None = None,
+) -> RunResult:
+    machine = Machine(
+        Program(draft.routine),
+        run_id="verification",
+        tools=tools,
+        udfs=udfs,
+        answers=draft.answers,
+        on_start=on_start,
+        # The recording has a marker in place of each secret; without one there is no secret here:
+        # a replay never looks at the environment.
+        secrets=Secrets(
+            [secret for secret in draft.routine.secrets if draft.secrets.get(secret.name)],
+            draft.secrets,
+        ),
+    )
+    return drive(_at_once(machine.run(draft.input)))
+
+
+def _at_once(running: Running) -> Running:
+    """The same run without its pauses between attempts."""
+    try:
+        effect = next(running)
+        while True:
+            if isinstance(effect, Wait):
+                effect = running.send(None)
+                continue
+            try:
+                outcome = yield effect
+            except Exception as error:  # noqa: BLE001 - the machine decides what a failure means
+                effect = running.throw(error)
+            else:
+                effect = running.send(outcome)
+    except StopIteration as end:
+        result: RunResult = end.value
+        return result
+
+
+def _verify(
+    draft: Draft,
+    replay: "_Replay | _FreerReplay",
+    udfs: Mapping[str, Function],
+    on_start: Callable[[str], None] | None = None,
+    same: Same = identical,
+) -> RunResult:
+    names = {item.name for item in draft.recording if not item.is_udf} | {ASK}
+    tools = {name: Tool(name, replay.tool(name)) for name in names}
+    result = _run(draft, tools, udfs, on_start)
+    if replay.difference is None and result.failure is not None:
+        raise NotReproduced(
+            f"replaying it failed: {result.failure.message}",
+            place=f"step {result.failure.step_id}",
+        )
+    replay.finish()
+    if not same(result.output, draft.output):
+        raise NotReproduced(
+            "the output is another one",
+            place="step return",
+            recorded=short(draft.output),
+            replayed=short(result.output),
+        )
+    return result
+
+
+def _same_result(expected: Recorded, function: Function) -> Any:
+    place = f"step {expected.step}"
+    call = f"{expected.name}({short(expected.args)})"
+    try:
+        found = function(**msgspec.json.decode(msgspec.json.encode(expected.args)))
+        if inspect.iscoroutine(found):
+            import asyncio
+
+            found = asyncio.run(found)
+        found = keepable(found, expected.step)
+    except Exception as error:  # a function may raise anything; it is told
+        raise NotReproduced(
+            f"{call} gave {short(expected.result)} in the trace,"
+            f" the function raised {type(error).__name__}: {error}",
+            place=place,
+            recorded=expected.result,
+        ) from error
+    if not identical(found, expected.result):
+        raise NotReproduced(
+            f"{call} gave {short(expected.result)} in the trace, the function {short(found)}",
+            place=place,
+            fix="mend the function, or leave it out: then a stub is written",
+            recorded=expected.result,
+            replayed=found,
+        )
+    return found
+
+
+def _differs(expected: Recorded | None, name: str, args: Json) -> NotReproduced:
+    if expected is None:
+        return NotReproduced(f"the routine calls {name} once more than the trace")
+    return NotReproduced(
+        f"the trace called {expected.name}({short(expected.args)}),"
+        f" the routine {name}({short(args)})",
+        place=f"step {expected.step}",
+        recorded=expected.args,
+        replayed=args,
+    )

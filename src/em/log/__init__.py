@@ -1,0 +1,1 @@
+"""Events and their bodies, the hash chain, verifying, lines of export and import."""

@@ -1,0 +1,139 @@
+"""Event lines: one event a line, as JSON, in files and over HTTP.
+
+`{"stream": …, "kind": …, "body": {…}}` is a new event; `subject`, `at`, `v` and `id` may be said.
+A line with a `hash` is an exported event and comes back just as it was.
+"""
+
+from collections.abc import Iterator
+from datetime import datetime
+from difflib import get_close_matches
+from typing import IO, Any
+
+import msgspec
+
+from em.errors import BadLine, InputError
+from em.log.event import Draft, Event
+from em.values.canonical import MAX_BYTES, MAX_DEPTH, Json
+from em.values.times import moment
+
+MAX_LINE = MAX_BYTES + 64 * 1024
+"""A line longer than the largest body with its other fields holds no event."""
+
+_BOM = b"\xef\xbb\xbf"
+_encode = msgspec.json.Encoder().encode
+
+
+class _Line(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    stream: str
+    kind: str
+    body: Json | None
+    subject: str | None = None
+    at: str | None = None
+    v: int = 1
+    id: str | None = None
+    seq: int | None = None
+    pos: int | None = None
+    recorded_at: datetime | None = None
+    salt: str | None = None
+    body_hash: str | None = None
+    hash: str | None = None
+
+
+_decode = msgspec.json.Decoder(_Line).decode
+_EXPORTED = ("id", "pos", "at", "recorded_at", "body_hash")
+
+
+def write_line(event: Event) -> bytes:
+    """An event with all its fields, without the end of the line."""
+    return _encode(event)
+
+
+def read_lines(file: IO[bytes], name: str) -> Iterator[tuple[int, bytes]]:
+    """The lines of a file that hold something, with their numbers; one in memory at a time."""
+    number = 0
+    while line := file.readline(MAX_LINE + 1):
+        number += 1
+        if len(line) > MAX_LINE:
+            raise BadLine(
+                f"the line is longer than {MAX_LINE:,} bytes",
+                place=f"{name}:{number}",
+                fix="split the event; one event is one line",
+            )
+        if number == 1:
+            line = line.removeprefix(_BOM)
+        if line.strip():
+            yield number, line
+
+
+def parse_line(line: bytes, place: str, *, rechain: bool = False) -> Draft | Event | None:
+    """A line as the event it holds.
+
+    `rechain` makes an exported event a new one, and None of one that was erased or says so.
+    """
+    try:
+        parsed = _decode(line)
+        at = None if parsed.at is None else moment(parsed.at)
+    except RecursionError:
+        raise BadLine(f"nested more than {MAX_DEPTH} levels deep", place=place) from None
+    except UnicodeDecodeError as error:
+        raise BadLine(f"this is not UTF-8: {error.reason}", place=place) from None
+    except InputError as error:
+        raise BadLine(error.message, place=f"{place}, field {error.place}", fix=error.fix) from None
+    except msgspec.DecodeError as error:
+        raise _explain(error, place) from None
+    if parsed.hash is not None:
+        if not rechain:
+            return _exported(parsed, place)
+        if parsed.body is None or parsed.kind == "erased":
+            return None
+    if parsed.body is None:
+        raise BadLine("an event without a body", place=f"{place}, field body")
+    return Draft(
+        stream=parsed.stream,
+        kind=parsed.kind,
+        body=parsed.body,
+        subject=parsed.subject,
+        at=at,
+        v=parsed.v,
+        id=None if rechain else parsed.id,
+    )
+
+
+def _exported(parsed: _Line, place: str) -> Event:
+    missing = [field for field in _EXPORTED if getattr(parsed, field) is None]
+    if missing:
+        raise BadLine(
+            f"an exported event has a {missing[0]!r}",
+            place=place,
+            fix="leave `hash` out to append it as new, or import with --rechain",
+        )
+    known: Any = parsed  # the fields that were found present
+    return Event(
+        seq=parsed.seq or 0,
+        id=known.id,
+        stream=parsed.stream,
+        pos=known.pos,
+        subject=parsed.subject,
+        kind=parsed.kind,
+        v=parsed.v,
+        at=moment(known.at),
+        recorded_at=moment(known.recorded_at),
+        body=parsed.body,
+        salt=parsed.salt,
+        body_hash=known.body_hash,
+        hash=known.hash,
+    )
+
+
+def _explain(error: msgspec.DecodeError, place: str) -> BadLine:
+    message, _, where = str(error).partition(" - at `$")
+    field = where.rstrip("`").lstrip(".")
+    fix = ""
+    if "unknown field" in message:
+        name = message.split("`")[1]
+        close = get_close_matches(name, _Line.__struct_fields__, 1)
+        fix = f"did you mean {close[0]!r}?" if close else "an event has stream, kind and body"
+    elif not isinstance(error, msgspec.ValidationError):
+        message = f"this is no JSON: {message}"
+        fix = "one event is one line" if "truncated" in message else ""
+    return BadLine(message, place=f"{place}, field {field}" if field else place, fix=fix)

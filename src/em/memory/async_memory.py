@@ -1,0 +1,141 @@
+"""Memory for asyncio: the same code, in threads."""
+
+from collections.abc import AsyncIterator, Callable, Coroutine
+from functools import wraps
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
+
+from em.log.event import Event
+from em.memory.memory import Memory
+from em.settings import Settings
+from em.store.log import Log
+
+if TYPE_CHECKING:
+    from em.behaviour.engine import Engine
+    from em.heuristics.book import Heuristics
+    from em.llm.interface import LlmClient
+    from em.recall.embed import Embed
+    from em.state.subjects import Subjects
+    from em.traces.recorder import Recording
+    from em.workflows.runs import Workflows
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def _threaded(
+    method: Callable[Concatenate[Any, P], R],
+) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, R]]:
+    """The method as a coroutine: the same code, in a thread, on what this object stands for."""
+
+    async def run(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        import asyncio
+
+        return await asyncio.to_thread(method, self._sync, *args, **kwargs)
+
+    return wraps(method)(run)
+
+
+class AsyncLog:
+    """Log for asyncio."""
+
+    def __init__(self, log: Log) -> None:
+        self._sync = log
+
+    append = _threaded(Log.append)
+    append_many = _threaded(Log.append_many)
+    get = _threaded(Log.get)
+    head = _threaded(Log.head)
+    head_seq = _threaded(Log.head_seq)
+    verify = _threaded(Log.verify)
+
+    async def read(self, **query: Any) -> AsyncIterator[Event]:
+        """Stream events, as `Log.read` does."""
+        import asyncio
+
+        events = self._sync.read(**query)
+        while batch := await asyncio.to_thread(lambda: list(islice(events, 500))):
+            for event in batch:
+                yield event
+
+
+class AsyncMemory:
+    """Memory for asyncio: the same methods, awaited."""
+
+    def __init__(
+        self,
+        db: str | Path | None = None,
+        *,
+        settings: Settings | None = None,
+        create: bool = True,
+        embedder: "Embed | None" = None,
+        llm: "LlmClient | None" = None,
+        checkpoint_every: int | str | None = None,
+    ) -> None:
+        self._sync = Memory(
+            db,
+            settings=settings,
+            create=create,
+            embedder=embedder,
+            llm=llm,
+            checkpoint_every=checkpoint_every,
+        )
+        self.log = AsyncLog(self._sync.log)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_exc: object) -> None:
+        await self.close()
+
+    def engine(self, name: str, **options: Any) -> "Engine":
+        """An engine whose behaviours are kept in this memory."""
+        return self._sync.engine(name, **options)
+
+    @property
+    def heuristics(self) -> "Heuristics":
+        """The lessons in this memory; its methods are not awaited."""
+        return self._sync.heuristics
+
+    @property
+    def subjects(self) -> "Subjects":
+        """The states of this memory's subjects; its methods are not awaited."""
+        return self._sync.subjects
+
+    def workflows(self, *args: Any, **options: Any) -> "Workflows":
+        """The workflows of a file; its methods are not awaited."""
+        return self._sync.workflows(*args, **options)
+
+    def record(self, goal: str | None = None, **options: Any) -> "Recording":
+        """Record an agent, as `Memory.record` does; `async with` takes it too."""
+        return self._sync.record(goal, **options)
+
+    observe = _threaded(Memory.observe)
+    observe_many = _threaded(Memory.observe_many)
+    add_trace = _threaded(Memory.add_trace)
+    import_files = _threaded(Memory.import_files)
+    traces = _threaded(Memory.traces)
+    suggest = _threaded(Memory.suggest)
+    compile = _threaded(Memory.compile)
+    run = _threaded(Memory.run)
+    resume = _threaded(Memory.resume)
+    heal = _threaded(Memory.heal)
+    workflow = _threaded(Memory.workflow)
+    recall = _threaded(Memory.recall)
+    embed = _threaded(Memory.embed)
+    reflect = _threaded(Memory.reflect)
+    brief = _threaded(Memory.brief)
+    feedback = _threaded(Memory.feedback)
+    checkpoint = _threaded(Memory.checkpoint)
+    checkpoint_many = _threaded(Memory.checkpoint_many)
+    state = _threaded(Memory.state)
+    ask = _threaded(Memory.ask)
+    check = _threaded(Memory.check)
+    alerts = _threaded(Memory.alerts)
+    conflicts = _threaded(Memory.conflicts)
+    resolve = _threaded(Memory.resolve)
+    declare = _threaded(Memory.declare)
+    undo = _threaded(Memory.undo)
+    forget = _threaded(Memory.forget)
+    close = _threaded(Memory.close)

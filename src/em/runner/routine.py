@@ -1,0 +1,317 @@
+"""Routine: a trace compiled into steps with references; runs without a model."""
+
+import re
+from collections.abc import Sequence
+from typing import Annotated, Any, ClassVar, Literal
+from urllib.parse import urlsplit
+
+import msgspec
+
+from em.traces.trace import Effect
+from em.values.canonical import Json
+
+OnError = Literal["fail", "continue"]
+FieldType = Literal[
+    "text", "number", "integer", "confirm", "select", "multiselect", "secret", "json"
+]
+
+
+class Retry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Try again when a step fails; `errors` limits it to those whose type or text matches."""
+
+    attempts: Annotated[int, msgspec.Meta(ge=1, le=100)] = 3
+    backoff: Annotated[float, msgspec.Meta(ge=0, le=3600)] = 0.1
+    errors: Sequence[str] = ()
+
+
+class Checks(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Expressions that must hold before and after a step."""
+
+    pre: Sequence[str] = ()
+    post: Sequence[str] = ()
+
+
+class Default(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`on_error: {default: …}`: go on with this value."""
+
+    default: Any
+
+
+class PromptField(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """One thing to ask a person."""
+
+    name: str
+    type: FieldType = "text"
+    label: str = ""
+    options: Sequence[Any] = ()
+    required: bool = True
+    default: Any = None
+
+    def __post_init__(self) -> None:
+        """A choice needs something to choose from, and an answer a name that does not change."""
+        if "{{" in self.name or "{%" in self.name:
+            raise ValueError("the name of a field is no expression")
+        if self.type in ("select", "multiselect") and not self.options:
+            raise ValueError(f"a {self.type} field needs options")
+
+
+class Prompt(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What to ask a person."""
+
+    message: str
+    fields: Sequence[PromptField] = ()
+
+
+class _Common(
+    msgspec.Struct,
+    frozen=True,
+    kw_only=True,
+    forbid_unknown_fields=True,
+    omit_defaults=True,
+    tag_field="type",
+):
+    """What every step may have; `NO_USE` names what a type of step has no use for."""
+
+    NO_USE: ClassVar[tuple[str, ...]] = ()
+
+    id: str
+    description: str = ""
+    when: str | None = None
+    save_as: str | None = None
+    for_each: Any = None
+    as_: str = msgspec.field(default="item", name="as")
+    parallel: Annotated[int, msgspec.Meta(ge=1, le=256)] = 1
+    retry: Retry | None = None
+    timeout: Annotated[float, msgspec.Meta(gt=0, le=86_400)] | None = None
+    on_error: OnError | Default = "fail"
+    checks: Checks | None = None
+    effect: Effect | None = None
+    idempotency_key: str | None = None
+
+    def __post_init__(self) -> None:
+        """A field that would be ignored is refused: whoever wrote it expects something of it."""
+        for name in self.NO_USE:
+            if getattr(self, name) != _DEFAULTS[name]:
+                kind = self.__struct_config__.tag
+                raise ValueError(f"`{kind}` has no use for `{name}`")
+
+
+_CALLS_ONLY = ("parallel", "retry", "timeout", "checks", "effect", "idempotency_key")
+_DEFAULTS = {field.name: field.default for field in msgspec.structs.fields(_Common)}
+
+
+class ToolStep(_Common, frozen=True, kw_only=True, tag="tool.call"):
+    """Call a tool."""
+
+    tool: str
+    args: Json = {}
+
+
+class UdfStep(_Common, frozen=True, kw_only=True, tag="udf.call"):
+    """Call a function of the routine's own."""
+
+    function: str
+    args: Json = {}
+
+
+class AssertStep(_Common, frozen=True, kw_only=True, tag="assert"):
+    """Stop unless an expression holds."""
+
+    NO_USE = _CALLS_ONLY
+
+    check: str
+    message: str = ""
+
+
+class PromptStep(_Common, frozen=True, kw_only=True, tag="prompt.user"):
+    """Ask a person."""
+
+    NO_USE = (*_CALLS_ONLY, "for_each", "on_error")
+
+    prompt: Prompt
+
+
+class ReturnStep(_Common, frozen=True, kw_only=True, tag="return"):
+    """End with a value."""
+
+    NO_USE = (*_CALLS_ONLY, "for_each", "on_error")
+
+    value: Any = None
+
+
+Step = ToolStep | UdfStep | AssertStep | PromptStep | ReturnStep
+
+
+class HttpCall(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
+):
+    """An HTTP request as a tool: expressions stand in the path, the query, headers and content."""
+
+    url: str
+    method: Literal["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"] = "GET"
+    query: Json = {}
+    headers: dict[str, str] = {}
+    json: Any = None
+    body: str | None = None
+
+    def __post_init__(self) -> None:
+        """Where a request goes is written down, not computed."""
+        address = urlsplit(self.url.partition("{{")[0].partition("{%")[0])
+        if address.scheme not in ("http", "https") or not address.netloc:
+            raise ValueError("`url` begins with http:// or https:// and a host")
+        rest_is_path = "/" in self.url.partition("://")[2].partition("{")[0]
+        address.port  # noqa: B018 - raises for one that is no number
+        if "@" in address.netloc or ("{" in self.url and not rest_is_path):
+            raise ValueError("the host of `url` is no expression and holds no password")
+        if "{%" in self.url:
+            raise ValueError("`url` takes {{ }} only")
+        if self.json is not None and self.body is not None:
+            raise ValueError("`json` and `body` exclude each other")
+
+
+class McpServer(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
+):
+    """An MCP server: a program that is started, or an address. `tool`: its own name of a tool."""
+
+    command: Sequence[str] | None = None
+    url: str = ""
+    headers: dict[str, str] = {}
+    env: Sequence[str] = ()
+    tool: str = ""
+
+    def __post_init__(self) -> None:
+        """Where it is is written down, not computed: it is the same for every call."""
+        if (self.command is None) == (not self.url):
+            raise ValueError("`mcp` has either `command` or `url`")
+        if self.command is not None and (not self.command or not self.command[0]):
+            raise ValueError("`command` begins with a program")
+        if any("{{" in part or "{%" in part for part in (*(self.command or ()), self.url)):
+            raise ValueError("`command` and `url` of `mcp` take no expressions")
+        address = urlsplit(self.url)
+        if self.url and (address.scheme not in ("http", "https") or "@" in address.netloc):
+            raise ValueError("`url` begins with http:// or https:// and holds no password")
+        if (self.headers and self.command is not None) or (self.env and self.command is None):
+            raise ValueError("`headers` need a `url`, `env` a `command`")
+
+
+_NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9_-]")
+
+
+class ToolSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A tool that the routine calls; with `command`, `http` or `mcp` it says how, without code.
+
+    With `mcp` it also stands for its server: `mcp__NAME__TOOL` is that server's TOOL.
+    """
+
+    name: str
+    description: str = ""
+    args_schema: Json | None = None
+    result_schema: Json | None = None
+    effect: Effect | None = None
+    effect_inferred: bool = False
+    command: Sequence[str] | None = None
+    env: Sequence[str] = ()
+    http: HttpCall | None = None
+    mcp: McpServer | None = None
+    output: Literal["text", "json", "lines"] | None = None
+    timeout: Annotated[float, msgspec.Meta(gt=0, le=86_400)] | None = None
+
+    def __post_init__(self) -> None:
+        """Either a command or an address, and a program that is written down."""
+        if sum(how is not None for how in (self.command, self.http, self.mcp)) > 1:
+            raise ValueError("`command`, `http` and `mcp` exclude each other")
+        if self.mcp is not None:
+            if self.env:
+                raise ValueError("`env` of a server stands in `mcp`")
+        elif self.command is not None:
+            if not self.command or not self.command[0]:
+                raise ValueError("`command` begins with a program")
+            if "{{" in self.command[0] or "{%" in self.command[0]:
+                raise ValueError("the program of `command` is no expression")
+        elif self.env or (self.http is None and (self.output or self.timeout)):
+            raise ValueError(
+                "`env` needs a `command`, `output` and `timeout` that, `http` or `mcp`"
+            )
+
+    @property
+    def says_how(self) -> bool:
+        """Whether it can be called without code."""
+        return self.command is not None or self.http is not None or self.mcp is not None
+
+    def of_server(self, name: str) -> "ToolSpec | None":
+        """The tool that is called by `name` as agents call those of a server, if it is of mine."""
+        own = f"mcp__{_NOT_IN_A_NAME.sub('_', self.name)}__"
+        if self.mcp is None or not name.startswith(own) or name == own:
+            return None
+        server = msgspec.structs.replace(self.mcp, tool=name.removeprefix(own))
+        return msgspec.structs.replace(self, name=name, mcp=server, args_schema=None, effect=None)
+
+    @property
+    def tool_of_server(self) -> str:
+        """What the server calls this tool."""
+        if self.mcp is not None and self.mcp.tool:
+            return self.mcp.tool
+        server, sign, tool = self.name.removeprefix("mcp__").partition("__")
+        return tool if self.name.startswith("mcp__") and sign and server and tool else self.name
+
+    def renamed(self, name: str) -> "ToolSpec":
+        """The same tool under another name; its server still knows it by its own."""
+        server = self.mcp
+        if server is not None:
+            server = msgspec.structs.replace(server, tool=self.tool_of_server)
+        return msgspec.structs.replace(self, name=name, mcp=server)
+
+    @property
+    def known_effect(self) -> Effect | None:
+        """The effect as declared; asking a server for something is a read."""
+        if self.effect is None and self.http is not None and self.http.method in ("GET", "HEAD"):
+            return "read"
+        return self.effect
+
+
+class Secret(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A value that is never written: taken from the environment when the routine runs."""
+
+    name: str
+    env: str = ""
+    description: str = ""
+
+    @property
+    def variable(self) -> str:
+        """The environment variable that holds it."""
+        return self.env or f"EM_SECRET_{self.name.upper()}"
+
+
+class Routine(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
+):
+    """Steps with references, the tools they call, and the shape of input and output."""
+
+    version: Literal["1"] = "1"
+    name: str
+    description: str = ""
+    tools: Sequence[ToolSpec] = ()
+    input_schema: Json | None = None
+    output_schema: Json | None = None
+    secrets: Sequence[Secret] = ()
+    steps: Sequence[Step] = ()
+
+    def says_how(self, name: str, servers: Sequence[ToolSpec] = ()) -> ToolSpec | None:
+        """How a tool is called without code: by its own words, or as one of a server's tools.
+
+        servers: those that are known beside what the routine declares.
+        """
+        own = next((tool for tool in self.tools if tool.name == name), None)
+        if own is not None and own.says_how:
+            return own
+        for server in (*self.tools, *servers):
+            found = server.of_server(name)
+            if found is not None and own is not None:
+                # What is said of the tool itself counts; how it is reached, its server knows.
+                return msgspec.structs.replace(
+                    own, mcp=found.mcp, output=server.output, timeout=server.timeout
+                )
+            if found is not None:
+                return found
+        return None

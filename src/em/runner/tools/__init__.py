@@ -1,0 +1,216 @@
+"""Tools: Python callables by name, with what em must know of them."""
+
+import importlib
+import importlib.util
+import inspect
+import sys
+from collections.abc import Callable, Collection, Iterator, Mapping
+from difflib import get_close_matches
+from pathlib import Path
+from types import ModuleType
+from typing import Any, TypeVar
+
+from em.errors import RoutineError, UsageError
+from em.runner.authorship import refuse_unread
+from em.traces.trace import Effect
+
+F = TypeVar("F", bound=Callable[..., Any])
+Function = Callable[..., Any]
+
+_EFFECT = "__em_effect__"
+
+
+def declare(function: F, effect: Effect | None) -> F:
+    """Note on a function what effect it has on the world."""
+    if effect is not None:
+        setattr(function, _EFFECT, effect)
+    return function
+
+
+class Tool:
+    """A function that routines may call."""
+
+    __slots__ = (
+        "description", "does_no_harm", "effect", "function", "is_async", "name", "parameters",
+        "takes_key", "within",
+    )  # fmt: skip
+
+    def __init__(self, name: str, function: Function, effect: Effect | None = None) -> None:
+        if not callable(function):
+            raise UsageError(f"a {type(function).__name__} can't be called", place=f"tool {name}")
+        self.name = name
+        self.function = function
+        self.effect: Effect | None = effect or getattr(function, _EFFECT, None)
+        self.is_async = inspect.iscoroutinefunction(function)
+        self.parameters = frozenset(_parameters(function))
+        self.takes_key = "idempotency_key" in self.parameters
+        # For a tool that can end in time by itself: its function for so many seconds.
+        self.within: Callable[[float | None], Function] | None = None
+        # For a tool that knows by itself whether it may be called twice.
+        self.does_no_harm: Callable[[], bool] | None = None
+        self.description = (inspect.getdoc(function) or "").partition("\n")[0]
+
+
+def renamed(tool: Tool, name: str) -> Tool:
+    """The same tool by another name, to be changed without changing the first."""
+    other = Tool.__new__(Tool)
+    for slot in Tool.__slots__:
+        setattr(other, slot, getattr(tool, slot))
+    other.name = name
+    return other
+
+
+def _parameters(function: Function) -> Collection[str]:
+    try:
+        return inspect.signature(function).parameters
+    except (TypeError, ValueError):
+        return ()  # some built-in functions don't tell
+
+
+class ToolRegistry(Mapping[str, Tool]):
+    """The tools that a run may use.
+
+    registry = ToolRegistry()
+    registry.register("my_tool", my_tool_function)
+
+    @registry.tool(effect="read")
+    def fetch(url: str) -> str: ...
+    """
+
+    def __init__(self, tools: Mapping[str, Function] | None = None) -> None:
+        self._tools: dict[str, Tool] = {}
+        for name, function in (tools or {}).items():
+            self.register(name, function)
+
+    def register(self, name: str, function: Function, *, effect: Effect | None = None) -> None:
+        """Add a tool; one of the same name is replaced."""
+        self._tools[name] = Tool(name, function, effect)
+
+    def tool(self, name: str | None = None, *, effect: Effect | None = None) -> Callable[[F], F]:
+        """Add a function as a tool, as a decorator."""
+
+        def add(function: F) -> F:
+            self.register(name or function.__name__, function, effect=effect)
+            return declare(function, effect)
+
+        return add
+
+    def __getitem__(self, name: str) -> Tool:
+        return self._tools[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._tools)
+
+    def __len__(self) -> int:
+        return len(self._tools)
+
+    @classmethod
+    def load(cls, source: str) -> "ToolRegistry":
+        """The tools of a module (`package.module`) or a file: its registry, or its functions."""
+        module = load_module(source)
+        for value in vars(module).values():
+            if isinstance(value, cls):
+                return value
+        return cls(functions_of(module))
+
+
+def argument_problem(tool: Tool, args: Collection[str]) -> str:
+    """Why a tool can't be called with arguments of these names; nothing if it can."""
+    try:
+        inspect.signature(tool.function).bind(**dict.fromkeys(args))
+    except TypeError as error:
+        return f"{tool.name} can't be called with these: {error}"
+    except ValueError:
+        return ""  # some built-in functions don't tell
+    return ""
+
+
+def functions_of(module: ModuleType, *, imported: bool = False) -> dict[str, Function]:
+    """The public functions that a module defines itself, and with `imported` those it imports."""
+    return {
+        name: value
+        for name, value in vars(module).items()
+        if callable(value)
+        and not isinstance(value, type)
+        and not name.startswith("_")
+        and (imported or getattr(value, "__module__", "") == module.__name__)
+    }
+
+
+def load_module(source: str) -> ModuleType:
+    """Import a module by its name, or a file by its path."""
+    path = Path(source)
+    try:
+        if path.suffix != ".py":
+            if source not in sys.modules:
+                _refuse_unread_module(source)
+            return importlib.import_module(source)
+        code = path.read_bytes()
+        refuse_unread(path, code)
+        return load_file(path, f"em_tools_{path.stem}", code)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{source}.".startswith(f"{error.name}."):
+            raise RoutineError(
+                f"it imports {error.name!r}, which is not installed",
+                place=source,
+                fix=f"install {error.name}, or take the import out",
+            ) from error
+        raise UsageError(
+            f"there is no module {error.name!r}", place=source, fix="give a path or package.module"
+        ) from error
+    except FileNotFoundError as error:
+        raise UsageError("there is no such file", place=source) from error
+
+
+def _refuse_unread_module(name: str) -> None:
+    spec = importlib.util.find_spec(name)
+    if spec is not None and spec.origin and spec.origin.endswith(".py"):
+        refuse_unread(Path(spec.origin), Path(spec.origin).read_bytes())
+
+
+def load_file(path: Path, name: str, code: bytes | None = None) -> ModuleType:
+    """Run a Python file as a module of its own; what goes wrong in it is told with its line.
+
+    What runs is the text, never bytecode that lies beside it: nobody reads that before trusting it.
+    """
+    code = path.read_bytes() if code is None else code
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    module = importlib.util.module_from_spec(spec)
+    try:
+        exec(compile(code, str(path), "exec"), vars(module))  # noqa: S102 - as an import does
+    except ModuleNotFoundError as error:
+        raise RoutineError(
+            f"it imports {error.name!r}, which is not installed",
+            place=f"{path}:{_line_in(error, path)}",
+            fix=f"install {error.name}, or take the import out",
+        ) from error
+    except SyntaxError as error:
+        raise RoutineError(
+            f"this is no Python: {error.msg}", place=f"{path}:{error.lineno}"
+        ) from error
+    except Exception as error:
+        line = _line_in(error, path)
+        raise RoutineError(
+            f"it raised {type(error).__name__}: {error}", place=f"{path}:{line}"
+        ) from error
+    return module
+
+
+def _line_in(error: Exception, path: Path) -> int:
+    trace, line = error.__traceback__, 0
+    while trace is not None:
+        if trace.tb_frame.f_code.co_filename == str(path):
+            line = trace.tb_lineno
+        trace = trace.tb_next
+    return line
+
+
+def missing_tool(name: str, known: Mapping[str, Any]) -> RoutineError:
+    """The error for a tool that nobody registered."""
+    close = get_close_matches(name, known, 1)
+    if close:
+        fix = f"did you mean {close[0]!r}?"
+    else:
+        fix = "register it, or name a module that has it (--tools package.module)"
+    return RoutineError(f"there is no tool {name!r}", fix=fix, tool=name)

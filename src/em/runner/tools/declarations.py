@@ -1,0 +1,312 @@
+"""Tools that a routine declares in YAML: a command, an HTTP request, or a tool of an MCP server.
+
+Each value fills exactly the place in which it stands: one argument of a program, one part of an
+address. It never splits, is never read for expressions again, and never becomes an option.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+from urllib.parse import quote, urlencode, urlsplit
+
+import msgspec
+
+from em.errors import RoutineError
+from em.runner.expressions.functions import FUNCTIONS
+from em.runner.expressions.language import compile_expression, compile_value, names_in
+from em.runner.expressions.scope import Evaluate
+from em.runner.routine import HttpCall, McpServer, Routine, ToolSpec
+from em.runner.secrets import Secrets
+from em.runner.tools import Tool
+from em.runner.tools.command import CommandFailed, run_command
+from em.runner.tools.http import HttpFailed, request
+from em.runner.tools.mcp import McpFailed, Servers, value_of
+from em.runner.tools.permissions import Environment, check_host, find_program, host_of
+from em.settings import AllowSettings
+from em.values.canonical import Json
+
+TIMEOUT = 60.0
+"""Seconds that a declared tool has where neither it nor its step says."""
+
+_EXPRESSION = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
+_ENV = re.compile(r"\benv(?:\.([A-Za-z_]\w*)|\[\s*['\"]([^'\"]+)['\"]\s*\])")
+# Who sets these speaks to another host, or another length, than it seems.
+_OWN_HEADERS = frozenset({"host", "content-length", "transfer-encoding", "connection"})
+
+Answer = Callable[[Json, float], Any]
+
+
+class BadOutput(Exception):
+    """What a declared tool gave is not what it promised."""
+
+
+def declared_tools(
+    routine: Routine, names: set[str], allow: AllowSettings, secrets: Secrets, servers: Servers
+) -> dict[str, Tool]:
+    """The tools of these names that the routine declares; what is not allowed is refused here."""
+    specs = {name: spec_of(routine, name, allow) for name in sorted(names)}
+    return {
+        name: _server_tool(spec, allow, secrets, servers)
+        if spec.mcp is not None
+        else _tool(spec, allow, secrets)
+        for name, spec in specs.items()
+        if spec is not None
+    }
+
+
+def spec_of(routine: Routine, name: str, allow: AllowSettings) -> ToolSpec | None:
+    """How a tool is called: as the routine says, else as one of a server that the user named."""
+    known = [ToolSpec(name=server, mcp=how) for server, how in allow.mcp.items()]
+    return routine.says_how(name, known)
+
+
+def _with_own(allow: AllowSettings, server: McpServer) -> AllowSettings:
+    """What is allowed, and for a server that the user named what it needs itself."""
+    plain = msgspec.structs.replace(server, tool="")
+    if plain not in allow.mcp.values():
+        return allow
+    return allow + AllowSettings(
+        commands=list((server.command or ())[:1]),
+        hosts=[host_of(urlsplit(server.url))] if server.url else [],
+        env=[*server.env],
+    )
+
+
+def argument_names(spec: ToolSpec) -> set[str]:
+    """The arguments that a declared tool refers to."""
+    place = f"tool {spec.name}"
+    used = set().union(*(names_in(text, place) for text in templates_of(spec)))
+    return used - FUNCTIONS.keys() - {"env"}
+
+
+def templates_of(spec: ToolSpec) -> Iterator[str]:
+    """The texts of a declared tool in which expressions may stand."""
+    yield from spec.command or ()
+    if spec.http is not None:
+        http = spec.http
+        yield http.url
+        yield from http.headers.values()
+        yield from _texts([http.query, http.json, http.body])
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for item in value.values():
+            yield from _texts(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _texts(item)
+
+
+def _tool(spec: ToolSpec, allow: AllowSettings, secrets: Secrets) -> Tool:
+    # What is read is a secret from then on, by whatever expression it was read.
+    environment = Environment(allow, secrets.add)
+    for name in {*_env_names(spec), *spec.env}:
+        environment[name]  # refused before the first step, where its name can be seen
+    answer = _command(spec, allow, environment) if spec.command else _request(spec, allow)
+    names = argument_names(spec)
+    schema = spec.args_schema or {}
+    known = names | set(schema.get("properties", ()))
+
+    def within(timeout: float | None) -> Callable[..., Any]:
+        seconds = min(timeout or TIMEOUT, spec.timeout or timeout or TIMEOUT)
+
+        def call(**args: Any) -> Any:
+            unknown = sorted(args.keys() - known)
+            if unknown or "env" in args:
+                raise RoutineError(
+                    f"it takes no argument {(unknown or ['env'])[0]!r}",
+                    place=f"tool {spec.name}",
+                    fix=f"it takes: {', '.join(sorted(names)) or 'none'}",
+                )
+            scope = {**FUNCTIONS, **args, "env": environment}
+            try:
+                return _decoded(answer(scope, seconds), spec)
+            except (CommandFailed, HttpFailed, BadOutput) as error:
+                raise type(error)(secrets.masked(str(error))) from None
+
+        return call
+
+    tool = Tool(spec.name, within(None), spec.known_effect)
+    tool.takes_key = "idempotency_key" in known
+    tool.within = within
+    return tool
+
+
+def _server_tool(spec: ToolSpec, allow: AllowSettings, secrets: Secrets, servers: Servers) -> Tool:
+    assert spec.mcp is not None
+    allow = _with_own(allow, spec.mcp)
+    environment = Environment(allow, secrets.add)
+    env = {name: environment[name] for name in spec.mcp.env}
+    place = f"tool {spec.name}, field mcp.headers"
+    headers = {
+        name: _header(compile_value(text, f"{place}.{name}")({"env": environment}), place)
+        for name, text in spec.mcp.headers.items()
+    }
+    session = servers.session(spec.mcp, allow, env, headers)
+    own = spec.tool_of_server
+
+    def within(timeout: float | None) -> Callable[..., Any]:
+        seconds = min(timeout or TIMEOUT, spec.timeout or timeout or TIMEOUT)
+
+        def call(**args: Any) -> Any:
+            try:
+                return value_of(session.call(own, args, seconds), spec.output)
+            except McpFailed as error:
+                raise type(error)(secrets.masked(str(error))) from None
+            except msgspec.DecodeError as error:
+                raise BadOutput(f"the output is no JSON ({error})") from None
+
+        return call
+
+    tool = Tool(spec.name, within(None), spec.known_effect)
+    tool.takes_key = "idempotency_key" in (spec.args_schema or {}).get("properties", ())
+    tool.within = within
+    tool.does_no_harm = lambda: session.does_no_harm(own, spec.timeout or TIMEOUT)
+    return tool
+
+
+def _env_names(spec: ToolSpec) -> set[str]:
+    return {
+        dotted or quoted
+        for text in templates_of(spec)
+        for expression in _EXPRESSION.findall(text)
+        for dotted, quoted in _ENV.findall(expression)
+    }
+
+
+def _command(spec: ToolSpec, allow: AllowSettings, environment: Environment) -> Answer:
+    assert spec.command is not None
+    program = find_program(spec.command[0], allow)
+    place = f"tool {spec.name}, field command"
+    elements = [
+        (text, compile_value(text, f"{place}[{number}]"))
+        for number, text in enumerate(spec.command)
+    ]
+
+    def answer(scope: Json, seconds: float) -> bytes:
+        argv = list(_arguments(elements, scope, place))
+        env = {name: environment[name] for name in spec.env}
+        return run_command(argv, program, timeout=seconds, env=env)
+
+    return answer
+
+
+def _arguments(elements: list[tuple[str, Evaluate]], scope: Json, place: str) -> Iterator[str]:
+    """The arguments of a program, one for each element."""
+    options_are_over = False
+    for number, (source, evaluate) in enumerate(elements):
+        text = _as_text(evaluate(scope), f"{place}[{number}]")
+        from_a_value = source.lstrip().startswith("{")
+        if from_a_value and text.startswith("-") and not options_are_over:
+            raise RoutineError(
+                f"the value {text[:40]!r} begins with '-' and would be an option",
+                place=f"{place}[{number}]",
+                fix='put "--" before it in `command`, if the program knows that',
+            )
+        options_are_over = options_are_over or source == "--"
+        yield text
+
+
+def _request(spec: ToolSpec, allow: AllowSettings) -> Answer:
+    assert spec.http is not None
+    http, place = spec.http, f"tool {spec.name}, field http"
+    check_host(urlsplit(http.url.partition("{{")[0]), allow)
+    url = _compiled_url(http.url, f"{place}.url")
+    query = compile_value(http.query, f"{place}.query")
+    headers = {
+        name: compile_value(text, f"{place}.headers.{name}") for name, text in http.headers.items()
+    }
+    for name in headers:
+        if name.lower() in _OWN_HEADERS:
+            raise RoutineError(f"the header {name!r} is not yours to set", place=f"{place}.headers")
+    content = _compiled_content(http, place)
+
+    def answer(scope: Json, seconds: float) -> bytes:
+        sent = {name: _header(read(scope), place) for name, read in headers.items()}
+        body, kind = content(scope)
+        if kind and "content-type" not in {name.lower() for name in sent}:
+            sent["Content-Type"] = kind
+        target = _with_query(url(scope), query(scope), place)
+        found, charset = request(http.method, target, sent, body, timeout=seconds, allow=allow)
+        return found if charset == "utf-8" else _recoded(found, charset)
+
+    return answer
+
+
+def _compiled_url(source: str, place: str) -> Evaluate:
+    """An address whose values are encoded in their places: they can't add a part to it."""
+    parts = _EXPRESSION.split(source)
+    literals, values = parts[::2], [compile_expression(text, place) for text in parts[1::2]]
+
+    def evaluate(scope: Any) -> str:
+        text = literals[0]
+        for value, literal in zip(values, literals[1:], strict=True):
+            filled = _as_text(value(scope), place)
+            if filled in (".", ".."):
+                raise RoutineError(f"{filled!r} would lead elsewhere", place=place)
+            text += quote(filled, safe="") + literal
+        return text
+
+    return evaluate
+
+
+def _compiled_content(http: HttpCall, place: str) -> Callable[[Json], tuple[bytes | None, str]]:
+    if http.json is not None:
+        value = compile_value(http.json, f"{place}.json")
+        return lambda scope: (msgspec.json.encode(value(scope)), "application/json")
+    if http.body is not None:
+        text = compile_value(http.body, f"{place}.body")
+        return lambda scope: (_as_text(text(scope), place).encode(), "text/plain; charset=utf-8")
+    return lambda _scope: (None, "")
+
+
+def _with_query(url: str, query: Json, place: str) -> str:
+    pairs = [
+        (name, _as_text(item, f"{place}.query.{name}"))
+        for name, value in query.items()
+        for item in (value if isinstance(value, list) else [value])
+        if item is not None
+    ]
+    if not pairs:
+        return url
+    return f"{url}{'&' if urlsplit(url).query else '?'}{urlencode(pairs)}"
+
+
+def _header(value: Any, place: str) -> str:
+    text = _as_text(value, f"{place}.headers")
+    if "\r" in text or "\n" in text:
+        raise RoutineError("a header is one line", place=f"{place}.headers")
+    return text
+
+
+def _as_text(value: Any, place: str) -> str:
+    """A value as one argument or one part of an address."""
+    if isinstance(value, str):
+        return value
+    if value is None:
+        raise RoutineError("there is no value", place=place, fix="use default(…) if it may be so")
+    return msgspec.json.encode(value).decode()
+
+
+def _recoded(content: bytes, charset: str) -> bytes:
+    try:
+        return content.decode(charset, errors="replace").encode()
+    except LookupError:
+        return content
+
+
+def _decoded(content: bytes, spec: ToolSpec) -> Any:
+    output = spec.output or ("json" if spec.http is not None else "text")
+    if output == "json":
+        if not content.strip() and spec.http is not None:
+            return None  # as many answers to a write are
+        try:
+            return msgspec.json.decode(content)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            shown = content[-200:].decode(errors="replace")
+            raise BadOutput(f"the output is no JSON ({error}): {shown}") from None
+    text = content.decode(errors="replace")
+    return text.splitlines() if output == "lines" else text

@@ -1,0 +1,318 @@
+"""Everything that is wrong with a routine package at once, each with its file and line."""
+
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from em.errors import ExpressionError, RoutineError
+from em.runner.expressions.language import compile_value
+from em.runner.expressions.references import Inputs, References, texts_in
+from em.runner.package import ROUTINE, UDF
+from em.runner.routine import Routine, ToolSpec
+from em.runner.tools import Tool, argument_problem
+from em.runner.tools.declarations import argument_names
+from em.runner.udf_names import udf_names
+from em.values import json_schema as schemas
+from em.values.canonical import Json
+from em.values.mistakes import Found, Where, closest, shape_problems
+from em.values.strict_yaml import load_yaml_with_nodes, repeated_names
+from em.values.yaml_lines import Lines
+
+INPUT = "input.json"
+OUTPUT = "expected_output.json"
+RECORDING = "recording.json"
+
+Severity = Literal["error", "warning"]
+
+
+class Problem(msgspec.Struct, frozen=True):
+    """One thing that is wrong; a warning is one that may be meant."""
+
+    file: str
+    line: int
+    place: str
+    message: str
+    fix: str = ""
+    severity: Severity = "error"
+
+    def __str__(self) -> str:
+        sign = "" if self.severity == "error" else "warning: "
+        text = f"{self.file}:{self.line}: {sign}{self.place}: {self.message}"
+        return f"{text} ({self.fix})" if self.fix else text
+
+
+def validate(
+    folder: str | Path,
+    *,
+    tools: Mapping[str, Tool] | None = None,
+    udfs: Mapping[str, Any] | None = None,
+) -> list[Problem]:
+    """What is wrong with the routine in a folder; no errors, if it can be run.
+
+    With `tools`, each tool that a step calls must be among them or be declared with a command or
+    an address; `udfs` are functions that are given beside those of udf.py.
+    """
+    found = list(_Package(Path(folder), tools, udfs or {}).problems())
+    return sorted(found, key=lambda problem: (problem.file != _routine(folder), problem.line))
+
+
+def _routine(folder: str | Path) -> str:
+    return str(Path(folder) / ROUTINE)
+
+
+class _Package:
+    def __init__(
+        self, folder: Path, tools: Mapping[str, Tool] | None, udfs: Mapping[str, Any]
+    ) -> None:
+        self._folder = folder
+        self._tools = tools
+        self._udfs = udfs
+
+    def problems(self) -> Iterator[Problem]:
+        path = self._folder / ROUTINE
+        try:
+            text = path.read_bytes()
+            value, root = load_yaml_with_nodes(text, str(path), RoutineError)
+        except (FileNotFoundError, NotADirectoryError):
+            yield Problem(str(path), 0, "package", f"there is no {ROUTINE} here")
+            return
+        except RoutineError as error:
+            yield _at(error, path, "YAML")
+            yield from self._functions()[1]
+            return
+        lines = Lines(root)
+        for name in repeated_names(root):
+            yield Problem(str(path), name.line, "YAML", str(name), "keep one of them")
+        if not isinstance(value, dict):
+            yield Problem(str(path), 1, "routine", "a routine is names with values")
+            return
+
+        def told(found: Found, severity: Severity = "error") -> Problem:
+            where, message, fix = found
+            place = _place(value, where)
+            return Problem(str(path), lines.of(where), place, message, fix, severity)
+
+        yield from map(told, self._routine(value))
+        yield from self._referring(value, told)
+        yield from self._recorded(value)
+
+    def _routine(self, value: Json) -> Iterator[Found]:
+        """The routine by itself: its shape, its schemas, its steps' ids and order."""
+        yield from shape_problems(value, Routine)
+        for where, schema in _schemas(value):
+            for inside, problem in schemas.schema_problems(schema):
+                yield (*where, *inside), f"this is no JSON Schema: {problem}", ""
+        yield from _templates(value)
+        steps = _steps(value)
+        yield from _ids(steps)
+        yield from _flow(steps)
+        yield from self._called(value, steps)
+
+    def _called(self, value: Json, steps: list[Any]) -> Iterator[Found]:
+        declared = {
+            str(tool.get("name")): tool
+            for tool in _list(value.get("tools"))
+            if isinstance(tool, dict)
+        }
+        own = _declared_arguments(declared)
+        for number, step in enumerate(steps):
+            if not isinstance(step, dict) or step.get("type") != "tool.call":
+                continue
+            name, where = step.get("tool"), ("steps", number)
+            if not isinstance(name, str):
+                continue
+            if _of_a_server(name, declared):
+                continue
+            if declared and name not in declared:
+                fix = closest(name, declared)
+                yield (*where, "tool"), f"the tool {name!r} is not declared", fix
+            elif name in own and name not in (self._tools or {}):
+                yield from _arguments(step.get("args") or {}, own[name], (*where, "args"))
+            elif self._tools is not None and name not in self._tools:
+                fix = closest(name, list(self._tools)) or "give a module that has it"
+                yield (*where, "tool"), f"there is no tool {name!r}", fix
+            if self._tools is not None and name in self._tools:
+                args = step.get("args") or {}
+                problem = argument_problem(self._tools[name], args)
+                if isinstance(args, dict) and problem:
+                    yield (*where, "args"), problem, ""
+
+    def _functions(self) -> tuple[frozenset[str] | None, list[Problem]]:
+        """The functions there are, None where nobody can tell; and what is wrong with udf.py."""
+        path = self._folder / UDF
+        if not path.exists():
+            return frozenset(self._udfs), []
+        try:
+            names = udf_names(path)
+        except RoutineError as error:
+            return None, [_at(error, path, "Python")]
+        return None if names is None else names | self._udfs.keys(), []
+
+    def _referring(self, value: Json, told: Callable[..., Problem]) -> Iterator[Problem]:
+        steps = _steps(value)
+        functions, broken = self._functions()
+        yield from broken
+        if functions is not None:
+            yield from map(told, self._own_calls(steps, functions))
+        inputs = Inputs(value.get("input_schema"), self._json(INPUT)[0], value.get("secrets"))
+        references = References(steps, inputs, functions or frozenset())
+        yield from map(told, references.problems())
+        for found in references.shadows():
+            yield told(found, "warning")
+        for name, (where, fix) in references.assumed.items():
+            if functions is not None:
+                message = f"nothing here gives {name!r}: it must come with the input"
+                yield told((where, message, fix or "name it in input_schema"), "warning")
+
+    def _own_calls(self, steps: list[Any], functions: frozenset[str]) -> Iterator[Found]:
+        there_is_a_file = (self._folder / UDF).exists()
+        for number, step in enumerate(steps):
+            name = step.get("function") if isinstance(step, dict) else None
+            if isinstance(name, str) and name not in functions and step["type"] == "udf.call":
+                fix = closest(name, functions) or f"write it in {UDF}"
+                missing = "" if there_is_a_file else f": there is no {UDF}"
+                yield ("steps", number, "function"), f"there is no function {name!r}{missing}", fix
+
+    def _recorded(self, value: Json) -> Iterator[Problem]:
+        """What was recorded must fit the routine."""
+        for name, field in ((INPUT, "input_schema"), (OUTPUT, "output_schema"), (RECORDING, "")):
+            recorded, problems = self._json(name)
+            yield from problems
+            schema = value.get(field)
+            if not problems and (self._folder / name).exists() and schema is not None:
+                yield from self._fits(name, recorded, schema, field)
+        if (self._folder / RECORDING).exists():
+            for name in (INPUT, OUTPUT):
+                if not (self._folder / name).exists():
+                    message = f"there is a {RECORDING}, but no {name}"
+                    yield Problem(
+                        str(self._folder / name), 0, "package", message, "compile it anew"
+                    )
+
+    def _fits(self, name: str, recorded: Any, schema: Any, field: str) -> Iterator[Problem]:
+        if any(schemas.schema_problems(schema)):
+            return  # told already
+        lines = Lines.of_json((self._folder / name).read_bytes())
+        for where, problem in schemas.value_problems(schema, recorded):
+            place = _dotted(where) or "value"
+            message = f"it does not fit {field}: {problem}"
+            yield Problem(str(self._folder / name), lines.of(where), place, message)
+
+    def _json(self, name: str) -> tuple[Any, list[Problem]]:
+        path = self._folder / name
+        try:
+            text = path.read_bytes()
+            value = msgspec.json.decode(text)
+        except FileNotFoundError:
+            return None, []
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            return None, [Problem(str(path), Lines.in_json(text, error), "JSON", f"{error}")]
+        if name == INPUT and not isinstance(value, dict):
+            return None, [Problem(str(path), 1, "JSON", "the input is names with values")]
+        return value, []
+
+
+def _at(error: RoutineError, path: Path, place: str) -> Problem:
+    """An error whose place ends in a line, as a problem."""
+    _, _, line = error.place.rpartition(":")
+    return Problem(str(path), int(line) if line.isdecimal() else 0, place, error.message, error.fix)
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _steps(value: Json) -> list[Any]:
+    return _list(value.get("steps"))
+
+
+def _schemas(value: Json) -> Iterator[tuple[Where, Any]]:
+    for field in ("input_schema", "output_schema"):
+        if value.get(field) is not None:
+            yield (field,), value[field]
+    for number, tool in enumerate(_list(value.get("tools"))):
+        for field in ("args_schema", "result_schema"):
+            if isinstance(tool, dict) and tool.get(field) is not None:
+                yield ("tools", number, field), tool[field]
+
+
+def _of_a_server(name: str, declared: Mapping[str, Json]) -> bool:
+    """Whether a tool is one of an MCP server that is declared."""
+    try:
+        tools = msgspec.convert(list(declared.values()), list[ToolSpec])
+    except msgspec.ValidationError:
+        return False  # told by itself
+    found = Routine(name="", tools=tools).says_how(name)
+    return found is not None and found.mcp is not None
+
+
+def _declared_arguments(declared: Mapping[str, Json]) -> dict[str, tuple[set[str], set[str]]]:
+    """Of each tool that says how it is called, the arguments it needs and those it may get."""
+    found = {}
+    for name, value in declared.items():
+        try:
+            spec = msgspec.convert(value, ToolSpec)
+            # What a server's tool takes, the server knows.
+            needed = argument_names(spec) if spec.says_how and spec.mcp is None else None
+        except (msgspec.ValidationError, ExpressionError):
+            continue  # told by itself
+        if needed is not None:
+            properties = (spec.args_schema or {}).get("properties")
+            may = set(properties) if isinstance(properties, dict) else set()
+            found[name] = needed, needed | may
+    return found
+
+
+def _arguments(args: Any, known: tuple[set[str], set[str]], where: Where) -> Iterator[Found]:
+    if not isinstance(args, dict):
+        return
+    needed, may = known
+    for name in sorted(needed - args.keys() - {"idempotency_key"}):
+        yield where, f"the argument {name!r} is missing", ""
+    for name in sorted(args.keys() - may, key=str):
+        yield (*where, name), f"the tool takes no argument {name!r}", closest(name, may)
+
+
+def _templates(value: Json) -> Iterator[Found]:
+    """Expressions of declared tools that don't parse."""
+    for number, tool in enumerate(_list(value.get("tools"))):
+        for field in ("command", "http"):
+            part = tool.get(field) if isinstance(tool, dict) else None
+            for where, text in texts_in(part, ("tools", number, field)):
+                try:
+                    compile_value(text, "")
+                except ExpressionError as error:
+                    yield where, error.message, error.fix
+
+
+def _ids(steps: list[Any]) -> Iterator[Found]:
+    seen: set[str] = set()
+    for number, step in enumerate(steps):
+        step_id = step.get("id") if isinstance(step, dict) else None
+        if isinstance(step_id, str):
+            if step_id in seen:
+                yield ("steps", number, "id"), f"two steps are called {step_id!r}", ""
+            seen.add(step_id)
+
+
+def _flow(steps: list[Any]) -> Iterator[Found]:
+    for number, step in enumerate(steps[:-1]):
+        if isinstance(step, dict) and step.get("type") == "return" and step.get("when") is None:
+            yield ("steps", number + 1), "no step behind a return is ever reached", "remove it"
+            return
+
+
+def _place(value: Json, where: Where) -> str:
+    if len(where) >= 2 and where[0] == "steps" and isinstance(where[1], int):
+        step = value["steps"][where[1]]
+        step_id = step.get("id", where[1]) if isinstance(step, dict) else where[1]
+        field = f", field {_dotted(where[2:])}" if len(where) > 2 else ""
+        return f"step {step_id}{field}"
+    return _dotted(where) or "routine"
+
+
+def _dotted(where: Where) -> str:
+    parts = (f"[{part}]" if type(part) is int else f".{part}" for part in where)
+    return "".join(parts).lstrip(".")

@@ -1,0 +1,271 @@
+"""Over HTTP: heuristics, briefings, reflection and the seeded benchmark."""
+
+import threading
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from typing import Annotated, Any
+
+import msgspec
+from litestar import Response, get, post
+from litestar.openapi.datastructures import ResponseSpec
+from litestar.params import Parameter
+
+from em.errors import InputError
+from em.heuristics.evaluation import Evaluation, evaluate
+from em.heuristics.heuristic import Evidence, Heuristic, Lesson
+from em.log.event import EventQuery
+from em.serve.api.shapes import (
+    BriefingOut,
+    FeedbackIn,
+    HeuristicIn,
+    HeuristicOut,
+    Heuristics,
+    Pagination,
+    Reflected,
+    ReflectIn,
+    RetireIn,
+)
+from em.serve.api.traces import to_trace
+from em.serve.auth import Caller
+from em.serve.idempotency import Pending
+from em.serve.service import AnyRequest, Key, Limit, Offset, Service, errors, page, service_of
+from em.traces.stream import get_traces
+
+TopK = Annotated[int, Parameter(ge=1, le=50, description="At most so many lessons.")]
+Query = Annotated[str | None, Parameter(max_length=2_000)]
+Subject = Annotated[str | None, Parameter(max_length=512, description="Whom it is about.")]
+
+
+def may_see(caller: Caller, lesson: Lesson) -> bool:
+    """What is for everybody, and what is about the caller's subjects."""
+    return lesson.subject is None or caller.sees(lesson.subject)
+
+
+@get("/heuristics", responses=errors(), sync_to_thread=True, tags=["heuristics"])
+def list_heuristics(
+    request: AnyRequest,
+    limit: Limit = 50,
+    offset: Offset = 0,
+    source_task: Query = None,
+    task: Query = None,
+    top_k: TopK = 5,
+    subject: Subject = None,
+) -> Heuristics:
+    """Heuristics in use, by id; with `task`, those that fit it, best first."""
+    service = service_of(request)
+    caller = service.caller(request)
+    if subject is not None:
+        caller.must_see(subject)
+    if task is not None:
+        found = service.memory.brief(task, top_k, subject=subject).heuristics
+        ranked = [HeuristicOut.of_ranked(one) for one in found]
+        return Heuristics(ranked, Pagination(top_k, 0, len(ranked)))
+
+    book = service.memory.heuristics
+
+    def chosen() -> Iterator[str]:
+        for heuristic_id, lesson in book.every_lesson():
+            wanted = source_task is None or lesson.source_task == source_task
+            about = subject is None or lesson.subject == subject
+            if wanted and about and may_see(caller, lesson):
+                yield heuristic_id
+
+    shown, pagination = page(chosen(), limit, offset)
+    return Heuristics([HeuristicOut.of(book.get(one)) for one in shown], pagination)
+
+
+@get("/heuristics/{heuristic_id:str}", responses=errors(404), tags=["heuristics"])
+async def get_heuristic(request: AnyRequest, heuristic_id: str) -> HeuristicOut:
+    """One heuristic, also one that is retired."""
+    service = service_of(request)
+    return HeuristicOut.of(await service.look_up(lambda: _find(service, request, heuristic_id)))
+
+
+def _find(service: Service, request: AnyRequest, heuristic_id: str) -> Heuristic:
+    caller = service.caller(request)
+    found = service.memory.heuristics.get(heuristic_id)
+    if found.lesson.subject is not None:
+        caller.must_find(found.lesson.subject, f"heuristic {heuristic_id!r}")
+    return found
+
+
+@post("/heuristics", responses=errors(409, 410), tags=["heuristics"])
+async def post_heuristic(
+    request: AnyRequest, data: HeuristicIn, key: Key = None
+) -> Response[HeuristicOut]:
+    """Keep a lesson; one that says the same as one that is there becomes evidence for it."""
+    service = service_of(request)
+    caller = service.caller(request, "write")
+    caller.must_see(data.subject)
+
+    def work(data: HeuristicIn, pending: Pending) -> None:
+        book = service.memory.heuristics
+        said = msgspec.structs.asdict(data)
+        evidence = _evidence(service, caller, said.pop("from_events"), data)
+        (known,) = book.known([Lesson(**said, evidence=evidence)])
+        out = HeuristicOut.of_lesson(known)
+        answered = pending.answer(out)
+        if answered is None:
+            book.keep([known])
+            return
+
+        def answer(event_ids: Any) -> Any:
+            return msgspec.structs.replace(answered, from_events=tuple(event_ids))
+
+        book.keep([known], answer=answer)
+
+    return await service.carry_out(request, key, data, work)
+
+
+def _evidence(
+    service: Service, caller: Caller, event_ids: Sequence[str], data: HeuristicIn
+) -> Evidence:
+    """Events that are there, that the caller may see, and that are about nobody else."""
+    if not event_ids:
+        return Evidence()
+    found = {event.id: event for event in service.store.read(EventQuery(ids=list(event_ids)))}
+    for event_id in event_ids:
+        event = found.get(event_id)
+        hidden = event is None or event.body is None or not caller.sees(event.subject)
+        if event is None or hidden or event.subject not in (None, data.subject):
+            raise InputError(
+                f"there is no event {event_id!r} about {data.subject or 'everybody'}",
+                place="from_events",
+                fix="name events of the log that the lesson's subject has, or none",
+            )
+    if data.polarity == "failure":
+        return Evidence(failed=list(event_ids))
+    return Evidence(worked=list(event_ids))
+
+
+@post(
+    "/heuristics/{heuristic_id:str}/feedback",
+    responses=errors(404, 409),
+    status_code=200,
+    sync_to_thread=True,
+    tags=["heuristics"],
+)
+def post_feedback(request: AnyRequest, heuristic_id: str, data: FeedbackIn) -> HeuristicOut:
+    """Say how a run ended that a heuristic was handed to; its rank follows it."""
+    service = service_of(request)
+    service.caller(request, "write").must_see(_find(service, request, heuristic_id).lesson.subject)
+    (found,) = service.memory.feedback([heuristic_id], data.outcome, task=data.task)
+    return HeuristicOut.of(found)
+
+
+@post(
+    "/heuristics/{heuristic_id:str}/retire",
+    responses=errors(404, 409),
+    status_code=200,
+    sync_to_thread=True,
+    tags=["heuristics"],
+)
+def post_retire(request: AnyRequest, heuristic_id: str, data: RetireIn) -> HeuristicOut:
+    """Take a heuristic out of use; its history stays."""
+    service = service_of(request)
+    service.caller(request, "write").must_see(_find(service, request, heuristic_id).lesson.subject)
+    return HeuristicOut.of(service.memory.heuristics.retire(heuristic_id, data.reason))
+
+
+@get("/brief", responses=errors(), sync_to_thread=True, tags=["heuristics"])
+def get_brief(
+    request: AnyRequest,
+    task: Annotated[str, Parameter(max_length=2_000)],
+    k: TopK = 5,
+    tokens: Annotated[int | None, Parameter(ge=0, le=1_000_000)] = None,
+    tools: Annotated[list[str] | None, Parameter(description="Tools in play.")] = None,
+    subject: Subject = None,
+) -> BriefingOut:
+    """A prompt section with the best lessons for a task; empty where none fits."""
+    service = service_of(request)
+    caller = service.caller(request)
+    if subject is not None:
+        caller.must_see(subject)
+    briefing = service.memory.brief(task, k, tokens, tools=tools, subject=subject)
+    found = [HeuristicOut.of_ranked(one) for one in briefing.heuristics]
+    return BriefingOut(briefing.text, found, briefing.notes)
+
+
+@post(
+    "/reflect",
+    responses={
+        200: ResponseSpec(Reflected, generate_examples=False, description="Nothing was kept."),
+        **errors(404, 409, 410, 502),
+    },
+    tags=["heuristics"],
+)
+async def post_reflect(
+    request: AnyRequest, data: ReflectIn, key: Key = None
+) -> Response[Reflected]:
+    """Learn from a trajectory. A model that refuses, or answers nonsense, leaves nothing behind."""
+    service = service_of(request)
+    caller = service.caller(request, "write")
+    if (data.trajectory is None) == (data.trajectory_id is None):
+        raise InputError(
+            "it has either `trajectory` or `trajectory_id`", place="trajectory, trajectory_id"
+        )
+    if data.trajectory is not None:
+        caller.must_see(data.trajectory.subject)
+    return await service.carry_out(
+        request, key, data, lambda data, pending: _reflect(service, caller, data, pending)
+    )
+
+
+def _reflect(service: Service, caller: Caller, data: ReflectIn, pending: Pending) -> None:
+    book = service.memory.heuristics
+    client = service.model() if data.llm else None
+    if data.trajectory is not None:
+        trace = to_trace(data.trajectory)
+        kept, events = book.to_keep(trace, subject=data.trajectory.subject)
+    else:
+        (kept,) = get_traces(service.store, [data.trajectory_id or ""])
+        caller.must_find(kept.subject, f"trace {kept.id!r}")
+        events = []
+    lessons = book.known(book.lessons_of(kept, client))
+    told = {lesson.id: HeuristicOut.of_lesson(lesson) for lesson in lessons}
+    kept_id = kept.id if data.store or not events else ""
+    out = Reflected(list(told.values()), kept_id, data.store)
+    outcome = pending.answer(out, 201 if data.store else 200, tuple(kept.event_ids))
+    if not data.store:
+        lessons, events = [], []
+        if outcome is not None:
+            outcome = msgspec.structs.replace(outcome, from_events=())
+    if outcome is None:
+        if lessons or events:
+            book.keep(lessons, events=events)
+        return
+    answered = outcome
+    book.keep(lessons, events=events, answer=lambda _ids: answered)
+
+
+_one_at_a_time = threading.Lock()
+
+
+@lru_cache(maxsize=8)
+def _evaluated(seed: int, tasks: int) -> Evaluation:
+    return evaluate(seed, tasks)
+
+
+@get("/evaluate", responses=errors(), sync_to_thread=True, tags=["heuristics"])
+def get_evaluate(
+    request: AnyRequest,
+    seed: Annotated[int, Parameter(ge=0, le=1_000)] = 0,
+    tasks: Annotated[int, Parameter(ge=1, le=300)] = 300,
+) -> Evaluation:
+    """The seeded benchmark of retrieval, in a store of its own: nothing that is kept is touched."""
+    service = service_of(request)
+    service.caller(request)
+    with _one_at_a_time:
+        return _evaluated(seed, tasks)
+
+
+HANDLERS = [
+    list_heuristics,
+    get_heuristic,
+    post_heuristic,
+    post_feedback,
+    post_retire,
+    get_brief,
+    post_reflect,
+    get_evaluate,
+]

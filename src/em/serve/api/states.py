@@ -1,0 +1,205 @@
+"""Over HTTP: what was said (recall), and what is true: checkpoints, questions, rules, decisions.
+
+A person's own code for a question is not taken here: it would run in the server's process.
+"""
+
+from typing import Annotated
+
+import msgspec
+from litestar import Response, get, post
+from litestar.params import Parameter
+
+from em.errors import NotFound
+from em.log.event import check_name
+from em.serve.api.shapes import Kept
+from em.serve.api.state_shapes import (
+    Alerts,
+    AnswerOut,
+    AskIn,
+    CheckIn,
+    CheckpointIn,
+    CheckpointOut,
+    CodeOut,
+    ConflictOut,
+    Conflicts,
+    PassageOut,
+    RecalledOut,
+    RecordOut,
+    Records,
+    ResolveIn,
+    StateOut,
+)
+from em.serve.auth import Access
+from em.serve.idempotency import Pending
+from em.serve.service import AnyRequest, Key, Limit, Offset, errors, page, service_of
+from em.state.checkpoint import KIND
+from em.state.state import State
+from em.store.protocol import Commit
+from em.values.ids import new_id
+
+Subject = Annotated[str, Parameter(min_length=1, max_length=512, description="Whom it is about.")]
+Moment = Annotated[str | None, Parameter(max_length=64, description="A date or a time.")]
+
+
+@get("/recall", responses=errors(), sync_to_thread=True, tags=["recall"])
+def get_recall(
+    request: AnyRequest,
+    question: Annotated[str, Parameter(query="query", max_length=10_000)],
+    subject: Annotated[str | None, Parameter(max_length=512)] = None,
+    k: Annotated[int, Parameter(ge=1, le=200, description="At most so many.")] = 10,
+    since: Moment = None,
+    until: Moment = None,
+    neighbours: Annotated[int, Parameter(ge=0, le=10)] = 0,
+) -> RecalledOut:
+    """The passages that fit a question best. A token that is limited to subjects names one."""
+    service = service_of(request)
+    service.caller(request).must_see(subject)
+    found = service.memory.recall(question, subject, k, since, until, neighbours=neighbours)
+    return RecalledOut([PassageOut.of(passage) for passage in found], found.notes)
+
+
+@post("/checkpoint", responses=errors(404, 409, 410, 502), status_code=200, tags=["state"])
+async def post_checkpoint(
+    request: AnyRequest, data: CheckpointIn, key: Key = None
+) -> Response[CheckpointOut]:
+    """Compile what is new about a subject; doing it again does what is left to be done."""
+    service = service_of(request)
+    service.caller(request, "write").must_see(data.subject)
+
+    def work(data: CheckpointIn, pending: Pending) -> None:
+        subjects = service.memory.subjects
+        done = subjects.checkpoint(
+            data.subject,
+            client=service.model() if data.llm else None,
+            accept=data.accept,
+            again=data.again,
+            rebuild=data.rebuild,
+        )
+        artefact = service.store.artefact(KIND, data.subject)
+        sources = () if artefact is None else artefact.from_events
+        outcome = pending.answer(CheckpointOut.of(done), 200, sources)
+        if outcome is not None:
+            service.store.commit(Commit(request=outcome))
+
+    return await service.carry_out(request, key, data, work)
+
+
+def _state(
+    request: AnyRequest, subject: str, as_of: str | None = None, known_at: str | None = None
+) -> State:
+    service = service_of(request)
+    service.caller(request).must_see(check_name(subject, "subject"))
+    return service.memory.state(subject, as_of, known_at=known_at)
+
+
+@get("/state", responses=errors(404, 409), sync_to_thread=True, tags=["state"])
+def get_state(
+    request: AnyRequest, subject: Subject, as_of: Moment = None, known_at: Moment = None
+) -> StateOut:
+    """What was last compiled about a subject: its facts, and what there is of records."""
+    state = _state(request, subject, as_of, known_at)
+    return StateOut(
+        subject,
+        state.version,
+        state.as_record(state.profile),
+        {name: len(getattr(state, name)) for name in state.collections},
+        state.coverage,
+        state.unstructured[:100],
+    )
+
+
+@get("/state/records", responses=errors(404, 409), sync_to_thread=True, tags=["state"])
+def get_records(
+    request: AnyRequest,
+    subject: Subject,
+    collection: Annotated[str, Parameter(max_length=512)],
+    limit: Limit = 50,
+    offset: Offset = 0,
+    as_of: Moment = None,
+    known_at: Moment = None,
+) -> Records:
+    """The records of one collection, as they were given."""
+    state = _state(request, subject, as_of, known_at)
+    if collection not in state.collections:
+        known = ", ".join(state.collections) or "none"
+        raise NotFound(
+            f"there is no collection {collection!r}", place="collection", fix=f"there are: {known}"
+        )
+    shown, pagination = page(getattr(state, collection), limit, offset)
+    return Records([RecordOut(state.as_record(one), one.event_ids) for one in shown], pagination)
+
+
+@get("/state/code", responses=errors(404, 409), sync_to_thread=True, tags=["state"])
+def get_code(request: AnyRequest, subject: Subject) -> CodeOut:
+    """The module that a subject's state was compiled to."""
+    state = _state(request, subject)
+    return CodeOut(subject, state.version, state.code)
+
+
+@post("/ask", responses=errors(404, 409, 410, 502), status_code=200, tags=["state"])
+async def post_ask(request: AnyRequest, data: AskIn, key: Key = None) -> Response[AnswerOut]:
+    """Answer a question about a subject: by code over its records, or from what was said.
+
+    With `llm` the server's model writes the code, which is kept for the next such question: that
+    needs a token that may write.
+    """
+    service = service_of(request)
+    access: Access = "write" if data.llm or key is not None else "read"
+    service.caller(request, access).must_see(data.subject)
+
+    def work(data: AskIn, pending: Pending) -> None:
+        client = service.model() if data.llm else None
+        answer = service.memory.ask(data.subject, data.question, llm=client, as_of=data.as_of)
+        outcome = pending.answer(AnswerOut.of(answer), 200, answer.event_ids)
+        if outcome is not None:
+            service.store.commit(Commit(request=outcome))
+
+    return await service.carry_out(request, key, data, work, access)
+
+
+@post("/check", responses=errors(404, 409), status_code=200, sync_to_thread=True, tags=["state"])
+def post_check(request: AnyRequest, data: CheckIn) -> Alerts:
+    """The rules that fire before an action, the worst first. Nothing is written."""
+    return Alerts(_state(request, data.subject).check(data.action, **data.details))
+
+
+@get("/alerts", responses=errors(404, 409), sync_to_thread=True, tags=["state"])
+def get_alerts(request: AnyRequest, subject: Subject, now: Moment = None) -> Alerts:
+    """What is due about a subject: deadlines, active windows."""
+    return Alerts(_state(request, subject).alerts(now))
+
+
+@get("/conflicts", responses=errors(404, 409), sync_to_thread=True, tags=["state"])
+def get_conflicts(request: AnyRequest, subject: Subject) -> Conflicts:
+    """What contradicts itself about a subject, and how each was settled."""
+    return Conflicts([ConflictOut.of(one) for one in _state(request, subject).conflicts()])
+
+
+@post("/resolve", responses=errors(404, 409, 410), tags=["state"])
+async def post_resolve(request: AnyRequest, data: ResolveIn, key: Key = None) -> Response[Kept]:
+    """Settle a field by a person's decision, in force with the next checkpoint; its event's id."""
+    service = service_of(request)
+    service.caller(request, "write").must_see(data.subject)
+
+    def work(data: ResolveIn, pending: Pending) -> None:
+        decision = msgspec.structs.asdict(data)
+        subject, field = decision.pop("subject"), decision.pop("field")
+        draft = service.memory.subjects.decision(subject, field, **decision)
+        draft = msgspec.structs.replace(draft, id=new_id())
+        pending.commit(service.store, [draft], Kept(str(draft.id)))
+
+    return await service.carry_out(request, key, data, work)
+
+
+HANDLERS = [
+    get_recall,
+    post_checkpoint,
+    get_state,
+    get_records,
+    get_code,
+    post_ask,
+    post_check,
+    get_alerts,
+    get_conflicts,
+    post_resolve,
+]

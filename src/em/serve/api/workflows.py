@@ -1,0 +1,169 @@
+"""Over HTTP: the workflows of em.yaml and their runs."""
+
+from typing import Any
+
+import msgspec
+from litestar import Response, get, post
+
+from em.errors import UsageError
+from em.serve.api.shapes import (
+    AnswersIn,
+    ParamOut,
+    TokensOut,
+    WorkflowOut,
+    WorkflowRunIn,
+    WorkflowRunOut,
+    WorkflowRuns,
+    Workflows,
+    WorkflowSteps,
+)
+from em.serve.idempotency import Pending
+from em.serve.service import AnyRequest, Key, Limit, Offset, Service, errors, page, service_of
+from em.store.protocol import Commit
+from em.values.ids import new_id
+from em.workflows.outcome import WorkflowResult
+from em.workflows.past_runs import PastWorkflow, run_id_of, started_runs
+from em.workflows.runs import Workflows as Runner
+
+
+def _runner(service: Service) -> Runner:
+    """No functions of Python here: steps use built-in tools, and those that em.yaml allows."""
+    return service.memory.workflows()
+
+
+@get("/workflows", responses=errors(), sync_to_thread=True, tags=["workflows"])
+def list_workflows(request: AnyRequest, limit: Limit = 50, offset: Offset = 0) -> Workflows:
+    """The workflows of em.yaml."""
+    service = service_of(request)
+    service.caller(request).must_see(None)
+    found = (
+        WorkflowOut(
+            one.name,
+            one.description,
+            [ParamOut(param.name, param.type, param.is_required) for param in one.parameters],
+            [step.name for step in one.steps],
+        )
+        for one in _runner(service).names()
+    )
+    return Workflows(*page(found, limit, offset))
+
+
+@post("/workflow-runs", responses=errors(404, 409, 410), tags=["workflows"])
+async def post_workflow_run(
+    request: AnyRequest, data: WorkflowRunIn, key: Key = None
+) -> Response[WorkflowRunOut]:
+    """Run a workflow of em.yaml. With a key, a run that was interrupted goes on where it was."""
+    service = service_of(request)
+    service.caller(request, "write").must_see(None)
+
+    def work(data: WorkflowRunIn, pending: Pending) -> None:
+        run_id = pending.key.removeprefix("http/")[:28] or new_id()
+        result = _runner(service).start(
+            data.workflow,
+            data.params,
+            prompt=data.prompt,
+            run_id=run_id,
+            answers=data.answers or None,
+        )
+        _answer(service, pending, result, 201)
+
+    return await service.carry_out(request, key, data, work)
+
+
+def _answer(service: Service, pending: Pending, result: WorkflowResult, status: int) -> None:
+    events = service.memory.log.read(stream=f"run/{result.run_id}")
+    outcome = pending.answer(_told(result), status, tuple(event.id for event in events))
+    if outcome is not None:
+        service.store.commit(Commit(request=outcome))
+
+
+def _told(result: WorkflowResult, **more: Any) -> WorkflowRunOut:
+    def plain(part: Any) -> Any:
+        return None if part is None else msgspec.to_builtins(part)
+
+    return WorkflowRunOut(
+        run_id=result.run_id,
+        workflow=result.workflow,
+        status=result.status,
+        output=result.output,
+        failure=plain(result.failure),
+        pending_prompt=plain(result.pending_prompt),
+        warnings=result.warnings,
+        **more,
+    )
+
+
+@get("/workflow-runs", responses=errors(), sync_to_thread=True, tags=["workflows"])
+def list_workflow_runs(request: AnyRequest, limit: Limit = 50, offset: Offset = 0) -> WorkflowRuns:
+    """Runs of workflows, newest first."""
+    service = service_of(request)
+    service.caller(request).must_see(None)
+    shown, pagination = page(started_runs(service.store), limit, offset)
+    found = [
+        _told(PastWorkflow(service.store, run_id_of(event)).result(), started_at=event.at)
+        for event in shown
+    ]
+    return WorkflowRuns(found, pagination)
+
+
+@get("/workflow-runs/{run_id:str}", responses=errors(404), sync_to_thread=True, tags=["workflows"])
+def get_workflow_run(request: AnyRequest, run_id: str) -> WorkflowRunOut:
+    """One run: its status, and its output, its failure or what it waits for."""
+    service = service_of(request)
+    service.caller(request).must_see(None)
+    return _told(PastWorkflow(service.store, run_id).result())
+
+
+@get(
+    "/workflow-runs/{run_id:str}/steps",
+    responses=errors(404),
+    sync_to_thread=True,
+    tags=["workflows"],
+)
+def get_workflow_steps(request: AnyRequest, run_id: str) -> WorkflowSteps:
+    """What each step of a run was given and left, and what the full context would have cost."""
+    service = service_of(request)
+    service.caller(request).must_see(None)
+    view = _runner(service).inspect(run_id)
+    return WorkflowSteps(
+        run_id=view.run_id,
+        workflow=view.workflow,
+        status=view.status,
+        prompt=view.prompt,
+        params=view.params,
+        tokens=TokensOut(view.tokens.sent, view.tokens.full, view.tokens.told),
+        steps=[msgspec.to_builtins(step) for step in view.steps],
+    )
+
+
+@post(
+    "/workflow-runs/{run_id:str}/answers",
+    responses=errors(404, 409, 410),
+    status_code=200,
+    tags=["workflows"],
+)
+async def post_workflow_answers(
+    request: AnyRequest, run_id: str, data: AnswersIn, key: Key = None
+) -> Response[WorkflowRunOut]:
+    """Answer what a run asks, a gate too, by the names of its steps; the run goes on."""
+    service = service_of(request)
+    service.caller(request, "write").must_see(None)
+
+    def work(data: AnswersIn, pending: Pending) -> None:
+        past = PastWorkflow(service.store, run_id)
+        if past.status not in ("needs_input", "running"):
+            raise UsageError(f"this run is over: {past.status}", place=f"run {run_id}")
+        result = _runner(service).resume(run_id, answers=data.answers)
+        _answer(service, pending, result, 200)
+
+    return await service.carry_out(request, key, data, work)
+
+
+HANDLERS = [
+    list_workflows,
+    post_workflow_run,
+    list_workflow_runs,
+    get_workflow_run,
+    get_workflow_steps,
+    post_workflow_answers,
+]

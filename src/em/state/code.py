@@ -1,0 +1,275 @@
+"""The generated module: classes, collections, arbitration and rules that a person can read.
+
+It needs the standard library only. Everything that came from outside enters as a quoted literal or
+as a cleaned name; nothing is ever pasted.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from em.state.code_text import ARBITRATION, AS_RECORD, BASE, HEADER, RULES
+from em.state.constraints import condition_code, deadlines_code
+from em.state.identifiers import class_name
+from em.state.schema import PROFILE, Constraint, FieldSchema, Policy, StateSchema, TypeSchema
+from em.state.types import Typed, quoted, resolve
+
+
+def write_module(schema: StateSchema, *, examples: bool = True) -> str:
+    """The module's text. Without examples it holds nothing of the records but their types."""
+    names = ClassNames(schema)
+    parts = [
+        f'"""What is known of {_doc(schema.subject)}, compiled by em; it is written anew."""',
+        "",
+        HEADER,
+        BASE,
+    ]
+    for type_ in schema.types.values():
+        for nested, name in names.nested_of(type_):
+            parts += ["", *_class(nested, name, names, examples=examples, is_nested=True)]
+        parts += ["", *_class(type_, type_.name, names, examples=examples)]
+    if PROFILE not in schema.types:
+        parts += ["", *_class(TypeSchema(PROFILE, PROFILE, "profile", []), PROFILE, names)]
+    parts += ["", *_state(schema)]
+    parts.append(ARBITRATION)
+    parts += _arbitration(schema)
+    parts.append(RULES)
+    parts += _rules(schema)
+    parts += _names_table(schema, names)
+    parts.append(AS_RECORD)
+    return "\n".join(parts).rstrip() + "\n"
+
+
+class ClassNames:
+    """The classes of nested objects, each named after its place."""
+
+    def __init__(self, schema: StateSchema) -> None:
+        taken = {type_.name for type_ in schema.types.values()} | {PROFILE}
+        self._names: dict[int, str] = {}
+        self._below: dict[str, list[tuple[TypeSchema, str]]] = {}
+        for type_ in schema.types.values():
+            found: list[tuple[TypeSchema, str]] = []
+            self._name(type_, type_.name, taken, found)
+            self._below[type_.name] = found
+
+    def _name(
+        self, type_: TypeSchema, prefix: str, taken: set[str], found: list[tuple[TypeSchema, str]]
+    ) -> None:
+        for field in type_.fields.values():
+            nested = _nested(field)
+            if nested is None or not resolve_class(field):
+                continue
+            name = class_name(f"{prefix}_{field.name}", taken)
+            taken.add(name)
+            self._names[id(nested)] = name
+            self._name(nested, name, taken, found)
+            found.append((nested, name))
+
+    def nested_of(self, type_: TypeSchema) -> list[tuple[TypeSchema, str]]:
+        """The classes that stand below a type, the innermost first."""
+        return self._below.get(type_.name, [])
+
+    def typed(self, field: FieldSchema) -> Typed:
+        """The type of a field, with the class of its objects by name."""
+        nested = _nested(field)
+        return resolve(field, "" if nested is None else self._names.get(id(nested), ""))
+
+
+def class_names(schema: StateSchema) -> ClassNames:
+    """The classes of a schema's nested objects."""
+    return ClassNames(schema)
+
+
+def _nested(field: FieldSchema) -> TypeSchema | None:
+    while field.nested is None and field.items is not None:
+        field = field.items
+    return field.nested
+
+
+def resolve_class(field: FieldSchema) -> bool:
+    """Whether a class stands for this field's objects."""
+    return "nested(" in resolve(field, "X").target
+
+
+def _class(
+    type_: TypeSchema,
+    name: str,
+    names: ClassNames,
+    *,
+    examples: bool = True,
+    is_nested: bool = False,
+) -> Iterator[str]:
+    is_keyed = type_.key is not None
+    yield "@dataclass(frozen=True, kw_only=True, slots=True)"
+    yield f"class {name}:"
+    yield f'    """{_class_doc(type_, is_nested=is_nested)}"""'
+    yield ""
+    for field in type_.fields.values():
+        typed = names.typed(field)
+        optional = is_keyed or typed.nullable or field.count < type_.count
+        annotation = typed.annotation
+        if optional and annotation not in ("Any", "None"):
+            annotation += " | None"
+        default = " = None" if optional or annotation in ("Any", "None") else ""
+        yield f"    {field.name}: {annotation}{default}"
+        yield f'    """{_doc(_field_doc(type_, field, typed, examples=examples))}"""'
+    if not is_nested:
+        yield "    event_ids: tuple[str, ...] = field(default=(), repr=False, compare=False)"
+        yield (
+            "    as_given: Mapping[str, Any]"
+            " = field(default_factory=dict, repr=False, compare=False)"
+        )
+    if is_keyed:
+        yield (
+            "    history: Mapping[str, tuple[Entry, ...]]"
+            " = field(default_factory=dict, repr=False, compare=False)"
+        )
+    yield ""
+
+
+def _class_doc(type_: TypeSchema, *, is_nested: bool) -> str:
+    if type_.given == PROFILE:
+        return "Facts about the subject: the current value of each; `history` has every one."
+    what = f"{_doc(type_.given)}: {type_.count} record{'s' if type_.count != 1 else ''}."
+    if is_nested:
+        what = f"The object in the field {_doc(type_.given)}."
+    elif type_.key:
+        what = f"{_doc(type_.given)}: one for each {' and '.join(map(_doc, type_.key))}."
+    if type_.left_out:
+        what += f" {type_.left_out} values are beyond the fields of a class: see as_given."
+    return what
+
+
+def _field_doc(type_: TypeSchema, field: FieldSchema, typed: Typed, *, examples: bool) -> str:
+    named = "" if field.given == field.name else f"{field.given!r}; "
+    counted = f"{field.count} of {type_.count} records"
+    text = named + (counted if type_.key is None else f"said {field.count} times")
+    if field.nulls:
+        text += f", {field.nulls} null"
+    if typed.note:
+        text += f"; {typed.note}"
+    if not examples:
+        return text
+    if typed.nullable and field.odd:
+        text += f": {', '.join(repr(example.text) for example in field.odd)}"
+    shown = field.examples or (field.items.examples if field.items else [])
+    if shown:
+        text += f"; such as {', '.join(example.text for example in shown)}"
+    return text
+
+
+def _doc(text: str) -> str:
+    """Text for a docstring: one line, printable, and nothing that ends or escapes it."""
+    clean = "".join(char if char.isprintable() else " " for char in text[:400])
+    return clean.replace("\\", "/").replace('"', "'")
+
+
+def _state(schema: StateSchema) -> Iterator[str]:
+    yield ""
+    yield "@dataclass(frozen=True, kw_only=True)"
+    yield "class State:"
+    yield '    """Everything, as typed collections."""'
+    yield ""
+    yield "    profile: Profile = field(default_factory=Profile)"
+    for type_ in schema.types.values():
+        if type_.given != PROFILE:
+            yield f"    {type_.collection}: list[{type_.name}] = field(default_factory=list)"
+    yield ""
+
+
+def policy_of(schema: StateSchema, type_: TypeSchema, field: FieldSchema) -> Policy:
+    """The policy of a field: a person's, else the latest event wins."""
+    return schema.policies.get(f"{type_.given}.{field.given}", Policy())
+
+
+def _arbitration(schema: StateSchema) -> Iterator[str]:
+    table: list[str] = []
+    for type_ in schema.types.values():
+        if type_.key is None:
+            continue
+        rows = []
+        for field in type_.fields.values():
+            function = f"settle_{type_.name.lower()}_{field.name}"
+            yield ""
+            yield ""
+            yield f"def {function}(entries: Sequence[Entry]) -> Entry | None:"
+            yield f"    return {_settled(policy_of(schema, type_, field))}"
+            rows.append(f"{quoted(field.name)}: {function}")
+        table.append(f"    {quoted(type_.name)}: {{{', '.join(rows)}}},")
+    yield ""
+    yield ""
+    yield "SETTLE: Mapping[str, Mapping[str, Callable[[Sequence[Entry]], Entry | None]]] = {"
+    yield from table
+    yield "}"
+    yield ""
+
+
+def _settled(policy: Policy) -> str:
+    if policy.name == "source":
+        return f"by_source(entries, ({''.join(f'{quoted(source)}, ' for source in policy.order)}))"
+    return {"latest": "latest", "confirmed": "confirmed_first", "ask": "ask"}[policy.name] + (
+        "(entries)"
+    )
+
+
+def _rules(schema: StateSchema) -> Iterator[str]:
+    made: list[str] = []
+    for number, constraint in enumerate(ordered(schema.constraints), 1):
+        function = f"rule_{number}_{constraint.id.replace('-', '_')}"
+        code = "True"
+        if constraint.when is not None:
+            code = condition_code(constraint.when, schema, f"constraint {constraint.id!r}")
+        yield ""
+        yield ""
+        yield f"def {function}(state: State, details: Mapping[str, Any]) -> bool:"
+        yield f'    """{_doc(constraint.message)}"""'
+        yield f"    return {code}"
+        if isinstance(constraint.deadline, dict):
+            place = f"constraint {constraint.id!r}"
+            yield ""
+            yield ""
+            yield f"def deadlines_{number}(state: State) -> list[tuple[Any, Any]]:"
+            yield f"    return {deadlines_code(constraint.deadline, schema, place)}"
+        made.append(_rule(constraint, function, number))
+    yield ""
+    yield ""
+    yield "RULES: tuple[Rule, ...] = ("
+    yield from made
+    yield ")"
+    yield ""
+
+
+def ordered(constraints: Sequence[Constraint]) -> list[Constraint]:
+    """The worst first, then by name: the same order each time."""
+    ranks = {"critical": 0, "high": 1, "warning": 2, "info": 3}
+    return sorted(constraints, key=lambda found: (ranks[found.severity], found.id))
+
+
+def _rule(constraint: Constraint, function: str, number: int) -> str:
+    parts = [
+        f"id={quoted(constraint.id)}",
+        f"severity={quoted(constraint.severity)}",
+        f"message={quoted(constraint.message)}",
+        f"holds={function}",
+    ]
+    for name in ("action", "active_from", "active_until", "deadline", "offset"):
+        value = getattr(constraint, name)
+        if isinstance(value, dict):
+            parts.append(f"deadlines=deadlines_{number}")
+        elif value is not None:
+            parts.append(f"{name}={quoted(value)}")
+    events = "".join(f"{quoted(event)}, " for event in constraint.events)
+    parts.append(f"event_ids=({events})")
+    return f"    Rule({', '.join(parts)}),"
+
+
+def _names_table(schema: StateSchema, names: ClassNames) -> Iterator[str]:
+    yield "NAMES: Mapping[str, Mapping[str, str]] = {"
+    classes = [(type_, type_.name) for type_ in schema.types.values()]
+    for type_ in schema.types.values():
+        classes += names.nested_of(type_)
+    for type_, name in classes:
+        changed = [f for f in type_.fields.values() if f.given != f.name]
+        if changed:
+            rows = ", ".join(f"{quoted(field.name)}: {quoted(field.given)}" for field in changed)
+            yield f"    {quoted(name)}: {{{rows}}},"
+    yield "}"
+    yield ""

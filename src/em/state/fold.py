@@ -1,0 +1,383 @@
+"""From events to a state: which records, facts, decisions and constraints they hold.
+
+A state is a fold over its subject's events. What a model made of free text is an event of its own,
+so the same log always gives the same state, without asking again.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from hashlib import sha256
+from typing import Any, Protocol
+
+import msgspec
+
+from em.errors import InputError
+from em.state.constraints import check_constraint, read_constraint
+from em.state.profile import fold_records, type_of
+from em.state.rows import Seen
+from em.state.schema import (
+    PROFILE,
+    Constraint,
+    Decision,
+    Entry,
+    Extraction,
+    StateSchema,
+    Status,
+)
+from em.values.canonical import Json
+from em.values.times import moment, to_micros
+
+UNNAMED = "Record"
+"""The type of records that have none."""
+
+
+class Text(msgspec.Struct, frozen=True):
+    """An observation in words, which is still to be read."""
+
+    event: str
+    text: str
+    at: int
+    recorded_at: int
+    speaker: str = ""
+    source: str = ""
+
+
+class Fact(msgspec.Struct, frozen=True):
+    """One value of one field of a keyed record."""
+
+    type: str
+    key: tuple[Any, ...]
+    field: str
+    entry: Entry
+
+    @property
+    def holder(self) -> str:
+        """The id under which the record of this fact lies."""
+        return holder_id(self.key)
+
+
+def holder_id(key: Sequence[Any]) -> str:
+    """The id of the record with this key: its hash, since keys may hold anything."""
+    return sha256(msgspec.json.encode(list(key))).hexdigest()[:32]
+
+
+class Material(msgspec.Struct):
+    """What the events hold, sorted out."""
+
+    records: list[tuple[str, Seen, str]] = []
+    texts: list[Text] = []
+    extractions: list[tuple[Extraction, int, int]] = []
+    decisions: list[tuple[str, int, int, Decision]] = []
+    observations: int = 0
+    last_pos: int = 0
+    last_seq: int = 0
+    times: dict[str, tuple[int, int]] = {}
+    erased: bool = False
+    undoes: bool = False
+
+
+class EventRow(Protocol):
+    """An event as it lies in the log: its times in microseconds, its body as JSON."""
+
+    @property
+    def seq(self) -> int:
+        """Its number in the log."""
+
+    @property
+    def id(self) -> str:
+        """Its id."""
+
+    @property
+    def pos(self) -> int:
+        """Its number in the stream."""
+
+    @property
+    def kind(self) -> str:
+        """What kind of event it is."""
+
+    @property
+    def at(self) -> int:
+        """When it happened."""
+
+    @property
+    def recorded_at(self) -> int:
+        """When it was taken in."""
+
+    @property
+    def body(self) -> str | None:
+        """What it says; None once that was erased."""
+
+
+def sort_events(events: Iterable[EventRow], after_pos: int, *, again: bool = False) -> Material:
+    """Sort events out by what they hold; texts that were read already are not among the texts.
+
+    again: what no model has read well is to be read again.
+    """
+    material = Material()
+    decode = msgspec.json.Decoder().decode
+    for event in events:
+        material.last_pos, material.last_seq = event.pos, event.seq
+        if event.body is None or event.pos <= after_pos:
+            continue
+        if event.kind == "observation":
+            _observation(material, event.id, decode(event.body), event.at, event.recorded_at)
+        elif event.kind == "extracted":
+            found = msgspec.json.decode(event.body, type=Extraction)
+            material.extractions.append((found, event.at, event.recorded_at))
+        elif event.kind == "decided":
+            decision = msgspec.json.decode(event.body, type=Decision)
+            material.decisions.append((event.id, event.at, event.recorded_at, decision))
+        elif event.kind == "erased":
+            material.erased = True
+    if again:
+        kept = [one for one in material.extractions if one[0].method == "model"]
+        material.extractions = [one for one in kept if not one[0].failed]
+    _leave_undone(material)
+    _newest_only(material)
+    read = {event for found, _, _ in material.extractions for event in found.from_events}
+    material.texts = [text for text in material.texts if text.event not in read]
+    return material
+
+
+def _leave_undone(material: Material) -> None:
+    """Decisions that were taken back count no more; nor does taking back that was taken back."""
+    undone: set[str] = set()
+    for event, _, _, decision in reversed(material.decisions):
+        if decision.undo is not None:
+            material.undoes = True
+            if event not in undone:
+                undone.add(decision.undo)
+    material.decisions = [
+        one for one in material.decisions if one[0] not in undone and one[3].undo is None
+    ]
+
+
+def _newest_only(material: Material) -> None:
+    """Of two readings of the same texts the later one counts."""
+    owner = {
+        event: number
+        for number, (found, _, _) in enumerate(material.extractions)
+        for event in found.from_events
+    }
+    material.extractions = [
+        one
+        for number, one in enumerate(material.extractions)
+        if any(owner[event] == number for event in one[0].from_events)
+    ]
+
+
+def _observation(material: Material, event: str, body: Json, at: int, known: int) -> None:
+    material.observations += 1
+    record = body.get("record")
+    if record is None:
+        material.times[event] = (at, known)
+        text = Text(
+            event, body["text"], at, known, body.get("speaker") or "", body.get("source") or ""
+        )
+        material.texts.append(text)
+        return
+    own = record.get("type")
+    given = body.get("type") or (own if isinstance(own, str) and own else UNNAMED)
+    source = body.get("source") or body.get("speaker") or ""
+    material.records.append((given, Seen(record, (event,), at, known), source))
+
+
+class Folded(msgspec.Struct):
+    """What the events add to a state. refused: constraints that can't hold, and why."""
+
+    seen: dict[str, list[Seen]]
+    facts: list[Fact]
+    unstructured: list[Seen]
+    problems: list[str]
+    refused: dict[str, str] = {}
+
+
+def fold(schema: StateSchema, material: Material, declared: dict[str, list[str]]) -> Folded:
+    """Take what the events hold into the schema; the records and facts to be written."""
+    for _, _, _, decision in material.decisions:
+        declare(schema, decision)
+    named = {given for given, _, _ in material.records} | schema.types.keys()
+    named |= {one["type"] for found, _, _ in material.extractions for one in found.records}
+    for given in named & declared.keys():
+        type_of(schema, given, declared[given]).key = declared[given]
+    for extraction, _, _ in material.extractions:
+        schema.renames.update(extraction.renames)
+    folded = Folded(seen={}, facts=[], unstructured=[], problems=[])
+    schema.coverage.observations += material.observations
+    grouped: defaultdict[str, list[tuple[Seen, str, Status]]] = defaultdict(list)
+    for given, seen, source in material.records:
+        grouped[given].append((seen, source, "stated"))
+        schema.coverage.structured += 1
+    _fold_extractions(schema, material, grouped, folded)
+    for given, items in grouped.items():
+        _fold_type(schema, given, items, folded)
+    for event, at, known, decision in material.decisions:
+        _fold_decision(schema, event, at, known, decision, folded)
+    _fold_facts_types(schema, folded)
+    _fold_constraints(schema, material, folded)
+    for text in material.texts:
+        _leave(schema, folded, text.event, (text.at, text.recorded_at), "no pattern fits it")
+    return folded
+
+
+def declare(schema: StateSchema, decision: Decision) -> None:
+    """A person's word on a type's key, or on how a field is settled."""
+    if decision.key is not None:
+        type_of(schema, decision.type, decision.key).key = decision.key
+    if decision.policy is not None and decision.field is not None:
+        schema.policies[f"{decision.type}.{decision.field}"] = decision.policy
+
+
+def _fold_type(
+    schema: StateSchema, given: str, items: list[tuple[Seen, str, Status]], folded: Folded
+) -> None:
+    type_ = type_of(schema, given, [] if given == PROFILE else None)
+    if type_.key is None:
+        seen = [item for item, _, _ in items]
+        fold_records(type_, [one.record for one in seen], [one.events[0] for one in seen])
+        folded.seen.setdefault(type_.given, []).extend(seen)
+        return
+    for one, source, status in items:
+        missing = [name for name in type_.key if one.record.get(name) is None]
+        if missing:
+            reason = f"a {given} without its key {missing[0]!r}"
+            _leave(schema, folded, one.events[0], (one.at, one.recorded_at), reason)
+            schema.coverage.structured -= 1
+            continue
+        key = tuple(one.record[name] for name in type_.key)
+        for name, value in one.record.items():
+            entry = Entry(value, one.at, one.recorded_at, list(one.events), source, status)
+            folded.facts.append(Fact(type_.given, key, name, entry))
+
+
+def _fold_facts_types(schema: StateSchema, folded: Folded) -> None:
+    """The types of keyed records' fields, from every value that they were said to have."""
+    by_type: defaultdict[str, list[Fact]] = defaultdict(list)
+    for fact in folded.facts:
+        by_type[fact.type].append(fact)
+    for given, facts in by_type.items():
+        type_ = type_of(schema, given, [])
+        records = [{fact.field: fact.entry.value} for fact in facts]
+        fold_records(type_, records, [fact.entry.events[0] for fact in facts])
+
+
+def _fold_extractions(
+    schema: StateSchema,
+    material: Material,
+    grouped: defaultdict[str, list[tuple[Seen, str, Status]]],
+    folded: Folded,
+) -> None:
+    for extraction, at, known in material.extractions:
+        used: set[str] = set()
+        for item in extraction.records:
+            seen = _seen(item, material, at, known)
+            grouped[item["type"]].append((seen, item.get("source") or "", _status(item)))
+            used.update(seen.events)
+        for item in extraction.facts:
+            folded.facts.append(_fact(item, material, at, known))
+            used.update(item["events"])
+        for item in extraction.constraints:
+            used.update(item.get("events") or ())
+        _count_read(schema, extraction, used, material, folded, (at, known))
+
+
+def _count_read(
+    schema: StateSchema,
+    extraction: Extraction,
+    used: set[str],
+    material: Material,
+    folded: Folded,
+    times: tuple[int, int],
+) -> None:
+    coverage = schema.coverage
+    for event in extraction.from_events:
+        if event in used:
+            coverage.structured += 1
+            coverage.by_model += extraction.method == "model"
+            coverage.by_pattern += extraction.method == "pattern"
+            if event in extraction.in_part:
+                coverage.in_part += 1
+                reason = f"the {extraction.method} read only a part of it"
+                _list(folded, event, material.times.get(event, times), reason)
+        else:
+            reason = extraction.failed or f"the {extraction.method} found nothing to structure"
+            _leave(schema, folded, event, material.times.get(event, times), reason)
+
+
+def _leave(
+    schema: StateSchema, folded: Folded, event: str, times: tuple[int, int], reason: str
+) -> None:
+    schema.coverage.unstructured += 1
+    _list(folded, event, times, reason)
+
+
+def _list(folded: Folded, event: str, times: tuple[int, int], reason: str) -> None:
+    folded.unstructured.append(Seen({"reason": reason}, (event,), *times))
+
+
+def _seen(item: Json, material: Material, at: int, known: int) -> Seen:
+    events = item["events"]
+    own = material.times.get(events[0], (at, known))
+    when = own[0] if item.get("at") is None else to_micros(partial_moment(item["at"]))
+    return Seen(item["record"], tuple(events), when, own[1])
+
+
+def _status(item: Json) -> Status:
+    status: Status = item.get("status") or "inferred"
+    return status
+
+
+def _fact(item: Json, material: Material, at: int, known: int) -> Fact:
+    own = material.times.get(item["events"][0], (at, known))
+    when = own[0] if item.get("at") is None else to_micros(partial_moment(item["at"]))
+    source = item.get("source") or ""
+    entry = Entry(item["value"], when, own[1], list(item["events"]), source, _status(item))
+    type_ = item.get("type") or PROFILE
+    return Fact(type_, tuple(item.get("key") or ()), item["field"], entry)
+
+
+def partial_moment(text: str) -> Any:
+    """A moment whose day, or month, may not be known: then the first."""
+    if len(text) == 4 and text.isdigit():
+        text += "-01-01"
+    elif len(text) == 7 and text[4] == "-":
+        text += "-01"
+    return moment(text)
+
+
+def _fold_decision(
+    schema: StateSchema, event: str, at: int, known: int, decision: Decision, folded: Folded
+) -> None:
+    if decision.field is None or (decision.policy is not None and decision.event is None):
+        return
+    sources = [event] if decision.event is None else [event, decision.event]
+    entry = Entry(decision.value, at, known, sources, "person", "decided")
+    key = tuple(decision.record_key or ())
+    folded.facts.append(Fact(decision.type, key, decision.field, entry))
+
+
+def _fold_constraints(schema: StateSchema, material: Material, folded: Folded) -> None:
+    """New constraints take the place of those of the same id; one that can't hold is told."""
+    found = {constraint.id: constraint for constraint in schema.constraints}
+    for extraction, _, _ in material.extractions:
+        for item in extraction.constraints:
+            given = {name: value for name, value in item.items() if name != "events"}
+            try:
+                new = read_constraint(given, schema, list(item.get("events") or ()))
+            except InputError as error:
+                folded.problems.append(str(error))
+                folded.refused[str(item.get("id"))] = str(error)
+            else:
+                found[new.id] = new
+    schema.constraints = list(found.values())
+
+
+def broken_constraints(schema: StateSchema) -> list[tuple[Constraint, str]]:
+    """Constraints that speak of what is not there any more, and why."""
+    broken = []
+    for constraint in schema.constraints:
+        try:
+            check_constraint(constraint, schema)
+        except InputError as error:
+            broken.append((constraint, str(error)))
+    return broken

@@ -1,0 +1,235 @@
+"""Questions: answered by code over the typed records, or by searching what was said.
+
+A model sees the types and never the records; what it writes runs in the sandbox. The code of an
+answered question is kept by the question's shape, so that the next such question needs no model.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
+
+import msgspec
+
+from em.errors import BadQuestion, SandboxError
+from em.llm.interface import LlmClient, Message
+from em.runner.sandbox.subset import SUBSET_RULES
+from em.state.code import write_module
+from em.state.evolution import names_in
+from em.state.question_code import run_in_sandbox
+from em.state.question_shape import fit, normal, template_of
+from em.state.schema import Question
+from em.state.state import State
+from em.store.passage import Passage
+from em.values.canonical import Json
+
+CORRECTIONS = 2
+_SAID = re.compile(
+    r"\b(what|when|where|who)\b.{0,40}\b(say|said|tell|told|mention(ed)?|talk(ed)?|ask(ed)?)\b",
+    re.IGNORECASE,
+)
+
+SYSTEM = (
+    """\
+You answer a question about one person's records by writing Python. You see the classes, not the
+records. Reply with JSON: {"route": "code", "code": …, "parameters": {…}}, or {"route": "recall",
+"code": "", "parameters": {}} if the question asks what was said rather than for something to be
+computed.
+
+The code defines two functions. Both take `state` (the class State) and the parameters by name:
+    def used(state, year): return [trip for trip in state.trips if trip.date.year == year]
+    def answer(state, year): return sum(trip.cost_usd for trip in used(state, year))
+`used` gives the records that the answer rests on, `answer` the plain value of the answer.
+`parameters` has what the question itself says and another question may say otherwise, as it stands
+there: {"year": 2024}. The classes are in scope, and `datetime` and `Decimal`.
+"""
+    + SUBSET_RULES
+)
+
+REPLY: Json = {
+    "type": "object",
+    "properties": {
+        "route": {"enum": ["code", "recall"]},
+        "code": {"type": "string"},
+        "parameters": {"type": "object"},
+    },
+    "required": ["route", "code", "parameters"],
+    "additionalProperties": False,
+}
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
+    """An answer and how it came about.
+
+    route: `code` or `recall`. records: how many it rests on; event_ids: those they are from.
+    kept: whether the code of an earlier question was used. note: what the reader should know.
+    """
+
+    value: Any
+    route: Literal["code", "recall"]
+    question: str = ""
+    code: str = ""
+    parameters: Json = {}
+    records: int = 0
+    event_ids: tuple[str, ...] = ()
+    kept: bool = False
+    asked_model: bool = False
+    note: str = ""
+
+
+Recall = Callable[[str], Sequence[Passage]]
+"""From a question to passages, best first."""
+Keep = Callable[[Question], None]
+
+
+class Asker:
+    """Answers questions about one state."""
+
+    def __init__(
+        self,
+        state: State,
+        recall: Recall,
+        *,
+        client: LlmClient | None = None,
+        kept: Sequence[Question] = (),
+        keep: Keep | None = None,
+    ) -> None:
+        self._state, self._recall, self._client = state, recall, client
+        self._kept, self._keep = kept, keep
+
+    def ask(self, question: str) -> Answer:
+        """Answer a question in words."""
+        for known in reversed(self._kept):
+            parameters = fit(known, question, self._in_place_of)
+            if parameters is not None:
+                try:
+                    found = run_in_sandbox(self._state, known.code, parameters)
+                except SandboxError:
+                    continue  # its types may have changed: then it is asked anew
+                return self._answer(question, known.code, parameters, found, kept=True)
+        if _SAID.search(question):
+            return self._recalled(question, "it asks for what was said")
+        if self._client is None:
+            return self._recalled(question, "no model, and no kept question of this shape")
+        return self._by_model(question, self._client)
+
+    def _by_model(self, question: str, client: LlmClient) -> Answer:
+        prompt = f"{write_module(self._state.schema, examples=False)}\n\nQuestion: {question}"
+        messages = [Message("user", prompt)]
+        error: SandboxError | None = None
+        for _ in range(1 + CORRECTIONS):
+            completion = client.complete(messages, system=SYSTEM, schema=REPLY, name="query")
+            reply = completion.value
+            if reply["route"] == "recall":
+                answer = self._recalled(question, "the model says it asks for what was said")
+                return msgspec.structs.replace(answer, asked_model=True)
+            try:
+                found = run_in_sandbox(self._state, reply["code"], reply["parameters"])
+            except SandboxError as failed:
+                error = failed
+                said = f"That code failed: {failed.message}. Write it again."
+                messages += [Message("assistant", completion.text), Message("user", said)]
+                continue
+            self._remember(question, reply)
+            answer = self._answer(question, reply["code"], reply["parameters"], found)
+            return msgspec.structs.replace(answer, asked_model=True)
+        assert error is not None
+        raise BadQuestion(
+            f"the model's code failed {1 + CORRECTIONS} times: {error.message}",
+            place=f"question {question[:80]!r}",
+            fix="ask it in other words, or as code",
+        )
+
+    def _remember(self, question: str, reply: Json) -> None:
+        if self._keep is None:
+            return
+        shape = template_of(question, reply["parameters"])
+        template, parameters = shape if shape is not None else (normal(question), {})
+        code = reply["code"]
+        if shape is None and reply["parameters"]:
+            return  # its parameters are not in the question: nothing says how to fill them in
+        self._keep(
+            Question(
+                question=question,
+                code=code,
+                template=template,
+                parameters=parameters,
+                uses=sorted(names_in(code)),
+            )
+        )
+
+    def _answer(
+        self, question: str, code: str, parameters: Json, found: Json, *, kept: bool = False
+    ) -> Answer:
+        return Answer(
+            value=found["value"],
+            route="code",
+            question=question,
+            code=code,
+            parameters=parameters,
+            records=found["records"],
+            event_ids=tuple(dict.fromkeys(found["ids"])),
+            kept=kept,
+        )
+
+    def _recalled(self, question: str, why: str) -> Answer:
+        passages = list(self._recall(question))
+        return Answer(
+            value=passages,
+            route="recall",
+            question=question,
+            records=len(passages),
+            event_ids=tuple(dict.fromkeys(one.event_id for one in passages)),
+            note=why,
+        )
+
+    def _in_place_of(self, one: str, other: str) -> str | None:
+        """The other text as the records write it, if both are values of the same field."""
+        for name in self._state.collections:
+            found: dict[str, set[str]] = {}
+            for row in self._state.rows(name):
+                for field, value in row.items():
+                    for text in value if isinstance(value, list) else (value,):
+                        if isinstance(text, str) and normal(text) in (one, other):
+                            found.setdefault(field, set()).add(text)
+            for texts in found.values():
+                written = [text for text in texts if normal(text) == other]
+                if len(written) == 1 and any(normal(text) == one for text in texts):
+                    return written[0]
+        return None
+
+
+def run_own_code(state: State, code: str) -> Answer:
+    """The owner's own code, in the process: an expression over the collections, or statements that
+    end in one."""
+    import ast
+
+    try:
+        tree = ast.parse(code.strip(), "<question>")
+    except (SyntaxError, ValueError, RecursionError) as error:
+        raise _own_failed(error) from error
+    scope: dict[str, Any] = {**vars(state.module), "state": state, "profile": state.profile}
+    mentioned = names_in(code)
+    used = [name for name in state.collections if name in mentioned]
+    scope |= {name: getattr(state, name) for name in used}
+    last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
+    value = None
+    try:
+        exec(compile(tree, "<question>", "exec"), scope)  # noqa: S102 - the owner's own code
+        if isinstance(last, ast.Expr):
+            expression = compile(ast.Expression(last.value), "<question>", "eval")
+            value = eval(expression, scope)  # noqa: S307 - the owner's own code
+    except Exception as error:
+        raise _own_failed(error) from error
+    records = [record for name in used for record in getattr(state, name)]
+    events = dict.fromkeys(event for record in records for event in record.event_ids)
+    return Answer(
+        value=value, route="code", code=code, records=len(records), event_ids=tuple(events)
+    )
+
+
+def _own_failed(error: Exception) -> BadQuestion:
+    return BadQuestion(
+        f"the code failed: {type(error).__name__}: {error}",
+        place="code",
+        fix="`em state code SUBJECT` shows the classes; `em repl SUBJECT` tries things out",
+    )

@@ -1,0 +1,161 @@
+"""Records as rows that the generated classes read, in blocks.
+
+A block is one record of the store. Its rows are one JSON text, so that they are decoded once,
+straight into the classes; so are the times, which only a state of the past reads.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from em.state.schema import TypeSchema
+from em.state.types import Convert, converter
+from em.store.record import Record
+from em.values.canonical import Json
+
+BLOCK_ROWS = 500
+BLOCK_BYTES = 2 * 1024 * 1024
+
+_encode = msgspec.json.Encoder().encode
+
+
+class Seen(NamedTuple):
+    """A record with where it is from: its events, and both its times in microseconds."""
+
+    record: Json
+    events: Sequence[str]
+    at: int
+    recorded_at: int
+
+
+class Block(msgspec.Struct):
+    """What one record of the store holds."""
+
+    rows: str
+    at: str
+    recorded_at: str
+
+    def times(self) -> Iterator[tuple[int, int]]:
+        """When each row happened, and when it was taken in, in microseconds."""
+        return zip(map(int, self.at.split()), map(int, self.recorded_at.split()), strict=True)
+
+
+def row_maker(type_: TypeSchema) -> Callable[[Json, Sequence[str]], Json]:
+    """A function from a given record to the row its class reads."""
+    plan = [(field.given, field.name, converter(field)) for field in type_.fields.values()]
+    simple = {given: name for given, name, convert in plan if convert is None}
+    converted = [(given, name, convert) for given, name, convert in plan if convert is not None]
+    known = {given for given, _, _ in plan}
+    same_names = all(given == name for given, name, _ in plan)
+
+    def make(record: Json, events: Sequence[str]) -> Json:
+        as_given: Json = {}
+        if same_names and record.keys() <= known and None not in record.values():
+            row = record.copy()
+        else:
+            row = {simple[given]: value for given, value in record.items() if given in simple}
+            _leave_out(record, known, row, as_given)
+        for given, name, convert in converted:
+            if given in record:
+                _convert(record[given], given, name, convert, row, as_given)
+        row["event_ids"] = events
+        if as_given:
+            row["as_given"] = as_given
+        return row
+
+    def _leave_out(record: Json, known: set[str], row: Json, as_given: Json) -> None:
+        for given, value in record.items():
+            if value is None or given not in known:  # or beyond what a class may have
+                as_given[given] = value
+                row.pop(simple.get(given, ""), None)
+
+    return make
+
+
+def _convert(
+    value: Any, given: str, name: str, convert: Convert, row: Json, as_given: Json
+) -> None:
+    if value is None:
+        return
+    found, exact = convert(value)
+    if found is not None:
+        row[name] = found
+    else:
+        row.pop(name, None)
+    if not exact:
+        as_given[given] = value
+
+
+def blocks(
+    subject: str, type_: TypeSchema, seen: Iterable[Seen], opened: Record | None
+) -> Iterator[Record]:
+    """The rows of new records as blocks; the open one is gone on with. Counts them in the type."""
+    make = row_maker(type_)
+    writer = _Writer(subject, type_)
+    if opened is not None and opened.body is not None:
+        writer.reopen(opened)
+    for item in seen:
+        row = make(item.record, item.events)
+        full = writer.add(_encode(row), item)
+        if full is not None:
+            yield full
+    last = writer.finish()
+    if last is not None:
+        yield last
+
+
+class _Writer:
+    def __init__(self, subject: str, type_: TypeSchema) -> None:
+        self._subject, self._type = subject, type_
+        self._begin()
+
+    def _begin(self) -> None:
+        self._rows: list[bytes] = []
+        self._at: list[str] = []
+        self._recorded_at: list[str] = []
+        self._events: list[str] = []
+        self._size = 0
+
+    def reopen(self, opened: Record) -> None:
+        block = msgspec.convert(opened.body, Block)
+        self._rows = [block.rows[1:-1].encode()]
+        self._size = len(block.rows)
+        self._at = block.at.split()
+        self._recorded_at = block.recorded_at.split()
+        self._events = list(opened.from_events)
+        self._type.blocks -= 1
+
+    def add(self, row: bytes, item: Seen) -> Record | None:
+        self._rows.append(row)
+        self._at.append(str(item.at))
+        self._recorded_at.append(str(item.recorded_at))
+        self._events += item.events
+        self._size += len(row)
+        if len(self._at) >= BLOCK_ROWS or self._size >= BLOCK_BYTES:
+            return self.finish(full=True)
+        return None
+
+    def finish(self, *, full: bool = False) -> Record | None:
+        if not self._at:
+            self._type.open_rows = 0
+            return None
+        self._type.blocks += 1
+        rows = b"[%s]" % b",".join(self._rows)
+        body = Block(rows.decode(), " ".join(self._at), " ".join(self._recorded_at))
+        record = Record(
+            subject=self._subject,
+            type=self._type.name,
+            id=block_id(self._type.blocks),
+            body=msgspec.to_builtins(body),
+            from_events=tuple(dict.fromkeys(self._events)),
+            from_log=True,
+        )
+        self._type.open_rows = 0 if full else len(self._at)
+        self._begin()
+        return record
+
+
+def block_id(number: int) -> str:
+    """Blocks sort by their numbers."""
+    return f"{number:010d}"

@@ -1,0 +1,134 @@
+"""Forgetting: a body goes, its row and its hash stay, and so does the fact of the erasure.
+
+The fact is an event of kind `erased` in the same stream. So a stream proves by itself what was
+erased, and whoever compiled from the old content and commits with `expected_pos` is fenced off.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from em.errors import NotFound
+from em.log.event import Event
+from em.store.derivations import delete, holders_of, select
+from em.store.holders import erase_artefacts, erase_records, erase_responses, remove_documents
+from em.store.preparation import PreparedEvent
+from em.store.protocol import Erasure
+from em.store.session import Session, chunks
+from em.store.word_index import remove_passages
+from em.store.writer import Writer
+from em.values.canonical import canonical
+from em.values.ids import new_id
+from em.values.times import now_micros
+
+IDS_PER_TOMBSTONE = 1_000
+
+
+class _Located(NamedTuple):
+    seq: int
+    stream: str
+    subject: str | None
+    erasable: bool
+
+
+def erase(
+    session: Session,
+    writer: Writer,
+    event_ids: Sequence[str],
+    subjects: Sequence[str],
+    reason: str,
+) -> Erasure:
+    """Erase the events, all of the subjects', and what was derived; the caller commits."""
+    located = _locate(session, event_ids)
+    missing = [event_id for event_id in event_ids if event_id not in located]
+    if missing:
+        more = f", nor have {len(missing) - 1} more" if len(missing) > 1 else ""
+        raise NotFound(
+            f"no event has the id {missing[0]!r}{more}",
+            place="event",
+            fix="`em log show --json` prints ids; nothing was erased",
+        )
+    about = [row[0] for row in select(session, "id", "events", "subject", subjects)]
+    located |= _locate(session, about)
+    erasure, located = _erase_holders(session, writer, located, subjects)
+    by_stream: defaultdict[str, list[str]] = defaultdict(list)
+    for event_id, where in located.items():
+        if where.erasable:
+            by_stream[where.stream].append(event_id)
+    tombstones = [
+        _tombstone(stream, ids[start : start + IDS_PER_TOMBSTONE], located, reason)
+        for stream, ids in by_stream.items()
+        for start in range(0, len(ids), IDS_PER_TOMBSTONE)
+    ]
+    writer.chain.append(session, tombstones, now_micros(), {})
+    return erasure
+
+
+def erase_as_imported(session: Session, writer: Writer, events: Iterable[Event]) -> bool:
+    """What an imported event says was erased elsewhere is erased here too; whether anything was."""
+    named: defaultdict[str, list[str]] = defaultdict(list)
+    for event in events:
+        if event.kind == "erased" and event.body is not None:
+            named[event.stream] += event.body["events"]
+    located: dict[str, _Located] = {}
+    for stream, ids in named.items():
+        found = _locate(session, ids)
+        # A tombstone speaks of its own stream only.
+        located |= {event_id: at for event_id, at in found.items() if at.stream == stream}
+    erasure, also = _erase_holders(session, writer, located, ())
+    # What was derived in other streams was erased there with facts of its own, or is so now.
+    elsewhere = {event_id: at for event_id, at in also.items() if event_id not in located}
+    tombstones = [
+        _tombstone(at.stream, [event_id], elsewhere, "")
+        for event_id, at in elsewhere.items()
+        if at.erasable
+    ]
+    writer.chain.append(session, tombstones, now_micros(), {})
+    return bool(erasure.events)
+
+
+def _erase_holders(
+    session: Session, writer: Writer, located: dict[str, _Located], subjects: Sequence[str]
+) -> tuple[Erasure, dict[str, _Located]]:
+    """Erase these bodies and everything that holds something of them; and which events are."""
+    holders = holders_of(session, located)
+    located = located | _locate(session, sorted(holders["events"] - located.keys()))
+    erased = [event_id for event_id, where in located.items() if where.erasable]
+    documents = remove_documents(session, "id", sorted(holders["documents"]), writer.passages)
+    documents += remove_documents(session, "subject", subjects, writer.passages)
+    seqs = [where.seq for where in located.values() if where.erasable]
+    documents += remove_passages(session, writer.passages, seqs)
+    erasure = Erasure(
+        events=erased,
+        artefacts=erase_artefacts(session, sorted(holders["artefacts"])),
+        records=erase_records(session, sorted(holders["records"]), subjects),
+        documents=documents,
+        responses=erase_responses(session, sorted(holders["requests"])),
+    )
+    for marks, part in chunks(erased):
+        sql = f"UPDATE events SET body = NULL, salt = NULL WHERE id IN ({marks})"  # noqa: S608 - question marks; values are bound
+        session.execute(sql, part)
+    # A record's key may say something of what it held.
+    delete(session, "derivations", "source", list(located))
+    return erasure, located
+
+
+def _locate(session: Session, event_ids: Sequence[str]) -> dict[str, _Located]:
+    """Where events are, and whether there is something to erase."""
+    columns = "id, seq, stream, subject, kind, body IS NULL"
+    unique = list(dict.fromkeys(event_ids))
+    return {
+        event_id: _Located(seq, stream, subject, kind != "erased" and not empty)
+        for event_id, seq, stream, subject, kind, empty in select(
+            session, columns, "events", "id", unique
+        )
+    }
+
+
+def _tombstone(
+    stream: str, ids: Sequence[str], located: dict[str, _Located], reason: str
+) -> PreparedEvent:
+    text, body = canonical({"events": list(ids), "reason": reason})
+    subjects = {located[event_id].subject for event_id in ids}
+    subject = next(iter(subjects)) if len(subjects) == 1 else None
+    return PreparedEvent(new_id(), stream, subject, "erased", 1, None, text, body, None)

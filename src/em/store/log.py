@@ -1,0 +1,224 @@
+"""Log: the append-only record of everything that happened, as its writers and readers see it."""
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import IO, Any, NamedTuple
+
+import msgspec
+
+from em.errors import BadLine, Conflict, InputError, NotFound, UsageError
+from em.log.event import Draft, Event, EventQuery
+from em.log.lines import parse_line, read_lines, write_line
+from em.log.verify import Head, Report, verify
+from em.store.protocol import Commit, Store
+from em.values.canonical import Json
+from em.values.times import Moment, moment
+
+BATCH = 1_000
+BATCH_BYTES = 8 * 1024 * 1024
+
+Progress = Callable[[int], None]
+
+
+class Imported(msgspec.Struct, frozen=True):
+    """What an import brought; `left_out`: erased events, which a rechained import can't keep."""
+
+    added: int
+    already_there: int
+    left_out: int
+
+
+def _silent(_count: int) -> None:
+    """No progress to show."""
+
+
+class Log:
+    """The log of a store."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def append(
+        self,
+        stream: str,
+        kind: str,
+        body: Json,
+        *,
+        subject: str | None = None,
+        at: Moment | None = None,
+        expected_pos: int | None = None,
+    ) -> Event:
+        """Append one event; `expected_pos` refuses if the stream has moved on since."""
+        when = None if at is None else moment(at)
+        draft = Draft(stream=stream, kind=kind, body=body, subject=subject, at=when)
+        expected = {} if expected_pos is None else {stream: expected_pos}
+        return self.append_many([draft], expected_pos=expected)[0]
+
+    def append_many(
+        self, events: Sequence[Draft | Event], *, expected_pos: Mapping[str, int] | None = None
+    ) -> Sequence[Event]:
+        """Append events, all or none of them."""
+        for event in events:
+            if not isinstance(event, Draft | Event):
+                raise UsageError(
+                    f"a {type(event).__name__} is no event",
+                    place="events",
+                    fix="make it an em.Draft(stream=…, kind=…, body=…)",
+                )
+        commit = Commit(events=events, expected_pos=expected_pos or {})
+        return self._store.commit(commit).events
+
+    def read(
+        self,
+        *,
+        stream: str | None = None,
+        subject: str | None = None,
+        kinds: str | Sequence[str] = (),
+        since: Moment | None = None,
+        until: Moment | None = None,
+        after: int = 0,
+        limit: int | None = None,
+        newest: bool = False,
+    ) -> Iterator[Event]:
+        """Stream events, oldest first; `newest` picks the last `limit` of them."""
+        for name, value in (("stream", stream), ("subject", subject)):
+            if value is not None and not isinstance(value, str):
+                raise UsageError(f"{value!r} is no name", place=name, fix="give a text")
+        query = EventQuery(
+            stream=stream,
+            subject=subject,
+            kinds=(kinds,) if isinstance(kinds, str) else kinds,
+            since=None if since is None else moment(since, "since"),
+            until=None if until is None else moment(until, "until"),
+            after=after,
+            limit=limit,
+            newest=newest,
+        )
+        return self._store.read(query)
+
+    def get(self, event_id: str) -> Event:
+        """The event of that id."""
+        for event in self._store.read(EventQuery(ids=(event_id,))):
+            return event
+        raise NotFound(
+            f"no event has the id {event_id!r}",
+            fix="`em log show --json` prints ids; the command also takes the seq of an event",
+        )
+
+    def follow(self, *, after: int, every: float = 0.5, **chosen: Any) -> Iterator[Event]:
+        """Events as they come in, for ever; chosen as in `read`."""
+        while True:
+            for event in self.read(after=after, **chosen):
+                after = event.seq
+                yield event
+            time.sleep(every)
+
+    def head_seq(self) -> int:
+        """The seq of the newest event; 0 where there is none."""
+        return next((event.seq for event in self.read(limit=1, newest=True)), 0)
+
+    def head(self, stream: str) -> Head:
+        """The end of a stream; position 0 where it has no event."""
+        return Head(*self._store.head(stream))
+
+    def verify(
+        self,
+        *,
+        stream: str | None = None,
+        heads: Mapping[str, Head] | None = None,
+        progress: Progress = _silent,
+    ) -> Report:
+        """Prove that nothing was changed, reordered or removed; against saved heads, if given."""
+        return verify(self._store, stream=stream, heads=heads, progress=progress)
+
+    def export(self, **chosen: Any) -> Iterator[bytes]:
+        """Event lines, exact enough that importing them gives the same log; chosen as in `read`.
+
+        If something is forgotten meanwhile, it goes on until the fact of that erasure is there too.
+        """
+        after, unexplained = 0, set[str]()
+        while True:
+            last = after
+            for event in self.read(after=after, **chosen):
+                after = event.seq
+                if event.body is None:
+                    unexplained.add(event.id)
+                elif event.kind == "erased":
+                    unexplained.difference_update(event.body["events"])
+                yield write_line(event) + b"\n"
+            if not unexplained or after == last:
+                return
+
+    def import_file(
+        self,
+        file: IO[bytes],
+        name: str,
+        *,
+        rechain: bool = False,
+        progress: Progress = _silent,
+    ) -> Imported:
+        """Append the event lines of a seekable file: all of them, or none.
+
+        An event that is in the log already is passed over, so the same export can be imported
+        again. Lines without an id are new events each time. `rechain` appends exported events as
+        new ones and leaves out what was erased. Progress is in bytes, twice the file.
+        """
+        lines = _Lines(file, name, rechain=rechain, progress=progress)
+        for batch in lines:
+            try:
+                self._store.check(Commit(events=batch.events))
+            except InputError as error:
+                raise batch.at_line(error, name) from error
+        try:
+            added = self._store.commit_all(
+                Commit(events=batch.events, skip_known=True) for batch in lines
+            )
+        except Conflict as error:
+            error.place = f"{name}, {error.place}"
+            error.message += "; nothing was imported"
+            raise
+        return Imported(added, lines.count - added, lines.left_out)
+
+
+class _Batch(NamedTuple):
+    """Some events of a file, with the numbers of their lines."""
+
+    events: list[Draft | Event]
+    numbers: list[int]
+
+    def at_line(self, error: InputError, name: str) -> InputError:
+        """The error of one of the events, at its line."""
+        index = error.data.pop("index", None)
+        if index is None:
+            return error
+        field = error.place.rpartition("the batch, ")[2]
+        place = f"{name}:{self.numbers[index]}, field {field}"
+        return BadLine(error.message, place=place, fix=error.fix)
+
+
+class _Lines:
+    """The events of a file in batches, from the beginning each time it is asked."""
+
+    def __init__(self, file: IO[bytes], name: str, *, rechain: bool, progress: Progress) -> None:
+        self._file, self._name, self._rechain, self._progress = file, name, rechain, progress
+        self._start = file.tell()
+
+    def __iter__(self) -> Iterator[_Batch]:
+        self._file.seek(self._start)
+        self.count, self.left_out = 0, 0
+        batch, size = _Batch([], []), 0
+        for number, line in read_lines(self._file, self._name):
+            event = parse_line(line, f"{self._name}:{number}", rechain=self._rechain)
+            size += len(line)
+            if event is None:
+                self.left_out += 1
+            else:
+                self.count += 1
+                batch.events.append(event)
+                batch.numbers.append(number)
+            if len(batch.events) == BATCH or size > BATCH_BYTES:
+                yield batch
+                self._progress(size)
+                batch, size = _Batch([], []), 0
+        yield batch
+        self._progress(size)

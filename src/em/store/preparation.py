@@ -1,0 +1,315 @@
+"""From what a writer said to what can be written: checked, redacted and encoded.
+
+All of this happens before the transaction begins, so that the write lock is held only for writing.
+"""
+
+import re
+from array import array
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from math import isfinite
+from typing import Any, NamedTuple
+
+import msgspec
+
+from em.errors import BadBody, InputError
+from em.log.chain import HASH_BYTES, SALT_BYTES, hash_body
+from em.log.event import Draft, Event, check_name
+from em.log.kinds import SEARCHED, check_body, check_kind, detail, searched_text
+from em.redaction.redactor import Redactor
+from em.store.artefact import ArtefactDraft
+from em.store.document import Document
+from em.store.protocol import Commit
+from em.store.record import Record
+from em.store.request import RequestOutcome
+from em.text.words import Piece, pieces
+from em.values.canonical import Json, canonical
+from em.values.ids import new_id, new_ids
+from em.values.times import from_micros, moment, now, to_micros
+
+
+class PreparedEvent(NamedTuple):
+    """An event without what only the transaction knows: its position, times and hashes."""
+
+    id: str
+    stream: str
+    subject: str | None
+    kind: str
+    v: int
+    at: int | None
+    text: bytes | None
+    body: Json | None
+    imported: Event | None
+    sources: tuple[str, ...] = ()
+    pieces: Sequence[Piece] = ()
+
+
+class PreparedArtefact(NamedTuple):
+    """An artefact's version with its body encoded."""
+
+    draft: ArtefactDraft
+    text: bytes
+    body: Json
+
+
+class Prepared(NamedTuple):
+    """A commit that can be written."""
+
+    events: list[PreparedEvent]
+    artefacts: list[PreparedArtefact]
+    records: list[tuple[Record, bytes | None]]
+    documents: list[Document]
+    request: RequestOutcome | None
+    given_ids: list[str]
+    expected_pos: Mapping[str, int]
+    skip_known: bool
+    sources: set[str]
+    is_one_row: bool = False
+    """Nothing but one new event, which nothing else is to be written for."""
+
+
+def prepare(commit: Commit, redactor: Redactor) -> Prepared:
+    """Check, redact and encode a commit."""
+    given_ids = [event.id for event in commit.events if event.id is not None]
+    events = _events(commit.events, given_ids, redactor)
+    if commit.is_only_events:
+        return _prepared_events(commit, events, given_ids)
+    sources = {event_id for event in events for event_id in event.sources}
+    for holders in (commit.artefacts, commit.records, commit.documents):
+        for holder in holders:
+            sources.update(_sources(holder.from_events, "from_events"))
+    if commit.request is not None:
+        sources.update(_sources(commit.request.from_events, "from_events"))
+    return Prepared(
+        events=events,
+        artefacts=[_artefact(draft, redactor) for draft in commit.artefacts],
+        records=[_record(record, redactor) for record in commit.records],
+        documents=[_document(document, redactor) for document in commit.documents],
+        request=_request(commit.request, redactor),
+        given_ids=given_ids,
+        expected_pos=commit.expected_pos,
+        skip_known=commit.skip_known,
+        sources=sources,
+    )
+
+
+def _prepared_events(commit: Commit, events: list[PreparedEvent], given_ids: list[str]) -> Prepared:
+    """The common case, on every append's way."""
+    sources = {event_id for event in events for event_id in event.sources}
+    is_one_row = (
+        len(events) == 1
+        and not given_ids
+        and not sources
+        and not commit.skip_known
+        and events[0].kind not in SEARCHED
+    )
+    return Prepared(
+        events, [], [], [], None, given_ids, commit.expected_pos, commit.skip_known, sources,
+        is_one_row,
+    )  # fmt: skip
+
+
+def _events(
+    drafts: Sequence[Draft | Event], given_ids: Sequence[str], redactor: Redactor
+) -> list[PreparedEvent]:
+    several = len(drafts) > 1
+    ids = new_ids(len(drafts)) if several else [new_id()]
+    prepared: list[PreparedEvent] = []
+    for n, draft in enumerate(drafts):
+        try:
+            prepared.append(_event(draft, ids[n]))
+        except InputError as error:
+            error.data["index"] = n
+            if several:
+                error.place = f"event {n} of the batch, {error.place}"
+            raise
+    _redact_events(prepared, given_ids, redactor)
+    moment_ = now()
+    return [
+        event if event.kind not in SEARCHED else with_pieces(event, moment_) for event in prepared
+    ]
+
+
+def with_pieces(event: PreparedEvent, now_: datetime) -> PreparedEvent:
+    """With the passages it is found by. Its body is redacted already, so no secret is cut."""
+    text = searched_text(event.kind, event.body)
+    if not text:
+        return event
+    at = now_ if event.at is None else from_micros(event.at)
+    return PreparedEvent(*event[:-1], pieces(text, at, detail(event.body, "speaker")))
+
+
+def _event(draft: Draft | Event, fresh_id: str) -> PreparedEvent:
+    check_name(draft.stream, "stream")
+    if draft.subject is not None:
+        check_name(draft.subject, "subject")
+    check_kind(draft.kind, draft.v)
+    if draft.id is not None:
+        check_name(draft.id, "id")
+    imported = draft if isinstance(draft, Event) else None
+    at = None if draft.at is None else to_micros(moment(draft.at))
+    text, body = None, None
+    if imported is None or imported.body is not None:
+        if not isinstance(draft.body, dict):
+            raise BadBody("a body is a JSON object", place="body", fix='write {"text": …}')
+        text, body = canonical(draft.body)
+        check_body(draft.kind, text)
+    if imported is not None:
+        _check_imported(imported, text)
+    elif draft.kind == "erased":
+        raise InputError(
+            "only forgetting writes events of kind 'erased'",
+            place="kind",
+            fix="use memory.forget or `em forget`",
+        )
+    return PreparedEvent(
+        draft.id or fresh_id,
+        draft.stream,
+        draft.subject,
+        draft.kind,
+        draft.v,
+        at,
+        text,
+        body,
+        imported,
+        () if body is None or "from_events" not in body else _sources(body["from_events"]),
+    )
+
+
+def _sources(given: Any, place: str = "body.from_events") -> tuple[str, ...]:
+    """The ids of events that something was derived from."""
+    if not isinstance(given, list | tuple):
+        raise InputError("this is no list of event ids", place=place, fix="give a list")
+    return tuple(check_name(event_id, place) for event_id in given)
+
+
+def _check_imported(event: Event, text: bytes | None) -> None:
+    sizes = {"body_hash": HASH_BYTES, "hash": HASH_BYTES}
+    if text is not None:
+        sizes["salt"] = SALT_BYTES
+    for field, size in sizes.items():
+        if not re.fullmatch(f"[0-9a-f]{{{2 * size}}}", getattr(event, field) or ""):
+            raise InputError(f"this is not {size} bytes in hexadecimal", place=field)
+    if text is not None:
+        salt = bytes.fromhex(event.salt or "")
+        if hash_body(salt, text).hex() != event.body_hash:
+            raise InputError(
+                "its body is not the one that was hashed",
+                place="body",
+                fix="it was changed after its export; take it from an export that was not",
+            )
+
+
+def _redact_events(
+    events: list[PreparedEvent], given_ids: Sequence[str], redactor: Redactor
+) -> None:
+    names = {event.stream for event in events} | {event.subject for event in events}
+    for name in (*names, *given_ids):
+        if name is not None:
+            refuse_secret_name(name, redactor)
+    for n in redactor.suspects([event.text or b"" for event in events]):
+        event = events[n]
+        clean = redactor.value(event.body)
+        if clean == event.body:
+            continue
+        if event.imported is not None:
+            raise InputError(
+                "it holds a secret, and without it its hash would not fit",
+                place=f"event {event.id}",
+                fix="import with --rechain: the secret is redacted and the event hashed anew",
+                index=n,
+            )
+        text, clean = canonical(clean)
+        events[n] = event._replace(text=text, body=clean)
+
+
+def refuse_secret_name(name: str, redactor: Redactor) -> None:
+    """Names are kept as they are, so one that holds a secret can't be used."""
+    if not redactor.is_clean_name(name):
+        raise InputError(
+            f"the name {redactor.text(name)!r} holds a secret",
+            place="stream, subject or id",
+            fix="names are never redacted, since things are found by them: choose another",
+        )
+
+
+def _clean_body(body: Any, place: str, redactor: Redactor) -> tuple[bytes, Json]:
+    text, plain = canonical(body, place)
+    if redactor.suspects([text]):
+        text, plain = canonical(redactor.value(plain), place)
+    return text, plain
+
+
+def _artefact(draft: ArtefactDraft, redactor: Redactor) -> PreparedArtefact:
+    check_name(draft.name, "artefact name")
+    check_name(draft.kind, "artefact kind")
+    refuse_secret_name(draft.name, redactor)
+    place = f"artefact {draft.kind}/{draft.name}"
+    if draft.from_log:
+        text, body = canonical(draft.body, place)
+    else:
+        text, body = _clean_body(draft.body, place, redactor)
+    return PreparedArtefact(draft, text, body)
+
+
+def _record(record: Record, redactor: Redactor) -> tuple[Record, bytes | None]:
+    for field in ("subject", "type", "id"):
+        name = check_name(getattr(record, field), f"record {field}")
+        refuse_secret_name(name, redactor)
+    if record.body is None:
+        return record, None
+    place = f"record {record.type}/{record.id}"
+    if record.from_log:
+        return record, canonical(record.body, place)[0]
+    return record, _clean_body(record.body, place, redactor)[0]
+
+
+def _document(document: Document, redactor: Redactor) -> Document:
+    for field in ("id", "kind", "subject"):
+        if (name := getattr(document, field)) is not None:
+            check_name(name, f"document {field}")
+            refuse_secret_name(name, redactor)
+    if document.text is None:
+        return document
+    # PostgreSQL has no NUL in a text; both stores keep the same.
+    text = redactor.text(document.text).replace("\0", "\N{REPLACEMENT CHARACTER}")
+    canonical(text, f"document {document.id}")
+    vector = document.vector
+    return Document(
+        id=document.id,
+        kind=document.kind,
+        text=text,
+        at=moment(document.at),
+        subject=document.subject,
+        vector=None if vector is None else _float32(vector, f"document {document.id}, vector"),
+        from_events=document.from_events,
+    )
+
+
+def _float32(vector: Sequence[float], place: str) -> tuple[float, ...]:
+    """A vector with the precision that both stores keep."""
+    try:
+        kept = tuple(array("f", vector))
+    except (TypeError, OverflowError) as error:
+        raise InputError(f"this is no vector: {error}", place=place) from None
+    if not kept or not all(map(isfinite, kept)):
+        raise InputError("a vector has one or more finite numbers", place=place)
+    return kept
+
+
+def _request(request: RequestOutcome | None, redactor: Redactor) -> RequestOutcome | None:
+    if request is None or not redactor.suspects([request.response]):
+        return request
+    return msgspec.structs.replace(request, response=_clean_response(request.response, redactor))
+
+
+def _clean_response(response: bytes, redactor: Redactor) -> bytes:
+    """A response is JSON as a rule; what has no secret stays byte for byte."""
+    try:
+        value = msgspec.json.decode(response)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return redactor.text(response.decode(errors="surrogateescape")).encode(
+            errors="surrogateescape"
+        )
+    clean = redactor.value(value)
+    return response if clean == value else canonical(clean)[0]

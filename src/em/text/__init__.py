@@ -1,0 +1,1 @@
+"""Words, stems and dates of English texts. Pure."""

@@ -1,0 +1,390 @@
+"""Spans: what tracing tools keep of an agent, told as traces.
+
+A tool's span is a call. A model's span holds the conversation so far and the answer: what was said
+is told once, however often it is repeated. A call that only a model's answer names is told too, and
+what an answer or a later conversation knows of a call fills in what its own span does not say. An
+agent's span within that of another agent is a sub-agent: a trace of its own.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+import msgspec
+
+from em.traces.builder import Incoming
+from em.traces.formats._fields import text_of, text_or_json
+from em.traces.intake import Intake
+from em.traces.trace import Outcome
+from em.values.canonical import Json
+
+Kind = Literal["tool", "llm", "agent", ""]
+BATCH_BYTES = 16 * 1024 * 1024
+"""Lines of spans are told together, so many at a time: a trace's spans stand near each other."""
+_LAST = datetime.max.replace(tzinfo=UTC)
+
+
+class Said(msgspec.Struct, frozen=True):
+    """A text in a conversation, and who said it."""
+
+    role: str
+    text: str
+
+
+class Called(msgspec.Struct, frozen=True):
+    """A call as a model asked for it."""
+
+    id: str
+    name: str
+    args: Json
+
+
+class Span(msgspec.Struct, kw_only=True):
+    """One span: a tool's with what it was given and gave, a model's with its conversation."""
+
+    trace: str
+    id: str
+    parent: str = ""
+    kind: Kind = ""
+    name: str = ""
+    start: datetime | None = None
+    end: datetime | None = None
+    error: str | None = None
+    call_id: str = ""
+    args: Json | None = None
+    result: Any = msgspec.UNSET
+    tokens: int | None = None
+    cost: float = 0.0
+    heard: Sequence[Said] = ()
+    answered: Sequence[Said] = ()
+    asked_for: Sequence[Called] = ()
+    earlier: Sequence[Called] = ()
+    results: dict[str, Any] = {}
+    goal: str = ""
+    output: Any = msgspec.UNSET
+    raw: Any = None
+
+
+class SpanReader:
+    """Reads values that each hold spans; `spans_of` finds them in one."""
+
+    def __init__(
+        self, intake: Intake, name: str, spans_of: Callable[[Any], Iterable[Span]]
+    ) -> None:
+        self._intake, self._name, self._spans_of = intake, name, spans_of
+        self._batch: list[Span] = []
+        self._bytes = 0
+
+    def read(self, value: Any) -> None:
+        """One value."""
+        found = list(self._spans_of(value))
+        if not found:
+            self._intake.unknown("no span")
+        self._batch += found
+        self._bytes += len(self._intake.raw)
+        if self._bytes > BATCH_BYTES:
+            self.end()
+
+    def end(self) -> None:
+        """Tell what was read."""
+        tell_spans(self._intake, self._name, self._batch)
+        self._batch, self._bytes = [], 0
+
+
+def tell_spans(intake: Intake, name: str, spans: Sequence[Span]) -> None:
+    """Spans, of any number of traces."""
+    by_trace: dict[str, list[Span]] = {}
+    for span in spans:
+        by_trace.setdefault(span.trace, []).append(span)
+    for trace_id, own in by_trace.items():
+        _Telling(intake, name, trace_id, own).tell()
+        intake.after_value()
+
+
+class _Telling:
+    """The spans of one trace."""
+
+    def __init__(self, intake: Intake, name: str, trace_id: str, spans: list[Span]) -> None:
+        self._intake, self._name, self._trace_id = intake, name, trace_id
+        self._spans = sorted(spans, key=lambda span: span.start or _LAST)
+        self._by_id = {span.id: span for span in spans}
+        self._keys: dict[str, str] = {}
+        self._traces: dict[str, Incoming] = {}
+        self._told: dict[str, Counter[Said]] = {}
+        self._results: dict[str, Any] = {}
+        self._asked: dict[str, Called] = {}
+        for span in spans:
+            self._results.update(span.results)
+            for call in (*span.earlier, *span.asked_for):
+                if call.id:
+                    self._asked.setdefault(call.id, call)
+
+    def tell(self) -> None:
+        in_order: list[tuple[datetime, int, Callable[[], None]]] = []
+        calls = self._calls_without_spans()
+        for n, span in enumerate(self._spans):
+            start, end = span.start or _LAST, span.end or span.start or _LAST
+            if span.kind == "llm":
+                in_order.append((start, n, lambda span=span: self._hear(span)))  # type: ignore[misc]  # bound now, called later
+                in_order.append((end, n, lambda span=span: self._answer(span, calls)))  # type: ignore[misc]  # as above
+            elif span.kind == "tool":
+                in_order.append((start, n, lambda span=span: self._call(span)))  # type: ignore[misc]  # as above
+            elif span.kind == "agent":
+                in_order.append((start, n, lambda span=span: self._agent(span)))  # type: ignore[misc]  # as above
+            else:
+                in_order.append((start, n, lambda span=span: self._unknown(span)))  # type: ignore[misc]  # as above
+        for _, _, told in sorted(in_order, key=lambda item: item[:2]):
+            told()
+        self._end()
+
+    def _hear(self, span: Span) -> None:
+        trace = self._trace_of(span)
+        heard: Counter[Said] = Counter()
+        for said in span.heard:
+            heard[said] += 1
+            self._say(trace, said, heard[said], span.start)
+
+    def _answer(self, span: Span, calls: dict[str, list[Called]]) -> None:
+        trace = self._trace_of(span)
+        if self._outermost_llm(span) is span:
+            tokens = span.tokens if span.tokens is not None else self._inner_tokens(span)
+            trace.spent(tokens, cost=span.cost)
+        heard = Counter(span.heard)
+        for said in span.answered:
+            self._say(trace, said, heard[said] + 1, span.end)
+        for n, call in enumerate(calls.get(span.id, ())):
+            key = f"call {call.id}" if call.id else f"call {span.id} {n}"
+            trace.call(call.name, call.args, call.id, span.end, key=key)
+            if call.id in self._results:
+                trace.result(call.id, self._results[call.id])
+
+    def _say(self, trace: Incoming, said: Said, time: int, at: datetime | None) -> None:
+        """Something said, for the so manieth time: the conversation is repeated in every span."""
+        told = self._told.setdefault(trace.id, Counter())
+        if said.text and told[said] < time:
+            told[said] = time
+            trace.say(said.role, said.text, at, key=f"said {said.role} {time} {said.text}")
+
+    def _call(self, span: Span) -> None:
+        trace = self._trace_of(span)
+        asked = self._asked.get(span.call_id)
+        args = span.args if span.args is not None else (asked.args if asked else {})
+        call_id = span.call_id or f"span {span.id}"
+        key = f"call {span.call_id}" if span.call_id else f"span {span.id}"
+        trace.call(span.name, args, call_id, span.start, key=key)
+        result = span.result if span.result is not msgspec.UNSET else self._results.get(call_id)
+        took = None
+        if span.start is not None and span.end is not None:
+            took = (span.end - span.start).total_seconds() * 1e3
+        if span.error is not None or result is not None or span.end is not None:
+            shown = None if span.error is not None else result
+            trace.result(call_id, shown, span.error, span.end, duration_ms=took)
+
+    def _agent(self, span: Span) -> None:
+        trace = self._trace_of(span)
+        if span.goal and not trace.goal:
+            trace.goal = span.goal
+        if span.output is not msgspec.UNSET and trace.output is msgspec.UNSET:
+            trace.output = span.output
+
+    def _unknown(self, span: Span) -> None:
+        """Neither an agent's, nor a tool's, nor a model's: kept as it is."""
+        text = text_or_json(span.raw)
+        self._trace_of(span).unknown(f"span {span.name}", text, key=f"unknown {span.id}")
+
+    def _calls_without_spans(self) -> dict[str, list[Called]]:
+        """The calls that answers ask for and no tool's span tells of, by the answer's span."""
+        spans = [span for span in self._spans if span.kind == "tool"]
+        with_id = {span.call_id for span in spans if span.call_id}
+        by_name = Counter(span.name for span in spans if not span.call_id)
+        found: dict[str, list[Called]] = {}
+        told: set[Any] = set(with_id)
+        for span in self._spans:
+            if span.kind != "llm":
+                continue
+            outer = self._outermost_llm(span)
+            for n, call in enumerate(span.asked_for):
+                one = call.id or (outer.id, n, call.name)
+                if one in told:
+                    continue
+                told.add(one)
+                if by_name[call.name] > 0:
+                    by_name[call.name] -= 1
+                    self._fill_in(spans, call)
+                else:
+                    found.setdefault(span.id, []).append(call)
+        if not found and not spans:
+            self._add_earlier(found)
+        return found
+
+    def _fill_in(self, spans: Sequence[Span], call: Called) -> None:
+        """What an answer knows of a call whose span has no id."""
+        for span in spans:
+            if not span.call_id and span.name == call.name:
+                span.call_id = call.id
+                span.args = call.args if span.args is None else span.args
+                return
+
+    def _add_earlier(self, found: dict[str, list[Called]]) -> None:
+        """Only the conversation tells of calls: they are told where it is told last."""
+        models = [span for span in self._spans if span.kind == "llm" and span.earlier]
+        if models:
+            longest = max(models, key=lambda span: len(span.earlier))
+            found[longest.id] = list(longest.earlier)
+
+    def _outermost_llm(self, span: Span) -> Span:
+        """The outermost of spans that tell of one and the same answer."""
+        found, up = span, self._by_id.get(span.parent)
+        seen = {span.id}
+        while up is not None and up.id not in seen:
+            seen.add(up.id)
+            found = up if up.kind == "llm" else found
+            up = self._by_id.get(up.parent) if up.kind in ("llm", "") else None
+        return found
+
+    def _inner_tokens(self, span: Span) -> int | None:
+        inner = [one.tokens for one in self._spans if one.parent == span.id and one.tokens]
+        return inner[0] if inner else None
+
+    def _trace_of(self, span: Span) -> Incoming:
+        agents = self._agents_above(span)
+        key, outer = self._trace_id, ""
+        trace = self._open(key, agents[0].name if agents else "")
+        for agent in agents[1:]:
+            outer, key = trace.id, f"{self._trace_id}/{agent.id}"
+            known = key in self._traces
+            trace = self._open(key, agent.name)
+            if not known:
+                trace.parent, trace.parent_call = outer, self._spawned_by(agent)
+        return trace
+
+    def _open(self, key: str, agent: str) -> Incoming:
+        if key not in self._traces:
+            app = {"agent": agent} if agent else {}
+            self._traces[key] = self._intake.trace(key, self._name, trace=self._trace_id, **app)
+        return self._traces[key]
+
+    def _agents_above(self, span: Span) -> list[Span]:
+        """The agents that a span works for, outermost first; one told twice is one."""
+        path, seen, up = (
+            [],
+            set[str](),
+            span if span.kind == "agent" else self._by_id.get(span.parent),
+        )
+        while up is not None and up.id not in seen:
+            seen.add(up.id)
+            if up.kind == "agent":
+                path.append(up)
+            up = self._by_id.get(up.parent)
+        agents: list[Span] = []
+        for agent in reversed(path):
+            if not agents or _plain(agent.name) != _plain(agents[-1].name):
+                agents.append(agent)
+        return agents
+
+    def _spawned_by(self, agent: Span) -> str | None:
+        up = self._by_id.get(agent.parent)
+        seen = {agent.id}
+        while up is not None and up.id not in seen and up.kind != "agent":
+            if up.kind == "tool":
+                return up.call_id or f"span {up.id}"
+            seen.add(up.id)
+            up = self._by_id.get(up.parent)
+        return None
+
+    def _end(self) -> None:
+        roots = [span for span in self._spans if span.parent not in self._by_id]
+        main = self._traces.get(self._trace_id)
+        if main is not None and main.outcome == "unknown":
+            main.outcome = _outcome(roots)
+        for key, trace in self._traces.items():
+            if not trace.goal:
+                trace.goal = next((span.goal or span.name for span in roots), "")
+            trace.close()
+            self._intake.forget(key)
+
+
+def _plain(name: str) -> str:
+    return name.lower().replace("-", "_").removeprefix("invoke_agent").strip(" _")
+
+
+def _outcome(roots: Sequence[Span]) -> Outcome:
+    return (
+        "failure"
+        if any(span.error is not None and not span.parent for span in roots)
+        else "unknown"
+    )
+
+
+def said_in(messages: Any) -> tuple[list[Said], list[Called], dict[str, Any]]:
+    """What is said, asked for and answered in messages, as any of these tools write them."""
+    from em.traces.formats._messages import call_parts, plain, role_of
+
+    said: list[Said] = []
+    asked: list[Called] = []
+    results: dict[str, Any] = {}
+    for given in messages if isinstance(messages, list) else [messages]:
+        if isinstance(given, str):
+            said.append(Said("user", given))
+        if not isinstance(given, dict):
+            continue
+        message = plain(given)
+        role, content = role_of(message), message.get("content", message.get("parts"))
+        for call in message.get("tool_calls") or ():
+            if isinstance(call, dict):
+                name, args, call_id = call_parts(call)
+                asked.append(Called(call_id, name, args))
+        if role == "tool" and message.get("tool_call_id"):
+            results[str(message["tool_call_id"])] = _value(content)
+            continue
+        for part in content if isinstance(content, list) else [content]:
+            _part(part, role, said, asked, results)
+    return said, asked, results
+
+
+def _part(
+    part: Any, role: str, said: list[Said], asked: list[Called], results: dict[str, Any]
+) -> None:
+    from em.traces.formats._messages import call_parts
+
+    kind = part.get("type") if isinstance(part, dict) else None
+    if kind in ("tool_call", "tool_use"):
+        name, args, call_id = call_parts(part)
+        if all(call.id != call_id or not call_id for call in asked):
+            asked.append(Called(call_id, name, args))
+    elif kind in ("tool_call_response", "tool_result"):
+        own = str(part.get("id") or part.get("tool_use_id"))
+        found = [part[name] for name in ("response", "result", "content") if name in part]
+        results[own] = _value(found[0] if found else None)
+    elif isinstance(part, dict) and "function_call" in part:
+        name, args, call_id = call_parts(part["function_call"])
+        asked.append(Called(call_id, name, args))
+    elif isinstance(part, dict) and "function_response" in part:
+        answer = part["function_response"]
+        results[str(answer.get("id"))] = answer.get("response")
+    else:
+        text = text_of(part)
+        role = "thinking" if kind in ("reasoning", "thinking") else role
+        if text:
+            said.append(Said(role or "user", text))
+
+
+def _value(content: Any) -> Any:
+    from em.traces.formats._fields import as_value
+
+    return as_value(content)
+
+
+def prompt_text(value: Any) -> str:
+    """What a person asked of an agent, in whatever was given to it."""
+    if isinstance(value, dict):
+        for name in ("task", "input", "question", "query", "prompt", "text", "content"):
+            if isinstance(value.get(name), str):
+                return str(value[name])
+        said, _, _ = said_in(value.get("messages") or [])
+        return next((one.text for one in said if one.role == "user"), "")
+    if isinstance(value, list):
+        said, _, _ = said_in(value)
+        return next((one.text for one in said if one.role == "user"), "")
+    return value if isinstance(value, str) else "" if value is None else text_or_json(value)

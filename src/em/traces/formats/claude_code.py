@@ -1,0 +1,154 @@
+"""Claude Code: one session a file, JSON lines. The format is not promised to be stable."""
+
+from collections import OrderedDict
+from typing import Any
+
+from em.traces.builder import Incoming, digest
+from em.traces.formats import Importer
+from em.traces.formats._fields import as_args, as_value, text_of, tokens_of, when
+from em.traces.intake import Intake
+from em.values.canonical import Json
+
+NAME = "claude-code"
+REMEMBERED = 4096
+"""Lines of sub-agents whose successors are still recognised."""
+_SESSION = ("sessionId", "isSidechain", "parentUuid")
+_SPAWNS = frozenset({"Task", "Agent"})
+
+
+def _fits(value: Any) -> bool:
+    if not isinstance(value, dict):
+        return False
+    return isinstance(value.get("type"), str) and (
+        all(name in value for name in _SESSION)
+        or (value["type"] == "summary" and "leafUuid" in value)
+        or (
+            value["type"] in ("file-history-snapshot", "queue-operation") and "message" not in value
+        )
+    )
+
+
+class _Reader:
+    def __init__(self, intake: Intake) -> None:
+        self._intake = intake
+        self._first: Incoming | None = None
+        self._chains: OrderedDict[str, str] = OrderedDict()
+        self._prompts: dict[str, str] = {}
+        self._before: list[tuple[int, bytes, str]] = []
+
+    def read(self, value: Any) -> None:
+        if not isinstance(value, dict):
+            self._unknown("no object")
+            return
+        message = value.get("message")
+        role = value.get("type")
+        content = message.get("content") if isinstance(message, dict) else None
+        if role not in ("user", "assistant") or not isinstance(content, str | list):
+            self._unknown(f"type {role}" if isinstance(role, str) else "no type")
+            return
+        assert isinstance(message, dict)
+        trace = self._trace(value, content)
+        at = when(value.get("timestamp"))
+        tokens = tokens_of(message.get("usage")) if role == "assistant" else None
+        if tokens is not None:
+            tokens = trace.spent(tokens, turn=message.get("id"))
+        if isinstance(content, str):
+            trace.say(role, content, at)
+            return
+        for block in content:
+            self._block(trace, block, role, value, at, tokens)
+            if isinstance(block, dict) and block.get("type") == "tool_use" and tokens:
+                tokens = 0  # the first call of an answer stands for all it cost
+
+    def end(self) -> None:
+        for number, raw, place in self._before:
+            self._intake.reading(number, raw, place)
+            self._intake.unknown("a session without a message")
+        self._before = []
+
+    def _block(
+        self, trace: Incoming, block: Any, role: str, line: Json, at: Any, tokens: int | None
+    ) -> None:
+        kind = block.get("type") if isinstance(block, dict) else None
+        if kind == "text":
+            trace.say(role, str(block.get("text", "")), at)
+        elif kind == "thinking":
+            trace.say("thinking", str(block.get("thinking", "")), at)
+        elif kind == "tool_use":
+            name, args = str(block.get("name", "")), as_args(block.get("input"))
+            call_id = block.get("id")
+            if name in _SPAWNS and isinstance(args.get("prompt"), str):
+                self._prompts[digest(args["prompt"])] = str(call_id)
+            trace.call(name, args, call_id, at, tokens=tokens)
+        elif kind == "tool_result":
+            self._result(trace, block, line, at)
+        elif isinstance(block, str):
+            trace.say(role, block, at)
+        else:
+            trace.unknown(f"block {kind}")
+
+    def _result(self, trace: Incoming, block: Json, line: Json, at: Any) -> None:
+        content = block.get("content")
+        failed = block.get("is_error") is True
+        error = (text_of(content) or as_value(content) or "failed") if failed else None
+        extra = line.get("toolUseResult")
+        took = extra.get("durationMs") if isinstance(extra, dict) else None
+        known = trace.result(
+            str(block.get("tool_use_id")),
+            None if failed else as_value(content),
+            error,
+            at,
+            duration_ms=took if isinstance(took, int | float) else None,
+        )
+        if not known:
+            trace.unknown("a result of no call")
+
+    def _trace(self, line: Json, content: Any) -> Incoming:
+        """The trace that a line belongs to: the session's, or that of one of its sub-agents."""
+        session = str(line.get("sessionId") or digest(self._intake.place))
+        key = self._chain(line, session) if line.get("isSidechain") else session
+        trace = self._intake.known_trace(key)
+        if trace is None:
+            app = {"session": session, "cwd": line.get("cwd"), "agent": line.get("agentId")}
+            known = {name: told for name, told in app.items() if isinstance(told, str) and told}
+            trace = self._intake.trace(key, NAME, **known)
+            if key != session:
+                trace.parent = digest(NAME, session)
+                trace.parent_call = self._prompts.pop(digest(text_of(content)), None)
+        if self._first is None:
+            self._first = trace
+            self._tell_what_came_before(trace)
+        return trace
+
+    def _chain(self, line: Json, session: str) -> str:
+        """The sub-agent of a line: by its own name, else by the line it follows."""
+        if isinstance(line.get("agentId"), str):
+            return f"{session}/{line['agentId']}"
+        own, before = str(line.get("uuid")), str(line.get("parentUuid"))
+        key = self._chains.get(before) or f"{session}/{own}"
+        self._chains[own] = key
+        if len(self._chains) > REMEMBERED:
+            self._chains.popitem(last=False)
+        return key
+
+    def _unknown(self, why: str) -> None:
+        if self._first is not None:
+            self._first.unknown(why)
+        elif len(self._before) >= REMEMBERED:
+            self._intake.unknown(why)
+        else:
+            intake = self._intake
+            self._before.append((intake.number, intake.raw, intake.place))
+
+    def _tell_what_came_before(self, trace: Incoming) -> None:
+        """Lines that stood before the first message belong to the session too."""
+        here = (self._intake.number, self._intake.raw, self._intake.place)
+        before, self._before = self._before, []
+        for number, raw, place in before:
+            self._intake.reading(number, raw, place)
+            trace.unknown("before the first message")
+        if before:
+            self._intake.reading(*here)
+
+
+IMPORTER = Importer(name=NAME, title="Claude Code sessions", fits=_fits, reader=_Reader)

@@ -1,0 +1,55 @@
+"""The native format: one trace an object, or a trajectory with `task` and `steps`."""
+
+from typing import Any
+
+import msgspec
+
+from em.errors import InputError
+from em.traces.formats import Importer
+from em.traces.intake import Intake
+from em.traces.trace import Approval, Message, ToolCall, UdfCall, read_trace
+
+NAME = "native"
+
+
+def _fits(value: Any) -> bool:
+    if not isinstance(value, dict):
+        return False
+    if isinstance(value.get("events"), list) and isinstance(value.get("mission"), dict):
+        return True
+    return isinstance(value.get("steps"), list) and isinstance(value.get("task"), str)
+
+
+class _Reader:
+    def __init__(self, intake: Intake) -> None:
+        self._intake = intake
+
+    def read(self, value: Any) -> None:
+        try:
+            trace = read_trace(msgspec.json.encode(value), self._intake.place)
+        except InputError as error:
+            self._intake.refuse(error)
+            return
+        told = self._intake.nameless(**{"name": NAME, **trace.app})
+        told.goal, told.input = trace.mission.goal, trace.mission.input_summary
+        told.outcome, told.output = trace.outcome, trace.final_output
+        told.thoughts, told.tags = trace.thoughts, trace.tags
+        told.usage = {
+            name: amount for name, amount in msgspec.to_builtins(trace.usage).items() if amount
+        }
+        for event in trace.events:
+            _tell(told, event)
+        told.close()
+
+    def end(self) -> None:
+        return
+
+
+def _tell(told: Any, event: ToolCall | UdfCall | Approval | Message) -> None:
+    body = msgspec.to_builtins(event)
+    told.add(body.pop("type"), body)
+
+
+IMPORTER = Importer(
+    name=NAME, title="em's own traces, and trajectories", fits=_fits, reader=_Reader
+)

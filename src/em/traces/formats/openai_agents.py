@@ -1,0 +1,106 @@
+"""OpenAI Agents SDK: spans and traces as its exporters are given them."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from em.traces.formats import Importer
+from em.traces.formats._fields import as_args, as_value, text_of, tokens_of, when
+from em.traces.formats._spans import Called, Kind, Said, Span, SpanReader, said_in
+from em.traces.intake import Intake
+from em.values.canonical import Json
+
+NAME = "openai-agents"
+_KINDS: dict[str, Kind] = {
+    "function": "tool", "generation": "llm", "response": "llm", "agent": "agent",
+}  # fmt: skip
+
+
+def _values(value: Any) -> list[Json]:
+    found = value.get("data") if isinstance(value, dict) and "data" in value else value
+    items = found if isinstance(found, list) else [found]
+    return [item for item in items if isinstance(item, dict)]
+
+
+def _is_span(item: Json) -> bool:
+    return isinstance(item.get("span_data"), dict) and "trace_id" in item
+
+
+def _fits(value: Any) -> bool:
+    items = _values(value)
+    return bool(items) and all(_is_span(one) or one.get("object") == "trace" for one in items)
+
+
+def spans_of(value: Any) -> Iterator[Span]:
+    """The spans of a batch; a trace's own line gives its name."""
+    for item in _values(value):
+        if _is_span(item):
+            yield _span(item)
+        elif item.get("object") == "trace":
+            name = str(item.get("workflow_name") or "")
+            yield Span(trace=str(item.get("id")), id=str(item.get("id")), name=name, raw=item)
+
+
+def _span(item: Json) -> Span:
+    data: Json = item["span_data"]
+    kind = _KINDS.get(str(data.get("type")), "")
+    given = item.get("error")
+    error = str(given.get("message") or given) if isinstance(given, dict) else None
+    span = Span(
+        trace=str(item["trace_id"]),
+        id=str(item.get("id")),
+        parent=str(item.get("parent_id") or ""),
+        kind=kind,
+        name=str(data.get("name") or data.get("type") or ""),
+        start=when(item.get("started_at")),
+        end=when(item.get("ended_at")),
+        error=error if error is not None or given is None else str(given),
+        raw=None if kind else item,
+    )
+    if kind == "tool":
+        span.args = as_args(data.get("input"))
+        if data.get("output") is not None:
+            span.result = as_value(data["output"])
+    elif kind == "llm":
+        _tell_model(span, data)
+    return span
+
+
+def _tell_model(span: Span, data: Json) -> None:
+    answer = data.get("response")
+    output = data.get("output") or (answer.get("output") if isinstance(answer, dict) else None)
+    usage = data.get("usage") or (answer.get("usage") if isinstance(answer, dict) else None)
+    span.tokens = tokens_of(usage)
+    said, earlier, results = _told(data.get("input"))
+    answers, asked, _ = _told(output)
+    span.heard, span.earlier, span.results = said, earlier, results
+    span.answered = [Said("assistant", one.text) for one in answers]
+    span.asked_for = asked
+
+
+def _told(items: Any) -> tuple[list[Said], list[Called], dict[str, Any]]:
+    """Items of a conversation: messages, and calls with their outputs beside them."""
+    messages: list[Any] = []
+    asked: list[Called] = []
+    results: dict[str, Any] = {}
+    for item in items if isinstance(items, list) else [items] if items else []:
+        kind = item.get("type") if isinstance(item, dict) else None
+        if kind == "function_call":
+            call = Called(
+                str(item.get("call_id")), str(item.get("name")), as_args(item.get("arguments"))
+            )
+            asked.append(call)
+        elif kind == "function_call_output":
+            results[str(item.get("call_id"))] = as_value(item.get("output"))
+        elif kind == "message" and isinstance(item, dict):
+            messages.append({**item, "content": text_of(item.get("content"))})
+        else:
+            messages.append(item)
+    said, more, found = said_in(messages)
+    return said, [*asked, *more], {**results, **found}
+
+
+def _reader(intake: Intake) -> SpanReader:
+    return SpanReader(intake, NAME, spans_of)
+
+
+IMPORTER = Importer(name=NAME, title="OpenAI Agents SDK spans", fits=_fits, reader=_reader)

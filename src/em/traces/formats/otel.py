@@ -1,0 +1,149 @@
+"""OpenTelemetry: spans as OTLP JSON, as Tempo exports them, and as its SDK writes them."""
+
+from base64 import b64decode
+from collections.abc import Iterator
+from typing import Any
+
+from em.traces.formats import Importer
+from em.traces.formats._attributes import span_from
+from em.traces.formats._fields import when
+from em.traces.formats._spans import Span, SpanReader
+from em.traces.intake import Intake
+from em.values.canonical import Json
+
+NAME = "otel"
+_RESOURCES = ("resourceSpans", "resource_spans", "batches")
+_SCOPES = ("scopeSpans", "scope_spans", "instrumentationLibrarySpans")
+_FAILED = (2, "2", "STATUS_CODE_ERROR", "ERROR")
+
+
+def _resources(value: Any) -> list[Json]:
+    if not isinstance(value, dict):
+        return []
+    inner = value.get("trace")
+    value = inner if isinstance(inner, dict) else value
+    for name in _RESOURCES:
+        if isinstance(value.get(name), list):
+            return [one for one in value[name] if isinstance(one, dict)]
+    return []
+
+
+def _is_sdk_span(value: Any) -> bool:
+    return (
+        isinstance(value, dict)
+        and isinstance(value.get("context"), dict)
+        and "span_id" in value["context"]
+        and "start_time" in value
+    )
+
+
+def _fits(value: Any) -> bool:
+    return bool(_resources(value)) or _is_sdk_span(value)
+
+
+def spans_of(value: Any) -> Iterator[Span]:
+    """The spans in an export, a line of one, or one span of the SDK."""
+    if _is_sdk_span(value):
+        yield _sdk_span(value)
+        return
+    for resource in _resources(value):
+        for name in _SCOPES:
+            for scope in resource.get(name) or ():
+                for span in scope.get("spans") or ():
+                    yield _span(span)
+
+
+def _span(span: Json) -> Span:
+    given = span.get("status")
+    status: Json = given if isinstance(given, dict) else {}
+    events = [
+        (str(event.get("name")), _attributes(event.get("attributes")))
+        for event in span.get("events") or ()
+    ]
+    failed = status.get("code") in _FAILED
+    return span_from(
+        _attributes(span.get("attributes")),
+        trace=_id(span.get("traceId", span.get("trace_id"))),
+        own=_id(span.get("spanId", span.get("span_id"))),
+        parent=_id(span.get("parentSpanId", span.get("parent_span_id"))),
+        name=str(span.get("name", "")),
+        start=when(span.get("startTimeUnixNano", span.get("start_time_unix_nano"))),
+        end=when(span.get("endTimeUnixNano", span.get("end_time_unix_nano"))),
+        error=_error(str(status.get("message") or ""), events) if failed else None,
+        events=events,
+        raw=span,
+    )
+
+
+def _sdk_span(span: Json) -> Span:
+    given = span.get("status")
+    status: Json = given if isinstance(given, dict) else {}
+    events = [
+        (str(event.get("name")), dict(event.get("attributes") or {}))
+        for event in span.get("events") or ()
+    ]
+    failed = status.get("status_code") in _FAILED
+    return span_from(
+        dict(span.get("attributes") or {}),
+        trace=_id(span["context"].get("trace_id")),
+        own=_id(span["context"].get("span_id")),
+        parent=_id(span.get("parent_id")),
+        name=str(span.get("name", "")),
+        start=when(span.get("start_time")),
+        end=when(span.get("end_time")),
+        error=_error(str(status.get("description") or ""), events) if failed else None,
+        events=events,
+        raw=span,
+    )
+
+
+def _error(message: str, events: list[tuple[str, Json]]) -> str:
+    for name, attributes in events:
+        if name == "exception" and not message:
+            kind, text = attributes.get("exception.type"), attributes.get("exception.message")
+            message = ": ".join(str(part) for part in (kind, text) if part)
+    return message or "failed"
+
+
+def _id(given: Any) -> str:
+    """An id in hexadecimal; Tempo and protobuf write base64."""
+    text = str(given or "").removeprefix("0x").lower() if given else ""
+    original = str(given or "")
+    if text and (len(text) not in (16, 32) or any(char not in "0123456789abcdef" for char in text)):
+        try:
+            return b64decode(original, validate=True).hex()
+        except ValueError:
+            return original
+    return text
+
+
+def _attributes(given: Any) -> Json:
+    if isinstance(given, dict):
+        return given
+    pairs = [pair for pair in given or () if isinstance(pair, dict) and "key" in pair]
+    return {str(pair["key"]): _value(pair.get("value")) for pair in pairs}
+
+
+def _value(value: Any) -> Any:
+    if not isinstance(value, dict):
+        return value
+    for name, inner in value.items():
+        plain = name.replace("_", "").lower()
+        if plain == "arrayvalue":
+            return [_value(one) for one in (inner or {}).get("values") or ()]
+        if plain == "kvlistvalue":
+            return _attributes((inner or {}).get("values"))
+        if plain == "intvalue":
+            return int(inner)
+        if plain.endswith("value"):
+            return inner
+    return None
+
+
+def _reader(intake: Intake) -> SpanReader:
+    return SpanReader(intake, NAME, spans_of)
+
+
+IMPORTER = Importer(
+    name=NAME, title="OpenTelemetry spans: OTLP JSON, Tempo, SDK", fits=_fits, reader=_reader
+)

@@ -1,0 +1,1 @@
+"""Recording while agents of other libraries run."""

@@ -1,0 +1,201 @@
+"""Trace: one attempt at a task, with its calls, results, errors and outcome.
+
+The native format is read as it is; a trajectory (`task`, `steps`) is read as the same thing.
+"""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, Literal
+
+import msgspec
+
+from em.errors import InputError
+from em.values.canonical import Json
+
+Effect = Literal["read", "write"]
+Outcome = Literal["success", "failure", "unknown"]
+
+
+class ToolCall(
+    msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="tool_call", tag_field="type"
+):
+    """A tool was called: with its result, or its error."""
+
+    tool: str
+    args: Json = {}
+    result: Any = None
+    error: Any = None
+    id: str | None = None
+    seq: int | None = None
+    started_at: str | None = None
+    duration_ms: float | None = None
+    effect: Effect | None = None
+    tokens: int | None = None
+    cost_usd: float | None = None
+
+
+class UdfCall(
+    msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="udf_call", tag_field="type"
+):
+    """A function of the agent's own was called."""
+
+    function: str
+    args: Json = {}
+    result: Any = None
+    error: Any = None
+    id: str | None = None
+    seq: int | None = None
+    started_at: str | None = None
+    duration_ms: float | None = None
+
+
+class Approval(
+    msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="approval", tag_field="type"
+):
+    """A person was asked."""
+
+    prompt: str
+    answer: Any = None
+    seq: int | None = None
+
+
+class Message(
+    msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="message", tag_field="type"
+):
+    """What was said."""
+
+    role: str
+    text: str
+    seq: int | None = None
+
+
+TraceEvent = ToolCall | UdfCall | Approval | Message
+Call = ToolCall | UdfCall
+
+
+class Mission(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The task: what is to be reached, and with what."""
+
+    goal: str = ""
+    input_summary: Json = {}
+
+
+class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What the attempt cost its agent."""
+
+    tokens: int | None = None
+    cost_usd: float | None = None
+    duration_ms: float | None = None
+    model_calls: int | None = None
+    calls: int | None = None
+
+
+class Trace(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One attempt at a task. `final_output` is UNSET where the recording does not say.
+
+    A sub-agent's trace names the trace of the agent that started it, and the id of the call by
+    which it did, where that is known.
+    """
+
+    version: Literal["1"] = "1"
+    app: Json = {}
+    mission: Mission = Mission()
+    events: Sequence[TraceEvent] = ()
+    final_output: Any = msgspec.UNSET
+    outcome: Outcome = "unknown"
+    thoughts: Any = None
+    tags: Sequence[str] = ()
+    usage: Usage = Usage()
+    parent: str | None = None
+    parent_call: str | None = None
+
+    @property
+    def calls(self) -> list[Call]:
+        """The calls, in their order."""
+        return [event for event in self.events if isinstance(event, ToolCall | UdfCall)]
+
+    @property
+    def recorded_usage(self) -> Usage:
+        """What the attempt took: as its usage says, else summed up where every call says it."""
+        own, calls = self.usage, self.calls
+
+        def total(name: str) -> Any:
+            given = getattr(own, name)
+            parts: list[Any] = [getattr(call, name, None) for call in calls]
+            if given is not None or not parts or None in parts:
+                return given
+            return sum(parts)
+
+        return Usage(
+            tokens=total("tokens"),
+            cost_usd=total("cost_usd"),
+            duration_ms=total("duration_ms"),
+            model_calls=own.model_calls,
+            calls=len(calls) if own.calls is None else own.calls,
+        )
+
+
+class KeptTrace(msgspec.Struct, frozen=True, kw_only=True):
+    """A trace in the log: its id, when it began, and the ids of its events.
+
+    `happened_ids` are those of `trace.events`, one for one. `unknown`: lines of its transcript that
+    nobody could read, kept as they were.
+    """
+
+    id: str
+    at: datetime
+    trace: Trace
+    event_ids: Sequence[str]
+    happened_ids: Sequence[str] = ()
+    subject: str | None = None
+    unknown: int = 0
+
+
+class _Step(msgspec.Struct, frozen=True):
+    thought: str | None = None
+    action: str | None = None
+    args: Json = {}
+    observation: Any = None
+    error: Any = None
+
+
+class _Trajectory(msgspec.Struct, frozen=True):
+    task: str
+    steps: Sequence[_Step] = ()
+    outcome: Outcome = "unknown"
+    input: Json = {}
+    final_output: Any = msgspec.UNSET
+
+
+def read_trace(data: bytes, place: str) -> Trace:
+    """A trace from JSON, in the native format or as a trajectory."""
+    try:
+        keys = msgspec.json.decode(data, type=dict[str, msgspec.Raw])
+        if "steps" in keys and "events" not in keys:
+            return _from_trajectory(msgspec.json.decode(data, type=_Trajectory))
+        return msgspec.json.decode(data, type=Trace)
+    except RecursionError:
+        raise InputError("nested too deep", place=place) from None
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        message, _, where = str(error).partition(" - at `$")
+        field = where.rstrip("`").lstrip(".")
+        raise InputError(
+            f"this is no trace: {message}",
+            place=f"{place}, field {field}" if field else place,
+            fix="a trace has `mission` and `events`; docs/routines.md shows one",
+        ) from None
+
+
+def _from_trajectory(trajectory: _Trajectory) -> Trace:
+    events: list[TraceEvent] = [
+        ToolCall(tool=step.action, args=step.args, result=step.observation, error=step.error)
+        for step in trajectory.steps
+        if step.action
+    ]
+    return Trace(
+        mission=Mission(goal=trajectory.task, input_summary=trajectory.input),
+        events=events,
+        final_output=trajectory.final_output,
+        outcome=trajectory.outcome,
+        thoughts=[step.thought for step in trajectory.steps if step.thought] or None,
+    )

@@ -1,0 +1,1 @@
+"""Plain values: canonical JSON, times, ids, strict YAML, JSON Schema. Pure."""

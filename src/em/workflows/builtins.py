@@ -1,0 +1,244 @@
+"""The tools that every workflow has: asking models, running routines, recalling."""
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from hashlib import sha256
+from typing import Any, Protocol
+
+import msgspec
+
+from em.errors import EmError, InputError, UsageError, WorkflowError
+from em.llm.interface import Completion, LlmClient
+from em.llm.providers import BUILT_IN, get_llm_client
+from em.runner.engine import RunOptions, resume_run, run_routine
+from em.runner.expressions.functions import as_text
+from em.runner.failures import Pause
+from em.runner.journal import read_run, stream_of
+from em.runner.library import opened
+from em.runner.run import Failure, PendingPrompt, RunResult
+from em.runner.tools import Function, ToolRegistry
+from em.settings import AllowSettings, Settings
+from em.store.protocol import Store
+from em.values.canonical import Json
+
+SIDE_BY_SIDE = 8
+
+
+class Sourced(msgspec.Struct, frozen=True):
+    """Something from elsewhere, and the events it came from: forgetting those forgets it too."""
+
+    value: Any
+    from_events: Sequence[str] = ()
+
+
+class Recall(Protocol):
+    """Searches what was said."""
+
+    def __call__(self, query: str, k: int, subject: str | None = None) -> Sourced:
+        """The texts of the best `k`, best first."""
+
+
+class Sources(msgspec.Struct, frozen=True, kw_only=True):
+    """Where needs come from that are not of the run; a memory passes what it has."""
+
+    recall: Recall | None = None
+    heuristics: Callable[[str, int], Sourced] | None = None
+    """A task and how many: the briefing."""
+    state: Callable[[str, str], Sourced] | None = None
+    """A subject and a path: what is true of it, None where nothing is."""
+
+
+class Models:
+    """Clients by provider and model; one that is given, or scripted, answers for all."""
+
+    def __init__(self, settings: Settings, client: LlmClient | None = None) -> None:
+        self._settings = settings
+        self._lock = threading.Lock()
+        self._clients: dict[tuple[str | None, str | None], LlmClient] = {}
+        self._only = client
+        self.limited: Callable[[LlmClient], LlmClient] | None = None
+        """Where it is set, it makes of each client one that waits for its turn."""
+
+    def client(self, provider: str | None, model: str | None) -> LlmClient:
+        """Whom to ask. Raises MissingKey, which names the variable to set."""
+        if self._only is not None:
+            return self._only
+        key = (None, None) if self._is_scripted else (provider or None, model or None)
+        with self._lock:
+            if key not in self._clients:
+                client = get_llm_client(*key, settings=self._settings)
+                self._clients[key] = client if self.limited is None else self.limited(client)
+            return self._clients[key]
+
+    @property
+    def _is_scripted(self) -> bool:
+        name = self._settings.llm.provider or ""
+        known = self._settings.providers.get(name) or BUILT_IN.get(name)
+        return known is not None and known.protocol == "scripted"
+
+    def ask(
+        self,
+        prompt: Any,
+        provider: str | None = None,
+        model: str | None = None,
+        system: str = "",
+        max_tokens: int = 4096,
+        temperature: float | None = None,
+        output_schema: Json | None = None,
+    ) -> Json:
+        """`model_call`: the answer, and what it took."""
+        client = self.client(provider, model)
+        done = client.complete(
+            as_text(prompt),
+            system=as_text(system),
+            schema=output_schema,
+            max_tokens=int(max_tokens),
+            temperature=None if temperature is None else float(temperature),
+        )
+        output = done.text if output_schema is None else done.value
+        return {"output": output, "metadata": _took(client, done)}
+
+    def ask_several(
+        self,
+        prompt: Any,
+        models: Sequence[Any],
+        system: str = "",
+        max_tokens: int = 4096,
+        temperature: float | None = None,
+        least: int | None = None,
+    ) -> Json:
+        """`parallel_query`: one prompt for several models; the answers by `provider/model`."""
+        asked = [_named(one) for one in models] if isinstance(models, list) else []
+        if not asked:
+            raise InputError(
+                "there is nobody to ask",
+                place="models",
+                fix='write models: ["anthropic/MODEL", {provider: openai, model: MODEL}]',
+            )
+        from concurrent.futures import ThreadPoolExecutor
+
+        def one(who: tuple[str, str | None]) -> Json | EmError:
+            try:
+                return self.ask(prompt, *who, system, max_tokens, temperature)
+            except EmError as error:
+                return error
+
+        with ThreadPoolExecutor(max_workers=min(SIDE_BY_SIDE, len(asked))) as pool:
+            found = dict(zip(_labels(asked), pool.map(one, asked), strict=True))
+        answers = {name: said for name, said in found.items() if not isinstance(said, EmError)}
+        errors = {name: str(said) for name, said in found.items() if isinstance(said, EmError)}
+        if len(answers) < (len(asked) if least is None else least):
+            name, why = next(iter(errors.items()))
+            raise WorkflowError(f"{len(errors)} of {len(asked)} gave no answer; {name}: {why}")
+        metadata = {name: said["metadata"] for name, said in answers.items()}
+        if errors:
+            metadata["errors"] = errors
+        return {
+            "output": {name: said["output"] for name, said in answers.items()},
+            "metadata": metadata,
+        }
+
+
+def _took(client: LlmClient, done: Completion) -> Json:
+    took: Json = {
+        "provider": client.provider,
+        "model": done.model or client.model,
+        "tokens": msgspec.to_builtins(done.usage),
+        "seconds": round(done.seconds, 3),
+    }
+    if done.cost_usd is not None:
+        took["cost_usd"] = done.cost_usd
+    if done.stop != "end":
+        took["stop"] = done.stop
+    return took
+
+
+def _named(one: Any) -> tuple[str, str | None]:
+    if isinstance(one, str) and one:
+        provider, _, model = one.partition("/")
+        return provider, model or None
+    if isinstance(one, Mapping) and isinstance(one.get("provider"), str):
+        return one["provider"], one.get("model")
+    raise InputError(f"{one!r} names no model"[:200], place="models", fix="write provider/model")
+
+
+def _labels(asked: Sequence[tuple[str, str | None]]) -> list[str]:
+    labels: list[str] = []
+    for provider, model in asked:
+        label = f"{provider}/{model}" if model else provider
+        times = sum(known.partition("#")[0] == label for known in labels)
+        labels.append(f"{label}#{times + 1}" if times else label)
+    return labels
+
+
+class Routines:
+    """`run_routine`: a run of its own, which goes on where it was if the step is made again."""
+
+    def __init__(self, store: Store, tools: ToolRegistry, allow: AllowSettings | None) -> None:
+        self._store = store
+        self._tools = tools
+        self._allow = allow
+
+    def runner(self, step: str, answers: Mapping[str, Json]) -> Function:
+        """The tool of one step; `answers` are those to questions of its routines."""
+
+        def run(routine: str, idempotency_key: str, input: Json | None = None) -> Any:  # noqa: A002 - as the step writes it
+            run_id = _run_id(idempotency_key)
+            result = self._run(routine, input or {}, run_id, step, answers)
+            if result.pending_prompt is not None:
+                raise Pause(_within(step, result.pending_prompt))
+            if result.failure is not None:
+                told = result.failure
+                raise WorkflowError(
+                    f"the routine failed: {told.error_type}: {told.message}",
+                    place=f"run {result.run_id}, step {told.step_id}",
+                )
+            return {"output": result.output, "metadata": {"run": result.run_id}}
+
+        return run
+
+    def _run(
+        self, routine: str, given: Json, run_id: str, step: str, answers: Mapping[str, Json]
+    ) -> RunResult:
+        said = {
+            name.removeprefix(f"{step}/"): answer
+            for name, answer in answers.items()
+            if name.startswith(f"{step}/")
+        }
+        options: RunOptions = {"answers": said, "allow": self._allow}
+        if not self._store.head(stream_of(run_id))[0]:
+            with opened(self._store, routine) as package:
+                return run_routine(
+                    package, given, self._tools, store=self._store, run_id=run_id, **options
+                )
+        past = read_run(self._store, run_id)
+        if past.status not in ("ok", "failed"):
+            return resume_run(self._store, run_id, self._tools, **options)
+        ended = past.notes[-1][1]
+        failure = ended.get("failure")
+        return RunResult(
+            run_id=run_id,
+            status="ok" if past.status == "ok" else "failed",
+            output=ended.get("output"),
+            failure=None if failure is None else msgspec.convert(failure, Failure),
+        )
+
+
+def _run_id(key: str) -> str:
+    """The run of a step: the same for the same key, and short."""
+    workflow_run, _, rest = key.partition("/")
+    return f"{workflow_run}-{sha256(rest.encode()).hexdigest()[:12]}"
+
+
+def _within(step: str, prompt: PendingPrompt) -> PendingPrompt:
+    """The question of a routine, as the workflow asks it."""
+    return msgspec.structs.replace(prompt, step_id=f"{step}/{prompt.step_id}")
+
+
+def no_source(kind: str) -> UsageError:
+    """The error for a need that only a memory can meet."""
+    return UsageError(
+        f"`{kind}` is not to be had here",
+        place=f"needs, {kind}",
+        fix="run the workflow with Memory.workflow, or `em workflow run`",
+    )

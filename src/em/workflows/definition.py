@@ -1,0 +1,203 @@
+"""A workflow as its author writes it: parameters, and steps that name the context they need."""
+
+import hashlib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from em.errors import InvalidWorkflow
+from em.runner.routine import Retry, ToolSpec
+from em.settings import AllowSettings
+from em.traces.trace import Effect
+from em.values.canonical import Json, canonical
+
+ParamType = Literal["string", "integer", "number", "boolean", "list", "object"]
+OnFailure = Literal["abort_chain", "continue"]
+Seconds = Annotated[float, msgspec.Meta(gt=0, le=86_400)]
+MODEL_CALL = "model_call"
+WIDTH = 8
+"""How many steps of a parallel workflow run side by side, where it does not say."""
+
+
+class Param(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """One parameter; without a default it is required."""
+
+    name: str
+    type: ParamType | None = None
+    default: Any = msgspec.UNSET
+    description: str = ""
+    options: Sequence[Any] = ()
+
+    @property
+    def is_required(self) -> bool:
+        """Whether a run must be given it."""
+        return self.default is msgspec.UNSET
+
+
+class StepMemory(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What a step wants of what came before it."""
+
+    needs: Sequence[str] = ()
+
+
+class Gate(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A person must agree before the step runs."""
+
+    message: str = ""
+
+
+class StepDef(
+    msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True
+):
+    """One step."""
+
+    name: str
+    tool: str = MODEL_CALL
+    description: str = ""
+    inputs: Json = {}
+    memory: StepMemory = StepMemory()
+    when: str | bool | None = None
+    for_each: Any = None
+    as_: str = msgspec.field(default="item", name="as")
+    parallel: Annotated[int, msgspec.Meta(ge=1, le=256)] = 1
+    gate: bool | str | Gate | None = None
+    on_failure: OnFailure = "abort_chain"
+    retry: int | Retry | None = None
+    timeout: Seconds | None = None
+    permissions: AllowSettings | None = None
+    depends_on: str | Sequence[str] = ()
+    effect: Effect | None = None
+    idempotency_key: str | None = None
+
+    def __post_init__(self) -> None:
+        """What can't mean anything is refused where it is written."""
+        if not self.name or "?" in self.name or "[" in self.name:
+            raise ValueError("a step's name is a word, without ? and [")
+        if isinstance(self.retry, int) and not 1 <= self.retry <= 100:
+            raise ValueError("`retry` is 1 to 100 attempts")
+        if self.tool == "ask" and (self.for_each is not None or self.gate):
+            raise ValueError("`ask` has no use for `for_each` and `gate`")
+
+    @property
+    def waits_for(self) -> tuple[str, ...]:
+        """The steps of `depends_on`."""
+        return (self.depends_on,) if isinstance(self.depends_on, str) else tuple(self.depends_on)
+
+    @property
+    def variable(self) -> str:
+        """Its name, as a template can say it."""
+        return re.sub(r"\W", "_", self.name)
+
+
+class WorkflowDef(
+    msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True
+):
+    """A workflow. `parallel` is true, or how many steps at most run side by side."""
+
+    name: str
+    description: str = ""
+    params: Any = None
+    steps: Sequence[StepDef] = ()
+    parallel: bool | Annotated[int, msgspec.Meta(ge=1, le=256)] = False
+    strict: bool = False
+    timeout: Seconds | None = None
+    tools: Sequence[ToolSpec] = ()
+
+    def __post_init__(self) -> None:
+        """Parameters are read here, so that what is wrong with them is found with the rest."""
+        read_params(self.params)
+
+    @property
+    def parameters(self) -> list[Param]:
+        """The parameters, in their order."""
+        return read_params(self.params)
+
+    @property
+    def width(self) -> int:
+        """How many steps run side by side; 1 where they run in the order of the file."""
+        if self.parallel is True:
+            return WIDTH
+        return int(self.parallel) or 1
+
+    @property
+    def is_parallel(self) -> bool:
+        """Whether steps run as soon as what they need is there."""
+        return self.parallel is not False
+
+    @property
+    def hash(self) -> str:
+        """What it says, as a hash."""
+        return hashlib.sha256(canonical(msgspec.to_builtins(self), "workflow")[0]).hexdigest()
+
+
+def read_params(value: Any) -> list[Param]:
+    """Parameters from a list of names and defaults, or from a mapping."""
+    if value is None:
+        return []
+    pairs = list(_pairs(value))
+    names = [name for name, _ in pairs]
+    for name in names:
+        if not isinstance(name, str) or not name.isidentifier():
+            raise ValueError(f"{name!r} is no name of a parameter")
+        if names.count(name) > 1:
+            raise ValueError(f"the parameter {name!r} is given twice")
+    return [_param(name, said) for name, said in pairs]
+
+
+def _pairs(value: Any) -> Iterator[tuple[Any, Any]]:
+    if isinstance(value, Mapping):
+        yield from value.items()
+        return
+    if not isinstance(value, list):
+        raise ValueError("`params` is a list of names, or names with their defaults")  # noqa: TRY004 - msgspec tells a ValueError with its place
+    for item in value:
+        if isinstance(item, Mapping):
+            yield from item.items()
+        else:
+            yield item, msgspec.UNSET
+
+
+_SAID = frozenset({"type", "default", "description", "options"})
+
+
+def _param(name: str, said: Any) -> Param:
+    if isinstance(said, dict) and said and said.keys() <= _SAID:
+        try:
+            return msgspec.convert({"name": name, **said}, Param)
+        except msgspec.ValidationError as error:
+            raise ValueError(f"the parameter {name!r}: {error}") from None
+    return Param(name=name, default=said, type=type_of(said))
+
+
+def type_of(value: Any) -> ParamType | None:
+    """The type that a default tells."""
+    kinds: tuple[tuple[Any, ParamType], ...] = (
+        (bool, "boolean"),
+        (int, "integer"),
+        (float, "number"),
+        (str, "string"),
+        (list, "list"),
+        (dict, "object"),
+    )
+    return next((name for kind, name in kinds if isinstance(value, kind)), None)
+
+
+def said(value: Json) -> Json:
+    """A name without a value says nothing."""
+    return {name: item for name, item in value.items() if item is not None}
+
+
+def read_workflow(value: Json, place: str) -> WorkflowDef:
+    """A workflow from its plain value, with its name in it. The first problem is told."""
+    try:
+        return msgspec.convert(said(value), WorkflowDef)
+    except msgspec.ValidationError as error:
+        message, _, where = str(error).partition(" - at `$")
+        field = where.rstrip("`").lstrip(".")
+        raise InvalidWorkflow(
+            message,
+            place=f"{place}, {field}" if field else place,
+            fix="`em workflow validate` lists everything that is wrong with it",
+        ) from None

@@ -1,0 +1,181 @@
+"""Cleaning up: what finished workflow runs left is erased once it is old, and nothing refers to it.
+
+The events stay, with their hashes and the fact of the erasure; their bodies are gone.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import msgspec
+
+from em.errors import UsageError
+from em.log.event import Draft, Event, EventQuery
+from em.settings import Settings, WorkflowMemorySettings
+from em.store import Commit, open_store
+from em.store.protocol import Store
+from em.workflows.past_runs import STARTED, run_id_of
+
+CLEANED, STREAM = "workflow_cleaned", "workflow/clean-up"
+EVERY = timedelta(hours=1)
+"""How often it is looked whether there is something to clean up by itself."""
+
+
+class Cleaned(msgspec.Struct, frozen=True, kw_only=True):
+    """What was erased, and what was left although it is old: by run, with the reason."""
+
+    runs: Sequence[str] = ()
+    events: int = 0
+    bytes: int = 0
+    left: dict[str, str] = {}
+    scrubbed: bool = True
+
+
+class _Run(msgspec.Struct, frozen=True, kw_only=True):
+    run_id: str
+    began: datetime
+    events: Sequence[Event]
+
+    @property
+    def bytes(self) -> int:
+        return sum(len(msgspec.json.encode(event.body)) for event in self.events)
+
+    @property
+    def is_over(self) -> bool:
+        last = [event for event in self.events if event.kind != "erased"]
+        return bool(last) and last[-1].kind == "run_ended"
+
+
+class MemoryStore:
+    """What workflows left, as the original's `MemoryStore`: one class to look after it.
+
+    db: a path or an address; where it is not given, that of the settings.
+    """
+
+    def __init__(self, db: str | Path | Store | None = None) -> None:
+        self._owns = db is None or isinstance(db, str | Path)
+        self._store: Store = (
+            open_store(db, Settings.load()) if db is None or isinstance(db, str | Path) else db
+        )
+
+    def __enter__(self) -> "MemoryStore":
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the store."""
+        if self._owns:
+            self._store.close()
+
+    def cleanup_old_entries(self, days_old: float = 30) -> int:
+        """Erase what finished runs left that began so many days ago; how many entries."""
+        return clean(self._store, older_than=timedelta(days=days_old)).events
+
+
+def clean(
+    store: Store,
+    *,
+    older_than: timedelta | None = None,
+    max_bytes: float | None = None,
+    reason: str = "clean-up of workflow memory",
+    dry_run: bool = False,
+) -> Cleaned:
+    """Erase old runs; and, where there is more than `max_bytes`, the oldest until there is not."""
+    if older_than is not None and older_than < timedelta(0):
+        raise UsageError("an age is not negative", place="days_old")
+    runs = list(_runs(store))
+    chosen: dict[str, _Run] = {}
+    if older_than is not None:
+        before = datetime.now(UTC) - older_than
+        chosen |= {run.run_id: run for run in runs if run.began <= before}
+    if max_bytes is not None:
+        total = sum(run.bytes for run in runs)
+        for run in runs:
+            if total <= max_bytes:
+                break
+            total -= run.bytes
+            chosen[run.run_id] = run
+    left = _left(store, list(chosen.values()))
+    gone = [run for run in chosen.values() if run.run_id not in left]
+    cleaned = Cleaned(
+        runs=[run.run_id for run in gone],
+        events=sum(len(run.events) for run in gone),
+        bytes=sum(run.bytes for run in gone),
+        left=left,
+    )
+    if dry_run or not gone:
+        return cleaned
+    erasure = store.erase([event.id for run in gone for event in run.events], reason=reason)
+    _note(store, cleaned, reason)
+    return msgspec.structs.replace(cleaned, scrubbed=erasure.scrubbed)
+
+
+def clean_if_due(store: Store, limits: WorkflowMemorySettings) -> Cleaned | None:
+    """Clean up by the limits of em.yaml, if nobody has looked for an hour."""
+    query = EventQuery(stream=STREAM, kinds=[CLEANED], limit=1, newest=True)
+    for event in store.read(query):
+        if datetime.now(UTC) - event.at < EVERY:
+            return None
+    cleaned = clean(
+        store,
+        older_than=None if limits.keep_days is None else timedelta(days=limits.keep_days),
+        max_bytes=None if limits.max_mb is None else limits.max_mb * 1e6,
+        reason="em.yaml, workflow_memory",
+    )
+    if not cleaned.runs:
+        _note(store, cleaned, "em.yaml, workflow_memory")
+    return cleaned
+
+
+def _note(store: Store, cleaned: Cleaned, reason: str) -> None:
+    body = {
+        "runs": list(cleaned.runs),
+        "events": cleaned.events,
+        "bytes": cleaned.bytes,
+        "reason": reason,
+    }
+    store.commit(Commit(events=[Draft(stream=STREAM, kind=CLEANED, body=body)]))
+
+
+def _runs(store: Store) -> Iterator[_Run]:
+    """Every run whose content is there, oldest first."""
+    for started in store.read(EventQuery(kinds=[STARTED])):
+        if started.body is None:
+            continue
+        events = [
+            event
+            for event in store.read(EventQuery(stream=started.stream))
+            if event.body is not None and event.kind != "erased"
+        ]
+        yield _Run(run_id=run_id_of(started), began=started.at, events=events)
+
+
+def _left(store: Store, runs: Sequence[_Run]) -> dict[str, str]:
+    """The runs that stay, with the reason."""
+    left = {run.run_id: "it is not over" for run in runs if not run.is_over}
+    owners = {event.id: run.run_id for run in runs for event in run.events}
+    uses = list(_uses(store, owners))
+    more = True
+    while more:
+        # Who stays for one run's sake may be what another is needed for.
+        more = False
+        for owner, user, told in uses:
+            if owner not in left and (user in left or user not in owners.values()):
+                left[owner] = f"{told} refers to it"
+                more = True
+    return left
+
+
+def _uses(store: Store, owners: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
+    """For each run that something else was made of: the run, and what that is."""
+    for artefact in store.artefacts():
+        for event_id in artefact.from_events:
+            if event_id in owners:
+                yield owners[event_id], "", f"{artefact.kind} {artefact.name}@{artefact.version}"
+    for event in store.read(EventQuery(kinds=["step_done"])):
+        for event_id in (event.body or {}).get("from_events") or ():
+            user = run_id_of(event)
+            if event_id in owners and owners[event_id] != user:
+                yield owners[event_id], user, f"run {user}"

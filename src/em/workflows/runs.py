@@ -1,0 +1,396 @@
+"""Workflows: starting a run, going on with it, and looking at what there is."""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, Unpack
+
+import msgspec
+
+from em.errors import StoreBusy, StoreUnreachable, UsageError, WorkflowError
+from em.llm.interface import LlmClient
+from em.redaction.redactor import MARKER
+from em.runner.answers import check_steps
+from em.runner.drivers import WriteNotes, drive
+from em.runner.engine import Tools, refuse_to_go_on, same_input
+from em.runner.expressions.functions import as_text
+from em.runner.journal import (
+    Journal,
+    Note,
+    answered_note,
+    keepable,
+    new_run_id,
+    stream_of,
+)
+from em.runner.run import RunResult, StepReport
+from em.runner.secrets import Secrets, without_secrets
+from em.runner.tools import ToolRegistry
+from em.runner.tools.mcp import Servers
+from em.runner.validation import Problem
+from em.settings import AllowSettings, Settings
+from em.store.protocol import Store
+from em.traces.trace import Effect
+from em.values.canonical import Json
+from em.workflows.bindings import Binding
+from em.workflows.builtins import Models, Sourced, Sources, no_source
+from em.workflows.definition import WorkflowDef
+from em.workflows.file import WorkflowFile
+from em.workflows.inspection import RunView, inspect_run
+from em.workflows.needs import Need
+from em.workflows.outcome import WorkflowResult
+from em.workflows.parameters import check_params, prompt_of
+from em.workflows.past_runs import (
+    STARTED,
+    PastWorkflow,
+    RunLine,
+    latest_output,
+    run_line,
+    started_runs,
+)
+from em.workflows.plan import Plan, plan_of
+from em.workflows.problems import refuse_invalid, validate_file
+from em.workflows.rehearsal import Rehearsed, rehearse
+from em.workflows.retention import Cleaned, clean, clean_if_due
+from em.workflows.slices import Context
+from em.workflows.tokens import CountTokens, about
+from em.workflows.workflow_machine import WorkflowMachine
+
+if TYPE_CHECKING:
+    from em.workflows.to_routine import CompiledWorkflow, MayFreeze
+
+
+class WorkflowOptions(TypedDict, total=False):
+    """What starting and going on may be told."""
+
+    answers: Mapping[str, Json] | None
+    """What a person said, by the names of steps."""
+    on_step: Callable[[StepReport], None] | None
+    """Is told what became of each step."""
+    on_start: Callable[[str], None] | None
+    """Is told the name of each step when it begins."""
+    resume_with: str
+    """The options that `em workflow resume` is to be given again, kept to be told."""
+
+
+PATIENCE = 30.0
+"""Seconds for which a run waits for a database that went away: its steps are not made again."""
+
+MOST_READY = 256
+"""So many workflows are held ready to run."""
+
+
+class _Ready(NamedTuple):
+    """A workflow that was checked, and how its runs begin. It holds on to the definition."""
+
+    workflow: WorkflowDef
+    plan: Plan
+    body: Json
+
+
+class Workflows:
+    """The workflows of a file, run in one memory.
+
+    file: where they are written; em.yaml where it is not given. client: a model that answers for
+    every provider. sources: where needs come from that are not of the run.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        file: str | Path | None = None,
+        tools: Tools = None,
+        client: LlmClient | None = None,
+        settings: Settings | None = None,
+        allow: AllowSettings | None = None,
+        sources: Sources | None = None,
+    ) -> None:
+        self.store = store
+        self.file = WorkflowFile(file)
+        self.settings = Settings.load() if settings is None else settings
+        self.tools = tools if isinstance(tools, ToolRegistry) else ToolRegistry(tools)
+        self._allow = self.settings.allow if allow is None else allow
+        self._sources = sources or Sources()
+        self.models = Models(self.settings, client)
+        # What was checked and planned already, by the identity of its definition.
+        self._ready: dict[int, _Ready] = {}
+
+    def start(
+        self,
+        name: str,
+        params: Mapping[str, Any] | None = None,
+        *,
+        prompt: str | None = None,
+        run_id: str | None = None,
+        **options: Unpack[WorkflowOptions],
+    ) -> WorkflowResult:
+        """Run a workflow. It raises for what can't be run at all; a failing step is told.
+
+        With the `run_id` of a run that is there already, that run goes on, or, if it is over, its
+        result is told: saying it again does no harm.
+        """
+        if run_id is not None and self.store.head(stream_of(run_id))[0]:
+            return self._again(name, params, prompt, run_id, options)
+        workflow = self.file.workflow(name)
+        return self.start_this(workflow, params, prompt=prompt, run_id=run_id, **options)
+
+    def start_this(
+        self,
+        workflow: WorkflowDef,
+        params: Mapping[str, Any] | None = None,
+        *,
+        prompt: str | None = None,
+        run_id: str | None = None,
+        **options: Unpack[WorkflowOptions],
+    ) -> WorkflowResult:
+        """Run a workflow that is given itself."""
+        ready = self._planned(workflow)
+        given = keepable(check_params(workflow, params or {}), "params")
+        run_id = run_id or new_run_id()
+        body: Json = {**ready.body, "input": given}
+        said = prompt_of(workflow, given, prompt)
+        if prompt is not None:
+            body["prompt"] = prompt
+        if options.get("resume_with"):
+            body["resume_with"] = options["resume_with"]
+        return self._run(ready.plan, given, said, run_id, [(STARTED, body)], None, options)
+
+    def resume(
+        self,
+        run_id: str,
+        *,
+        params: Mapping[str, Any] | None = None,
+        prompt: str | None = None,
+        retry: bool = False,
+        **options: Unpack[WorkflowOptions],
+    ) -> WorkflowResult:
+        """Go on with a run that was interrupted, or waits; of one that is over, tell the result.
+
+        No completed step runs again. `retry`: a run that failed goes on at the step that failed.
+        `params` and `prompt` are given again where they held a secret: the journal did not keep it.
+        """
+        past = PastWorkflow(self.store, run_id)
+        if past.status == "ok" or (past.status == "failed" and not retry):
+            if options.get("answers"):
+                raise WorkflowError(f"this run is over: {past.status}", place=f"run {run_id}")
+            return past.result()
+        if params is not None:
+            past.params = same_input(past.run, dict(params))
+            past.run.input = past.params
+        over = msgspec.structs.replace(past.run, status="running")
+        refuse_to_go_on(over, options.get("answers") or {})
+        plan = plan_of(past.definition)
+        said = past.prompt if prompt is None else prompt
+        if said is not None and MARKER.search(said):
+            raise WorkflowError(
+                "the prompt of this run held a secret, which the journal did not keep",
+                place=f"run {run_id}",
+                fix="give the prompt again (prompt=, or --prompt)",
+            )
+        return self._run(plan, past.params, said, run_id, [], past, options)
+
+    def result(self, run_id: str) -> WorkflowResult:
+        """What became of a run so far."""
+        return PastWorkflow(self.store, run_id).result()
+
+    def names(self) -> list[WorkflowDef]:
+        """The workflows of the file."""
+        return [self.file.workflow(name) for name in self.file.values()]
+
+    def validate(self, name: str | None = None, *, with_tools: bool = False) -> list[Problem]:
+        """Everything that is wrong with the workflows of the file, or with one."""
+        return validate_file(self.file, name, self.tools if with_tools else None)
+
+    def plan(self, name: str) -> Plan:
+        """A workflow, checked and ready to run."""
+        return self._planned(self.file.workflow(name)).plan
+
+    def dry_run(
+        self, name: str, params: Mapping[str, Any] | None = None, *, prompt: str | None = None
+    ) -> list[Rehearsed]:
+        """Every step as it would be called, with its prompts filled in; nothing is called."""
+        return rehearse(self.file, name, self.tools, params or {}, prompt)
+
+    def inspect(self, run_id: str, count: CountTokens = about) -> RunView:
+        """What each step of a run was given and left, with tokens."""
+        return inspect_run(self.store, run_id, count)
+
+    def runs(self, limit: int | None = None) -> list[RunLine]:
+        """Runs in short, newest first."""
+        return [run_line(self.store, event) for event in started_runs(self.store, limit)]
+
+    def compile(
+        self, run_id: str, may_freeze: "MayFreeze | None" = None, *, name: str | None = None
+    ) -> "CompiledWorkflow":
+        """A routine package that does what a run did, without a model.
+
+        What a model said alike in several runs is frozen; for the rest `may_freeze` is asked, and
+        where it does not agree, or is not given, it becomes an input of the routine.
+        """
+        from em.workflows.to_routine import compile_run
+
+        def effect_of(tool: str) -> Effect | None:
+            return self.tools[tool].effect if tool in self.tools else None
+
+        ask = may_freeze or (lambda _one: False)
+        return compile_run(self.store, run_id, ask, name=name, effect_of=effect_of)
+
+    def cleanup(self, days_old: float = 30, *, dry_run: bool = False) -> Cleaned:
+        """Erase what finished runs left that began so long ago, and that nothing refers to."""
+        return clean(self.store, older_than=timedelta(days=days_old), dry_run=dry_run)
+
+    def _again(
+        self,
+        name: str,
+        params: Mapping[str, Any] | None,
+        prompt: str | None,
+        run_id: str,
+        options: WorkflowOptions,
+    ) -> WorkflowResult:
+        past = PastWorkflow(self.store, run_id)
+        before = past.prompt or ""
+        same = prompt is None or before == prompt or MARKER.search(before) is not None
+        if past.workflow != name or not same:
+            raise UsageError(
+                f"the run {run_id!r} is one of {past.workflow!r}, or of another prompt",
+                place="run_id",
+                fix="leave it out, or give another",
+            )
+        given = None
+        if params is not None:
+            given = check_params(plan_of(past.definition).workflow, params)
+            same_input(past.run, given)
+        return self.resume(run_id, params=given, prompt=prompt, **options)
+
+    def _planned(self, workflow: WorkflowDef) -> "_Ready":
+        ready = self._ready.get(id(workflow))
+        if ready is None:
+            if len(self._ready) >= MOST_READY:
+                self._ready.clear()
+            refuse_invalid(workflow, self.tools, self.file.place)
+            definition = msgspec.to_builtins(workflow)
+            text = msgspec.json.encode(definition).decode()
+            body = {"workflow": workflow.name, "hash": workflow.hash, "definition": text}
+            ready = self._ready[id(workflow)] = _Ready(workflow, plan_of(definition), body)
+        return ready
+
+    def _run(
+        self,
+        plan: Plan,
+        params: Json,
+        prompt: str | None,
+        run_id: str,
+        notes: list[Note],
+        past: PastWorkflow | None,
+        options: WorkflowOptions,
+    ) -> WorkflowResult:
+        answers = dict(options.get("answers") or {})
+        _check_answers(plan, answers)
+        said = without_secrets(plan.questions, _own(plan, answers))
+        if said:
+            notes.append(answered_note(keepable(said, "answers")))
+        before = past.run if past is not None else None
+        known = {**(before.restored.answers if before else {}), **answers}
+        secrets = Secrets()
+        servers = Servers()
+        binding = Binding(self, plan, self._allow, secrets, known, servers)
+        journal = Journal(self.store, run_id, before.pos if before else 0)
+        machine = WorkflowMachine(
+            plan,
+            run_id=run_id,
+            context=Context(prompt, params, [step.name for step in plan.steps]),
+            tools=binding.tools,
+            fetch=self._fetched,
+            write=_patient(journal.write),
+            notes=notes,
+            answers=answers,
+            restored=before.restored if before else None,
+            done=past.done() if past else None,
+            known=past.fetched() if past else None,
+            secrets=secrets,
+            on_step=secrets.telling(options.get("on_step")),
+            on_start=options.get("on_start"),
+        )
+        binding.machine = machine
+        with servers:
+            result = drive(machine.run(params), machine.write)
+        self._clean()
+        return _told(plan, machine, secrets.result(result))
+
+    def _fetched(self, need: Need, asked: Sequence[Any]) -> Sourced:
+        """What a need asks for that is not of the run."""
+        words = [as_text(one) for one in asked]
+        if need.kind == "run":
+            return Sourced(*latest_output(self.store, words[0], words[1]))
+        if need.kind == "recall" and self._sources.recall is not None:
+            found = self._sources.recall(words[0], need.k, words[1] if words[1:] else None)
+            return Sourced("\n".join(map(as_text, found.value)), found.from_events)
+        if need.kind == "heuristics" and self._sources.heuristics is not None:
+            return self._sources.heuristics(words[0], need.k)
+        if need.kind == "state" and self._sources.state is not None:
+            return self._sources.state(words[0], words[1])
+        raise no_source(need.kind)
+
+    def recall(self, query: Any, k: int = 5, subject: str | None = None) -> Sourced:
+        """What the tool `recall` finds."""
+        if self._sources.recall is None:
+            raise no_source("recall")
+        return self._sources.recall(as_text(query), int(k), subject)
+
+    def _clean(self) -> None:
+        """Clean up where em.yaml sets a limit."""
+        limits = self.settings.workflow_memory
+        if limits.keep_days is None and limits.max_mb is None:
+            return
+        clean_if_due(self.store, limits)
+
+
+def _patient(write: WriteNotes) -> WriteNotes:
+    """Write again what could not be written for want of the database.
+
+    If it was written after all, the position tells: that raises, and whoever starts the run again
+    goes on from there.
+    """
+
+    def patiently(notes: list[Note]) -> None:
+        until, wait = time.monotonic() + PATIENCE, 0.1
+        while True:
+            try:
+                return write(notes)
+            except (StoreUnreachable, StoreBusy):
+                if time.monotonic() > until:
+                    raise
+            time.sleep(wait)
+            wait = min(2 * wait, 2.0)
+
+    return patiently
+
+
+def _own(plan: Plan, answers: Mapping[str, Any]) -> dict[str, Any]:
+    """Answers for this run; those for a routine within it are in that one's journal."""
+    return {
+        name: said
+        for name, said in answers.items()
+        if "/" not in name or name.partition("/")[0] not in plan.program.tool_names
+    }
+
+
+def _check_answers(plan: Plan, answers: Mapping[str, Any]) -> None:
+    """Answers are for steps that ask, for routines within them, and for calls nobody knows of."""
+    asking = [step.name for step in plan.steps if step.prompt is not None]
+    check_steps(plan.program, _own(plan, answers), asking=asking)
+
+
+def _told(plan: Plan, machine: WorkflowMachine, result: RunResult) -> WorkflowResult:
+    return WorkflowResult(
+        run_id=result.run_id,
+        workflow=plan.workflow.name,
+        status=result.status,
+        output=result.output,
+        failure=result.failure,
+        pending_prompt=result.pending_prompt,
+        steps=result.steps,
+        outputs=machine.outputs,
+        warnings=tuple(dict.fromkeys(machine.warnings)),
+    )

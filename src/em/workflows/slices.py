@@ -1,0 +1,177 @@
+"""Slices: what steps left, and the part of it that one step is given."""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from em.errors import WorkflowError
+from em.runner.expressions.functions import as_text
+from em.runner.expressions.scope import Missing
+from em.values.canonical import Json
+from em.values.mistakes import closest
+from em.workflows.needs import FETCHED, Need
+
+OUTPUT, ERROR = "output", "error"
+_RECORD = frozenset({"output", "classification", "metadata"})
+
+
+class Slice(msgspec.Struct, frozen=True, kw_only=True):
+    """What a step left in memory: `by` is the step, `name` what it is called."""
+
+    by: str
+    name: str
+    output: Any = None
+    classification: str = OUTPUT
+    metadata: Json = {}
+    failed: bool = False
+
+
+def as_record(value: Any) -> Json:
+    """A tool's result as it is kept: a tool may say a classification and metadata beside it."""
+    said = isinstance(value, dict) and "output" in value and value.keys() <= _RECORD
+    return dict(value) if said else {"output": value}
+
+
+def slice_of(step: str, record: Json, name: str | None = None) -> Slice:
+    """What a record of the journal says a step left."""
+    return Slice(
+        by=step,
+        name=step if name is None else name,
+        output=record.get("output"),
+        classification=str(record.get("classification") or OUTPUT),
+        metadata=record.get("metadata") or {},
+    )
+
+
+def slices_of(step: str, records: Sequence[Json], *, is_list: bool) -> Iterator[Slice]:
+    """Everything that a step left: what its tool saved, then its output."""
+    for record in records:
+        for saved in record.get("saved") or ():
+            yield slice_of(step, saved, str(saved["name"]))
+    if not is_list:
+        yield from (slice_of(step, record) for record in records)
+        return
+    for record in records:
+        if record.get("classification"):
+            yield slice_of(step, record, "")
+    yield Slice(by=step, name=step, output=[record.get("output") for record in records])
+
+
+def failed_slice(step: str, error: str) -> Slice:
+    """What a step leaves that failed while the workflow goes on."""
+    return Slice(by=step, name=step, output=error, classification=ERROR, failed=True)
+
+
+class Brought(Mapping[str, Any]):
+    """`memory` in a step's templates: what its needs brought, and nothing else.
+
+    What is not there is an empty text and is noted in `missed`, or an error where that is asked.
+    """
+
+    def __init__(self, values: Json, *, strict: bool, place: str) -> None:
+        self._values = values
+        self._strict = strict
+        self._place = place
+        self.missed: dict[str, None] = {}
+        # Needs that nothing met, in words.
+        self.unmet: list[str] = []
+
+    def __getitem__(self, name: str) -> Any:
+        try:
+            return self._values[name]
+        except KeyError:
+            if self._strict:
+                raise self._unknown(name) from None
+            self.missed.setdefault(name)
+            return Missing()
+
+    def __contains__(self, _name: object) -> bool:
+        # So that asking for one that is not there is noted.
+        return True
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def _unknown(self, name: str) -> WorkflowError:
+        known = ", ".join(self._values) or "nothing"
+        return WorkflowError(
+            f"Memory variable {name!r} not found",
+            place=self._place,
+            fix=closest(name, list(self._values)) or f"its needs bring: {known}",
+        )
+
+    def warnings(self) -> list[str]:
+        """What resolved to nothing, in words."""
+        return self.unmet + [
+            f"Memory variable {name!r} resolved to empty string"
+            + (f": {hint}" if (hint := closest(name, list(self._values))) else "")
+            for name in self.missed
+        ]
+
+
+class Context:
+    """What a run has so far: the prompt, the parameters, and what each step left."""
+
+    def __init__(self, prompt: str | None, params: Json, order: Sequence[str]) -> None:
+        self.prompt = prompt
+        self.params = params
+        self._order = order
+        self._left: dict[str, Sequence[Slice]] = {}
+
+    def leave(self, step: str, slices: Sequence[Slice]) -> None:
+        """Keep what a step left."""
+        self._left[step] = slices
+
+    def left_by(self, steps: Collection[str]) -> list[Slice]:
+        """Everything that these steps left, in the order of the file."""
+        return [one for step in self._order if step in steps for one in self._left.get(step, ())]
+
+    def memory_for(
+        self,
+        needs: Sequence[Need],
+        fetched: Mapping[str, Any],
+        within: Collection[str],
+    ) -> tuple[Json, list[str]]:
+        """What needs bring, by name, and those that can't be met. Slices of `within` are seen."""
+        values: Json = {}
+        unmet: list[str] = []
+        for need in needs:
+            if need.kind in ("user_prompt", "parameters"):
+                values |= self.params
+            found = self._found(need, fetched, within)
+            if found is None or found in ("", []):
+                unmet.append(need.text)
+            if found is not None:
+                values |= dict.fromkeys(need.variables, found)
+        return values, unmet
+
+    def _found(self, need: Need, fetched: Mapping[str, Any], within: Collection[str]) -> Any:
+        kind = need.kind
+        if kind == "step":
+            return self._output(need.target)
+        if kind in FETCHED:
+            return fetched.get(need.text)
+        if kind == "last_output":
+            return self._last(within)
+        if kind == "classification":
+            return self._classified(need.target, within)
+        return self.prompt if kind == "user_prompt" else self.params
+
+    def _output(self, step: str) -> Any:
+        """What a step left under its own name: the last of its slices."""
+        left = self._left.get(step)
+        return left[-1].output if left and not left[-1].failed else None
+
+    def _last(self, within: Collection[str]) -> Any:
+        left = (one for one in reversed(self.left_by(within)) if not one.failed)
+        return next((one.output for one in left if one.name == one.by), None)
+
+    def _classified(self, name: str, within: Collection[str]) -> Any:
+        found = [one.output for one in self.left_by(within) if one.classification == name]
+        if len(found) <= 1:
+            return found[0] if found else None
+        return "\n".join(as_text(output) for output in found)

@@ -1,0 +1,402 @@
+"""From runs of a workflow to a routine: what a model said each time alike becomes a constant.
+
+The routine is proved by replaying the run: the same calls, arguments and output.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from em.compiler.compile_trace import package_texts
+from em.compiler.draft import Draft, Recorded
+from em.compiler.names import identifier
+from em.compiler.trace_udfs import GivenUdfs
+from em.compiler.verification import verify_draft
+from em.errors import WorkflowError
+from em.log.event import EventQuery
+from em.runner.journal import stream_of
+from em.runner.routine import (
+    AssertStep,
+    Prompt,
+    PromptStep,
+    ReturnStep,
+    Routine,
+    Step,
+    ToolSpec,
+    ToolStep,
+    UdfStep,
+)
+from em.store.protocol import Store
+from em.traces.trace import Effect
+from em.values.canonical import Json, identical
+from em.values.sample_schema import kind_of, of_input
+from em.workflows.inspection import RunView, StepView, inspect_run
+from em.workflows.needs import FETCHED
+from em.workflows.past_runs import PastWorkflow, run_id_of, started_runs
+from em.workflows.plan import (
+    ASK,
+    ASKS_A_MODEL,
+    COMMAND,
+    HTTP,
+    ROUTINE,
+    Plan,
+    PlannedStep,
+    plan_of,
+    question_of,
+    written_tool,
+)
+from em.workflows.templates import Rewrite
+
+FEWEST = 2
+"""So many runs must agree before an output is frozen without a question."""
+
+
+class Frozen(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that a model said, or that came from elsewhere: what becomes of it, and why.
+
+    `runs`: in how many runs it was seen; `alike`: in how many it was this. `holds`: parameters
+    whose values stand in it, so that it may not fit others.
+    """
+
+    name: str
+    step: str
+    value: Any
+    runs: int
+    alike: int
+    holds: Sequence[str] = ()
+    frozen: bool = False
+
+    @property
+    def is_sure(self) -> bool:
+        """Whether several runs agree."""
+        return self.runs >= FEWEST and self.alike == self.runs
+
+
+class CompiledWorkflow(msgspec.Struct, frozen=True, kw_only=True):
+    """A routine package as texts by file name, and what was frozen in it."""
+
+    name: str
+    files: dict[str, str]
+    frozen: Sequence[Frozen]
+    inputs: Sequence[str]
+    from_events: Sequence[str]
+
+
+MayFreeze = Callable[[Frozen], bool]
+"""Is asked where runs don't agree, or there is only one."""
+
+
+def compile_run(
+    store: Store,
+    run_id: str,
+    may_freeze: MayFreeze,
+    *,
+    name: str | None = None,
+    effect_of: Callable[[str], Effect | None] = lambda _tool: None,
+) -> CompiledWorkflow:
+    """A routine that does what a run did, without a model.
+
+    What is not frozen becomes an input of the routine. `effect_of` tells the effect of a tool.
+    """
+    past = PastWorkflow(store, run_id)
+    if past.status != "ok":
+        raise WorkflowError(
+            f"this run is {past.status}", place=f"run {run_id}", fix="compile one that is ok"
+        )
+    views = [inspect_run(store, run_id), *_others(store, past)]
+    builder = _Builder(plan_of(past.definition), past, views, may_freeze, effect_of)
+    draft = builder.build(name)
+    source = _constants(builder.frozen)
+    functions: dict[str, Any] = {}
+    exec(compile(source, "udf.py", "exec"), functions)  # noqa: S102 - constants, written here
+    own = {one.name: functions[one.name] for one in builder.frozen if one.frozen}
+    verify_draft(draft, own)
+    return CompiledWorkflow(
+        name=draft.routine.name,
+        files=package_texts(draft, GivenUdfs(own, source)),
+        frozen=builder.frozen,
+        inputs=list(draft.input),
+        from_events=[event.id for event in store.read(EventQuery(stream=stream_of(run_id)))],
+    )
+
+
+def _others(store: Store, past: PastWorkflow) -> Iterator[RunView]:
+    """Other runs of the same workflow, as it was written then, that ended well."""
+    for event in started_runs(store):
+        body = event.body or {}
+        run_id = run_id_of(event)
+        same = body.get("hash") == past.run.routine_hash and run_id != past.run_id
+        if same and PastWorkflow(store, run_id).status == "ok":
+            yield inspect_run(store, run_id)
+
+
+def _constants(frozen: Sequence[Frozen]) -> str:
+    parts = ['"""What a model said, as constants: see `em workflow compile`."""\n']
+    for one in frozen:
+        if one.frozen:
+            said = f"{one.alike} of {one.runs} runs" if one.runs > 1 else "one run"
+            note = f"    # The output of {one.step!r} in {said}.\n"
+            parts.append(f"\n\ndef {one.name}():\n{note}    return {one.value!r}\n")
+    return "".join(parts)
+
+
+class _Builder:
+    """Puts the routine together, step by step."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        past: PastWorkflow,
+        views: Sequence[RunView],
+        may_freeze: MayFreeze,
+        effect_of: Callable[[str], Effect | None],
+    ) -> None:
+        self._plan = plan
+        self._past = past
+        self._views = views
+        self._may_freeze = may_freeze
+        self._effect_of = effect_of
+        self._declared = {tool.name: tool for tool in plan.workflow.tools}
+        self._inputs: Json = dict(past.params)
+        self._tools: dict[str, ToolSpec] = {}
+        self._steps: list[Step] = []
+        self._recording: list[Recorded] = []
+        self._answers: dict[str, Json] = {}
+        # What a step's output is called in the routine, and in an expression.
+        self._said: dict[str, str] = {}
+        self.frozen: list[Frozen] = []
+
+    def build(self, name: str | None) -> Draft:
+        view = self._views[0]
+        ran = [step for step in self._ordered() if self._put(step)]
+        last = self._said[ran[-1].name] if ran else "none"
+        self._steps.append(ReturnStep(id="output", value=f"{{{{ {last} }}}}"))
+        routine = Routine(
+            name=name or identifier(view.workflow),
+            description=self._plan.workflow.description,
+            tools=list(self._tools.values()),
+            input_schema=of_input(self._inputs),
+            output_schema=kind_of(view.output),
+            steps=self._steps,
+        )
+        return Draft(
+            routine=routine,
+            input=self._inputs,
+            output=view.output,
+            recording=self._recording,
+            answers=self._answers,
+            calls=(),
+            verdicts=(),
+            explained=(),
+            comments={},
+        )
+
+    def _ordered(self) -> list[PlannedStep]:
+        """Each step behind those it waits for."""
+        left, ordered = list(self._plan.steps), []
+        while left:
+            names = {step.name for step in left}
+            step = next(step for step in left if not step.waits_for & names)
+            left.remove(step)
+            ordered.append(step)
+        return ordered
+
+    def _view(self, step: str, run: int = 0) -> StepView:
+        return next(view for view in self._views[run].steps if view.name == step)
+
+    def _put(self, step: PlannedStep) -> bool:
+        """Add what a step becomes; whether it left anything."""
+        definition, view = step.definition, self._view(step.name)
+        variable = f"{definition.variable}_output"
+        is_said = definition.tool in ASKS_A_MODEL or definition.tool == "recall"
+        if is_said and definition.when is None:
+            self._said[step.name] = variable
+            outputs = [self._view(step.name, n) for n in range(len(self._views))]
+            seen = [one.output for one in outputs if one.status == "done"]
+            self._constant(variable, step.name, view.output, seen)
+            return True
+        if definition.tool == ROUTINE or is_said:
+            why = "a routine within one" if definition.tool == ROUTINE else "a model behind `when`"
+            raise WorkflowError(f"{why} can't be compiled", place=f"step {step.name}")
+        names = self._names(step)
+        rewrite = Rewrite(names, {name: name for name in self._past.params}, f"step {step.name}")
+        when = None if definition.when is None else rewrite.expression(_bare(definition.when))
+        agreed = self._question(step, variable, rewrite, when)
+        if definition.tool == ASK:
+            self._said[step.name] = _answer(variable, definition.inputs)
+            return view.status == "done"
+        may_lack = when is not None or definition.on_failure == "continue"
+        wrapped = f"{variable}.output" if view.metadata or view.classification != "output" else ""
+        said = wrapped or variable
+        self._said[step.name] = f"({said} | default(''))" if may_lack else said
+        self._call(step, variable, rewrite, agreed or when, raw=bool(wrapped))
+        return view.status == "done"
+
+    def _constant(self, name: str, step: str, value: Any, seen: Sequence[Any]) -> None:
+        """What was said: a constant if it was the same each time, or if a person agrees."""
+        one = Frozen(
+            name=name,
+            step=step,
+            value=value,
+            runs=len(seen),
+            alike=sum(identical(value, other) for other in seen),
+            holds=_held(value, self._past.params),
+        )
+        one = msgspec.structs.replace(one, frozen=one.is_sure or self._may_freeze(one))
+        self.frozen.append(one)
+        if not one.frozen:
+            self._inputs[name] = value
+            return
+        self._steps.append(UdfStep(id=name.removesuffix("_output"), function=name, save_as=name))
+        self._recording.append(
+            Recorded(name.removesuffix("_output"), name, is_udf=True, args={}, result=value)
+        )
+
+    def _names(self, step: PlannedStep) -> dict[str, str]:
+        """What the names of `memory` become for a step."""
+        names: dict[str, str] = {}
+        for number, need in enumerate(step.needs):
+            if need.kind in ("user_prompt", "parameters"):
+                names |= {name: name for name in self._past.params}
+            if need.kind == "classification":
+                raise WorkflowError(
+                    "a classification can't be compiled",
+                    place=f"step {step.name}, need {need.text}",
+                    fix="name the step",
+                )
+            names |= dict.fromkeys(need.variables, self._source(step, number))
+        return names
+
+    def _source(self, step: PlannedStep, number: int) -> str:
+        need = step.needs[number]
+        if need.kind == "step":
+            return self._said.get(need.target, "''")
+        if need.kind == "last_output":
+            return next(reversed(self._said.values()), "''")
+        if need.kind == "parameters":
+            pairs = ", ".join(f"{name!r}: {name}" for name in self._past.params)
+            return f"{{{pairs}}}"
+        if need.kind == "user_prompt":
+            return self._prompt()
+        assert need.kind in FETCHED
+        name = f"{step.definition.variable}_{need.variables[0]}"
+        seen = [self._view(step.name, n).memory for n in range(len(self._views))]
+        values = [one.get(need.variables[0]) for one in seen]
+        self._constant(name, f"{step.name}, {need.text}", values[0], values)
+        return name
+
+    def _prompt(self) -> str:
+        """The prompt is the first required parameter, or an input of its own."""
+        required = [param.name for param in self._plan.workflow.parameters if param.is_required]
+        if required and str(self._past.params[required[0]]) == self._past.prompt:
+            return required[0]
+        self._inputs["user_prompt"] = self._past.prompt or ""
+        return "user_prompt"
+
+    def _question(
+        self, step: PlannedStep, variable: str, rewrite: Rewrite, when: str | None
+    ) -> str | None:
+        """A person is asked again; what follows runs only if they agree."""
+        asked = question_of(step.definition)
+        if asked is None:
+            return None
+        is_gate = step.definition.tool != ASK
+        name = f"{step.definition.variable}_gate" if is_gate else variable
+        prompt = msgspec.convert(rewrite.value(asked), Prompt)
+        self._steps.append(PromptStep(id=name, prompt=prompt, save_as=name, when=when))
+        answers = self._past.run.restored.answers
+        if step.name in answers:
+            self._answers[name] = answers[step.name]
+        if not is_gate:
+            return None
+        agreed = f"{name}.approve" if when is None else f"({when}) and {name}.approve"
+        if step.definition.on_failure == "continue":
+            return agreed
+        message = "a person did not agree to this step"
+        self._steps.append(
+            AssertStep(id=f"{name}_check", check=f"{name}.approve", message=message, when=when)
+        )
+        return None
+
+    def _call(
+        self, step: PlannedStep, variable: str, rewrite: Rewrite, when: str | None, *, raw: bool
+    ) -> None:
+        definition, call = step.definition, step.call
+        tool, spec, args = definition.tool, self._declared.get(definition.tool), definition.inputs
+        if tool in (COMMAND, HTTP):
+            spec, args = written_tool(definition)
+            tool = spec.name
+        elif spec is None:
+            effect = definition.effect or self._effect_of(tool)
+            spec = ToolSpec(name=tool, effect=effect)
+        self._tools[tool] = spec
+        key = None if definition.idempotency_key is None else self._key(rewrite, definition)
+        self._steps.append(
+            ToolStep(
+                id=definition.variable,
+                tool=tool,
+                args=rewrite.value(args),
+                when=when,
+                save_as=variable,
+                for_each=None if call.for_each is None else self._items(rewrite, definition),
+                as_=definition.as_,
+                parallel=definition.parallel,
+                retry=call.retry,
+                timeout=definition.timeout,
+                on_error="continue" if definition.on_failure == "continue" else "fail",
+                effect=definition.effect,
+                idempotency_key=key,
+            )
+        )
+        self._record(step, tool, raw=raw)
+
+    def _key(self, rewrite: Rewrite, definition: Any) -> str:
+        if "run_id" in definition.idempotency_key:
+            self._inputs["run_id"] = self._past.run_id
+        return str(rewrite.value(definition.idempotency_key))
+
+    def _items(self, rewrite: Rewrite, definition: Any) -> Any:
+        given = definition.for_each
+        if isinstance(given, str) and "{{" not in given and "{%" not in given:
+            return f"{{{{ {rewrite.expression(given)} }}}}"
+        return rewrite.value(given)
+
+    def _record(self, step: PlannedStep, tool: str, *, raw: bool) -> None:
+        view = self._view(step.name)
+        if view.status != "done":
+            return
+        made = view.inputs if isinstance(view.inputs, list) else [view.inputs]
+        outputs = view.output if step.call.for_each is not None else [view.output]
+        for args, output in zip(made, outputs, strict=True):
+            result = output
+            if raw:
+                result = {"output": output, "classification": view.classification}
+                result |= {"metadata": view.metadata} if view.metadata else {}
+            self._recording.append(
+                Recorded(step.definition.variable, tool, is_udf=False, args=args, result=result)
+            )
+
+
+def _bare(when: str | bool) -> str:
+    from em.runner.expressions.language import whole_expression
+
+    if isinstance(when, bool):
+        return "true" if when else "false"
+    return whole_expression(when) or when
+
+
+def _answer(variable: str, inputs: Json) -> str:
+    """What was said to `ask`: the only field, or all of them."""
+    fields = inputs.get("fields") or [{"name": "answer"}]
+    return f"{variable}.{fields[0]['name']}" if len(fields) == 1 else variable
+
+
+def _held(value: Any, params: Json) -> list[str]:
+    """The parameters whose values stand in what was said."""
+    text = msgspec.json.encode(value).decode().lower()
+    return [
+        name
+        for name, given in params.items()
+        if isinstance(given, str) and len(given) > 2 and given.lower() in text
+    ]

@@ -1,8 +1,0 @@
-"""What the tests of workflows share."""
-
-from collections.abc import Callable
-
-from em.workflow import Workflows
-
-Write = Callable[..., Workflows]
-"""Workflows from YAML, with tools and a model."""
