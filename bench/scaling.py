@@ -15,7 +15,7 @@ from pathlib import Path
 from bench.figure import Figure, seconds
 from bench.server import postgres_address
 from em import Draft, Memory
-from em.work import Queue
+from em.work.queue import Queue
 
 RUNS = int(os.environ.get("EM_BENCH_RUNS", "1000"))
 SMALL = int(os.environ.get("EM_BENCH_JOBS", "2000"))

@@ -13,7 +13,7 @@ from em.llm import ScriptedClient
 from em.log.event import EventQuery
 from em.runner.library import files_in, keep_routine, kept_routines
 from em.traces.trace import Mission, Outcome, ToolCall, Trace
-from em.values.fix import Fix
+from em.values.call import Fix
 
 
 def attempt(user: str, *tools: str, outcome: Outcome = "success") -> Trace:

@@ -1,15 +1,15 @@
 """Settings: one object, read from the environment, then `em.yaml`, then the defaults."""
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 
 import msgspec
 
 from em.errors import UsageError
-from em.runner.routine import McpServer
 from em.values.strict_yaml import load_yaml
 
 FILE = "em.yaml"
@@ -49,6 +49,32 @@ class LlmSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     provider: str | None = None
     model: str | None = None
     base_url: str | None = None
+
+
+class McpServer(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
+):
+    """An MCP server: a program that is started, or an address. `tool`: its own name of a tool."""
+
+    command: Sequence[str] | None = None
+    url: str = ""
+    headers: dict[str, str] = {}
+    env: Sequence[str] = ()
+    tool: str = ""
+
+    def __post_init__(self) -> None:
+        """Where it is is written down, not computed: it is the same for every call."""
+        if (self.command is None) == (not self.url):
+            raise ValueError("`mcp` has either `command` or `url`")
+        if self.command is not None and (not self.command or not self.command[0]):
+            raise ValueError("`command` begins with a program")
+        if any("{{" in part or "{%" in part for part in (*(self.command or ()), self.url)):
+            raise ValueError("`command` and `url` of `mcp` take no expressions")
+        address = urlsplit(self.url)
+        if self.url and (address.scheme not in ("http", "https") or "@" in address.netloc):
+            raise ValueError("`url` begins with http:// or https:// and holds no password")
+        if (self.headers and self.command is not None) or (self.env and self.command is None):
+            raise ValueError("`headers` need a `url`, `env` a `command`")
 
 
 class AllowSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -17,7 +17,8 @@ from em.compiler.verification import NotReproduced, verify_draft
 from em.errors import InputError, RoutineError, UsageError
 from em.runner.engine import run_routine
 from em.runner.package import parse_yaml, read_routine
-from em.traces.trace import Approval, Message, Mission, ToolCall, Trace, UdfCall, Usage, read_trace
+from em.traces.trace import Approval, Message, Mission, ToolCall, Trace, UdfCall, read_trace
+from em.values.call import Usage
 from em.values.canonical import identical
 from strategies import traces
 

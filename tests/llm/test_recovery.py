@@ -11,7 +11,7 @@ from em.errors import LlmUnavailable
 from em.llm import ScriptedClient
 from em.llm._recovery import make_auto_fix_fn
 from em.settings import RedactSettings
-from em.values.fix import Fix
+from em.values.call import Fix
 
 CARD = "4111 1111 1111 1111"
 KEY = "sk-ant-api03-a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6"

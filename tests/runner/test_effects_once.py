@@ -14,7 +14,7 @@ from em.runner.run import RunResult
 from em.settings import AllowSettings
 from em.store.protocol import Store
 from em.store.sqlite import SqliteStore
-from em.values.fix import Fix
+from em.values.call import Fix
 
 END = "  - {id: end, type: return, value: ok}\n"
 KEY = "sk-ant-api03-" + "Ab1" * 10

@@ -14,7 +14,7 @@ from em.runner.engine import arun_routine, run_routine
 from em.runner.run import RunResult
 from em.runner.tools import ToolRegistry
 from em.runner.validation import validate
-from em.values.fix import Fix
+from em.values.call import Fix
 
 Run = Callable[..., RunResult]
 

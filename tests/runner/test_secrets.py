@@ -16,7 +16,7 @@ from em.runner.secrets import without_secrets
 from em.runner.validation import validate
 from em.settings import AllowSettings
 from em.traces.trace import Approval, Mission, ToolCall, Trace
-from em.values.fix import Fix
+from em.values.call import Fix
 
 KEY, TOKEN = "plain-words-not-like-a-key", "another odd one"
 GIVEN = {"api_key": KEY, "token": TOKEN}

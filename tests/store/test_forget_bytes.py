@@ -62,7 +62,7 @@ def test_while_another_reader_keeps_old_pages_alive_it_says_so_and_can_be_finish
         store.scrub()
         assert not store.health().scrub_pending
         assert held(bytes_of(tmp_path)) == []
-        assert verify(store).ok
+        assert verify(store.rows).ok
 
 
 def test_an_import_that_erases_succeeds_though_the_scrub_has_to_wait(tmp_path: Path) -> None:
@@ -114,7 +114,7 @@ def test_a_long_list_of_erasures_is_split_over_several_facts(
     assert len(erasure.events) == 2_500
     facts = list(store.read(EventQuery(kinds=["erased"])))
     assert [len(fact.body["events"]) for fact in facts if fact.body] == [1_000, 1_000, 500]
-    report = verify(store)
+    report = verify(store.rows)
     assert (report.ok, report.erased) == (True, 2_500)
 
 

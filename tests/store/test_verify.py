@@ -21,11 +21,11 @@ def log(store: AnyStore) -> AnyStore:
 
 
 def found(store: AnyStore) -> list[tuple[str, str, int]]:
-    return [(f.problem, f.stream, f.pos) for f in verify(store).findings]
+    return [(f.problem, f.stream, f.pos) for f in verify(store.rows).findings]
 
 
 def finding(store: AnyStore) -> Finding:
-    (only,) = verify(store).findings
+    (only,) = verify(store.rows).findings
     return only
 
 
@@ -96,7 +96,7 @@ def test_reordered_events_are_named_with_where_they_belong(log: AnyStore) -> Non
         "UPDATE events SET pos = 3 WHERE stream = 's' AND pos = 4",
         "UPDATE events SET pos = 4 WHERE stream = 's' AND pos = 99",
     )
-    findings = verify(log).findings
+    findings = verify(log.rows).findings
     assert [(f.problem, f.pos) for f in findings] == [("reordered", 3), ("reordered", 4)]
     assert findings[0].detail == "it was written at position 4"
     assert findings[1].detail == "it was written at position 3"
@@ -110,10 +110,10 @@ def test_an_event_removed_with_the_rest_moved_up_is_found(log: AnyStore) -> None
 
 
 def test_a_missing_tail_is_found_only_with_a_saved_head(log: AnyStore) -> None:
-    heads = verify(log).heads
+    heads = verify(log.rows).heads
     run_sql(log, "DELETE FROM events WHERE stream = 's' AND pos > 4")
-    assert verify(log).ok
-    report = verify(log, heads=heads)
+    assert verify(log.rows).ok
+    report = verify(log.rows, heads=heads)
     assert [(f.problem, f.pos) for f in report.findings] == [("missing_tail", 5)]
     assert "positions 5 to 6 are missing at the end" in report.findings[0].detail
 
@@ -127,7 +127,7 @@ def test_a_body_blanked_without_an_erasure_is_found(log: AnyStore) -> None:
 def test_a_body_put_back_after_its_erasure_is_found(log: AnyStore) -> None:
     (event, *_) = log.read(EventQuery(stream="s"))
     log.erase([event.id])
-    assert verify(log).ok
+    assert verify(log.rows).ok
     run_sql(log, """UPDATE events SET body = '{"text":"n1"}' WHERE stream = 's' AND pos = 1""")
     assert found(log) == [("changed", "s", 1)]
 
@@ -146,7 +146,7 @@ def test_a_body_put_back_after_its_erasure_is_found(log: AnyStore) -> None:
 )
 def test_no_change_escapes_or_stops_the_proof(log: AnyStore, change: str) -> None:
     run_sql(log, f"UPDATE events SET {change}")
-    report = verify(log)
+    report = verify(log.rows)
     assert report.events == 7
     assert {finding.stream for finding in report.findings} == {"s"}
 
@@ -169,7 +169,7 @@ def test_no_change_escapes_or_stops_the_proof(log: AnyStore, change: str) -> Non
 def test_values_of_other_types_are_found_too(sqlite_store: SqliteStore, change: str) -> None:
     append(sqlite_store, *(note(f"n{n}", stream="s", subject="anna") for n in range(1, 7)))
     run_sql(sqlite_store, f"UPDATE events SET {change}")
-    report = verify(sqlite_store)
+    report = verify(sqlite_store.rows)
     assert report.events == 6
     assert "changed" in {finding.problem for finding in report.findings}
 
@@ -185,7 +185,7 @@ def test_an_erasure_that_em_did_not_write_is_found(sqlite_store: SqliteStore, bo
         f"UPDATE events SET kind = 'erased', body = '{body}',"
         f" body_hash = x'{body_hash.hex()}', hash = x'{own.hex()}'",
     )
-    assert [finding.problem for finding in verify(sqlite_store).findings] == ["changed"]
+    assert [finding.problem for finding in verify(sqlite_store.rows).findings] == ["changed"]
 
 
 def test_forgetting_while_verifying_is_no_false_alarm(store: AnyStore) -> None:
@@ -196,20 +196,20 @@ def test_forgetting_while_verifying_is_no_false_alarm(store: AnyStore) -> None:
         for event_id in once:
             store.erase([event_id])
 
-    report = verify(store, progress=forget)
+    report = verify(store.rows, progress=forget)
     assert (report.ok, report.erased) == (True, 1)
 
 
 def test_a_head_of_nothing_proves_nothing(log: AnyStore) -> None:
     from em.log.verify import Head
 
-    assert verify(log, heads={"none": Head(*log.head("none"))}).ok
+    assert verify(log.rows, heads={"none": Head(*log.head("none"))}).ok
 
 
 def test_one_stream_is_verified_alone(log: AnyStore) -> None:
     run_sql(log, "DELETE FROM events WHERE stream = 's' AND pos = 2")
-    assert verify(log, stream="t").ok
-    assert not verify(log, stream="s").ok
+    assert verify(log.rows, stream="t").ok
+    assert not verify(log.rows, stream="s").ok
 
 
 def test_reading_a_damaged_event_names_it(log: AnyStore) -> None:
@@ -223,5 +223,5 @@ def test_reading_a_damaged_event_names_it(log: AnyStore) -> None:
 
 
 def test_a_report_is_plain_data(log: AnyStore) -> None:
-    report = verify(log)
+    report = verify(log.rows)
     assert msgspec.json.decode(msgspec.json.encode(report), type=type(report)) == report

@@ -14,7 +14,7 @@ import pytest
 
 from em import Memory
 from em.runner.library import files_in, keep_routine
-from em.work import Queue
+from em.work.queue import Queue
 
 SETTINGS = "work: {lease: 2}\n"
 

@@ -14,8 +14,7 @@ from flows import Write
 from em import Memory
 from em.errors import InvalidWorkflow, LlmUnavailable, NotAllowed, UsageError, WorkflowError
 from em.llm import ScriptedClient
-from em.runner.routine import McpServer
-from em.settings import AllowSettings
+from em.settings import AllowSettings, McpServer
 
 
 def flow(*steps: str, head: str = "") -> str:

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from em.behaviour.codec import Form
+from em.log.kinds import event_body
 from em.values.canonical import Json
 
 KIND = "behaviour"
@@ -106,3 +107,58 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     params: Json
     inputs: Json
     key: str
+
+
+@event_body("behaviour_recorded")
+class BehaviourRecorded(msgspec.Struct, frozen=True):
+    """A run became a behaviour of an engine; `key` is the task's."""
+
+    engine: str
+    key: str
+    steps: int
+    seconds: float = 0.0
+    from_events: list[str] = []
+
+
+@event_body("behaviour_replayed")
+class BehaviourReplayed(msgspec.Struct, frozen=True):
+    """A behaviour was replayed: to its end (`hit`), or until the agent took over.
+
+    `results` are those of its steps, in their order; the steps are the behaviour's.
+    """
+
+    engine: str
+    key: str
+    outcome: str
+    versions: list[int]
+    results: list[Any] = []
+    params: Json | None = None
+    seconds: float = 0.0
+    saved: Json | None = None
+    reason: str = ""
+    cause: str = ""
+    from_events: list[str] = []
+
+
+@event_body("behaviour_missed")
+class BehaviourMissed(msgspec.Struct, frozen=True):
+    """An engine had nothing to replay, or nothing that fits: the agent did it."""
+
+    engine: str
+    key: str
+    reason: str
+    seconds: float = 0.0
+    versions: list[int] = []
+    handed_over: bool = False
+    error: str = ""
+
+
+@event_body("behaviour_retired")
+class BehaviourRetired(msgspec.Struct, frozen=True):
+    """A behaviour was taken out of use."""
+
+    engine: str
+    key: str
+    version: int
+    reason: str
+    recorded: str = ""

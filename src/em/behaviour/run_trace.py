@@ -6,7 +6,8 @@ from em.behaviour.behaviour import Behaviour, Task
 from em.behaviour.codec import seen
 from em.behaviour.result import named
 from em.behaviour.tape import Call, Run
-from em.traces.trace import Mission, ToolCall, Trace, Usage
+from em.traces.trace import Mission, ToolCall, Trace
+from em.values.call import Usage
 
 
 def trace_of(run: Run, task: Task, value: Any, behaviour: Behaviour, engine: str) -> Trace:

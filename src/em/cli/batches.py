@@ -13,7 +13,7 @@ from em.cli.output import Advance, count, print_json, printable, progress
 from em.errors import InputError, StoreUnreachable
 
 if TYPE_CHECKING:
-    from em.work import Queue
+    from em.work.queue import Queue
 
 EVERY = 0.5
 PATIENCE = 5.0

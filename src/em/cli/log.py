@@ -23,7 +23,7 @@ from em.cli.output import (
 )
 from em.errors import BadBody, InputError, NotFound, UsageError
 from em.log.event import Event
-from em.log.kinds import BODIES
+from em.log.kinds import HOMES
 from em.log.lines import write_line
 from em.log.verify import Head, Report
 
@@ -308,6 +308,6 @@ def _read_heads(path: Path) -> dict[str, Head]:
 
 
 def _note_likely_typo(kind: str) -> None:
-    close = get_close_matches(kind, BODIES, 1, cutoff=0.85)
-    if close and kind not in BODIES:
+    close = get_close_matches(kind, HOMES, 1, cutoff=0.85)
+    if close and kind not in HOMES:
         click.echo(f"note: {kind!r} is a kind of your own; did you mean {close[0]!r}?", err=True)

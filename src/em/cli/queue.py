@@ -13,7 +13,7 @@ from em.cli.run_options import read_object
 from em.errors import InputError, UsageError
 
 if TYPE_CHECKING:
-    from em.work import Queue
+    from em.work.queue import Queue
     from em.work.queue import JobView
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -29,7 +29,7 @@ def command() -> None:
 
 def open_queue(ctx: click.Context, *, create: bool = False) -> "Queue":
     """The queue beside the log, closed when the command ends."""
-    from em.work import Queue
+    from em.work.queue import Queue
 
     queue = Queue(open_memory(ctx, create=create))
     ctx.call_on_close(queue.close)

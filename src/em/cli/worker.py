@@ -34,7 +34,7 @@ def command(
     Ctrl-C ends it after what is under way, and gives the rest back; a second one at once.
     """
     from em.runner.tools import ToolRegistry
-    from em.work import Worker
+    from em.work.worker import Worker
 
     memory = open_memory(ctx, create=True)
     with only_results_on_stdout():

@@ -7,7 +7,8 @@ from typing import Any
 
 import msgspec
 
-from em.traces.trace import Approval, Effect, Message, ToolCall, Trace, UdfCall
+from em.traces.trace import Approval, Message, ToolCall, Trace, UdfCall
+from em.values.call import Effect
 from em.values.canonical import Json
 
 # Words that may mean either (open, resolve, check in, load, run) are in neither list: in doubt a

@@ -15,7 +15,8 @@ from em.compiler.llm_compile import Improved, improve
 from em.compiler.trace_udfs import GivenUdfs, Udfs, load_udfs
 from em.errors import EmError, RoutineError, UsageError
 from em.llm.interface import LlmClient
-from em.traces.trace import Effect, KeptTrace, Trace
+from em.traces.trace import KeptTrace, Trace
+from em.values.call import Effect
 
 
 class CompiledTrace(msgspec.Struct, frozen=True, kw_only=True):

@@ -16,7 +16,8 @@ from em.redaction.redactor import Redactor
 from em.runner.authorship import WRITTEN_BY, is_model_written, render_marks
 from em.runner.package import ROUTINE, UDF, parse_yaml, read_routine, write_files
 from em.settings import Settings
-from em.traces.trace import Effect, ToolCall, Trace, read_trace
+from em.traces.trace import ToolCall, Trace, read_trace
+from em.values.call import Effect
 from em.values.canonical import identical
 
 MAX_NAME_WORDS = 6

@@ -24,7 +24,8 @@ from em.runner.routine import (
     ToolStep,
     UdfStep,
 )
-from em.traces.trace import Effect, Trace, Usage
+from em.traces.trace import Trace
+from em.values.call import Effect, Usage
 from em.values.canonical import Json
 from em.values.sample_schema import of_input, of_output
 

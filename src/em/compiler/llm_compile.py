@@ -37,7 +37,8 @@ from em.runner.sandbox.subset import SUBSET_RULES
 from em.runner.tools import Function
 from em.runner.udfs import sandboxed
 from em.runner.validation import validate
-from em.traces.trace import Effect, Trace
+from em.traces.trace import Trace
+from em.values.call import Effect
 from em.values.canonical import identical
 from em.values.excerpt import short
 

@@ -12,7 +12,7 @@ import msgspec
 from em.compiler.draft import Draft
 from em.runner.expressions.language import syntax_of
 from em.runner.routine import AssertStep, PromptStep, ReturnStep, Routine, Step, ToolStep, UdfStep
-from em.traces.trace import Effect
+from em.values.call import Effect
 
 LONGEST_ROUTINE = 200_000
 LONGEST_TEXT = 20_000

@@ -17,7 +17,7 @@ from em.runner.routine import PromptStep, Routine, Step, ToolStep
 from em.runner.run import RunResult
 from em.runner.secrets import Secrets
 from em.runner.tools import Function, Tool
-from em.traces.trace import Effect
+from em.values.call import Effect
 from em.values.canonical import Json, identical
 from em.values.excerpt import short
 

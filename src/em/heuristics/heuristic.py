@@ -7,6 +7,7 @@ from typing import Literal
 
 import msgspec
 
+from em.log.kinds import event_body
 from em.traces.trace import Outcome
 
 Polarity = Literal["failure", "success"]
@@ -107,6 +108,7 @@ class Briefing(msgspec.Struct, frozen=True, kw_only=True):
         return bool(self.heuristics)
 
 
+@event_body("heuristic_learned")
 class Learned(msgspec.Struct, frozen=True):
     """Body of an event: a lesson was learned, from these events."""
 
@@ -114,6 +116,7 @@ class Learned(msgspec.Struct, frozen=True):
     from_events: list[str] = []
 
 
+@event_body("heuristic_used")
 class Used(msgspec.Struct, frozen=True):
     """Body of an event: a heuristic was handed out, and its run ended so."""
 
@@ -123,6 +126,7 @@ class Used(msgspec.Struct, frozen=True):
     from_events: list[str] = []
 
 
+@event_body("heuristic_retired")
 class Retired(msgspec.Struct, frozen=True):
     """Body of an event: a heuristic was taken out of use; `into`: merged into another one."""
 

@@ -5,11 +5,13 @@ from typing import Literal
 
 import msgspec
 
+from em.log.kinds import event_body
 from em.traces.trace import Outcome
 
 LoopStatus = Literal["success", "limit", "interrupted"]
 
 
+@event_body("loop_started")
 class LoopStarted(msgspec.Struct, frozen=True):
     """Body of an event: a loop begins."""
 
@@ -19,6 +21,7 @@ class LoopStarted(msgspec.Struct, frozen=True):
     max_iterations: int = 5
 
 
+@event_body("loop_iteration_started")
 class IterationStarted(msgspec.Struct, frozen=True):
     """Body of an event: the agent is started, with these lessons."""
 
@@ -27,6 +30,7 @@ class IterationStarted(msgspec.Struct, frozen=True):
     heuristics: Sequence[str] = ()
 
 
+@event_body("loop_iteration")
 class IterationDone(msgspec.Struct, frozen=True, kw_only=True):
     """Body of an event: an iteration is over. `learned` are ids of heuristics."""
 
@@ -39,6 +43,7 @@ class IterationDone(msgspec.Struct, frozen=True, kw_only=True):
     problem: str = ""
 
 
+@event_body("loop_ended")
 class LoopEnded(msgspec.Struct, frozen=True):
     """Body of an event: a loop is over."""
 

@@ -7,7 +7,8 @@ from em.heuristics.dead_ends import dead_ends
 from em.heuristics.heuristic import Evidence, Lesson
 from em.heuristics.phrases import call_text, cut, goal_text
 from em.heuristics.recoveries import recoveries
-from em.traces.trace import Effect, KeptTrace, ToolCall, UdfCall
+from em.traces.trace import KeptTrace, ToolCall, UdfCall
+from em.values.call import Effect
 
 CHECK = "check"
 """The call by which a loop decides whether the goal is reached."""

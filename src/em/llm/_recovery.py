@@ -11,8 +11,8 @@ from em.redaction.markers import MarkerMoved, refuse_markers
 from em.redaction.masker import CannotHide, Hidden
 from em.redaction.redactor import Redactor
 from em.settings import RedactSettings
+from em.values.call import Fix
 from em.values.canonical import Json
-from em.values.fix import Fix
 
 MAX_TOKENS = 16_384
 LONGEST_MESSAGE = 4_000

@@ -82,3 +82,21 @@ def check_name(name: Any, field: str) -> str:
 @lru_cache(maxsize=4096)
 def _is_name(name: str) -> bool:
     return 0 < len(name) <= MAX_NAME and name.isprintable()
+
+
+class Row(msgspec.Struct, frozen=True):
+    """An event as it lies in the table, for those who check it or copy it byte for byte."""
+
+    seq: int
+    id: str
+    stream: str
+    pos: int
+    subject: str | None
+    kind: str
+    v: int
+    at: int
+    recorded_at: int
+    body: str | None
+    salt: bytes | None
+    body_hash: bytes
+    hash: bytes

@@ -5,6 +5,7 @@ from typing import Literal
 
 import msgspec
 
+from em.log.kinds import event_body
 from em.values.canonical import Json
 
 Kind = Literal["routine", "workflow", "checkpoint", "compile"]
@@ -23,6 +24,7 @@ class Item(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     traces: Sequence[str] = ()
 
 
+@event_body("job_queued")
 class Job(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Body of an event: a worker is to do this, one item after the other.
 
@@ -35,6 +37,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     how: Json = {}
 
 
+@event_body("job_done")
 class JobReport(msgspec.Struct, frozen=True, kw_only=True):
     """Body of an event: a job is over.
 

@@ -13,14 +13,14 @@ from typing import Literal
 import msgspec
 
 from em.log.chain import HASH_BYTES, SALT_BYTES, START, hash_body, hash_event
-from em.log.event import EventQuery
+from em.log.event import EventQuery, Row
 from em.log.kinds import Erased
-from em.store.protocol import Row, Store
 
 Problem = Literal["changed", "removed", "reordered", "missing_tail", "rewritten"]
 MAX_SUSPECTS = 24
 """Broken links of one stream that are searched for the order they were written in."""
 REPORT_EVERY = 1_000
+ReadRows = Callable[[EventQuery], Iterator[Row]]
 
 _TYPES: tuple[type | tuple[type, ...], ...] = (
     *(int, str, str, int, (str, NoneType)),
@@ -159,22 +159,25 @@ class _Stream:
 
 
 def verify(
-    store: Store,
+    read_rows: ReadRows,
     *,
     stream: str | None = None,
     heads: Mapping[str, Head] | None = None,
     progress: Callable[[int], None] = lambda _count: None,
 ) -> Report:
-    """Check every stream, or one; against saved heads, if given."""
+    """Check every stream, or one; against saved heads, if given.
+
+    read_rows: returns the rows of a query, as a store's `rows` does.
+    """
     heads = {
         name: head
         for name, head in (heads or {}).items()
         if head.pos > 0 and stream in (None, name)
     }
-    rows = store.rows(EventQuery(stream=stream, by_stream=True))
+    rows = read_rows(EventQuery(stream=stream, by_stream=True))
     total = Report(events=0, streams=0, erased=0, findings=[], heads={})
     for checked in _streams(rows, heads, progress):
-        total.findings.extend(sorted(_concluded(store, checked), key=attrgetter("pos")))
+        total.findings.extend(sorted(_concluded(read_rows, checked), key=attrgetter("pos")))
         total.heads[checked.name] = checked.head
         total.events += checked.events
         total.erased += len(checked.empty.keys() & checked.erased)
@@ -201,10 +204,10 @@ def _streams(
     progress(count % REPORT_EVERY)
 
 
-def _concluded(store: Store, checked: _Stream) -> list[Finding]:
+def _concluded(read_rows: ReadRows, checked: _Stream) -> list[Finding]:
     """What was found of a stream, with what becomes of bodies that are gone or should be."""
     if checked.empty.keys() - checked.erased:
-        _read_newer_erasures(store, checked)
+        _read_newer_erasures(read_rows, checked)
     findings = checked.findings
     for event_id in checked.empty.keys() - checked.erased:
         detail = "its body is gone, and no erasure in the stream says why"
@@ -213,18 +216,18 @@ def _concluded(store: Store, checked: _Stream) -> list[Finding]:
     told = {finding.event_id for finding in findings}
     named = sorted(checked.erased - checked.empty.keys() - told)
     for start in range(0, len(named), 500):
-        for row in store.rows(EventQuery(ids=named[start : start + 500])):
+        for row in read_rows(EventQuery(ids=named[start : start + 500])):
             if row.body is not None and row.stream == checked.name:
                 detail = "it was erased, and has a body again"
                 findings.append(Finding("changed", checked.name, row.pos, row.id, detail))
     return findings
 
 
-def _read_newer_erasures(store: Store, checked: _Stream) -> None:
-    """Somebody may forget while the log is read: then the fact came after the reading's end."""
-    for event in store.read(EventQuery(stream=checked.name, kinds=["erased"])):
-        if event.pos > checked.head.pos and event.body is not None:
-            checked.erased.update(event.body["events"])
+def _read_newer_erasures(read_rows: ReadRows, checked: _Stream) -> None:
+    """Read erasures that were written while the log was being verified."""
+    for row in read_rows(EventQuery(stream=checked.name, kinds=["erased"])):
+        if row.pos > checked.head.pos and row.body is not None:
+            checked.erased.update(msgspec.json.decode(row.body, type=Erased).events)
 
 
 def _origin(row: Row, suspects: list[_Suspect], before: set[bytes]) -> int | None:

@@ -20,7 +20,7 @@ from em.runner.journal import PastRun, read_run
 from em.runner.savings import recorded_usage, savings
 from em.store.protocol import Commit, Store
 from em.store.record import Record
-from em.traces.trace import Usage
+from em.values.call import Usage
 
 FORMAT = 1
 SUBJECT, TYPE, ID = "~activity", "activity", "days"

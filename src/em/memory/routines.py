@@ -9,7 +9,8 @@ import msgspec
 from em.memory.base import Opened
 from em.runner.run import RunResult
 from em.traces.stream import find_traces, get_traces, trace_events
-from em.traces.trace import Effect, KeptTrace, Outcome, Trace, read_trace
+from em.traces.trace import KeptTrace, Outcome, Trace, read_trace
+from em.values.call import Effect
 from em.values.canonical import Json, canonical
 from em.values.ids import new_id
 

@@ -24,8 +24,8 @@ from em.runner.routine import Default, Retry
 from em.runner.run import Failure
 from em.runner.tools import Tool
 from em.values import json_schema as schemas
+from em.values.call import Fix
 from em.values.canonical import Json
-from em.values.fix import Fix
 
 MAX_WAIT = 300.0
 """Seconds between two attempts: the backoff doubles up to here."""

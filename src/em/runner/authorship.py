@@ -15,6 +15,7 @@ import msgspec
 
 from em.errors import RoutineError, UsageError
 from em.log.event import Draft
+from em.log.kinds import event_body
 from em.values.canonical import Json
 
 WRITTEN_BY = "written_by.json"
@@ -111,3 +112,31 @@ def code_notes(
             body["from_events"] = list(from_events)
         notes.append(Draft(stream=f"code/{sha256}", kind="code_written", body=body))
     return notes
+
+
+@event_body("code_written")
+class CodeWritten(msgspec.Struct, frozen=True):
+    """A model wrote code that a routine runs."""
+
+    file: str
+    sha256: str
+    model: str = ""
+    routine: str = ""
+    from_events: list[str] = []
+
+
+@event_body("code_trusted")
+class CodeTrusted(msgspec.Struct, frozen=True):
+    """A person said that they have read this code. A record of it; it gives no rights."""
+
+    file: str
+    sha256: str
+    size: int = 0
+
+
+@event_body("code_distrusted")
+class CodeDistrusted(msgspec.Struct, frozen=True):
+    """A person took back that they trust this code."""
+
+    file: str
+    sha256: str

@@ -7,7 +7,8 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from em.traces.trace import Effect
+from em.settings import McpServer
+from em.values.call import Effect
 from em.values.canonical import Json
 
 OnError = Literal["fail", "continue"]
@@ -167,32 +168,6 @@ class HttpCall(
             raise ValueError("`url` takes {{ }} only")
         if self.json is not None and self.body is not None:
             raise ValueError("`json` and `body` exclude each other")
-
-
-class McpServer(
-    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
-):
-    """An MCP server: a program that is started, or an address. `tool`: its own name of a tool."""
-
-    command: Sequence[str] | None = None
-    url: str = ""
-    headers: dict[str, str] = {}
-    env: Sequence[str] = ()
-    tool: str = ""
-
-    def __post_init__(self) -> None:
-        """Where it is is written down, not computed: it is the same for every call."""
-        if (self.command is None) == (not self.url):
-            raise ValueError("`mcp` has either `command` or `url`")
-        if self.command is not None and (not self.command or not self.command[0]):
-            raise ValueError("`command` begins with a program")
-        if any("{{" in part or "{%" in part for part in (*(self.command or ()), self.url)):
-            raise ValueError("`command` and `url` of `mcp` take no expressions")
-        address = urlsplit(self.url)
-        if self.url and (address.scheme not in ("http", "https") or "@" in address.netloc):
-            raise ValueError("`url` begins with http:// or https:// and holds no password")
-        if (self.headers and self.command is not None) or (self.env and self.command is None):
-            raise ValueError("`headers` need a `url`, `env` a `command`")
 
 
 _NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9_-]")

@@ -5,6 +5,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from em.log.kinds import event_body
 from em.values.canonical import Json
 
 Status = Literal["ok", "failed", "needs_input"]
@@ -50,3 +51,67 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
     pending_prompt: PendingPrompt | None = None
     context: Json = {}
     steps: Sequence[StepReport] = ()
+
+
+@event_body("run_started")
+class RunStarted(msgspec.Struct, frozen=True):
+    """A routine begins to run: the one in a folder, or one that is stored as `name@version`."""
+
+    routine: str
+    hash: str
+    input: Json
+    folder: str = ""
+    stored: str = ""
+    resume_with: str = ""
+
+
+@event_body("step_started")
+class StepStarted(msgspec.Struct, frozen=True):
+    """A step with an effect is about to run."""
+
+    step: str
+    tool: str = ""
+    item: int | None = None
+    item_hash: str = ""
+    args: Any = None
+    key: Any = None
+
+
+@event_body("step_done")
+class StepDone(msgspec.Struct, frozen=True):
+    """A step is over: done, or gone on from with a default; `next` is about to run."""
+
+    step: str
+    item: int | None = None
+    item_hash: str = ""
+    result: Any = None
+    status: str = "done"
+    attempts: int = 1
+    duration_ms: float = 0.0
+    error: str = ""
+    fix: Json | None = None
+    next: StepStarted | None = None
+    from_events: list[str] = []
+
+
+@event_body("run_paused")
+class RunPaused(msgspec.Struct, frozen=True):
+    """A run waits for a person."""
+
+    prompt: Json
+
+
+@event_body("run_answered")
+class RunAnswered(msgspec.Struct, frozen=True):
+    """A person answered."""
+
+    answers: dict[str, Json]
+
+
+@event_body("run_ended")
+class RunEnded(msgspec.Struct, frozen=True):
+    """A run is over."""
+
+    status: str
+    output: Any = None
+    failure: Json | None = None

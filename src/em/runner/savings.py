@@ -9,7 +9,7 @@ from em.runner.journal import Note, PastRun
 from em.runner.library import package_of
 from em.runner.run import StepReport
 from em.store.protocol import Store
-from em.traces.trace import Usage
+from em.values.call import Usage
 
 RECORDING = "recording.json"
 

@@ -19,8 +19,8 @@ from em.redaction.redactor import marker
 from em.runner.routine import PromptStep, Routine, Secret
 from em.runner.run import Failure, PendingPrompt, RunResult, StepReport
 from em.settings import AllowSettings
+from em.values.call import Fix
 from em.values.canonical import Json
-from em.values.fix import Fix
 
 SHORTEST_INSIDE = 3
 """From this length on a secret is also found inside other texts."""

@@ -4,6 +4,7 @@ from typing import Literal
 
 import msgspec
 
+from em.log.kinds import event_body
 from em.values.canonical import Json
 
 FORMAT = 1
@@ -126,6 +127,7 @@ class Entry(msgspec.Struct, frozen=True):
     status: Status = "stated"
 
 
+@event_body("extracted")
 class Extraction(msgspec.Struct, frozen=True, kw_only=True):
     """What was made of free text: records, facts and constraints, each with its events.
 
@@ -143,6 +145,7 @@ class Extraction(msgspec.Struct, frozen=True, kw_only=True):
     failed: str = ""
 
 
+@event_body("decided")
 class Decision(msgspec.Struct, frozen=True, kw_only=True):
     """A person settles a field: by a value, by one of the events, or by a policy from now on.
 
@@ -160,6 +163,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     undo: str | None = None
 
 
+@event_body("question")
 class Question(msgspec.Struct, frozen=True, kw_only=True):
     """A question that was answered by code, and the code."""
 
@@ -168,3 +172,20 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     template: str
     parameters: Json = {}
     uses: list[str] = []
+
+
+@event_body("observation")
+class Observation(msgspec.Struct, frozen=True):
+    """Something learned about a subject: a text or a record, and who said it."""
+
+    text: str | None = None
+    record: Json | None = None
+    type: str | None = None
+    speaker: str | None = None
+    role: str | None = None
+    session: str | None = None
+    source: str | None = None
+
+    def __post_init__(self) -> None:
+        if (self.text is None) == (self.record is None):
+            raise ValueError("an observation has either `text` or `record`")

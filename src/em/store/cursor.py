@@ -10,8 +10,7 @@ from typing import Any, NamedTuple, Protocol
 import msgspec
 
 from em.errors import StoreCorrupt, UsageError
-from em.log.event import Event, EventQuery, check_name
-from em.store.protocol import Row
+from em.log.event import Event, EventQuery, Row, check_name
 from em.values.times import from_micros, moment, to_micros
 
 COLUMNS = "seq, id, stream, pos, subject, kind, v, at, recorded_at, body, salt, body_hash, hash"

@@ -129,7 +129,7 @@ class Log:
         progress: Progress = _silent,
     ) -> Report:
         """Prove that nothing was changed, reordered or removed; against saved heads, if given."""
-        return verify(self._store, stream=stream, heads=heads, progress=progress)
+        return verify(self._store.rows, stream=stream, heads=heads, progress=progress)
 
     def export(self, **chosen: Any) -> Iterator[bytes]:
         """Event lines, exact enough that importing them gives the same log; chosen as in `read`.

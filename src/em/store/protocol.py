@@ -6,7 +6,7 @@ from typing import Protocol
 
 import msgspec
 
-from em.log.event import Draft, Event, EventQuery
+from em.log.event import Draft, Event, EventQuery, Row
 from em.store.artefact import Artefact, ArtefactDraft
 from em.store.document import Document, DocumentQuery, Hit
 from em.store.passage import Mark, Passage, Within
@@ -43,24 +43,6 @@ class Committed(msgspec.Struct, frozen=True):
 
     events: Sequence[Event]
     artefacts: Sequence[Artefact]
-
-
-class Row(msgspec.Struct, frozen=True):
-    """An event as it lies in the table, for those who check it or copy it byte for byte."""
-
-    seq: int
-    id: str
-    stream: str
-    pos: int
-    subject: str | None
-    kind: str
-    v: int
-    at: int
-    recorded_at: int
-    body: str | None
-    salt: bytes | None
-    body_hash: bytes
-    hash: bytes
 
 
 class Erasure(msgspec.Struct, frozen=True, kw_only=True):

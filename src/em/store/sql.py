@@ -9,7 +9,7 @@ from typing import Any, Self
 import msgspec
 
 from em.errors import EmError, StoreError, UsageError
-from em.log.event import Event, EventQuery, check_name
+from em.log.event import Event, EventQuery, Row, check_name
 from em.redaction.redactor import Redactor
 from em.store import claims, vectors
 from em.store import document_index as documents
@@ -21,7 +21,7 @@ from em.store.document import DocumentQuery, Hit
 from em.store.holders import ARTEFACT_COLUMNS, DocumentExtras, to_artefact
 from em.store.passage import Mark, Passage, Within
 from em.store.preparation import Prepared, prepare, refuse_secret_name
-from em.store.protocol import Commit, Committed, Erasure, Row
+from em.store.protocol import Commit, Committed, Erasure
 from em.store.record import Record
 from em.store.request import Claim
 from em.store.sequence import Chain, Tip, read_head

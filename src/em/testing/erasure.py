@@ -34,7 +34,7 @@ class ForgettingConformance:
         assert second == log[1]
         assert (fact.kind, fact.stream, fact.subject) == ("erased", "notes", "ana")
         assert fact.body == {"events": [log[0].id], "reason": "asked"}
-        report = verify(store)
+        report = verify(store.rows)
         assert (report.ok, report.erased) == (True, 1)
         assert store.erase([log[0].id]).events == []
 
@@ -79,7 +79,7 @@ class ForgettingConformance:
         assert store.search(DocumentQuery(text="plan")) == []
         assert store.claim("k", "f", lease=MINUTE, keep=MINUTE).status == "erased"
         assert texts(store.read(EventQuery(ids=[elsewhere.id]))) == ["else"]
-        assert verify(store).ok
+        assert verify(store.rows).ok
 
     def test_forgetting_a_subject_leaves_the_others(self, store: Store) -> None:
         """Its records and documents go, even those that name no source."""
@@ -162,7 +162,7 @@ class ForgettingConformance:
             assert texts(copy.read(EventQuery())) == ["plan"]
             copy.commit_all([Commit(events=exported, skip_known=True)])
             assert next(copy.read(EventQuery())).erased
-            report = verify(copy)
+            report = verify(copy.rows)
             assert (report.ok, report.erased) == (True, 1)
         with SqliteStore(":memory:") as copy:
             copy.commit(Commit(events=first))
@@ -174,7 +174,7 @@ class ForgettingConformance:
         append(store, note("1", subject="ana"), note("2", subject="bo"))
         assert len(store.erase([], subjects=["ana"]).events) == 1
         assert store.erase([], subjects=["ana"]).events == []
-        assert verify(store).erased == 1
+        assert verify(store.rows).erased == 1
 
     def test_who_compiled_from_what_was_erased_is_fenced_off(self, store: Store) -> None:
         """The fact of the erasure moves the stream on."""

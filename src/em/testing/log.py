@@ -167,7 +167,7 @@ class LogConformance:
         events = list(store.read(EventQuery(stream="notes")))
         assert [event.pos for event in events] == list(range(1, 241))
         assert len(set(texts(iter(events)))) == 240
-        assert verify(store).ok
+        assert verify(store.rows).ok
 
     @pytest.mark.parametrize(
         "body",
@@ -186,7 +186,7 @@ class LogConformance:
         append(store, Draft(stream="s", kind="note", body=body))
         (event,) = store.read(EventQuery())
         assert event.body == body
-        assert verify(store).ok
+        assert verify(store.rows).ok
 
     @pytest.mark.parametrize(
         ("fields", "place"),
@@ -279,7 +279,7 @@ class LogConformance:
             assert [msgspec.structs.replace(event, seq=0) for event in copied] == [
                 msgspec.structs.replace(event, seq=0) for event in original
             ]
-            assert verify(copy).ok
+            assert verify(copy.rows).ok
         store.erase([original[0].id])
         with pytest.raises(DuplicateEvent):
             append(store, original[2])
@@ -325,7 +325,7 @@ class LogConformance:
         done = store.commit_together([first, again])
         assert [one.events[0].pos for one in done] == [1, 2]
         append(store, note("3", stream="a"))
-        assert verify(store).ok
+        assert verify(store.rows).ok
 
     def test_streams_are_found_by_how_they_begin(self, store: Store) -> None:
         """Each once, in the order of their names."""
@@ -344,7 +344,7 @@ class LogConformance:
     def test_verify_accepts_an_untouched_log_and_gives_its_heads(self, store: Store) -> None:
         """Head by head as the store says."""
         log = append(store, note("1", stream="a"), note("2", stream="b"), note("3", stream="a"))
-        report = verify(store)
+        report = verify(store.rows)
         assert (report.ok, report.events, report.streams, report.erased) == (True, 3, 2, 0)
         assert report.heads == {"a": Head(2, log[2].hash), "b": Head(1, log[1].hash)}
         assert store.head("a") == (2, log[2].hash)
@@ -357,15 +357,15 @@ class LogConformance:
             "notes": Head(3, "00"),
             "gone": Head(1, "00"),
         }
-        found = verify(store, heads=heads).findings
+        found = verify(store.rows, heads=heads).findings
         assert [(f.problem, f.stream) for f in found] == [
             ("missing_tail", "notes"),
             ("missing_tail", "gone"),
         ]
         assert "positions 2 to 3" in found[0].detail
-        rewritten = verify(store, heads={"notes": Head(1, "00")}).findings
+        rewritten = verify(store.rows, heads={"notes": Head(1, "00")}).findings
         assert [f.problem for f in rewritten] == ["rewritten"]
-        assert verify(store, heads={"notes": Head(1, log[0].hash)}).ok
+        assert verify(store.rows, heads={"notes": Head(1, log[0].hash)}).ok
 
     def test_health_tells_how_the_store_is(self, store: Store) -> None:
         """Well."""

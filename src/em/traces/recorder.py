@@ -11,17 +11,8 @@ from typing import Any, TypeVar
 import msgspec
 
 from em.errors import BadBody
-from em.traces.trace import (
-    Effect,
-    Message,
-    Mission,
-    Outcome,
-    ToolCall,
-    Trace,
-    TraceEvent,
-    UdfCall,
-    Usage,
-)
+from em.traces.trace import Message, Mission, Outcome, ToolCall, Trace, TraceEvent, UdfCall
+from em.values.call import Effect, Usage
 from em.values.canonical import Json, canonical
 from em.values.times import now
 

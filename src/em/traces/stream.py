@@ -7,7 +7,8 @@ import msgspec
 from em.errors import InputError, NotFound
 from em.log.event import Draft, Event, EventQuery
 from em.store.protocol import Store
-from em.traces.trace import KeptTrace, Mission, Outcome, Trace, TraceEvent, Usage
+from em.traces.trace import KeptTrace, Mission, Outcome, Trace, TraceEvent
+from em.values.call import Usage
 from em.values.canonical import Json
 from em.values.times import now
 

@@ -10,12 +10,14 @@ from typing import Any, Literal
 import msgspec
 
 from em.errors import InputError
+from em.log.kinds import event_body
+from em.values.call import Effect, Usage
 from em.values.canonical import Json
 
-Effect = Literal["read", "write"]
 Outcome = Literal["success", "failure", "unknown"]
 
 
+@event_body("tool_call")
 class ToolCall(
     msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="tool_call", tag_field="type"
 ):
@@ -34,6 +36,7 @@ class ToolCall(
     cost_usd: float | None = None
 
 
+@event_body("udf_call")
 class UdfCall(
     msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="udf_call", tag_field="type"
 ):
@@ -49,6 +52,7 @@ class UdfCall(
     duration_ms: float | None = None
 
 
+@event_body("approval")
 class Approval(
     msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="approval", tag_field="type"
 ):
@@ -59,6 +63,7 @@ class Approval(
     seq: int | None = None
 
 
+@event_body("message")
 class Message(
     msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="message", tag_field="type"
 ):
@@ -78,16 +83,6 @@ class Mission(msgspec.Struct, frozen=True, omit_defaults=True):
 
     goal: str = ""
     input_summary: Json = {}
-
-
-class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What the attempt cost its agent."""
-
-    tokens: int | None = None
-    cost_usd: float | None = None
-    duration_ms: float | None = None
-    model_calls: int | None = None
-    calls: int | None = None
 
 
 class Trace(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -199,3 +194,53 @@ def _from_trajectory(trajectory: _Trajectory) -> Trace:
         outcome=trajectory.outcome,
         thoughts=[step.thought for step in trajectory.steps if step.thought] or None,
     )
+
+
+@event_body("trace_started")
+class TraceStarted(msgspec.Struct, frozen=True):
+    """An attempt at a task begins."""
+
+    goal: str
+    app: Json | None = None
+    input: Any = None
+    parent: str | None = None
+    parent_call: str | None = None
+
+
+@event_body("trace_ended")
+class TraceEnded(msgspec.Struct, frozen=True):
+    """An attempt is over."""
+
+    outcome: Outcome
+    output: Any = None
+
+
+@event_body("call_ended")
+class CallEnded(msgspec.Struct, frozen=True):
+    """The result of a call that was kept before it had one; `call` is the id of its event."""
+
+    call: str
+    result: Any = None
+    error: Any = None
+    duration_ms: float | None = None
+    from_events: list[str] = []
+
+
+@event_body("unknown_line")
+class UnknownLine(msgspec.Struct, frozen=True):
+    """A part of a transcript that is neither said nor called, as it stood there."""
+
+    text: str
+    place: str = ""
+    why: str = ""
+
+
+@event_body("transcript_read")
+class TranscriptRead(msgspec.Struct, frozen=True):
+    """A file of transcripts was read to its end, as large and as old as this."""
+
+    path: str
+    format: str
+    size: int
+    modified: int
+    traces: list[Json] = []

@@ -11,7 +11,7 @@ from em.runner.tools.declarations import declared_tools, spec_of
 from em.runner.tools.mcp import Servers
 from em.runner.tools.permissions import refused
 from em.settings import AllowSettings
-from em.traces.trace import Effect
+from em.values.call import Effect
 from em.values.canonical import Json
 from em.workflows.builtins import Routines
 from em.workflows.plan import ASK, ASKS_A_MODEL, BUILT_IN, ROUTINE, Plan, PlannedStep

@@ -10,7 +10,7 @@ import msgspec
 from em.errors import InvalidWorkflow
 from em.runner.routine import Retry, ToolSpec
 from em.settings import AllowSettings
-from em.traces.trace import Effect
+from em.values.call import Effect
 from em.values.canonical import Json, canonical
 
 ParamType = Literal["string", "integer", "number", "boolean", "list", "object"]

@@ -30,7 +30,7 @@ from em.runner.tools.mcp import Servers
 from em.runner.validation import Problem
 from em.settings import AllowSettings, Settings
 from em.store.protocol import Store
-from em.traces.trace import Effect
+from em.values.call import Effect
 from em.values.canonical import Json
 from em.workflows.bindings import Binding
 from em.workflows.builtins import Models, Sourced, Sources, no_source

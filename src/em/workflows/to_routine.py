@@ -28,7 +28,7 @@ from em.runner.routine import (
     UdfStep,
 )
 from em.store.protocol import Store
-from em.traces.trace import Effect
+from em.values.call import Effect
 from em.values.canonical import Json, identical
 from em.values.sample_schema import kind_of, of_input
 from em.workflows.inspection import RunView, StepView, inspect_run

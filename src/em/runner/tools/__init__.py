@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from em.errors import RoutineError, UsageError
 from em.runner.authorship import refuse_unread
-from em.traces.trace import Effect
+from em.values.call import Effect
 
 F = TypeVar("F", bound=Callable[..., Any])
 Function = Callable[..., Any]

@@ -15,14 +15,14 @@ from em.errors import RoutineError
 from em.runner.expressions.functions import FUNCTIONS
 from em.runner.expressions.language import compile_expression, compile_value, names_in
 from em.runner.expressions.scope import Evaluate
-from em.runner.routine import HttpCall, McpServer, Routine, ToolSpec
+from em.runner.routine import HttpCall, Routine, ToolSpec
 from em.runner.secrets import Secrets
 from em.runner.tools import Tool
 from em.runner.tools.command import CommandFailed, run_command
 from em.runner.tools.http import HttpFailed, request
 from em.runner.tools.mcp import McpFailed, Servers, value_of
 from em.runner.tools.permissions import Environment, check_host, find_program, host_of
-from em.settings import AllowSettings
+from em.settings import AllowSettings, McpServer
 from em.values.canonical import Json
 
 TIMEOUT = 60.0

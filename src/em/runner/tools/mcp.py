@@ -16,10 +16,9 @@ import msgspec
 
 from em.errors import MissingExtra
 from em.runner.failures import StepTimeout
-from em.runner.routine import McpServer
 from em.runner.tools.command import MAX_OUTPUT, TAIL, plain_environment
 from em.runner.tools.permissions import check_host, find_program
-from em.settings import AllowSettings
+from em.settings import AllowSettings, McpServer
 from em.values.canonical import Json
 
 if TYPE_CHECKING:

@@ -3,7 +3,7 @@
 from litestar import Response, get
 
 from em.log.event import EventQuery
-from em.log.kinds import BODIES
+from em.log.kinds import HOMES
 from em.serve.pages.view import asked, number, page
 from em.serve.service import AnyRequest, service_of
 from em.serve.sessions import PAGES
@@ -39,7 +39,7 @@ def get_log(request: AnyRequest) -> Response[str]:
         subjects=[] if caller.subjects is None else sorted(caller.subjects),
         stream=stream,
         kind=kind,
-        kinds=sorted(BODIES),
+        kinds=sorted(HOMES),
         before=before,
         follow=bool(asked(request, "follow")) and before is None,
         may_verify=caller.subjects is None,

@@ -1,0 +1,32 @@
+"""Each room registers the bodies of its own events."""
+
+import subprocess
+import sys
+from importlib import import_module
+from pkgutil import walk_packages
+
+import em
+from em.log.kinds import HOMES, body_type
+from em.values.canonical import Json
+
+REGISTERED = "from em.log import kinds; print(*sorted(kinds._BODIES))"
+
+
+def test_every_kind_is_registered_by_the_module_that_the_table_names() -> None:
+    registered = {kind: body_type(kind) for kind in HOMES}
+    assert {kind: body.__module__ for kind, body in registered.items() if body} == HOMES
+
+
+def test_no_module_registers_a_kind_that_the_table_does_not_name() -> None:
+    for module in walk_packages(em.__path__, "em."):
+        if not module.name.endswith("__main__") and ".inside." not in module.name:
+            import_module(module.name)
+    kinds: Json = vars(import_module("em.log.kinds"))
+    assert set(kinds["_BODIES"]) == set(HOMES)
+
+
+def test_bodies_are_loaded_when_their_kind_is_first_used() -> None:
+    loaded = subprocess.run(
+        [sys.executable, "-c", REGISTERED], check=True, capture_output=True, text=True
+    )
+    assert loaded.stdout.split() == ["erased"]
