@@ -14,8 +14,8 @@ from tests.work.conftest import SETTINGS, Workplace, kill, wait_for
 
 from em import Memory
 from em.errors import BadBody, InputError, NotFound, UsageError, WorkError
-from em.log.job import Item, Job
 from em.runner.journal import read_run
+from em.work.job import Item, Job
 
 RUNS = 40
 

@@ -13,8 +13,7 @@ from em.cli.run_options import read_object
 from em.errors import InputError, UsageError
 
 if TYPE_CHECKING:
-    from em.work.queue import Queue
-    from em.work.queue import JobView
+    from em.work.queue import JobView, Queue
 
 F = TypeVar("F", bound=Callable[..., Any])
 STATES = ("queued", "running", "waiting", "done", "failed", "cancelled")

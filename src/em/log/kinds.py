@@ -56,8 +56,8 @@ HOMES: Mapping[str, str] = {
     "loop_iteration_started": "em.heuristics.loop_events",
     "loop_iteration": "em.heuristics.loop_events",
     "loop_ended": "em.heuristics.loop_events",
-    "job_queued": "em.log.job",
-    "job_done": "em.log.job",
+    "job_queued": "em.work.job",
+    "job_done": "em.work.job",
 }
 """Every kind of em's own, with the module that registers its body; loaded when it is first used."""
 

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from em.errors import NotFound
-from em.log.job import Item, Job, Kind
 from em.memory import Memory
 from em.runner.journal import how_to_resume, read_run, stream_of
 from em.settings import Settings
 from em.values.canonical import Json
+from em.work.job import Item, Job, Kind
 
 if TYPE_CHECKING:
     from em.llm.interface import LlmClient

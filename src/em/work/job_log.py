@@ -7,10 +7,10 @@ import msgspec
 
 from em.errors import InputError, UsageError, WorkError
 from em.log.event import EventQuery
-from em.log.job import Job, JobReport, job_stream
 from em.memory import Memory
 from em.redaction.redactor import Redactor
 from em.values.canonical import Json, canonical
+from em.work.job import Job, JobReport, job_stream
 
 
 def body_of(job: Job, redactor: Redactor) -> Json:

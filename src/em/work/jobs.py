@@ -9,12 +9,12 @@ import msgspec
 
 from em.errors import InvalidWorkflow
 from em.log.event import check_name
-from em.log.job import Item, Job
 from em.memory import Memory
 from em.runner.library import find_routine
 from em.state.parallel import subjects_of
 from em.values.canonical import Json
 from em.values.ids import new_ids
+from em.work.job import Item, Job
 
 T = TypeVar("T")
 

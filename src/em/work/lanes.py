@@ -5,8 +5,8 @@ from typing import Any
 
 from em.errors import UsageError
 from em.log.event import check_name
-from em.log.job import Job
 from em.settings import WorkSettings
+from em.work.job import Job
 
 DEFAULT = "default"
 """The queue of what is queued without naming one."""

@@ -14,7 +14,6 @@ import sqlalchemy as sa
 
 from em.errors import NotFound, WorkError
 from em.log.event import Draft
-from em.log.job import Job, JobReport, job_stream
 from em.memory import Memory
 from em.settings import Settings, WorkSettings
 from em.store.address import redactor_of
@@ -22,6 +21,7 @@ from em.traces.stream import attempts
 from em.values.canonical import Json
 from em.values.ids import new_ids
 from em.work.database import NAME, TASK, VERSION, Database
+from em.work.job import Job, JobReport, job_stream
 from em.work.job_log import body_of, read_job, read_report
 from em.work.jobs import (
     checkpoint_jobs,

@@ -21,12 +21,12 @@ from em.errors import (
     StoreBusy,
     StoreUnreachable,
 )
-from em.log.job import Item, Job, JobReport, job_stream
 from em.memory import Memory
 from em.settings import Settings
 from em.values.ids import new_id
 from em.work.database import NAME, SERIALIZER, TASK, VERSION, Database
 from em.work.items import Doing, Ended, do
+from em.work.job import Item, Job, JobReport, job_stream
 from em.work.job_log import read_job
 from em.work.lanes import DEFAULT, check_lane, register
 from em.work.presence import Presence
