@@ -7,7 +7,7 @@ since is passed over unread. What is new in one that has is found by its traces'
 import glob
 import hashlib
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
@@ -20,14 +20,12 @@ from em.store.protocol import Store
 from em.traces.builder import Known
 from em.traces.formats import Reader, importer_of
 from em.traces.intake import Intake, Problem
-from em.traces.transcripts import Shape, Value, end, find_shape, lines_of, tell, values_of
+from em.traces.transcripts import Progress, Shape, Value, end, find_shape, lines_of, tell, values_of
 
 SUFFIXES = frozenset({".jsonl", ".json", ".ndjson", ".traj"})
 """Of a folder, files that end so are looked at."""
 TRIES = 3
 """So often a file is read anew because another process wrote of the same traces."""
-
-Progress = Callable[[int], None]
 
 
 class FileRead(msgspec.Struct, frozen=True, kw_only=True):
