@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from em.runner.expressions.functions import same
+from em.values.canonical import same
 
 Scalar = str | int | float | bool | None
 

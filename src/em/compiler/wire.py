@@ -30,8 +30,7 @@ from em.compiler.wire_text import (
     reference,
 )
 from em.redaction.redactor import MARKER
-from em.runner.expressions.functions import same
-from em.values.canonical import Json, identical
+from em.values.canonical import Json, identical, same
 
 How = Literal[
     "mission", "said", "result", "key", "only", "match", "index", "parts", "secret", "constant"

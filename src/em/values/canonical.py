@@ -130,3 +130,10 @@ def _depth(value: Any) -> int:
             deepest = max(deepest, depth)
             todo.extend((depth + 1, child) for child in children)
     return deepest
+
+
+def same(one: Any, other: Any) -> bool:
+    """Equal, or the same text but for case and the spaces around it."""
+    if isinstance(one, str) and isinstance(other, str):
+        return one.strip().lower() == other.strip().lower()
+    return bool(one == other) and isinstance(one, bool) == isinstance(other, bool)

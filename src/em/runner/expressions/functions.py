@@ -5,6 +5,8 @@ from typing import Any
 
 import msgspec
 
+from em.values.canonical import same
+
 
 def only(items: Any) -> Any:
     """The one item of a list, or the one value of a mapping; an error if there are more or none."""
@@ -43,13 +45,6 @@ def _matches(item: Any, fields: Mapping[str, Any]) -> bool:
     return isinstance(item, Mapping) and all(
         name in item and same(item[name], value) for name, value in fields.items()
     )
-
-
-def same(one: Any, other: Any) -> bool:
-    """Equal, or the same text but for case and the spaces around it."""
-    if isinstance(one, str) and isinstance(other, str):
-        return one.strip().lower() == other.strip().lower()
-    return bool(one == other) and isinstance(one, bool) == isinstance(other, bool)
 
 
 def as_text(value: Any) -> str:
