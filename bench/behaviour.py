@@ -74,7 +74,7 @@ def fill(engine: Any, state: State, of_task: int, others: int) -> None:
     from em.behaviour.params import make_task
     from em.log.event import Draft
     from em.store import Commit
-    from em.store.artefact import ArtefactDraft
+    from em.store.protocol import ArtefactDraft
     from em.values.ids import new_id
 
     for number in range(of_task):

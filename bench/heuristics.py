@@ -21,7 +21,7 @@ SPLITS = 5
 
 
 def _runs() -> "list[KeptTrace]":
-    from em.traces.stream import as_kept
+    from em.traces.catalogue import as_kept
     from em.traces.transcripts import read_traces
 
     files = sorted((DATA / "tau_retail").glob("*.jsonl"))
@@ -35,9 +35,7 @@ def mined() -> Iterator[Figure]:
     from em.compiler.calls import calls_of
     from em.compiler.prune import made_good_by
     from em.heuristics import shelf
-    from em.heuristics.differences import differences
-    from em.heuristics.mine import call_ids, mine
-    from em.heuristics.phrases import call_text
+    from em.heuristics.mine import call_ids, call_text, differences, mine
     from em.store.sqlite import SqliteStore
 
     runs = _runs()
@@ -76,7 +74,7 @@ def mined() -> Iterator[Figure]:
 
 
 def seeded() -> Iterator[Figure]:
-    from em.heuristics.evaluation import evaluate
+    from em.heuristics.benchmark import evaluate
 
     took = seconds(evaluate)
     done = evaluate()
@@ -91,7 +89,7 @@ def seeded() -> Iterator[Figure]:
 def _with_meaning(by_words: float) -> Iterator[Figure]:
     """The same set, with candidates by meaning too."""
     from bench.model import development_model
-    from em.heuristics.evaluation import evaluate
+    from em.heuristics.benchmark import evaluate
 
     embed = development_model()
     if embed is not None:
@@ -127,10 +125,9 @@ def retail_retrieval() -> Iterator[Figure]:
 def _retrieved(runs: "list[KeptTrace]", tools: list[str]) -> tuple[list[float], list[float]]:
     from em.compiler.calls import calls_of
     from em.heuristics import shelf
-    from em.heuristics.mine import mine
-    from em.heuristics.phrases import error_shape
+    from em.heuristics.mine import error_shape, mine
     from em.heuristics.relevance import Wanted, rank
-    from em.store.document import DocumentQuery
+    from em.store.protocol import DocumentQuery
     from em.store.sqlite import SqliteStore
 
     half = len(runs) // 2
@@ -159,7 +156,7 @@ def brief_speed() -> Iterator[Figure]:
     from em.heuristics.benchmark import seeded_set
     from em.heuristics.book import Heuristics
     from em.heuristics.heuristic import Lesson
-    from em.heuristics.vocabulary import telling_words
+    from em.heuristics.relevance import telling_words
     from em.store.protocol import Commit
     from em.store.sqlite import SqliteStore
 

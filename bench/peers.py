@@ -68,7 +68,7 @@ def _ours(data: "Locomo", embedder: Any) -> tuple[list[list[str]], list[float]]:
     from bench.recall import fill
     from em import Memory
     from em.recall.search import Recall
-    from em.store.passage import Within
+    from em.store.protocol import Within
 
     with tempfile.TemporaryDirectory() as name, Memory(Path(name) / "em.db") as memory:
         sources = fill(memory, data)

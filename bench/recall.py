@@ -14,9 +14,9 @@ import msgspec
 from bench.figure import Figure
 from bench.locomo import Asked, Conversation, Locomo, load
 from em import Memory
+from em.recall.rank import Weights
 from em.recall.search import Recall
-from em.recall.weights import Weights
-from em.store.passage import Within
+from em.store.protocol import Within
 from em.text.words import words_of
 
 CATEGORIES = (1, 2, 3, 4, 5)

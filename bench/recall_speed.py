@@ -12,7 +12,7 @@ from bench.figure import Figure, in_turns, seconds, time_figure
 from bench.passages import Talk
 from bench.store import plain_connection
 from em import Draft, Memory
-from em.store.passage import Within
+from em.store.protocol import Within
 from em.text.words import STOP_WORDS
 
 SIZES = (10_000, 100_000, 1_000_000)

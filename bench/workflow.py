@@ -130,7 +130,7 @@ def _tokens_of(
     from em.llm import ScriptedClient
     from em.store.sqlite import SqliteStore
     from em.workflows import Workflows
-    from em.workflows.tokens import about
+    from em.workflows.slices import about
 
     # Every answer is of the length of a page of the original's kind: some 400 words.
     page = " ".join(f"Scout {n} dances for a hollow oak, and others follow her." for n in range(40))

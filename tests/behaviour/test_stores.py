@@ -243,7 +243,7 @@ def test_10_an_engine_inside_of_another_is_a_tool_or_is_not_recorded() -> None:
 
 def test_10_nothing_is_pickled_and_what_is_foreign_is_passed_over(tmp_path: Path) -> None:
     from em.store import Commit
-    from em.store.artefact import ArtefactDraft
+    from em.store.protocol import ArtefactDraft
 
     with SqliteStore(tmp_path / "em.db") as store:
         engine = counting(store, [])

@@ -13,15 +13,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from em import Memory
-from em.compiler.export.agent_tools import export_langchain, export_openai
+from em.compiler.export.agent_tools import export_langchain, export_openai, strict_schema
 from em.compiler.export.script.agents import without_nulls
 from em.compiler.export.skill import export_skill, skill_name
-from em.compiler.export.strict_schema import strict_schema
 from em.errors import ExportError
 from em.runner.authorship import WRITTEN_BY
 from em.runner.library import files_in, keep_routine
 from em.runner.package import Package
-from em.runner.tools.tool_names import tool_name
+from em.runner.tools import tool_name
 from em.values.json_schema import value_problems
 
 SHOUT = """\

@@ -10,9 +10,15 @@ import pytest
 from em.compiler.compile_trace import compile_trace_file
 from em.compiler.verification import NotReproduced
 from em.errors import UsageError
-from em.runner.authorship import WRITTEN_BY, code_hash, is_model_written, render_marks
+from em.runner.authorship import (
+    WRITTEN_BY,
+    code_hash,
+    is_model_written,
+    render_marks,
+    revoke,
+    trust,
+)
 from em.runner.engine import run_routine
-from em.runner.trust import revoke, trust
 from em.runner.validation import validate
 
 TRACE = {

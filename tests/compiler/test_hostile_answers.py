@@ -206,7 +206,7 @@ steps:
 def test_where_the_draft_fails_on_other_values_it_is_said(tmp_path: Path) -> None:
     found, _ = asked(answer())
     assert found.not_compared == ""
-    from em.compiler.variation import WAYS, verify_renamed
+    from em.compiler.verification import WAYS, verify_renamed
 
     strict = {"type": "object", "properties": {"order": {"enum": ["#W1207"]}}}
     routine = msgspec.structs.replace(found.draft.routine, input_schema=strict)

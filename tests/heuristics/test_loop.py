@@ -12,8 +12,7 @@ import pytest
 
 from em import Memory
 from em.errors import UsageError
-from em.heuristics.loop import Loop
-from em.heuristics.loop_events import LoopResult, LoopStarted
+from em.heuristics.loop import Loop, LoopResult, LoopStarted
 
 # It writes a port at random; only who is told that the port must be 8080 writes that one.
 AGENT = """

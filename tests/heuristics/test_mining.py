@@ -7,14 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from em.errors import BadAnswer, LlmError, LlmRefused
-from em.heuristics.differences import differences
 from em.heuristics.heuristic import Lesson
-from em.heuristics.mine import mine
-from em.heuristics.phrases import error_shape
+from em.heuristics.mine import differences, error_shape, mine
 from em.heuristics.reflection import reflect
 from em.llm import ScriptedClient
 from em.llm.interface import Reply
-from em.traces.stream import as_kept
+from em.traces.catalogue import as_kept
 from em.traces.trace import KeptTrace, Message, Mission, Outcome, ToolCall, Trace, TraceEvent
 
 

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from em.errors import BadAnswer, LlmUnavailable, UsageError
 from em.llm import Message, ScriptedClient, Tokens
+from em.llm.client import is_closed, read
 from em.llm.interface import Reply, WireError
-from em.llm.structure import is_closed, read
 from em.settings import Price
 
 CITY = {

@@ -15,10 +15,7 @@ from em.redaction.patterns import FIELD_ANCHORS, SHAPES
 from em.redaction.redactor import Redactor
 from em.settings import RedactSettings
 from em.store import Commit
-from em.store.artefact import ArtefactDraft
-from em.store.document import Document
-from em.store.record import Record
-from em.store.request import RequestOutcome
+from em.store.protocol import ArtefactDraft, Document, Record, RequestOutcome
 from em.store.sqlite import SqliteStore
 from em.testing import T0
 

@@ -12,13 +12,20 @@ import pytest
 from em import Memory
 from em.compiler.export.python import export_python
 from em.errors import ExportError, NotFound, RoutineError, SandboxRefused, UsageError
-from em.runner.authorship import WRITTEN_BY, code_hash, is_model_written, render_marks
+from em.runner.authorship import (
+    WRITTEN_BY,
+    code_hash,
+    is_model_written,
+    render_marks,
+    revoke,
+    trust,
+    trust_folder,
+)
 from em.runner.engine import arun_routine, run_routine
 from em.runner.library import files_in, find_routine, keep_routine
 from em.runner.package import Package
 from em.runner.sandbox.sandbox import backends
 from em.runner.tools import ToolRegistry, load_module
-from em.runner.trust import revoke, trust, trust_folder
 
 ROUTINE = """
 version: "1"

@@ -78,8 +78,7 @@ def test_a_second_waits_while_the_first_is_running(serve: Serve, tmp_path: Any) 
 
     import msgspec
 
-    from em.store.protocol import Commit
-    from em.store.request import RequestOutcome
+    from em.store.protocol import Commit, RequestOutcome
 
     with Memory("em.db") as memory:
         encode = msgspec.json.Encoder(order="sorted").encode

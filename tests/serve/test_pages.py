@@ -13,8 +13,8 @@ import sample
 from served import Serve, Served
 
 from em import Memory
+from em.serve.auth import COOKIE
 from em.serve.pages.forms import input_fields, prompt_fields, read_fields
-from em.serve.sessions import COOKIE
 
 TOKEN, ANA = "a-token-that-is-long-enough", "ana-token-0123456789abc"
 READER = "reader-token-0123456789"

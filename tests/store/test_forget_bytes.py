@@ -129,7 +129,7 @@ def test_secrets_in_the_reason_are_redacted(store: SqliteStore | PostgresStore) 
 def test_forgetting_a_derived_document_keeps_others_searchable(
     store: SqliteStore | PostgresStore,
 ) -> None:
-    from em.store.document import Document, DocumentQuery
+    from em.store.protocol import Document, DocumentQuery
     from em.testing import T0
 
     one, two = append(store, note("1"), note("2"))

@@ -262,7 +262,7 @@ def test_a_reader_of_this_process_never_blocks_forgetting(sqlite_store: SqliteSt
 
 
 def test_pages_end_by_bytes_so_that_memory_stays_bounded(sqlite_store: SqliteStore) -> None:
-    from em.store import cursor as reading
+    from em.store import sql as reading
 
     append(sqlite_store, *(note(BIG) for _ in range(400)))
     sizes: list[int] = []

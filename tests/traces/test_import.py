@@ -18,7 +18,7 @@ from em import Memory
 from em.errors import NotFound, NoTranscript, UsageError
 from em.store.protocol import Store
 from em.traces.trace import Message, ToolCall
-from em.traces.transcript_files import FileRead
+from em.traces.transcripts import FileRead
 
 
 @pytest.fixture
@@ -324,8 +324,8 @@ def test_two_strange_blocks_of_one_line_and_spans_told_twice_are_no_trouble(
 
 
 def test_both_stores_keep_the_same(store: Store, tmp_path: Path) -> None:
-    from em.traces.stream import find_traces
-    from em.traces.transcript_files import import_paths
+    from em.traces.catalogue import find_traces
+    from em.traces.transcripts import import_paths
 
     path = put(tmp_path / "s.jsonl", lines(*order_session("s1", "W1")[:4]))
     import_paths(store, [path])
@@ -347,7 +347,7 @@ def test_large_files_stream_in_bounded_memory(tmp_path: Path) -> None:
     code = (
         "import resource, sys\n"
         "from em import Memory\n"
-        "import em.traces.transcript_files\n"
+        "import em.traces.transcripts\n"
         "memory = Memory('em.db')\n"
         "have = int(open('/proc/self/statm').read().split()[0]) * resource.getpagesize()\n"
         "resource.setrlimit(resource.RLIMIT_AS, (have + 160 * 2**20,) * 2)\n"

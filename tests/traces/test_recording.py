@@ -300,7 +300,7 @@ def test_importing_em_imports_none_of_these_libraries() -> None:
     import sys
 
     code = (
-        "import sys, em.memory, em.traces.transcript_files, em.traces.recorder\n"
+        "import sys, em.memory, em.traces.transcripts, em.traces.recorder\n"
         "em.memory.Memory(':memory:').record('x')\n"
         "heavy = ('langchain_core', 'agents', 'opentelemetry', 'google.protobuf')\n"
         "print([name for name in heavy if name in sys.modules])"

@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 
 from em import Memory
 from em.errors import InputError, NotFound
-from em.traces.stream import get_traces
+from em.traces.catalogue import get_traces
 from em.traces.trace import Approval, Message, Mission, ToolCall, Trace, UdfCall
 from em.values.call import Usage
 from strategies import traces

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from em import Memory
 from em.errors import EmError, InputError, InvalidWorkflow, NotFound
 from em.llm import ScriptedClient
-from em.workflows.file import WorkflowFile
+from em.workflows.definition import WorkflowFile
 from em.workflows.problems import validate_file
 
 

@@ -8,8 +8,7 @@ from flows import Write
 from em import Memory
 from em.errors import UsageError
 from em.log.event import Draft
-from em.store.artefact import ArtefactDraft
-from em.store.protocol import Commit
+from em.store.protocol import ArtefactDraft, Commit
 from em.workflows import MemoryStore
 from em.workflows.retention import clean
 

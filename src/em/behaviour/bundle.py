@@ -22,12 +22,12 @@ from em.runner.package import Package
 from em.runner.routine import ReturnStep, Routine, ToolSpec, ToolStep
 from em.runner.routine import Step as RoutineStep
 from em.store import Store
-from em.store.artefact import Artefact
-from em.traces.stream import trace_events
+from em.store.protocol import Artefact
+from em.traces.catalogue import trace_events
 from em.traces.trace import Mission, ToolCall, Trace
 from em.values.canonical import Json
 from em.values.ids import new_id, new_ids
-from em.values.sample_schema import of_input, of_output
+from em.values.json_schema import of_input, of_output
 
 ORIGIN = "behaviour.json"
 """Beside the routine: what a routine has no words for, such as what the checks saw."""

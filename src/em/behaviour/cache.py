@@ -20,8 +20,8 @@ from em.behaviour.tree import Node, plant
 from em.errors import NotRecordable
 from em.log.event import Draft, Event, EventQuery
 from em.store import Commit, Store
-from em.store.artefact import Artefact, ArtefactDraft
-from em.traces.stream import trace_events
+from em.store.protocol import Artefact, ArtefactDraft
+from em.traces.catalogue import trace_events
 from em.values.canonical import Json, identical
 from em.values.ids import new_id, new_ids
 from em.values.times import now

@@ -9,11 +9,17 @@ from typing import Any, Self, TypeVar
 from em.behaviour.check import Check
 from em.behaviour.codec import Unkept, hints_of, keep
 from em.behaviour.hooks import watched
+from em.behaviour.inventory import Stats, read_stats
 from em.behaviour.params import make_task
-from em.behaviour.parts import Workings, no_agent, own_name, shares_its_name
 from em.behaviour.result import Progress, Result
-from em.behaviour.solver import let_agent_alone, solve
-from em.behaviour.stats import Stats, read_stats
+from em.behaviour.solver import (
+    Workings,
+    let_agent_alone,
+    no_agent,
+    own_name,
+    shares_its_name,
+    solve,
+)
 from em.behaviour.tape import running
 from em.behaviour.tool import Tool
 from em.behaviour.trampoline import adrive, drive

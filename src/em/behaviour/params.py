@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 import msgspec
 
 from em.behaviour.behaviour import Task
-from em.compiler.leaves import is_informative, leaves
 from em.compiler.names import Names, identifier
-from em.compiler.wire_text import literal, plain_segment
+from em.compiler.wire import literal, plain_segment
 from em.values.canonical import Json, identical
+from em.values.leaves import is_informative, leaves
 
 KEY_LENGTH = 32
 HOLE = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)

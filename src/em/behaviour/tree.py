@@ -11,8 +11,7 @@ import msgspec
 
 from em.behaviour.behaviour import Answer, Behaviour, Capture, Step, Twin
 from em.behaviour.codec import Form, copy, restore
-from em.runner.expressions.language import compile_value
-from em.runner.expressions.scope import Evaluate
+from em.runner.expressions.language import Evaluate, compile_value
 from em.values.canonical import Json
 
 _SCALARS = (str, int, float, bool, type(None))

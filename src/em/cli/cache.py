@@ -8,18 +8,19 @@ import msgspec
 
 from em.behaviour.bundle import export_behaviour, import_routine
 from em.behaviour.inventory import (
+    Counts,
     behaviour_of,
     find_behaviour,
     forget_behaviour,
     id_of,
     newest_behaviours,
+    read_stats,
     short_id,
 )
-from em.behaviour.stats import Counts, read_stats
 from em.cli.options import everywhere, open_memory
 from em.cli.output import count, print_json, print_table
 from em.errors import InputError
-from em.store.artefact import Artefact
+from em.store.protocol import Artefact
 
 _ENGINE = click.option("--engine", metavar="NAME", help="Only this engine's.")
 

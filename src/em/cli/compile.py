@@ -21,8 +21,8 @@ from em.runner.package import UDF
 from em.runner.tools import ToolRegistry
 from em.settings import Settings
 from em.store.protocol import Commit
-from em.traces.stream import get_traces
-from em.values.excerpt import short
+from em.traces.catalogue import get_traces
+from em.values.canonical import short
 
 
 @click.command("compile")

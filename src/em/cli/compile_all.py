@@ -27,7 +27,7 @@ def compile_all(ctx: click.Context, options: dict[str, Any], *, distributed: boo
 
 def _here(ctx: click.Context, options: dict[str, Any]) -> int:
     from em.llm import get_llm_client
-    from em.traces.stream import attempts
+    from em.traces.catalogue import attempts
 
     memory = open_memory(ctx)
     client = get_llm_client() if options["llm"] else None

@@ -4,7 +4,7 @@ import click
 
 from em.cli.options import everywhere
 from em.cli.output import print_json, print_table
-from em.heuristics.evaluation import as_rows, evaluate
+from em.heuristics.benchmark import as_rows, evaluate
 
 
 @click.command("evaluate")

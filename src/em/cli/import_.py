@@ -10,7 +10,7 @@ from em.cli.output import Advance, count, print_json, printable, progress
 from em.memory import Memory
 from em.traces.formats import importers
 from em.traces.intake import Problem
-from em.traces.transcript_files import (
+from em.traces.transcripts import (
     FileRead,
     as_json,
     files_in,

@@ -4,8 +4,7 @@ import click
 
 from em.cli.options import everywhere, open_memory
 from em.cli.output import count, print_json, printable
-from em.heuristics.loop import Loop
-from em.heuristics.loop_events import IterationDone, LoopResult, LoopStarted
+from em.heuristics.loop import IterationDone, Loop, LoopResult, LoopStarted
 
 
 @click.command("loop")

@@ -10,7 +10,7 @@ from em.cli.options import everywhere, open_memory
 from em.cli.output import Advance, count, print_json, print_table, printable, progress
 from em.errors import UsageError
 from em.memory import Memory
-from em.store.passage import Passage
+from em.store.protocol import Passage
 
 
 @click.command()

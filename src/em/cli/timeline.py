@@ -8,7 +8,7 @@ import click
 import msgspec
 
 from em.cli.output import count, printable, terminal_width
-from em.traces.comparison import DiffStep
+from em.traces.catalogue import DiffStep
 from em.traces.trace import Approval, KeptTrace, Message, ToolCall, TraceEvent, UdfCall
 
 _ROLES = {"user": "cyan", "assistant": "white", "thinking": "bright_black"}

@@ -7,8 +7,7 @@ from em.cli.output import count, print_json, print_table
 from em.cli.timeline import print_diff, print_timeline
 from em.errors import InputError, NotFound
 from em.store.protocol import Store
-from em.traces.comparison import TraceSummary, diff_traces, summaries
-from em.traces.stream import children_of, get_traces
+from em.traces.catalogue import TraceRow, children_of, diff_traces, get_traces, summaries
 from em.traces.trace import KeptTrace
 
 SHORTEST = 4
@@ -38,7 +37,7 @@ def list_(ctx: click.Context, task: str | None, outcome: str | None, limit: int)
         click.echo("no traces; `em import` and `em watch` bring them in", err=True)
 
 
-def _row(one: TraceSummary) -> tuple[str, ...]:
+def _row(one: TraceRow) -> tuple[str, ...]:
     goal = " ".join(one.goal.split())
     return (
         one.id,

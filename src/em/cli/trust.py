@@ -9,9 +9,8 @@ import click
 from em.cli.options import everywhere, open_memory
 from em.cli.output import print_json
 from em.errors import NotFound, UsageError
-from em.runner.authorship import code_hash, is_model_written
+from em.runner.authorship import code_hash, is_model_written, revoke, trust
 from em.runner.package import UDF
-from em.runner.trust import revoke, trust
 from em.values.canonical import Json
 
 

@@ -22,13 +22,11 @@ from em.cli.workflow_views import print_rehearsed, print_run, print_runs
 from em.errors import InputError, NotFound, UsageError
 from em.runner.journal import new_run_id
 from em.runner.tools import ToolRegistry
-from em.workflows.definition import Param
-from em.workflows.file import WorkflowFile
-from em.workflows.graph import as_mermaid, as_text, edges
+from em.workflows.definition import Param, WorkflowFile
+from em.workflows.inspection import as_mermaid, as_text, edges, rehearse
 from em.workflows.outcome import WorkflowResult
 from em.workflows.plan import Plan
 from em.workflows.problems import refuse_invalid, validate_file
-from em.workflows.rehearsal import rehearse
 from em.workflows.runs import Workflows
 
 F = TypeVar("F", bound=Callable[..., Any])

@@ -13,7 +13,7 @@ from em.cli.workflow_tools import load_tools, with_tools
 from em.errors import UsageError
 from em.runner.library import keep_routine
 from em.runner.package import write_files
-from em.values.mistakes import closest
+from em.values.mismatch import closest
 from em.workflows.to_routine import Frozen
 
 

@@ -8,10 +8,9 @@ import msgspec
 
 from em.cli.outcome import failure_lines
 from em.cli.output import count, print_json, print_table, printable
-from em.workflows.inspection import RunView, StepView
-from em.workflows.rehearsal import Rehearsed
+from em.workflows.inspection import Rehearsed, RunView, StepView
 from em.workflows.runs import Workflows
-from em.workflows.tokens import Tokens
+from em.workflows.slices import Tokens
 
 LONGEST = 400
 """So much of a text is shown, unless all of it is asked for."""

@@ -6,10 +6,9 @@ from typing import Any
 
 import msgspec
 
-from em.compiler.draft import Draft, draft_routine
+from em.compiler.draft import Draft, GivenUdfs, Udfs, draft_routine, load_udfs
 from em.compiler.names import identifier
 from em.compiler.package_files import render_routine, render_udf_tests, render_udfs
-from em.compiler.trace_udfs import GivenUdfs, Udfs, load_udfs
 from em.compiler.verification import verify_draft
 from em.errors import InputError, RoutineError, UsageError
 from em.redaction.redactor import Redactor

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import msgspec
 
 from em.compiler.calls import TracedCall
-from em.compiler.leaves import is_informative, leaves, said_in
 from em.values.canonical import Json
+from em.values.leaves import is_informative, leaves, said_in
 
 MIN_ALIKE = 2
 """Fields in which a record of the output and one of a result must agree to be the same one."""

@@ -1,6 +1,9 @@
 """From a trace to a routine: prune, wire, name, and put the steps together."""
 
+import importlib
+import inspect
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -10,6 +13,8 @@ from em.compiler.contradictions import Contradiction, contradictions
 from em.compiler.names import Names, identifier, result_name
 from em.compiler.prune import Verdict, judge, unused
 from em.compiler.wire import OUTPUT, Explained, Wiring
+from em.errors import InputError
+from em.runner.authorship import is_model_written, model_of
 from em.runner.routine import (
     AssertStep,
     FieldType,
@@ -24,10 +29,11 @@ from em.runner.routine import (
     ToolStep,
     UdfStep,
 )
+from em.runner.tools import Function, functions_of, load_module
 from em.traces.trace import Trace
 from em.values.call import Effect, Usage
 from em.values.canonical import Json
-from em.values.sample_schema import of_input, of_output
+from em.values.json_schema import of_input, of_output
 
 MAX_ROUNDS = 8
 
@@ -284,3 +290,48 @@ class _Builder:
         for contradiction in self._contradictions:
             comments.setdefault("return", []).append(str(contradiction))
         return comments
+
+
+Udfs = Mapping[str, Function] | str | None
+"""Functions by name, or where they are: `package.module` or a file."""
+
+
+class GivenUdfs(msgspec.Struct, frozen=True):
+    """The functions that are given, and the text of the file they are in, if it is one."""
+
+    functions: Mapping[str, Function] = {}
+    text: str = ""
+    written_by: str = ""
+    """The model that wrote that file, if one did and a person has read it."""
+
+
+def load_udfs(udfs: Udfs) -> GivenUdfs:
+    """The functions of a module, of a file or of a mapping."""
+    if not isinstance(udfs, str):
+        return GivenUdfs(dict(udfs or {}))
+    functions = functions_of(load_module(udfs), imported=True)
+    if not udfs.endswith(".py"):
+        return GivenUdfs(functions)
+    try:
+        text = Path(udfs).read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise InputError(f"it is no UTF-8: {error}", place=udfs) from None
+    file = Path(udfs).resolve()
+    marked = is_model_written(file.parent, file.name)
+    return GivenUdfs(
+        functions, text, (model_of(file.parent, file.name) or "model") if marked else ""
+    )
+
+
+def import_line(name: str, function: Any) -> str | None:
+    """How to import a function under this name; None if it can't be imported."""
+    module, own = getattr(function, "__module__", None), getattr(function, "__qualname__", "")
+    if not module or module == "__main__" or not own.isidentifier():
+        return None
+    try:
+        found = inspect.getattr_static(importlib.import_module(module), own, None)
+    except ImportError:
+        return None
+    if found is not function:
+        return None
+    return f"from {module} import {own}" + (f" as {name}" if own != name else "")

@@ -14,7 +14,6 @@ import msgspec
 
 from em.compiler.compile_trace import as_json
 from em.compiler.draft import Recorded
-from em.compiler.leaves import is_informative, leaves
 from em.compiler.names import Names
 from em.compiler.package_files import render_routine
 from em.compiler.verification import NotReproduced
@@ -22,8 +21,7 @@ from em.compiler.wire import Wiring
 from em.errors import EmError, RoutineError
 from em.redaction.redactor import marker
 from em.runner.drivers import drive
-from em.runner.expressions.functions import FUNCTIONS
-from em.runner.expressions.language import compile_value
+from em.runner.expressions.language import FUNCTIONS, compile_value
 from em.runner.journal import PastRun
 from em.runner.machine import Machine
 from em.runner.package import ROUTINE
@@ -31,8 +29,8 @@ from em.runner.program import Program
 from em.runner.routine import Default, PromptStep, Routine, Step, ToolStep, UdfStep
 from em.runner.secrets import Secrets
 from em.runner.tools import Tool
-from em.values.canonical import Json, canonical, identical
-from em.values.excerpt import short
+from em.values.canonical import Json, canonical, identical, short
+from em.values.leaves import is_informative, leaves
 
 _NOTHING = object()
 

@@ -7,8 +7,7 @@ from typing import Any
 import msgspec
 import yaml
 
-from em.compiler.draft import Draft, Recorded
-from em.compiler.trace_udfs import GivenUdfs, import_line
+from em.compiler.draft import Draft, GivenUdfs, Recorded, import_line
 from em.errors import RoutineError
 from em.runner.routine import Routine
 

@@ -7,22 +7,18 @@ import msgspec
 from em.errors import InputError
 from em.heuristics import health, shelf
 from em.heuristics.brief import brief
-from em.heuristics.differences import differences
 from em.heuristics.heuristic import Briefing, Heuristic, Lesson
-from em.heuristics.mine import mine
+from em.heuristics.mine import differences, mine
 from em.heuristics.reflection import reflect
-from em.heuristics.relevance import Search, Wanted
-from em.heuristics.vocabulary import PASSED_OVER
+from em.heuristics.relevance import PASSED_OVER, Search, Wanted
 from em.llm.interface import LlmClient
 from em.log.event import Draft, EventQuery
-from em.recall.document_search import DocumentRecall
-from em.recall.embed import Embed
-from em.recall.semantics import Progress
+from em.recall.embed import Embed, Progress
+from em.recall.search import DocumentRecall
 from em.settings import Settings
 from em.store.address import redactor_of
-from em.store.document import DocumentQuery
-from em.store.protocol import Store
-from em.traces.stream import as_kept, find_traces, get_traces, trace_events
+from em.store.protocol import DocumentQuery, Store
+from em.traces.catalogue import as_kept, find_traces, get_traces, trace_events
 from em.traces.trace import KeptTrace, Outcome, Trace
 from em.values.ids import new_id
 

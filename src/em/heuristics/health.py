@@ -9,10 +9,9 @@ import msgspec
 from em.errors import UsageError
 from em.heuristics import shelf
 from em.heuristics.heuristic import Heuristic, Lesson, Retired, Use, Used
-from em.heuristics.vocabulary import content_words, is_negated, similarity, telling_words
+from em.heuristics.relevance import content_words, is_negated, similarity, telling_words
 from em.log.event import Draft
-from em.store.document import DocumentQuery
-from em.store.protocol import Store
+from em.store.protocol import DocumentQuery, Store
 from em.traces.trace import Outcome
 from em.values.times import now
 

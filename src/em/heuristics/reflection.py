@@ -7,8 +7,7 @@ import msgspec
 from em.compiler.calls import TracedCall, calls_of
 from em.errors import BadAnswer
 from em.heuristics.heuristic import Evidence, Lesson
-from em.heuristics.mine import call_ids
-from em.heuristics.phrases import call_text, cut, error_text, goal_text
+from em.heuristics.mine import call_ids, call_text, cut, error_text, goal_text
 from em.llm.interface import LlmClient
 from em.redaction.redactor import Redactor
 from em.traces.trace import KeptTrace

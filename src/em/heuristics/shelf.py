@@ -16,11 +16,15 @@ import msgspec
 from em.errors import NotFound, PositionConflict
 from em.heuristics.heuristic import Heuristic, Learned, Lesson, Use
 from em.log.event import Draft, Event, EventQuery
-from em.store.artefact import Artefact, ArtefactDraft
-from em.store.document import Document
-from em.store.protocol import Commit, Store
-from em.store.record import Record
-from em.store.request import RequestOutcome
+from em.store.protocol import (
+    Artefact,
+    ArtefactDraft,
+    Commit,
+    Document,
+    Record,
+    RequestOutcome,
+    Store,
+)
 from em.values.ids import new_id
 from em.values.times import now
 

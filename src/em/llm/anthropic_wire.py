@@ -4,9 +4,9 @@ import weakref
 from typing import Any
 
 from em.errors import MissingExtra
+from em.llm.client import is_closed
 from em.llm.interface import Reply, Request, Tokens
 from em.llm.sdk_errors import told_as_wire_errors, told_if_misshaped
-from em.llm.structure import is_closed
 from em.values.canonical import Json
 
 STOPS = {"end_turn": "end", "stop_sequence": "end"}

@@ -1,20 +1,142 @@
 """The client: one place for retries, corrections, counting and errors, whatever the protocol."""
 
+import json
 import random
+import re
 import threading
 import time
 from collections.abc import Callable, Sequence
+from itertools import islice
 from typing import Any
 
 import msgspec
 
 from em.errors import BadAnswer, LlmError, LlmRefused, LlmRejected, LlmUnavailable, UsageError
-from em.llm import structure as structured
 from em.llm.interface import Completion, Message, Reply, Request, Spent, Tokens, Wire, WireError
-from em.llm.prices import cost_of
 from em.settings import Price
+from em.values import json_schema as schemas
 from em.values.canonical import Json
 from em.values.json_schema import schema_problem
+
+PROBLEMS_TOLD = 20
+PLACES_TRIED = 20
+_THOUGHTS = re.compile(r"<think(?:ing)?>.*?</think(?:ing)?>", re.DOTALL)
+_FENCE = re.compile(r"```[a-zA-Z]*\s*\n(.*?)```", re.DOTALL)
+
+
+def in_words(schema: Json) -> str:
+    """Ask for a schema where the server can't be told to hold the answer to it."""
+    return (
+        "Answer with one JSON value and nothing else: no prose, no code fence."
+        f" It must fit this JSON Schema:\n{msgspec.json.encode(schema).decode()}"
+    )
+
+
+def correction(problems: list[str], schema: Json) -> str:
+    """What is said to a model whose answer can't be used."""
+    told = "\n".join(f"- {problem}" for problem in problems)
+    return f"That answer can't be used:\n{told}\n\n{in_words(schema)}"
+
+
+def read(text: str, schema: Json) -> tuple[Any, list[str]]:
+    """The value in a model's text, and what is wrong with it."""
+    try:
+        value = _decode(text)
+    except (ValueError, RecursionError) as error:
+        return None, [f"it is no JSON: {error}"]
+    found = schemas.problems(schema, value)
+    problems = [f"{path or 'the value'}: {problem}" for path, problem in found]
+    return value, problems[:PROBLEMS_TOLD]
+
+
+def _decode(text: str) -> Any:
+    """JSON as it is; else in a code fence; else the first object or list in the text."""
+    for candidate in (text, *_FENCE.findall(text)):
+        try:
+            return msgspec.json.decode(candidate)
+        except msgspec.DecodeError:
+            continue
+    problem = "there is none in the text"
+    text = _THOUGHTS.sub("", text)
+    for start in islice(re.finditer(r"[{\[]", text), PLACES_TRIED):
+        found = text[start.start() :]
+        try:
+            _, end = json.JSONDecoder().raw_decode(found)
+            # Read by the same decoder as above: the standard library's takes NaN for JSON.
+            return msgspec.json.decode(found[:end])
+        except (ValueError, RecursionError) as error:
+            problem = str(error)
+    raise ValueError(problem)
+
+
+def is_closed(schema: Any) -> bool:
+    """Whether an object at the top, and every one below, names all that may stand in it.
+
+    The structured modes of providers ask for that; a free-form object would come back empty.
+    """
+    return isinstance(schema, dict) and schema.get("type") == "object" and _closed(schema)
+
+
+def _closed(part: Any) -> bool:
+    if isinstance(part, list):
+        return all(map(_closed, part))
+    if not isinstance(part, dict):
+        return True
+    if part.get("$ref") is not None and not str(part["$ref"]).startswith("#/$defs/"):
+        return False
+    is_object = part.get("type") == "object" or "object" in _types(part)
+    if is_object and (part.get("additionalProperties") is not False or "properties" not in part):
+        return False
+    if not _says_a_type(part):
+        return False
+    names = ("properties", "$defs", "definitions")
+    below = [sub for name in names for sub in part.get(name, {}).values()]
+    below += [part[name] for name in ("items", "anyOf", "allOf", "oneOf") if name in part]
+    return all(map(_closed, below))
+
+
+def _types(part: Json) -> list[Any]:
+    found = part.get("type")
+    return found if isinstance(found, list) else []
+
+
+def _says_a_type(part: Json) -> bool:
+    return not {"type", "enum", "const", "anyOf", "oneOf", "allOf", "$ref"}.isdisjoint(part)
+
+
+def all_required(schema: Any) -> bool:
+    """Whether every property of every object is required, as OpenAI's strict mode asks."""
+    if isinstance(schema, list):
+        return all(map(all_required, schema))
+    if not isinstance(schema, dict):
+        return True
+    properties = schema.get("properties")
+    if isinstance(properties, dict) and set(properties) != set(schema.get("required", ())):
+        return False
+    return all(map(all_required, schema.values()))
+
+
+PRICES = {
+    "claude-fable-5-1": Price(10, 50),
+    "claude-haiku-4-5": Price(1, 5),
+    "claude-opus-5": Price(5, 25, 0.5),
+    "claude-opus-5-5": Price(4, 20),
+    "claude-sonnet-5": Price(2, 10, 0.2),
+    "claude-sonnet-5-5": Price(2, 10, 0.2),
+}
+"""USD per million tokens: the model pages of platform.claude.com, read in November 2026."""
+
+
+def cost_of(price: Price | None, usage: Tokens | None) -> float | None:
+    """What an answer cost; None where the price or the count is not known."""
+    if price is None or usage is None:
+        return None
+    if usage.cached and price.cached is None:
+        return None
+    fresh = usage.input - usage.cached
+    total = fresh * price.input + usage.cached * (price.cached or 0) + usage.output * price.output
+    return total / 1e6
+
 
 FIRST_WAIT, LONGEST_WAIT = 0.5, 60.0
 """Seconds. Waits double from the first one; a server that asks for more than the longest is not
@@ -124,12 +246,12 @@ class _Call:
             reply = self._answer(request)
             if request.schema is None:
                 return self._completion(reply, None)
-            value, problems = structured.read(reply.text, request.schema)
+            value, problems = read(reply.text, request.schema)
             if not problems:
                 return self._completion(reply, value)
             if reply.stop == "max_tokens":
                 raise self._cut_off(request)
-            told = structured.correction(problems, request.schema)
+            told = correction(problems, request.schema)
             turns = (Message("assistant", reply.text or "(nothing)"), Message("user", told))
             request = msgspec.structs.replace(request, messages=(*request.messages, *turns))
         raise self._error(
@@ -166,7 +288,7 @@ class _Call:
                 return self._tried(request, structured_mode=True)
             except _Unprocessable:
                 not_taken = True
-        system = "\n\n".join(filter(None, (request.system, structured.in_words(schema))))
+        system = "\n\n".join(filter(None, (request.system, in_words(schema))))
         reply = self._tried(msgspec.structs.replace(request, system=system))
         if not_taken:
             client._in_words.add(key)

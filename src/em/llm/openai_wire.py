@@ -5,9 +5,9 @@ import weakref
 from typing import Any
 
 from em.errors import MissingExtra
+from em.llm.client import all_required, is_closed
 from em.llm.interface import Reply, Request, Tokens, WireError
 from em.llm.sdk_errors import told_as_wire_errors, told_if_misshaped
-from em.llm.structure import all_required, is_closed
 from em.values.canonical import Json
 
 STOPS = {"stop": "end", "length": "max_tokens"}

@@ -9,15 +9,14 @@ from urllib.parse import urlsplit
 import msgspec
 
 from em.errors import MissingKey, UsageError
-from em.llm.client import Client
+from em.llm.client import PRICES, Client
 from em.llm.interface import LlmClient, Wire
-from em.llm.prices import PRICES
 from em.settings import ProviderSettings, Settings
 
 KEY = "EM_LLM_API_KEY"
 """Wins over the provider's own variable."""
 
-BUILT_IN = {
+PROVIDERS = {
     "anthropic": ProviderSettings(
         protocol="anthropic",
         base_url="https://api.anthropic.com",
@@ -70,7 +69,7 @@ def get_llm_client(
             f"the provider {name!r} has no model", fix=f"set providers.{name}.model or EM_LLM_MODEL"
         )
     # Another server may have other prices.
-    is_own = name in BUILT_IN and found.base_url == BUILT_IN[name].base_url
+    is_own = name in PROVIDERS and found.base_url == PROVIDERS[name].base_url
     price = found.price or (PRICES.get(found.model) if is_own else None)
     return Client(
         _wire(name, found, _key(name, found, environ)),
@@ -89,9 +88,9 @@ def _is_asked(name: str, settings: Settings) -> bool:
 
 def _find(name: str, settings: Settings) -> ProviderSettings:
     """The provider's settings; what em.yaml says of a built-in one goes over what em knows."""
-    own, known = settings.providers.get(name), BUILT_IN.get(name)
+    own, known = settings.providers.get(name), PROVIDERS.get(name)
     if own is None and known is None:
-        names = sorted({*BUILT_IN, *settings.providers})
+        names = sorted({*PROVIDERS, *settings.providers})
         close = get_close_matches(name, names, 1)
         hint = f"did you mean {close[0]!r}? " if close else ""
         raise UsageError(
@@ -135,7 +134,7 @@ def _key(name: str, found: ProviderSettings, environ: Mapping[str, str]) -> str:
         return NO_KEY
     others = [
         other
-        for other, known in BUILT_IN.items()
+        for other, known in PROVIDERS.items()
         if other != name and known.key_env and environ.get(known.key_env)
     ]
     fix = f"set {found.key_env} (or {KEY})"

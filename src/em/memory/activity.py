@@ -13,13 +13,12 @@ from typing import Any
 
 import msgspec
 
-from em.behaviour.stats import Counts, count
+from em.behaviour.inventory import Counts, count
 from em.errors import NotFound, StoreError
 from em.log.event import Event, EventQuery
 from em.runner.journal import PastRun, read_run
 from em.runner.savings import recorded_usage, savings
-from em.store.protocol import Commit, Store
-from em.store.record import Record
+from em.store.protocol import Commit, Record, Store
 from em.values.call import Usage
 
 FORMAT = 1

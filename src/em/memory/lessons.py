@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from em.heuristics.book import Heuristics
     from em.heuristics.heuristic import Briefing, Heuristic
     from em.llm.interface import LlmClient
-    from em.recall.semantics import Progress
+    from em.recall.embed import Progress
     from em.traces.trace import Trace
 
 

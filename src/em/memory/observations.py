@@ -6,8 +6,7 @@ from typing import Any
 from em.errors import InputError
 from em.log.event import Draft, check_name
 from em.memory.base import Opened
-from em.values.bulk import uncollected
-from em.values.canonical import Json
+from em.values.canonical import Json, uncollected
 from em.values.times import Moment, moment
 
 DETAILS = ("type", "speaker", "role", "session", "source")

@@ -4,13 +4,12 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from em.memory.base import Opened
-from em.store.passage import Within
+from em.store.protocol import Within
 from em.values.times import Moment, moment
 
 if TYPE_CHECKING:
-    from em.recall.embed import Embed
+    from em.recall.embed import Embed, Progress
     from em.recall.search import Recall, Recalled
-    from em.recall.semantics import Progress
 
 
 class Recalling(Opened):

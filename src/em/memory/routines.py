@@ -8,7 +8,7 @@ import msgspec
 
 from em.memory.base import Opened
 from em.runner.run import RunResult
-from em.traces.stream import find_traces, get_traces, trace_events
+from em.traces.catalogue import find_traces, get_traces, trace_events
 from em.traces.trace import KeptTrace, Outcome, Trace, read_trace
 from em.values.call import Effect
 from em.values.canonical import Json, canonical
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from em.runner.library import KeptRoutine
     from em.runner.routine import Routine
     from em.traces.recorder import Recording
-    from em.traces.transcript_files import FileRead, Progress
+    from em.traces.transcripts import FileRead, Progress
 
 
 class Routines(Opened):
@@ -55,7 +55,7 @@ class Routines(Opened):
         A path is a file, a folder or a pattern. The format is found, if it is not named. What is
         there already is not kept twice; a file that has grown brings only what is new.
         """
-        from em.traces.transcript_files import import_paths
+        from em.traces.transcripts import import_paths
 
         given = [paths] if isinstance(paths, str | Path) else paths
         return import_paths(self.store, given, format_=format, subject=subject, progress=progress)

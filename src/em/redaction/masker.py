@@ -10,9 +10,8 @@ from typing import Any
 
 import msgspec
 
-from em.redaction.forms import forms
 from em.redaction.markers import ANY_MARKER, put_back
-from em.redaction.redactor import MARKER, Redactor
+from em.redaction.redactor import MARKER, Redactor, forms
 from em.values.canonical import Json
 
 SHORT = 4

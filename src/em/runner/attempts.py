@@ -16,12 +16,10 @@ from em.runner.failures import (
     plain,
     quietly,
 )
-from em.runner.journal import keepable
-from em.runner.notebook import Attempt, Notebook, unknown
+from em.runner.journal import Attempt, Notebook, keepable, unknown
 from em.runner.program import CompiledStep
-from em.runner.reports import Reports
 from em.runner.routine import Default, Retry
-from em.runner.run import Failure
+from em.runner.run import Failure, Reports
 from em.runner.tools import Tool
 from em.values import json_schema as schemas
 from em.values.call import Fix

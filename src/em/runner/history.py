@@ -9,8 +9,8 @@ import msgspec
 from em.errors import NotFound
 from em.log.event import Event, EventQuery
 from em.runner.journal import PastRun, read_run, stream_of
+from em.store.log import newest_first
 from em.store.protocol import Store
-from em.store.tail import newest_first
 from em.values.canonical import Json
 
 LOOKED_AT = 2_000

@@ -5,14 +5,21 @@ step and the intent of the next share a transaction. So a run that was killed an
 no completed step runs again, and a step that was in flight is told apart from one that never began.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
+from hashlib import sha256
 from typing import Any
 
 import msgspec
 
-from em.errors import BadBody, NotFound, RoutineError
+from em.errors import BadBody, EmError, NotFound, RoutineError
 from em.log.event import Draft, EventQuery
 from em.redaction.redactor import MARKER
+from em.runner.answers import check_answers
+from em.runner.effects import Outcome, Write
+from em.runner.failures import Mismatch, Pause, plain, quietly
+from em.runner.program import CompiledStep
+from em.runner.run import Failure, PendingPrompt, RunResult, StepReport
+from em.runner.secrets import Secrets
 from em.store.protocol import Commit, Store
 from em.values.canonical import Json, canonical
 from em.values.ids import new_id
@@ -187,3 +194,289 @@ def sized(value: Any, step_id: str) -> tuple[Any, int]:
 def new_run_id() -> str:
     """An id for a run."""
     return new_id()
+
+
+_CONTENT = frozenset(
+    {"input", "answers", "args", "key", "result", "error", "fix", "output", "failure", "prompt"}
+)
+"""What of a note holds values of the run."""
+
+MOST_ARGS = 1_000_000
+"""Bytes of arguments that an intent tells: larger ones are made of results that are noted by
+themselves, and one event must hold them both."""
+
+
+class Notebook:
+    """The notes of a run that are not written yet, and what its journal and people told it."""
+
+    def __init__(
+        self,
+        notes: list[Note] | None,
+        restored: Restored | None,
+        answers: Mapping[str, Json] | None,
+        secrets: Secrets,
+        run_id: str = "",
+    ) -> None:
+        self._run_id = run_id
+        self._wrote = False
+        # None where there is no journal.
+        self._notes = notes
+        self._restored = restored or Restored()
+        self._answers = answers or {}
+        self._secrets = secrets
+        self.is_kept = notes is not None
+        # Says for a step the events that its result holds something of: forgetting follows them.
+        self.sources: Callable[[str], Sequence[str]] | None = None
+
+    def answer_to(self, prompt: PendingPrompt, secret: Collection[str] = ()) -> Json | None:
+        """What a person said to a prompt, now or before, checked; None if it is to be asked.
+
+        What was answered to secret fields before was not written, so it is asked again. An answer
+        that does not fit is told with the question: the run waits for a better one.
+        """
+        step_id = prompt.step_id
+        now, before = self._answers.get(step_id), self._restored.answers.get(step_id)
+        if before is not None:
+            if any(name not in (now or {}) for name in secret):
+                return None
+            if now is not None:
+                # What nobody asked for was told the first time.
+                names = {field["name"] for field in prompt.fields}
+                before = {name: said for name, said in before.items() if name in names}
+            now = {**before, **(now or {})}
+        if now is None:
+            return None
+        try:
+            return check_answers(prompt, now)
+        except RoutineError as error:
+            problem = f"{error.place}: {error.message}" + (f" ({error.fix})" if error.fix else "")
+            raise Pause(msgspec.structs.replace(prompt, problem=problem)) from error
+
+    def key_before(self, key: ItemKey) -> Any:
+        """The idempotency key of a call that was under way, as it was announced."""
+        return self._restored.keys.get(key) if key in self._restored.in_flight else None
+
+    def hash_of(self, item: Any) -> str:
+        """What tells an item from others, and not what it is: its hash in this run, shortened."""
+        try:
+            text = canonical(item, "item")[0]
+        except BadBody:
+            return ""  # such an item can't be kept either
+        return sha256(self._run_id.encode() + b"\0" + text).hexdigest()[:12]
+
+    def check_count(self, step: CompiledStep, count: int) -> None:
+        """Each item that was done or under way must still be in the list."""
+        numbers = [n for name, n in self._restored.items if name == step.id and n is not None]
+        lost = [n for n in numbers if n >= count]
+        if lost:
+            raise _other_list(step, min(lost))
+
+    def known(self, attempt: "Attempt") -> Outcome | None:
+        """What the journal has of a call, or a person knows of it; None if it is to be made."""
+        restored, key = self._restored, attempt.item_key
+        before = restored.items.get(key)
+        if before and attempt.item_hash and before != attempt.item_hash:
+            raise _other_list(attempt.step, key[1])
+        if key in restored.results:
+            if key not in restored.redacted:
+                return Outcome(value=restored.results[key])
+            return self._redacted(attempt) if attempt.writes else None
+        if key not in restored.in_flight or not attempt.writes:
+            return None
+        # A key counts if the first attempt had it too.
+        if attempt.key is not None and restored.keys.get(key) is not None:
+            return None
+        prompt = unknown(key, "The run was interrupted while {} was under way.")
+        answer = self.answer_to(prompt)
+        if answer is None:
+            raise Pause(prompt, in_flight=True)
+        return Outcome(value=answer["result"]) if answer["happened"] else None
+
+    def _redacted(self, attempt: "Attempt") -> Outcome:
+        """The result of an effect that happened; only what the journal left out is asked."""
+        key = attempt.item_key
+        if attempt.step.save_as is None:
+            return Outcome(value=self._restored.results[key])
+        question = question_of(key)
+        prompt = PendingPrompt(
+            step_id=question,
+            message=(
+                f"{question.rstrip('?')} is done, and not made again; its result held a secret,"
+                " which the journal did not keep. What was the result?"
+            ),
+            fields=({"name": "result", "type": "json"},),
+        )
+        answer = self.answer_to(prompt)
+        if answer is None:
+            raise Pause(prompt, in_flight=True)
+        return Outcome(value=answer["result"])
+
+    def announce(self, attempts: Sequence["Attempt"]) -> Generator[Write, Any, None]:
+        """Write what is not written yet, with the intents of calls that have an effect."""
+        assert self._notes is not None
+        intents = [_intent(attempt) for attempt in attempts if attempt.writes]
+        if len(intents) == 1 and self._notes and self._notes[-1][0] == "step_done":
+            # One event says both: half the work of writing two.
+            self._notes[-1][1]["next"] = intents[0]
+        else:
+            self._notes += [("step_started", intent) for intent in intents]
+        yield from self._write(self._notes)
+
+    def kept(self, attempt: "Attempt", value: Any, report: StepReport) -> Any:
+        """A result as the run goes on with it: as the journal keeps it, if there is one."""
+        if self._notes is None:
+            return value
+        result = keepable(value, attempt.step.id)
+        kind, body = _done_note(attempt, result, report)
+        if self.sources is not None and (sources := self.sources(attempt.step.id)):
+            body["from_events"] = list(sources)
+        self._notes.append((kind, body))
+        return result
+
+    def add(self, kind: str, body: Json) -> None:
+        """Note something beside what calls leave; it is written with what comes next."""
+        if self._notes is not None:
+            self._notes.append((kind, body))
+
+    def check_output(self, output: Any) -> None:
+        """The last note must be one that can be written."""
+        if self._notes is not None:
+            keepable(output, "return")
+
+    def end(self, result: RunResult, *, in_flight: bool = False) -> Generator[Write, Any, None]:
+        """Write what is left, and what became of the run.
+
+        A resumed run that did nothing but ask about a call in flight writes nothing: another worker
+        may be at it, and would be fenced off.
+        """
+        if self._notes is None:
+            return
+        answered = any(kind == "run_answered" for kind, _ in self._notes)
+        if in_flight and not answered and not self._wrote:
+            return
+        yield from self._write([*self._notes, _last_note(result)])
+
+    def _write(self, notes: list[Note]) -> Generator[Write, Any, None]:
+        if notes:
+            self._wrote = True
+            yield Write(self._masked(notes))
+            assert self._notes is not None
+            self._notes.clear()
+
+    def _masked(self, notes: list[Note]) -> list[Note]:
+        if not self._secrets:
+            return notes
+        return [(kind, self._hidden(body)) for kind, body in notes]
+
+    def _hidden(self, body: Json) -> Json:
+        """A body whose content is masked, and its names not."""
+        hide = self._secrets.masked
+        hidden = body | {name: hide(body[name]) for name in _CONTENT & body.keys()}
+        if "next" in body:
+            hidden["next"] = self._hidden(body["next"])
+        return hidden
+
+
+class Attempt:
+    """A call that is to be made: the step, its scope, and what makes it safe to repeat."""
+
+    __slots__ = ("item", "item_hash", "key", "problem", "scope", "start", "step", "writes")
+
+    def __init__(
+        self, step: CompiledStep, scope: Json, item: int | None, start: float, writes: bool
+    ) -> None:
+        self.step = step
+        self.scope = scope
+        self.item = item
+        self.start = start
+        self.writes = writes
+        self.item_hash = ""
+        # The idempotency key, if there is one and the tool takes it.
+        self.key: Any = None
+        # Why there is none.
+        self.problem: EmError | None = None
+
+    @property
+    def item_key(self) -> ItemKey:
+        """Under which the journal knows it."""
+        return self.step.id, self.item
+
+    @property
+    def is_repeatable(self) -> bool:
+        """Whether making it twice does no harm."""
+        return not self.writes or self.key is not None
+
+
+def unknown(key: ItemKey, why: str) -> PendingPrompt:
+    """The question what became of a call; the answer counts for that call alone."""
+    question = question_of(key)
+    return PendingPrompt(
+        step_id=question,
+        message=(
+            f"{why.format(question.rstrip('?'))}"
+            " Nobody knows whether it happened. Did it, and with what result?"
+        ),
+        fields=(
+            {"name": "happened", "type": "confirm"},
+            {"name": "result", "type": "json", "required": False},
+        ),
+    )
+
+
+def _other_list(step: CompiledStep, item: int | None) -> Mismatch:
+    return Mismatch(
+        f"item {item} is not the one that this run began with: the list came out differently",
+        place=f"step {step.id}, field for_each",
+        fix="begin a new run for what is left; `em runs show` tells what was done",
+    )
+
+
+def _intent(attempt: Attempt) -> Json:
+    step = attempt.step
+    args, size = sized(quietly(step.args, attempt.scope), step.id)
+    body: Json = {"step": step.id, "tool": step.target}
+    if size <= MOST_ARGS:
+        body["args"] = args
+    if attempt.item is not None:
+        body |= {"item": attempt.item, "item_hash": attempt.item_hash}
+    if attempt.key is not None:
+        body["key"] = attempt.key
+    return body
+
+
+def _done_note(attempt: Attempt, result: Any, report: StepReport) -> Note:
+    # What goes without saying is left out: every step waits until this is written.
+    body: Json = {
+        "step": attempt.step.id,
+        "result": result,
+        "duration_ms": round(report.duration_ms, 3),
+    }
+    if report.status != "done":
+        body["status"] = report.status
+    if report.attempts != 1:
+        body["attempts"] = report.attempts
+    if attempt.item is not None:
+        body |= {"item": attempt.item, "item_hash": attempt.item_hash}
+    if report.error:
+        body["error"] = report.error
+    if report.fix is not None:
+        body["fix"] = report.fix
+    return "step_done", body
+
+
+def _last_note(result: RunResult) -> Note:
+    if result.pending_prompt is not None:
+        return "run_paused", {"prompt": msgspec.to_builtins(result.pending_prompt)}
+    body: Json = {"status": result.status, "output": keepable(result.output, "return")}
+    if result.failure is not None:
+        body["failure"] = _told(result.failure)
+    return "run_ended", body
+
+
+def _told(failure: Failure) -> Json:
+    told: Json = plain(failure)
+    try:
+        return dict(keepable(told, failure.step_id))
+    except RoutineError:
+        # Arguments that can't be written must not keep the failure from being told.
+        return {**told, "message": ascii(failure.message), "context": {}}

@@ -13,8 +13,7 @@ from em.runner.authorship import WRITTEN_BY, code_notes
 from em.runner.journal import PastRun
 from em.runner.package import ROUTINE, Package, parse_yaml, read_routine, write_files
 from em.runner.routine import Routine
-from em.store.artefact import Artefact, ArtefactDraft
-from em.store.protocol import Commit, Store
+from em.store.protocol import Artefact, ArtefactDraft, Commit, Store
 from em.values.canonical import Json
 
 KIND = "routine"

@@ -7,13 +7,11 @@ from typing import Any
 from em.errors import EmError, RoutineError
 from em.runner.attempts import AutoFix, Calls, Steps, check_schema, scopes_of
 from em.runner.effects import Effect
-from em.runner.expressions.functions import FUNCTIONS
+from em.runner.expressions.language import FUNCTIONS
 from em.runner.failures import CheckFailed, Failed, Mismatch, Pause, failure_of
-from em.runner.journal import Note, Restored
-from em.runner.notebook import Notebook
+from em.runner.journal import Note, Notebook, Restored
 from em.runner.program import CompiledStep, Program
-from em.runner.reports import Reports
-from em.runner.run import PendingPrompt, RunResult, StepReport
+from em.runner.run import PendingPrompt, Reports, RunResult, StepReport
 from em.runner.secrets import Secrets
 from em.runner.tools import Function, Tool, missing_tool
 from em.values.canonical import Json

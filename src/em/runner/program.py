@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from em.errors import InvalidRoutine
-from em.runner.expressions.language import compile_expression, compile_value
-from em.runner.expressions.scope import Evaluate
+from em.runner.expressions.language import Evaluate, compile_expression, compile_value
 from em.runner.routine import (
     AssertStep,
     PromptStep,

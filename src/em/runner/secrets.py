@@ -13,9 +13,8 @@ from typing import Any
 import msgspec
 
 from em.errors import RoutineError, UsageError
-from em.redaction.forms import forms
 from em.redaction.markers import MarkerMoved, put_back, refuse_markers
-from em.redaction.redactor import marker
+from em.redaction.redactor import forms, marker
 from em.runner.routine import PromptStep, Routine, Secret
 from em.runner.run import Failure, PendingPrompt, RunResult, StepReport
 from em.settings import AllowSettings

@@ -13,12 +13,11 @@ from em.runner.package import ROUTINE, UDF
 from em.runner.routine import Routine, ToolSpec
 from em.runner.tools import Tool, argument_problem
 from em.runner.tools.declarations import argument_names
-from em.runner.udf_names import udf_names
+from em.runner.udfs import udf_names
 from em.values import json_schema as schemas
 from em.values.canonical import Json
-from em.values.mistakes import Found, Where, closest, shape_problems
-from em.values.strict_yaml import load_yaml_with_nodes, repeated_names
-from em.values.yaml_lines import Lines
+from em.values.mismatch import Found, Where, closest, shape_problems
+from em.values.strict_yaml import Lines, load_yaml_with_nodes, repeated_names
 
 INPUT = "input.json"
 OUTPUT = "expected_output.json"

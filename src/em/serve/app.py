@@ -22,14 +22,12 @@ from em.memory import Memory
 from em.serve.api import heuristics as lessons
 from em.serve.api import otlp, product, states, traces, workflows
 from em.serve.api.shapes import HealthOut
-from em.serve.auth import Tokens, refuse_open_door
+from em.serve.auth import Sessions, Tokens, refuse_open_door
 from em.serve.failures import body_of, code_of, envelope, status_of
-from em.serve.guard import Guard, is_page, say
-from em.serve.metrics import Metrics
+from em.serve.guard import Guard, Metrics, is_page, say
 from em.serve.pages.handlers import HANDLERS as PAGES
 from em.serve.pages.view import Pages, error_page
 from em.serve.service import AnyRequest, Service, errors, service_of
-from em.serve.sessions import Sessions
 from em.settings import Settings
 
 

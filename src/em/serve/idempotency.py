@@ -17,8 +17,7 @@ import msgspec
 from em.errors import InputError, KeyReused, ResponseGone, StoreBusy
 from em.log.event import Draft, Event
 from em.settings import ApiSettings
-from em.store.protocol import Commit, Store
-from em.store.request import Claim, RequestOutcome
+from em.store.protocol import Claim, Commit, RequestOutcome, Store
 
 LONGEST_KEY = 255
 FIRST_WAIT, LONGEST_WAIT = 0.02, 0.5

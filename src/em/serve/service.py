@@ -17,9 +17,8 @@ from em.memory import Memory
 from em.serve.api.shapes import Pagination
 from em.serve.auth import Access, Caller
 from em.serve.failures import ErrorBody
-from em.serve.guard import CALLER, say
+from em.serve.guard import CALLER, Metrics, say
 from em.serve.idempotency import Pending, Requests
-from em.serve.metrics import Metrics
 from em.settings import Settings
 from em.store.address import redactor_of
 

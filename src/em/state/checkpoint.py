@@ -16,7 +16,7 @@ from em.errors import NotFound, PositionConflict, StateHeld
 from em.llm.interface import LlmClient
 from em.log.event import Draft, EventQuery, check_name
 from em.state.evolution import Break, Change, Dependent, breaks, compare
-from em.state.extraction import read_by_model
+from em.state.extraction import read_by_model, read_by_patterns
 from em.state.fold import (
     Fact,
     Folded,
@@ -28,13 +28,9 @@ from em.state.fold import (
 from em.state.proof import prove
 from em.state.rows import Seen, block_id, blocks
 from em.state.schema import FORMAT, Coverage, Extraction, FieldSchema, StateSchema, TypeSchema
-from em.state.text_patterns import read_by_patterns
 from em.state.types import fits
-from em.store.artefact import ArtefactDraft
-from em.store.protocol import Commit, Committed, Store
-from em.store.record import Record
-from em.values.bulk import uncollected
-from em.values.canonical import Json
+from em.store.protocol import ArtefactDraft, Commit, Committed, Record, Store
+from em.values.canonical import Json, uncollected
 from em.values.times import now_micros
 
 KIND = "state"

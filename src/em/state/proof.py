@@ -14,7 +14,7 @@ from em.errors import StateInvalid
 from em.state.code import write_module
 from em.state.rows import Block
 from em.state.schema import StateSchema
-from em.store.record import Record
+from em.store.protocol import Record
 from em.values.canonical import identical
 
 MODULE = "em_state"

@@ -11,7 +11,7 @@ import msgspec
 
 from em.state.schema import TypeSchema
 from em.state.types import Convert, converter
-from em.store.record import Record
+from em.store.protocol import Record
 from em.values.canonical import Json
 
 BLOCK_ROWS = 500

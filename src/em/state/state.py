@@ -21,10 +21,8 @@ from em.state.rows import Block
 from em.state.rules import Alert, UserRule
 from em.state.schema import PROFILE, Coverage, Entry, StateSchema, TypeSchema
 from em.state.types import converter
-from em.store.protocol import Store
-from em.store.record import Record
-from em.values.bulk import uncollected
-from em.values.canonical import Json
+from em.store.protocol import Record, Store
+from em.values.canonical import Json, uncollected
 from em.values.times import Moment, from_micros, moment, now, to_micros
 
 if TYPE_CHECKING:

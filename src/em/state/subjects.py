@@ -29,11 +29,8 @@ from em.state.questions import Answer, Asker, run_own_code
 from em.state.rules import UserRule, dependents, load_rules
 from em.state.schema import PROFILE, Decision, Policy, PolicyName, Question
 from em.state.state import State
-from em.store.artefact import ArtefactDraft
-from em.store.passage import Passage
-from em.store.protocol import Commit, Store
-from em.values.bulk import uncollected
-from em.values.canonical import Json
+from em.store.protocol import ArtefactDraft, Commit, Passage, Store
+from em.values.canonical import Json, uncollected
 from em.values.times import Moment, moment
 
 QUESTIONS = "questions"

@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping
 from decimal import Decimal
 from typing import Any, NamedTuple
 
-from em.state.profile import TEXTS
-from em.state.scalars import (
+from em.state.profile import (
+    TEXTS,
     to_date,
     to_datetime,
     to_decimal,

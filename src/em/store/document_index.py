@@ -7,9 +7,8 @@ from typing import Any
 import msgspec
 
 from em.errors import UsageError
-from em.store.document import Document, DocumentQuery
-from em.store.passage import FIRST_DOCUMENT
-from em.store.search_sql import select_numbers
+from em.store.protocol import FIRST_DOCUMENT, Document, DocumentQuery
+from em.store.search_index import select_numbers
 from em.store.session import Session
 from em.store.vectors import embedder_of
 from em.values.times import from_micros, moment, to_micros

@@ -10,12 +10,19 @@ from typing import NamedTuple
 
 from em.errors import NotFound
 from em.log.event import Event
-from em.store.derivations import delete, holders_of, select
-from em.store.holders import erase_artefacts, erase_records, erase_responses, remove_documents
+from em.store.holders import (
+    delete,
+    erase_artefacts,
+    erase_records,
+    erase_responses,
+    holders_of,
+    remove_documents,
+    select,
+)
 from em.store.preparation import PreparedEvent
 from em.store.protocol import Erasure
+from em.store.search_index import remove_passages
 from em.store.session import Session, chunks
-from em.store.word_index import remove_passages
 from em.store.writer import Writer
 from em.values.canonical import canonical
 from em.values.ids import new_id

@@ -17,11 +17,7 @@ from em.log.chain import HASH_BYTES, SALT_BYTES, hash_body
 from em.log.event import Draft, Event, check_name
 from em.log.kinds import SEARCHED, check_body, check_kind, detail, searched_text
 from em.redaction.redactor import Redactor
-from em.store.artefact import ArtefactDraft
-from em.store.document import Document
-from em.store.protocol import Commit
-from em.store.record import Record
-from em.store.request import RequestOutcome
+from em.store.protocol import ArtefactDraft, Commit, Document, Record, RequestOutcome
 from em.text.words import Piece, pieces
 from em.values.canonical import Json, canonical
 from em.values.ids import new_id, new_ids

@@ -1,18 +1,169 @@
 """The narrow waist: what a store must do. A new back end does this and passes `em.testing`."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import timedelta
-from typing import Protocol
+from datetime import datetime, timedelta
+from typing import Literal, Protocol
 
 import msgspec
 
 from em.log.event import Draft, Event, EventQuery, Row
-from em.store.artefact import Artefact, ArtefactDraft
-from em.store.document import Document, DocumentQuery, Hit
-from em.store.passage import Mark, Passage, Within
-from em.store.record import Record
-from em.store.request import Claim, RequestOutcome
 from em.values.canonical import Json
+
+
+class ArtefactDraft(msgspec.Struct, frozen=True, kw_only=True):
+    """A version to store. Content equal to the newest version's is that version.
+
+    from_log: what it quotes are bodies of events as the log has them, which are redacted.
+    """
+
+    kind: str
+    name: str
+    body: Json
+    from_events: Sequence[str] = ()
+    from_log: bool = False
+
+
+class Artefact(msgspec.Struct, frozen=True, kw_only=True):
+    """One version, as the store holds it. `body` is None once it was erased."""
+
+    id: str
+    kind: str
+    name: str
+    version: int
+    body: Json | None
+    hash: str
+    from_events: tuple[str, ...]
+    created_at: datetime
+    retired_at: datetime | None
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True):
+    """Committing one replaces that of the same subject, type and id; `body=None` removes it.
+
+    from_log: it holds nothing but bodies of events as the log has them, which are redacted.
+    """
+
+    subject: str
+    type: str
+    id: str
+    body: Json | None
+    from_events: Sequence[str] = ()
+    from_log: bool = False
+
+
+class Document(msgspec.Struct, frozen=True, kw_only=True):
+    """Committing one replaces that of the same id; `text=None` removes it."""
+
+    id: str
+    kind: str
+    text: str | None
+    at: datetime
+    subject: str | None = None
+    vector: Sequence[float] | None = None
+    from_events: Sequence[str] = ()
+
+
+class DocumentQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """What to search for. Any of the words may match; `subject` shuts out all others' texts."""
+
+    text: str
+    subject: str | None = None
+    kinds: Sequence[str] = ()
+    since: datetime | None = None
+    until: datetime | None = None
+    limit: int = 10
+
+
+class Hit(msgspec.Struct, frozen=True):
+    """A document and how well it fits; larger is better, comparable within one search only.
+
+    nearness: how near it is in meaning (cosine), where vectors were compared.
+    """
+
+    document: Document
+    score: float
+    nearness: float | None = None
+
+
+SLOT_BITS = 32
+SHAPE_BITS = 8
+REACH = 3
+"""How far a passage's neighbours count."""
+FIRST_DOCUMENT = 1 << 61
+"""Vectors of documents lie beside those of passages, from this number on: no passage has one."""
+
+
+class Passage(msgspec.Struct, frozen=True, kw_only=True):
+    """What was found: a text with its event, when it happened, and how well it fits.
+
+    `score` is comparable within one answer only. `neighbours` are the passages around it, in
+    reading order, where they were asked for.
+    """
+
+    event_id: str
+    text: str
+    at: datetime
+    recorded_at: datetime
+    score: float
+    subject: str | None
+    stream: str
+    kind: str
+    speaker: str | None
+    role: str | None
+    session: str | None
+    start: int
+    number: int
+    neighbours: Sequence["Passage"] = ()
+
+
+class Within(msgspec.Struct, frozen=True):
+    """Where to search: one subject, or all of them; and when it happened."""
+
+    subject: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+
+    def holds(self, at: datetime) -> bool:
+        """Whether a moment is within the times."""
+        return (self.since is None or at >= self.since) and (self.until is None or at < self.until)
+
+
+class Mark(msgspec.Struct, frozen=True):
+    """What ranking needs of a passage besides its words."""
+
+    number: int
+    shape: int
+    seq: int
+    speaker: str | None
+    role: str | None
+    at: int
+
+
+def scope_range(scope: int) -> tuple[int, int]:
+    """The first and the last number that a scope's passages may have."""
+    return scope << SLOT_BITS, ((scope + 1) << SLOT_BITS) - 1
+
+
+class Claim(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of claiming a key.
+
+    `yours`: carry the request out and commit its `RequestOutcome`. `running`: somebody else is at
+    it. `done`: here is its `response`. `mismatch`: the key was used for another request.
+    `erased`: it was done, and its response was forgotten since.
+    """
+
+    status: Literal["yours", "running", "done", "mismatch", "erased"]
+    owner: str = ""
+    response: bytes | None = None
+
+
+class RequestOutcome(msgspec.Struct, frozen=True, kw_only=True):
+    """The response to keep for a claimed key, committed together with what the request did."""
+
+    key: str
+    owner: str
+    response: bytes
+    from_events: Sequence[str] = ()
 
 
 class Commit(msgspec.Struct, frozen=True, kw_only=True):

@@ -13,8 +13,8 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from em.errors import MissingExtra, StoreError
-from em.store.passage import FIRST_DOCUMENT, SLOT_BITS, Within
-from em.store.search_sql import DOCUMENTS, numbers_of, select_numbers, time_conditions
+from em.store.protocol import FIRST_DOCUMENT, SLOT_BITS, Within
+from em.store.search_index import DOCUMENTS, numbers_of, select_numbers, time_conditions
 from em.store.session import Session
 
 if TYPE_CHECKING:

@@ -11,11 +11,15 @@ from em.errors import (
 )
 from em.log.event import Draft, EventQuery
 from em.log.verify import verify
-from em.store.artefact import ArtefactDraft
-from em.store.document import Document, DocumentQuery
-from em.store.protocol import Commit, Store
-from em.store.record import Record
-from em.store.request import RequestOutcome
+from em.store.protocol import (
+    ArtefactDraft,
+    Commit,
+    Document,
+    DocumentQuery,
+    Record,
+    RequestOutcome,
+    Store,
+)
 from em.store.sqlite import SqliteStore
 from em.testing.events import MINUTE, T0, append, note, texts
 

@@ -7,11 +7,15 @@ import pytest
 
 from em.errors import ClaimLost, InputError
 from em.log.event import EventQuery
-from em.store.artefact import ArtefactDraft
-from em.store.document import Document, DocumentQuery
-from em.store.protocol import Commit, Store
-from em.store.record import Record
-from em.store.request import RequestOutcome
+from em.store.protocol import (
+    ArtefactDraft,
+    Commit,
+    Document,
+    DocumentQuery,
+    Record,
+    RequestOutcome,
+    Store,
+)
 from em.testing.events import MINUTE, T0, append, note
 
 

@@ -10,10 +10,9 @@ from typing import Any
 import pytest
 
 from em.log.event import Draft, Event
+from em.recall.embed import Meaning
 from em.recall.search import Recall
-from em.recall.semantics import Meaning
-from em.store.passage import Within
-from em.store.protocol import Store
+from em.store.protocol import Store, Within
 from em.testing.events import MINUTE, SECRET, T0, append
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
@@ -276,9 +275,8 @@ class RecallConformance:
 
     def test_documents_are_found_by_meaning_and_never_among_passages(self, store: Store) -> None:
         """Each in its scope; who is removed is not found, and a new one is embedded."""
-        from em.recall.document_search import DocumentRecall
-        from em.store.document import Document, DocumentQuery
-        from em.store.protocol import Commit
+        from em.recall.search import DocumentRecall
+        from em.store.protocol import Commit, Document, DocumentQuery
 
         def put(name: str, text: str | None, kind: str = "n", subject: str | None = None) -> None:
             document = Document(id=name, kind=kind, text=text, at=T0, subject=subject)

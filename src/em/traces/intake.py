@@ -1,17 +1,345 @@
 """Intake: everything that one source tells of traces, written in batches, none of it twice."""
 
-from collections.abc import Iterable, Iterator, Mapping
+import hashlib
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
 from em.errors import Conflict, InputError
 from em.log.event import Draft, Event, EventQuery
 from em.store.protocol import Commit, Store
-from em.traces.builder import Incoming, Known, digest
-from em.traces.stream import PREFIX, kept_trace
-from em.traces.trace import KeptTrace
+from em.traces.catalogue import PREFIX, kept_trace
+from em.traces.trace import KeptTrace, Outcome
+from em.values.canonical import Json
+
+if TYPE_CHECKING:
+    pass
+
+WAITING = 256
+"""So many events wait for the result of one call; then it is kept without."""
+WAITING_BYTES = 8 * 1024 * 1024
+ID_LENGTH = 28
+
+_encode = msgspec.json.Encoder(order="sorted").encode
+
+
+def digest(*parts: Any) -> str:
+    """An id that the same parts have every time."""
+    return hashlib.sha256(_encode(parts)).hexdigest()[:ID_LENGTH]
+
+
+class Known(NamedTuple):
+    """A trace of a document without an id of its own, as it was the last time it was read."""
+
+    id: str
+    events: int
+    digest: str
+
+
+class _Entry:
+    """Something that happened, until it is written."""
+
+    __slots__ = ("at", "body", "event_id", "is_open", "kind", "size", "suffix")
+
+    def __init__(self, kind: str, body: Json, at: datetime | None, suffix: str, size: int) -> None:
+        self.kind, self.body, self.at, self.suffix, self.size = kind, body, at, suffix, size
+        self.is_open = False
+
+    @property
+    def identity(self) -> Json:
+        """What it is, whatever became of it."""
+        return {
+            name: value
+            for name, value in self.body.items()
+            if name not in ("result", "error", "duration_ms")
+        }
+
+
+class Incoming:
+    """One trace, as it is being read. `goal` is the first thing a user said, if it is not set."""
+
+    def __init__(self, intake: "Intake", key: str | None, app: Json) -> None:
+        self._intake = intake
+        self._key = key
+        self.app = app
+        self.goal = ""
+        self._first_said = ""
+        self.input: Json = {}
+        self.parent: str | None = None
+        self.parent_call: str | None = None
+        self.outcome: Outcome = "unknown"
+        self.output: Any = msgspec.UNSET
+        self.usage: dict[str, Any] = {}
+        self.thoughts: Any = None
+        self.tags: Sequence[str] = ()
+        self.id = "" if key is None else digest(app.get("name"), key)
+        self._began: datetime | None = None
+        self._last: datetime | None = None
+        self._queue: deque[_Entry] = deque()
+        self._waiting_bytes = 0
+        self._open: dict[str, _Entry] = {}
+        self._kept_calls: dict[str, tuple[str, datetime | None]] = {}
+        self._numbers: tuple[int, int] = (0, 0)
+        self._last_turn: tuple[str | None, int] = (None, 0)
+        self._started = False
+        self._pos = 0
+        self._there: set[str] = set()
+        self._there_open: set[str] = set()
+        self._keyed: set[str] = set()
+        if self.id:
+            self._look_up()
+
+    def say(
+        self, role: str, text: str, at: datetime | None = None, *, key: str | None = None
+    ) -> None:
+        """Somebody said something. An empty text is nothing."""
+        if not text:
+            return
+        if role == "user" and not self.goal:
+            self._first_said = self._first_said or text
+            # What stands in tags was put there by a program.
+            self.goal = "" if text.lstrip().startswith("<") else text
+        self._add("message", {"role": role, "text": text}, at, key)
+
+    def add(self, kind: str, body: Json) -> None:
+        """An event that is told as the log will have it."""
+        self._add(kind, body, None, None)
+
+    def call(
+        self,
+        tool: str,
+        args: Any,
+        call_id: str | None = None,
+        at: datetime | None = None,
+        *,
+        tokens: int | None = None,
+        key: str | None = None,
+    ) -> None:
+        """A tool is called; its result may follow."""
+        args = args if isinstance(args, dict) else {"value": args}
+        body: Json = {"tool": tool, "args": args}
+        if call_id:
+            body["id"] = call_id
+        if at is not None:
+            body["started_at"] = at.isoformat()
+        if tokens is not None:
+            body["tokens"] = tokens
+        entry = self._add("tool_call", body, at, key)
+        entry.is_open = True
+        if call_id and not (key is not None and call_id in self._open):
+            self._open[call_id] = entry
+
+    def result(
+        self,
+        call_id: str,
+        result: Any = None,
+        error: Any = None,
+        at: datetime | None = None,
+        *,
+        duration_ms: float | None = None,
+    ) -> bool:
+        """What a call gave; False if no such call is known."""
+        self._seen(at)
+        entry = self._open.pop(call_id, None)
+        if entry is None:
+            return self._late(call_id, result, error, at, duration_ms)
+        duration_ms = _took(entry.at, at) if duration_ms is None else duration_ms
+        entry.is_open = False
+        self._intake.told(self)
+        entry.body.update(_outcome_of(result, error, duration_ms))
+        return True
+
+    def has_open(self, call_id: str) -> bool:
+        """Whether a call of this id waits for its result."""
+        return call_id in self._open
+
+    def unknown(self, why: str, text: str | None = None, *, key: str | None = None) -> None:
+        """What is being read is kept verbatim: there is nothing said or called in it."""
+        text = self._intake.raw_text() if text is None else text
+        body = {"text": text, "place": self._intake.place, "why": why}
+        self._add("unknown_line", body, None, key)
+        self._intake.unknown_count += 1
+
+    def spent(self, tokens: int | None, *, turn: str | None = None, cost: float = 0.0) -> int:
+        """One answer of the model, with its tokens; how many of them are news.
+
+        One that is told again under the same turn is the same answer, with its newest count.
+        """
+        last_turn, last_tokens = self._last_turn
+        again = turn is not None and turn == last_turn
+        new = (tokens or 0) - (last_tokens if again else 0)
+        self._last_turn = (turn, tokens or 0)
+        used = self.usage
+        if tokens is not None:
+            used["tokens"] = used.get("tokens", 0) + new
+        used["model_calls"] = used.get("model_calls", 0) + (not again)
+        if cost:
+            used["cost_usd"] = used.get("cost_usd", 0.0) + cost
+        return new
+
+    def release(self, *, all_of_it: bool = False) -> None:
+        """Hand on what need not wait any longer."""
+        if not self.id or not (self._started or all_of_it or self._may_start()):
+            return
+        queue = self._queue
+        while queue and (
+            all_of_it
+            or not queue[0].is_open
+            or len(queue) > WAITING
+            or self._waiting_bytes > WAITING_BYTES
+        ):
+            entry = queue.popleft()
+            self._waiting_bytes -= entry.size
+            self._write(entry)
+
+    def _may_start(self) -> bool:
+        """Whether it is known what the trace is about, or will not be said any more."""
+        return (
+            bool(self.goal)
+            or len(self._queue) > WAITING // 4
+            or any(
+                entry.kind == "tool_call" or entry.body.get("role") == "assistant"
+                for entry in self._queue
+            )
+        )
+
+    def close(self) -> None:
+        """There is no more of it, for now: all of it is handed on, with how it ended."""
+        if not self.id:
+            self._settle_id()
+        self.release(all_of_it=True)
+        if not self._started:
+            self._start()
+        if self._began is not None and self._last is not None and "duration_ms" not in self.usage:
+            self.usage["duration_ms"] = (self._last - self._began).total_seconds() * 1e3
+        body: Json = {"outcome": self.outcome, "usage": dict(self.usage)}
+        if self.output is not msgspec.UNSET:
+            body["output"] = self.output
+        if self.thoughts is not None:
+            body["thoughts"] = self.thoughts
+        self._put(f"end-{digest(body)[:12]}", "trace_ended", body, self._last)
+        self.usage.pop("duration_ms", None)
+
+    def _add(self, kind: str, body: Json, at: datetime | None, key: str | None) -> _Entry:
+        self._seen(at)
+        if key is None:
+            number, count = self._numbers
+            count = count + 1 if number == self._intake.number else 0
+            self._numbers = (self._intake.number, count)
+            # Where it stood, and what it is: two files may tell of one trace.
+            suffix = f"{self._intake.number}.{count}-{digest(kind, body)[:10]}"
+        else:
+            suffix = digest(key)[:16]
+        entry = _Entry(kind, body, at, suffix, self._intake.take_size())
+        if key is not None:
+            if suffix in self._keyed:
+                return entry  # told already
+            self._keyed.add(suffix)
+        self._waiting_bytes += entry.size
+        self._queue.append(entry)
+        self._intake.told(self)
+        return entry
+
+    def _seen(self, at: datetime | None) -> None:
+        if at is not None:
+            self._began = at if self._began is None else min(self._began, at)
+            self._last = at if self._last is None else max(self._last, at)
+
+    def _late(
+        self, call_id: str, result: Any, error: Any, at: datetime | None, took: float | None
+    ) -> bool:
+        """The result of a call that was kept without one."""
+        if call_id not in self._kept_calls:
+            return False
+        call, began = self._kept_calls.pop(call_id)
+        self._ended(call, _outcome_of(result, error, _took(began, at) if took is None else took))
+        return True
+
+    def _write(self, entry: _Entry) -> None:
+        if not self._started:
+            self._start()
+        event_id = f"{self.id}-{entry.suffix}"
+        if entry.kind == "tool_call":
+            self._intake.calls += 1
+            if entry.is_open and "id" in entry.body:
+                self._kept_calls[entry.body["id"]] = (event_id, entry.at)
+                self._open.pop(entry.body["id"], None)
+        if event_id not in self._there:
+            self._put(entry.suffix, entry.kind, entry.body, entry.at)
+        elif event_id in self._there_open and not entry.is_open:
+            self._ended(event_id, entry.body)
+
+    def _ended(self, call: str, body: Json) -> None:
+        told = {"call": call, "from_events": [call]}
+        told |= {name: body[name] for name in ("result", "error", "duration_ms") if name in body}
+        self._put(f"{call.removeprefix(self.id + '-')}-result", "call_ended", told, None)
+
+    def _start(self) -> None:
+        self._started = True
+        body: Json = {"goal": self.goal or self._first_said, "input": self.input, "app": self.app}
+        if self.parent:
+            body["parent"] = self.parent
+        if self.parent_call:
+            body["parent_call"] = self.parent_call
+        if self.tags:
+            body["tags"] = self.tags
+        self._put("0", "trace_started", body, self._began)
+
+    def _put(self, suffix: str, kind: str, body: Json, at: datetime | None) -> None:
+        event_id = f"{self.id}-{suffix}"
+        if event_id in self._there:
+            return
+        if kind in ("trace_ended", "call_ended"):
+            self._there.add(event_id)
+        stream = PREFIX + self.id
+        self._intake.put(Draft(stream=stream, kind=kind, body=body, at=at, id=event_id), self._pos)
+        self._pos += 1
+
+    def _look_up(self) -> None:
+        """What the log has of this trace already."""
+        stream = PREFIX + self.id
+        self._pos = self._intake.head(stream)
+        if not self._pos:
+            return
+        for event in self._intake.events_of(stream):
+            assert event.id is not None
+            self._there.add(event.id)
+            body = event.body or {}
+            if event.kind == "tool_call" and event.body and not {"result", "error"} & body.keys():
+                self._there_open.add(event.id)
+                if "id" in body:
+                    self._kept_calls[body["id"]] = (event.id, event.at)
+        self._started = f"{self.id}-0" in self._there
+
+    def _settle_id(self) -> None:
+        """A trace without an id of its own goes on from what it was, or is known by its content."""
+        known = self._intake.known_here()
+        identities = [(entry.kind, entry.identity) for entry in self._queue]
+        if known is not None and len(identities) >= known.events:
+            goes_on = digest(identities[: known.events]) == known.digest
+            self.id = known.id if goes_on else ""
+        self.id = self.id or digest(
+            self.app.get("name"), self.goal, self.outcome, [entry.body for entry in self._queue]
+        )
+        self._intake.note_known(Known(self.id, len(identities), digest(identities)))
+        self._look_up()
+
+
+def _took(began: datetime | None, ended: datetime | None) -> float | None:
+    if began is None or ended is None:
+        return None
+    return max(0.0, (ended - began).total_seconds() * 1e3)
+
+
+def _outcome_of(result: Any, error: Any, duration_ms: float | None) -> Json:
+    told: Json = {"result": result} if error is None else {"error": error}
+    if duration_ms is not None:
+        told["duration_ms"] = round(duration_ms, 3)
+    return told
+
 
 BATCH = 1_000
 BATCH_BYTES = 8 * 1024 * 1024

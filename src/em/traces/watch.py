@@ -12,15 +12,15 @@ from typing import NamedTuple
 
 from em.errors import Conflict, InputError, NoTranscript
 from em.store.protocol import Store
-from em.traces.transcript_files import (
+from em.traces.transcripts import (
     FileRead,
     FileState,
     Reading,
+    find_shape,
     import_file,
     opened,
     transcripts_in,
 )
-from em.traces.transcripts import find_shape
 
 INTERVAL = 2.0
 """Seconds between two looks."""

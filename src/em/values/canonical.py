@@ -4,7 +4,9 @@ Keys are sorted, there is no white space, numbers are written in their shortest 
 What JSON can't say (NaN, a key that is not text) is refused with its path instead of being bent.
 """
 
-from collections.abc import Callable
+import gc
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from math import isfinite
 from typing import Any
 
@@ -137,3 +139,24 @@ def same(one: Any, other: Any) -> bool:
     if isinstance(one, str) and isinstance(other, str):
         return one.strip().lower() == other.strip().lower()
     return bool(one == other) and isinstance(one, bool) == isinstance(other, bool)
+
+
+@contextmanager
+def uncollected() -> Iterator[None]:
+    """No garbage collection meanwhile: among many new objects that all stay it only looks."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+LONGEST = 300
+
+
+def short(value: Any) -> str:
+    """A value as a message shows it."""
+    text = msgspec.json.encode(value).decode()
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}…"

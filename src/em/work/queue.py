@@ -4,36 +4,154 @@ What is to be done is an event in the log, redacted like all of them and forgott
 what became of it. The queue's own tables know an id, a state and a worker.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 import msgspec
 import sqlalchemy as sa
 
-from em.errors import NotFound, WorkError
-from em.log.event import Draft
+from em.errors import InvalidWorkflow, NotFound, UsageError, WorkError
+from em.log.event import Draft, check_name
 from em.memory import Memory
+from em.runner.library import find_routine
 from em.settings import Settings, WorkSettings
+from em.state.parallel import subjects_of
 from em.store.address import redactor_of
-from em.traces.stream import attempts
+from em.traces.catalogue import attempts
 from em.values.canonical import Json
 from em.values.ids import new_ids
 from em.work.database import NAME, TASK, VERSION, Database
-from em.work.job import Job, JobReport, job_stream
-from em.work.job_log import body_of, read_job, read_report
-from em.work.jobs import (
-    checkpoint_jobs,
-    compile_jobs,
-    portions,
-    routine_jobs,
-    workflow_jobs,
-)
-from em.work.lanes import lane_of, register
+from em.work.job import Item, Job, JobReport, body_of, job_stream, read_job, read_report
 
 if TYPE_CHECKING:
     from dbos import EnqueueOptions, WorkflowStatus
+
+DEFAULT = "default"
+"""The queue of what is queued without naming one."""
+
+
+def lane_of(job: Job, queue: str | None, settings: WorkSettings) -> str:
+    """The queue a job goes to: a workflow whose runs are limited has one of its own."""
+    if job.kind == "workflow" and job.name in settings.limits.workflows:
+        if queue is not None:
+            raise UsageError(
+                f"the workflow {job.name!r} has a limit, and so a queue of its own",
+                place="queue",
+                fix=f"leave the queue out; a worker can name it as workflow:{job.name}",
+            )
+        return f"workflow:{job.name}"
+    if queue is None:
+        return DEFAULT
+    if queue.startswith("workflow:"):
+        raise UsageError(
+            f"{queue!r} can't be the name of a queue",
+            place="queue",
+            fix="it is the one of a workflow that has a limit (work.limits.workflows)",
+        )
+    return check_lane(queue)
+
+
+def check_lane(name: str) -> str:
+    """A name that a queue can have; those with an underscore before them are DBOS's own."""
+    check_name(name, "queue")
+    if name.startswith("_"):
+        raise UsageError(f"{name!r} can't be the name of a queue", place="queue")
+    return name
+
+
+def register(
+    make: Callable[..., Any], lane: str, settings: WorkSettings, concurrency: int | None = None
+) -> None:
+    """Make a queue known; one that is there keeps what was said of it, unless it is said anew."""
+    limit = settings.limits.workflows.get(lane.removeprefix("workflow:"))
+    limit = limit if lane.startswith("workflow:") else None
+    at_a_time = concurrency or settings.concurrency
+    make(
+        lane,
+        worker_concurrency=at_a_time if limit is None else min(at_a_time, limit),
+        global_concurrency=limit,
+        polling_interval_sec=settings.poll,
+        on_conflict="never_update" if limit is None and concurrency is None else "always_update",
+    )
+
+
+T = TypeVar("T")
+
+
+def routine_jobs(
+    memory: Memory, routine: str, inputs: Iterable[Json | None], chunk: int
+) -> Iterator[Job]:
+    """Runs of a kept routine, in the version of now."""
+    found = find_routine(memory.store, routine)
+    name = f"{found.name}@{found.version}"
+    for part in portions(_runs(inputs), chunk):
+        yield Job(kind="routine", name=name, items=part)
+
+
+def workflow_jobs(
+    memory: Memory,
+    workflow: str,
+    params: Iterable[Mapping[str, Any] | None],
+    chunk: int,
+    *,
+    prompt: str | None = None,
+    file: str | Path | None = None,
+) -> Iterator[Job]:
+    """Runs of a workflow as it is written now: a worker need not have its file."""
+    from em.workflows.definition import WorkflowFile
+    from em.workflows.parameters import check_params
+    from em.workflows.problems import validate_file
+
+    source = WorkflowFile(file)
+    found = source.workflow(workflow)
+    problems = [one for one in validate_file(source, workflow) if one.severity == "error"]
+    if problems:
+        raise InvalidWorkflow(
+            str(problems[0]),
+            place=source.place,
+            fix="`em workflow validate` lists everything that is wrong with it",
+            problems=list(map(str, problems)),
+        )
+    how = {"definition": msgspec.to_builtins(found)}
+    checked = (check_params(found, given or {}) for given in params)
+    for part in portions(_runs(checked, prompt), chunk):
+        yield Job(kind="workflow", name=workflow, items=part, how=how)
+
+
+def checkpoint_jobs(
+    memory: Memory, subjects: Iterable[str] | None, chunk: int, how: Json
+) -> Iterator[Job]:
+    """Checkpoints of subjects, or of all that something was observed about."""
+    names = subjects_of(memory.store) if subjects is None else subjects
+    items = (Item(id=check_name(name, "subject")) for name in names)
+    for part in portions(items, chunk):
+        yield Job(kind="checkpoint", items=part, how=how)
+
+
+def compile_jobs(tasks: Mapping[str, Sequence[str]], chunk: int, how: Json) -> Iterator[Job]:
+    """Routines of traces: for each task, the ids of the attempts at it."""
+    items = (Item(id=task, traces=list(ids)) for task, ids in tasks.items())
+    for part in portions(items, chunk):
+        yield Job(kind="compile", items=part, how=how)
+
+
+def portions(things: Iterable[T], size: int) -> Iterator[list[T]]:
+    """The things in lists of so many."""
+    left = iter(things)
+    while portion := list(islice(left, size)):
+        yield portion
+
+
+def _runs(inputs: Iterable[Any], prompt: str | None = None) -> list[Item]:
+    given = [{} if one is None else one for one in inputs]
+    return [
+        Item(id=run_id, input=one, prompt=prompt)
+        for run_id, one in zip(new_ids(len(given)), given, strict=True)
+    ]
+
 
 CHUNK = 100
 """Small things that make one job: alone, each would cost more to queue than to do."""

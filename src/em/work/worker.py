@@ -9,27 +9,28 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import msgspec
+import sqlalchemy as sa
 
 from em.errors import (
     Conflict,
     EmError,
     JobFailed,
+    NotFound,
     StoreBusy,
     StoreUnreachable,
 )
 from em.memory import Memory
+from em.runner.journal import how_to_resume, read_run, stream_of
 from em.settings import Settings
+from em.values.canonical import Json
 from em.values.ids import new_id
 from em.work.database import NAME, SERIALIZER, TASK, VERSION, Database
-from em.work.items import Doing, Ended, do
-from em.work.job import Item, Job, JobReport, job_stream
-from em.work.job_log import read_job
-from em.work.lanes import DEFAULT, check_lane, register
-from em.work.presence import Presence
+from em.work.job import Item, Job, JobReport, Kind, job_stream, read_job
+from em.work.queue import DEFAULT, check_lane, register
 from em.work.slots import LimitedClient, Slots
 
 if TYPE_CHECKING:
@@ -37,6 +38,225 @@ if TYPE_CHECKING:
 
     from em.llm.interface import LlmClient
     from em.runner.engine import Tools
+    from em.runner.run import RunResult
+
+
+class Ended(NamedTuple):
+    """What became of an item: `why` it waits or failed."""
+
+    status: str
+    why: str = ""
+
+
+DONE = Ended("done")
+
+
+class Doing(NamedTuple):
+    """What a worker has to do items with."""
+
+    memory: Memory
+    tools: "Tools"
+    settings: Settings
+    limited: "Callable[[LlmClient], LlmClient]"
+    """A client that is asked only while its provider has room."""
+
+    def client(self, how: Json) -> "LlmClient | None":
+        """The model that a job may ask, if it may."""
+        if not how.pop("llm", False):
+            return None
+        from em.llm import get_llm_client
+
+        return self.limited(get_llm_client(settings=self.settings))
+
+
+def do(doing: Doing, job: Job, item: Item) -> Ended:
+    """Do one item. Raises what keeps it from being done."""
+    return _WAYS[job.kind](doing, job, item)
+
+
+def _routine(doing: Doing, job: Job, item: Item) -> Ended:
+    memory = doing.memory
+    try:
+        past = read_run(memory.store, item.id)
+    except NotFound:
+        return _ended(memory.run(job.name, item.input, doing.tools, run_id=item.id))
+    if past.status == "running":
+        return _ended(memory.resume(item.id, doing.tools))
+    if past.status == "needs_input":
+        return Ended("waiting", how_to_resume(item.id, past.resume_with))
+    if past.status == "failed":
+        failure = past.notes[-1][1].get("failure") or {}
+        return Ended("failed", _failure(failure))
+    return DONE
+
+
+def _ended(result: "RunResult") -> Ended:
+    if result.status == "needs_input":
+        return Ended("waiting", how_to_resume(result.run_id, ""))
+    if result.status == "failed" and result.failure is not None:
+        return Ended("failed", _failure(msgspec.structs.asdict(result.failure)))
+    return DONE
+
+
+def _failure(failure: Mapping[str, Any]) -> str:
+    return f"step {failure.get('step_id')}: {failure.get('message')}"
+
+
+def _checkpoint(doing: Doing, job: Job, item: Item) -> Ended:
+    how = dict(job.how)
+    client = doing.client(how)
+    doing.memory.subjects.checkpoint(item.id, client=client, **how)
+    return DONE
+
+
+def _compile(doing: Doing, job: Job, item: Item) -> Ended:
+    how = dict(job.how)
+    client = doing.client(how)
+    doing.memory.compile(item.traces, client=client, **how)
+    return DONE
+
+
+def _workflow(doing: Doing, job: Job, item: Item) -> Ended:
+    from em.workflows.definition import read_workflow
+
+    workflows = doing.memory.workflows(tools=doing.tools)
+    workflows.models.limited = doing.limited
+    if doing.memory.store.head(stream_of(item.id))[0]:
+        result = workflows.resume(item.id, retry=bool(job.how.get("retry")))
+    else:
+        workflow = read_workflow(job.how["definition"], f"workflow {job.name}")
+        result = workflows.start_this(workflow, item.input, prompt=item.prompt, run_id=item.id)
+    if result.status == "needs_input":
+        return Ended("waiting", f"em workflow resume {item.id}")
+    if result.status == "failed" and result.failure is not None:
+        return Ended("failed", _failure(msgspec.structs.asdict(result.failure)))
+    return DONE
+
+
+_WAYS: Mapping[Kind, Callable[[Doing, Job, Item], Ended]] = {
+    "routine": _routine,
+    "workflow": _workflow,
+    "checkpoint": _checkpoint,
+    "compile": _compile,
+}
+
+
+BEATS = 5
+"""Signs of life in one lease."""
+
+
+class Presence:
+    """Gives signs of life for one worker, and watches those of the others.
+
+    recover: gives the jobs of a worker that is dead back to the queue; how many. tidy: is called
+    with each sign of life. tell: is told what happens.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        worker: str,
+        lease: float,
+        recover: Callable[[str], int],
+        tidy: Callable[[], None],
+        tell: Callable[[str], None],
+    ) -> None:
+        self._database = database
+        self._worker = worker
+        self._lease = lease
+        self._recover = recover
+        self._tidy = tidy
+        self._tell = tell
+        self._seen: dict[str, tuple[int, float]] = {}
+        self._ended = threading.Event()
+        self._lost = False
+        self._watching = False
+        self._thread = threading.Thread(target=self._go_on, name="em-presence", daemon=True)
+
+    def begin(self) -> None:
+        """Be there, from now on."""
+        self._beat()
+        self._thread.start()
+
+    def watch(self) -> None:
+        """From now on, look after the others too."""
+        self._watching = True
+
+    def end(self) -> None:
+        """Be gone: nobody needs to look for what this worker left."""
+        self._ended.set()
+        if self._thread.is_alive():
+            self._thread.join()
+        workers = self._database.workers
+        with self._database.engine.begin() as connection:
+            connection.execute(sa.delete(workers).where(workers.c.id == self._worker))
+
+    def _go_on(self) -> None:
+        while not self._ended.wait(self._lease / BEATS):
+            try:
+                self._beat()
+                if self._watching:
+                    self._look()
+                self._tidy()
+            except Exception as error:  # noqa: BLE001 - it is told; one that falls silent loses its jobs
+                # What is seen after this says nothing about the time before it.
+                self._seen.clear()
+                if not self._lost:
+                    reason = str(error.__cause__ or error).strip().partition("\n")[0]
+                    self._tell(f"the queue's database can't be reached, trying again: {reason}")
+                self._lost = True
+            else:
+                if self._lost:
+                    self._tell("the queue's database is there again")
+                self._lost = False
+
+    def _beat(self) -> None:
+        workers = self._database.workers
+        with self._database.engine.begin() as connection:
+            counted = connection.execute(
+                sa.update(workers)
+                .where(workers.c.id == self._worker)
+                .values(beat=workers.c.beat + 1)
+            )
+            if not counted.rowcount:
+                row = {"id": self._worker, "beat": 1, "place": place()}
+                connection.execute(sa.insert(workers).values(row))
+
+    def _look(self) -> None:
+        workers = self._database.workers
+        with self._database.engine.begin() as connection:
+            found = connection.execute(sa.select(workers.c.id, workers.c.beat)).all()
+        now = time.monotonic()
+        others = {worker: beat for worker, beat in found if worker != self._worker}
+        self._seen = {
+            worker: (beat, self._since(worker, beat, now)) for worker, beat in others.items()
+        }
+        for worker, (beat, since) in [*self._seen.items()]:
+            if now - since >= self._lease:
+                self._bury(worker, beat)
+
+    def _since(self, worker: str, beat: int, now: float) -> float:
+        """Since when this number has been seen."""
+        before, since = self._seen.get(worker, (beat, now))
+        return since if before == beat else now
+
+    def _bury(self, worker: str, beat: int) -> None:
+        # First the jobs: who dies between the two leaves it to the next one who looks.
+        jobs = self._recover(worker)
+        workers, slots = self._database.workers, self._database.slots
+        with self._database.engine.begin() as connection:
+            connection.execute(
+                sa.delete(workers).where(workers.c.id == worker, workers.c.beat == beat)
+            )
+            connection.execute(sa.delete(slots).where(slots.c.worker == worker))
+        del self._seen[worker]
+        self._tell(f"worker {worker} is gone; {jobs} of its jobs are queued again")
+
+
+def place() -> str:
+    """Where this process runs, for people."""
+    return f"{socket.gethostname()}, process {os.getpid()}"
+
 
 T = TypeVar("T")
 

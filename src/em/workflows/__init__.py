@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from em.workflows.builtins import Sourced, Sources
-    from em.workflows.manager import MemoryManager, memory_manager
     from em.workflows.outcome import WorkflowResult
     from em.workflows.retention import MemoryStore
     from em.workflows.runs import Workflows
+    from em.workflows.slices import MemoryManager, memory_manager
 
 _HOME = {
-    "MemoryManager": "em.workflows.manager",
+    "MemoryManager": "em.workflows.slices",
     "MemoryStore": "em.workflows.retention",
     "Sourced": "em.workflows.builtins",
     "Sources": "em.workflows.builtins",
     "WorkflowResult": "em.workflows.outcome",
     "Workflows": "em.workflows.runs",
-    "memory_manager": "em.workflows.manager",
+    "memory_manager": "em.workflows.slices",
 }
 
 __all__ = [

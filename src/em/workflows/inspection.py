@@ -3,22 +3,189 @@
 Templates are filled in from what the journal holds, so nothing of it is kept twice.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
 import msgspec
 
-from em.errors import EmError
-from em.log.event import EventQuery
-from em.runner.expressions.functions import FUNCTIONS
-from em.runner.journal import stream_of
+from em.errors import EmError, NotFound
+from em.log.event import Event, EventQuery
+from em.runner.expressions.language import FUNCTIONS
+from em.runner.journal import PastRun, keepable, read_run, stream_of
+from em.runner.run import Failure, PendingPrompt, StepReport
+from em.runner.tools import Tool
 from em.store.protocol import Store
 from em.values.canonical import Json
-from em.workflows.past_runs import PastWorkflow
+from em.workflows.definition import WorkflowFile
+from em.workflows.needs import FETCHED
+from em.workflows.outcome import WorkflowResult
+from em.workflows.parameters import check_params, prompt_of
 from em.workflows.plan import ASK, ASKS_A_MODEL, Plan, PlannedStep, plan_of
-from em.workflows.slices import Brought, Context, as_record, failed_slice, slices_of
-from em.workflows.tokens import CountTokens, Tokens, about, tokens_of
+from em.workflows.problems import refuse_invalid
+from em.workflows.slices import (
+    Brought,
+    Context,
+    CountTokens,
+    Slice,
+    Tokens,
+    about,
+    as_record,
+    failed_slice,
+    slices_of,
+    tokens_of,
+)
+from em.workflows.workflow_machine import Done
+
+STARTED = "workflow_started"
+
+
+class PastWorkflow:
+    """One run of a workflow, read from the log."""
+
+    def __init__(self, store: Store, run_id: str) -> None:
+        try:
+            self.run: PastRun = read_run(store, run_id, STARTED)
+        except NotFound:
+            raise NotFound(
+                f"there is no workflow run {run_id!r}",
+                fix="`em workflow inspect --all` shows those there are",
+            ) from None
+        self.run_id = run_id
+        started = self.run.notes[0][1]
+        self.workflow = str(started["workflow"])
+        self.definition: Json = msgspec.json.decode(started["definition"])
+        self.params: Json = started["input"]
+        self._said: str | None = started.get("prompt")
+
+    @property
+    def prompt(self) -> str | None:
+        """What started it."""
+        return prompt_of(plan_of(self.definition).workflow, self.params, self._said)
+
+    @property
+    def status(self) -> str:
+        """`running`, `needs_input`, `ok` or `failed`."""
+        return self.run.status
+
+    def done(self) -> dict[str, Done]:
+        """The steps that are over as a whole."""
+        found: dict[str, Done] = {}
+        for body in self.steps_done():
+            if body.get("item") is None:
+                found[str(body["step"])] = Done(
+                    status=str(body["status"]),
+                    records=[body.get("result") or {}],
+                    error=str(body.get("error", "")),
+                )
+        return found
+
+    def steps_done(self) -> Iterator[Json]:
+        """What the journal says of each call."""
+        return (body for kind, body in self.run.notes if kind == "step_done")
+
+    def fetched(self) -> dict[str, Json]:
+        """What each step was given that is not of the run."""
+        return {
+            str(body["step"]): body["result"]["memory"]
+            for body in self.steps_done()
+            if isinstance(body.get("result"), dict) and "memory" in body["result"]
+        }
+
+    def records(self, step: str) -> list[Json]:
+        """What the calls of a step left, in the order of its items."""
+        bodies = [body for body in self.steps_done() if body["step"] == step]
+        bodies.sort(key=lambda body: body.get("item") or 0)
+        return [body.get("result") or {} for body in bodies]
+
+    def result(self) -> WorkflowResult:
+        """What became of it."""
+        kind, last = self.run.notes[-1]
+        ended = last if kind == "run_ended" else {}
+        failure = ended.get("failure")
+        prompt = last.get("prompt") if kind == "run_paused" else None
+        warnings = [
+            f"step {body['step']}: {text}"
+            for body in self.steps_done()
+            for text in (body.get("result") or {}).get("warnings", ())
+        ]
+        return WorkflowResult(
+            run_id=self.run_id,
+            workflow=self.workflow,
+            status=self.status,
+            output=ended.get("output"),
+            failure=None if failure is None else msgspec.convert(failure, Failure),
+            pending_prompt=None if prompt is None else msgspec.convert(prompt, PendingPrompt),
+            steps=[_report(body) for body in self.steps_done()],
+            outputs={
+                str(body["step"]): (body.get("result") or {}).get("output")
+                for body in self.steps_done()
+                if body["status"] == "done" and body.get("item") is None
+            },
+            warnings=warnings,
+        )
+
+
+def _report(body: Json) -> StepReport:
+    return StepReport(
+        id=str(body["step"]),
+        status=body["status"],
+        attempts=int(body.get("attempts", 1)),
+        duration_ms=float(body.get("duration_ms", 0.0)),
+        error=str(body.get("error", "")),
+    )
+
+
+class RunLine(msgspec.Struct, frozen=True, kw_only=True):
+    """A run in short."""
+
+    run_id: str
+    workflow: str
+    began: datetime
+    status: str
+    steps: int
+
+
+def started_runs(store: Store, limit: int | None = None) -> list[Event]:
+    """The events with which workflow runs began, newest first; erased ones are not there."""
+    query = EventQuery(kinds=[STARTED], limit=limit, newest=limit is not None)
+    return [event for event in reversed(list(store.read(query))) if event.body is not None]
+
+
+def run_id_of(event: Event) -> str:
+    """The run that an event belongs to."""
+    return event.stream.removeprefix(stream_of(""))
+
+
+def run_line(store: Store, event: Event) -> RunLine:
+    """A run in short, from the event with which it began."""
+    run_id = run_id_of(event)
+    past = PastWorkflow(store, run_id)
+    return RunLine(
+        run_id=run_id,
+        workflow=past.workflow,
+        began=event.at,
+        status=past.status,
+        steps=sum(1 for _ in past.steps_done()),
+    )
+
+
+def latest_output(store: Store, workflow: str, step: str) -> tuple[Any, Sequence[str]]:
+    """The output of a step in the newest run of a workflow that has one; and its events."""
+    for event in started_runs(store):
+        if (event.body or {}).get("workflow") != workflow:
+            continue
+        found, ids = [], []
+        for done in store.read(EventQuery(stream=event.stream, kinds=["step_done"])):
+            body = done.body or {}
+            result = body.get("result")
+            if body.get("step") == step and isinstance(result, dict) and "output" in result:
+                found.append((body.get("item"), result["output"]))
+                ids.append(done.id)
+        if found:
+            is_list = found[0][0] is not None
+            return ([output for _, output in sorted(found)] if is_list else found[-1][1]), ids
+    return None, ()
 
 
 class StepView(msgspec.Struct, frozen=True, kw_only=True):
@@ -239,3 +406,119 @@ def _filled(step: PlannedStep, scope: Json) -> Any:
     assert step.prompt is not None
     assert step.prompt.prompt is not None
     return step.prompt.prompt(scope)
+
+
+class Rehearsed(msgspec.Struct, frozen=True, kw_only=True):
+    """A step as it would be called."""
+
+    name: str
+    tool: str
+    needs: Sequence[str] = ()
+    inputs: Any = None
+    asks: str = ""
+    """What a person would be asked first."""
+    note: str = ""
+
+
+def rehearse(
+    file: WorkflowFile,
+    name: str,
+    tools: Mapping[str, Tool],
+    params: Mapping[str, Any],
+    prompt: str | None = None,
+) -> list[Rehearsed]:
+    """Every step of a workflow as it would be called."""
+    workflow = file.workflow(name)
+    refuse_invalid(workflow, tools, file.place)
+    plan = Plan(workflow)
+    given = keepable(check_params(workflow, params), "params")
+    said = prompt_of(workflow, given, prompt)
+    context = Context(said, given, [step.name for step in plan.steps])
+    for step in plan.steps:
+        shown = f"<output of {step.name}>"
+        context.leave(step.name, [Slice(by=step.name, name=step.name, output=shown)])
+    return [_rehearsed(step, context, given) for step in plan.steps]
+
+
+def _rehearsed(step: PlannedStep, context: Context, params: Json) -> Rehearsed:
+    fetched = {need.text: f"<{need.text}>" for need in step.needs if need.kind in FETCHED}
+    values, unmet = context.memory_for(step.needs, fetched, step.before)
+    for need in step.needs:
+        if need.kind == "classification" and need.text in unmet:
+            values |= dict.fromkeys(need.variables, f"<{need.text}>")
+    brought = Brought(values, strict=False, place="")
+    scope: Json = {**FUNCTIONS, "params": params, "run_id": "<run id>", "memory": brought}
+    definition = step.definition
+    note = f"when {definition.when}" if definition.when is not None else ""
+    inputs: Any
+    try:
+        inputs = inputs_of(step, scope)
+    except (EmError, TypeError):
+        # What it depends on is not there yet, as a list of items.
+        inputs = definition.inputs
+        note = f"{note}; known once the steps before it ran".lstrip("; ")
+    return Rehearsed(
+        name=step.name,
+        tool=definition.tool,
+        needs=definition.memory.needs,
+        inputs=inputs,
+        asks=_asks(step, scope),
+        note=note,
+    )
+
+
+def _asks(step: PlannedStep, scope: Json) -> str:
+    if step.prompt is None or step.prompt.prompt is None:
+        return ""
+    try:
+        return str(step.prompt.prompt(scope)["message"])
+    except EmError:
+        return "?"
+
+
+def edges(plan: Plan) -> list[tuple[str, str, str]]:
+    """From a step to one that uses it, and why."""
+    found: list[tuple[str, str, str]] = []
+    for step in plan.steps:
+        for need in step.needs:
+            if need.kind == "step":
+                found.append((need.target, step.name, "needs"))
+            elif need.kind == "last_output" and step.before:
+                found.append((_before(plan, step), step.name, "last_output"))
+        found += [(other, step.name, "depends_on") for other in step.definition.waits_for]
+    return list(dict.fromkeys(found))
+
+
+def _before(plan: Plan, step: PlannedStep) -> str:
+    names = [one.name for one in plan.steps]
+    return names[names.index(step.name) - 1]
+
+
+def as_text(plan: Plan) -> str:
+    """One line for each step, with what it gets."""
+    lines = []
+    for step in plan.steps:
+        definition = step.definition
+        marks = [
+            *(["gate"] if definition.gate else []),
+            *(["when"] if definition.when is not None else []),
+            *(["for each"] if definition.for_each is not None else []),
+        ]
+        told = f" [{', '.join(marks)}]" if marks else ""
+        wants = [*definition.memory.needs, *(f"after {name}" for name in definition.waits_for)]
+        gets = f"  <- {', '.join(wants)}" if wants else ""
+        lines.append(f"{step.name} ({definition.tool}){told}{gets}")
+    return "\n".join(lines)
+
+
+def as_mermaid(plan: Plan) -> str:
+    """A Mermaid flow chart."""
+    numbers = {step.name: f"s{n}" for n, step in enumerate(plan.steps)}
+    lines = ["flowchart TD"]
+    for step in plan.steps:
+        shown = f"{step.name}<br/>{step.definition.tool}".replace('"', "'")
+        lines.append(f'    {numbers[step.name]}["{shown}"]')
+    for source, target, why in edges(plan):
+        arrow = "-->" if why == "needs" else f"-. {why} .->"
+        lines.append(f"    {numbers[source]} {arrow} {numbers[target]}")
+    return "\n".join(lines)

@@ -11,8 +11,7 @@ from typing import Any, Literal
 import msgspec
 
 from em.errors import InvalidWorkflow
-from em.runner.expressions.language import compile_value
-from em.runner.expressions.scope import Evaluate
+from em.runner.expressions.language import Evaluate, compile_value
 
 Kind = Literal[
     "user_prompt",
@@ -102,7 +101,7 @@ def parse_need(text: str, place: str) -> Need:
             raise _no_need(text, place, f"write {word}(…)")
         return Need(text=text, kind="step", target=word, must=must, name=name)
     if word not in _CALLED:
-        from em.values.mistakes import closest
+        from em.values.mismatch import closest
 
         raise _no_need(text, place, closest(word, list(_CALLED)))
     kind, least, most = _CALLED[word]

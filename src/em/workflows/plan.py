@@ -9,12 +9,12 @@ import msgspec
 
 from em.errors import EmError, InvalidWorkflow
 from em.runner.expressions.language import (
+    Evaluate,
     compile_expression,
     compile_value,
     names_in,
     whole_expression,
 )
-from em.runner.expressions.scope import Evaluate
 from em.runner.program import CompiledStep, Program
 from em.runner.routine import Prompt, PromptStep, Retry, Routine, ToolSpec, ToolStep
 from em.values.canonical import Json

@@ -7,16 +7,21 @@ from typing import Any, NamedTuple
 import msgspec
 
 from em.errors import EmError, InvalidWorkflow
-from em.runner.expressions.functions import FUNCTIONS
-from em.runner.expressions.language import names_in, syntax_of
+from em.runner.expressions.language import FUNCTIONS, names_in, syntax_of
 from em.runner.tools import Tool, argument_problem
 from em.runner.validation import Problem, Severity
 from em.values import json_schema as schemas
-from em.values.mistakes import Where, closest, shape_problems
-from em.values.strict_yaml import load_yaml_with_nodes, repeated_names
-from em.values.yaml_lines import Lines
-from em.workflows.definition import StepDef, WorkflowDef, read_workflow, said
-from em.workflows.file import FIELD, WorkflowFile, workflows_in
+from em.values.mismatch import Where, closest, shape_problems
+from em.values.strict_yaml import Lines, load_yaml_with_nodes, repeated_names
+from em.workflows.definition import (
+    FIELD,
+    StepDef,
+    WorkflowDef,
+    WorkflowFile,
+    read_workflow,
+    said,
+    workflows_in,
+)
 from em.workflows.needs import Need, parse_need
 from em.workflows.plan import BUILT_IN, Plan, templates_of
 

@@ -14,7 +14,7 @@ from em.log.event import Draft, Event, EventQuery
 from em.settings import Settings, WorkflowMemorySettings
 from em.store import Commit, open_store
 from em.store.protocol import Store
-from em.workflows.past_runs import STARTED, run_id_of
+from em.workflows.inspection import STARTED, run_id_of
 
 CLEANED, STREAM = "workflow_cleaned", "workflow/clean-up"
 EVERY = timedelta(hours=1)

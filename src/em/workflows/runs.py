@@ -14,7 +14,7 @@ from em.redaction.redactor import MARKER
 from em.runner.answers import check_steps
 from em.runner.drivers import WriteNotes, drive
 from em.runner.engine import Tools, refuse_to_go_on, same_input
-from em.runner.expressions.functions import as_text
+from em.runner.expressions.language import as_text
 from em.runner.journal import (
     Journal,
     Note,
@@ -32,28 +32,27 @@ from em.settings import AllowSettings, Settings
 from em.store.protocol import Store
 from em.values.call import Effect
 from em.values.canonical import Json
-from em.workflows.bindings import Binding
-from em.workflows.builtins import Models, Sourced, Sources, no_source
-from em.workflows.definition import WorkflowDef
-from em.workflows.file import WorkflowFile
-from em.workflows.inspection import RunView, inspect_run
-from em.workflows.needs import Need
-from em.workflows.outcome import WorkflowResult
-from em.workflows.parameters import check_params, prompt_of
-from em.workflows.past_runs import (
+from em.workflows.builtins import Binding, Models, Sourced, Sources, no_source
+from em.workflows.definition import WorkflowDef, WorkflowFile
+from em.workflows.inspection import (
     STARTED,
     PastWorkflow,
+    Rehearsed,
     RunLine,
+    RunView,
+    inspect_run,
     latest_output,
+    rehearse,
     run_line,
     started_runs,
 )
+from em.workflows.needs import Need
+from em.workflows.outcome import WorkflowResult
+from em.workflows.parameters import check_params, prompt_of
 from em.workflows.plan import Plan, plan_of
 from em.workflows.problems import refuse_invalid, validate_file
-from em.workflows.rehearsal import Rehearsed, rehearse
 from em.workflows.retention import Cleaned, clean, clean_if_due
-from em.workflows.slices import Context
-from em.workflows.tokens import CountTokens, about
+from em.workflows.slices import Context, CountTokens, about
 from em.workflows.workflow_machine import WorkflowMachine
 
 if TYPE_CHECKING:

@@ -1,15 +1,17 @@
 """Slices: what steps left, and the part of it that one step is given."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextvars import ContextVar
 from typing import Any
 
 import msgspec
 
-from em.errors import WorkflowError
-from em.runner.expressions.functions import as_text
-from em.runner.expressions.scope import Missing
+from em.errors import InputError, UsageError, WorkflowError
+from em.runner.expressions.language import Missing, as_text
+from em.runner.tools import Function, Tool, renamed
 from em.values.canonical import Json
-from em.values.mistakes import closest
+from em.values.mismatch import closest
 from em.workflows.needs import FETCHED, Need
 
 OUTPUT, ERROR = "output", "error"
@@ -175,3 +177,130 @@ class Context:
         if len(found) <= 1:
             return found[0] if found else None
         return "\n".join(as_text(output) for output in found)
+
+
+_now: ContextVar["Saving | None"] = ContextVar("em_workflow_step", default=None)
+MANAGER = "memory_manager"
+
+
+class Saving:
+    """What the tool of one call saves."""
+
+    __slots__ = ("saved",)
+
+    def __init__(self) -> None:
+        self.saved: list[Json] = []
+
+
+class MemoryManager:
+    """The memory of the step that runs, as its tool sees it."""
+
+    def save_step_result(self, step_name: str, result: Any) -> None:
+        """Keep a result under a name: a value, or `output`, `classification` and `metadata`.
+
+        It is kept with the result of the step whose tool calls this, or not at all.
+        """
+        saving = _now.get()
+        if saving is None:
+            raise UsageError(
+                "no workflow step is running here",
+                place="memory_manager",
+                fix="call it in a tool, while a workflow runs it",
+            )
+        if isinstance(result, Mapping) and "output" not in result:
+            raise InputError("a result has an `output`", place=f"memory_manager, {step_name}")
+        saving.saved.append({"name": str(step_name), **as_record(result)})
+
+
+memory_manager = MemoryManager()
+
+
+Extras = Callable[[], Json]
+"""What is kept beside a result: what the step was given from elsewhere, and warnings."""
+
+
+def recording(tool: Tool, name: str, extras: Extras) -> Tool:
+    """A tool whose result is a record: with what it saved, and what its step was given."""
+    made = renamed(tool, name)
+    made.function = _recorded(tool.function, tool, extras)
+    inner = tool.within
+    if inner is not None:
+        made.within = lambda timeout: _recorded(inner(timeout), tool, extras)
+    return made
+
+
+def _recorded(function: Function, tool: Tool, extras: Extras) -> Function:
+    wants_manager = MANAGER in tool.parameters
+
+    def given(args: Json) -> Json:
+        return {**args, MANAGER: memory_manager} if wants_manager else args
+
+    def call(**args: Any) -> Json:
+        saving = Saving()
+        token = _now.set(saving)
+        try:
+            value = function(**given(args))
+        finally:
+            _now.reset(token)
+        return _record(value, saving, extras)
+
+    async def acall(**args: Any) -> Json:
+        saving = Saving()
+        token = _now.set(saving)
+        try:
+            value = await function(**given(args))
+        finally:
+            _now.reset(token)
+        return _record(value, saving, extras)
+
+    return acall if tool.is_async else call
+
+
+def _record(value: Any, saving: Saving, extras: Extras) -> Json:
+    record = as_record(value) | extras()
+    if saving.saved:
+        record["saved"] = saving.saved
+    return record
+
+
+CountTokens = Callable[[str], int]
+
+_PIECE = re.compile(r"[A-Za-z]+|\d{1,3}|[^\sA-Za-z\d]")
+LETTERS = 7
+"""A Latin word of up to so many letters is one token as a rule."""
+
+
+def about(text: str) -> int:
+    """A guess: words by their length, other signs one by one. `bench` has it beside a real one."""
+    return sum(
+        -(-len(piece) // LETTERS) if piece.isascii() else 1 for piece in _PIECE.findall(text)
+    )
+
+
+def tokens_of(value: Any, count: CountTokens = about) -> int:
+    """The tokens of a value as it would stand in a prompt."""
+    if isinstance(value, str):
+        return count(value)
+    if value is None:
+        return 0
+    return count(as_text(value) if isinstance(value, dict | list) else str(value))
+
+
+class Tokens(msgspec.Struct, frozen=True, kw_only=True):
+    """What a step was sent, beside what it would have been with everything that there was.
+
+    `told`: what the provider counted itself, where it does.
+    """
+
+    sent: int = 0
+    full: int = 0
+    told: int | None = None
+
+    @property
+    def saved(self) -> int:
+        """How many fewer."""
+        return self.full - self.sent
+
+    def __add__(self, other: "Tokens") -> "Tokens":
+        told = None if None in (self.told, other.told) else (self.told or 0) + (other.told or 0)
+        return Tokens(sent=self.sent + other.sent, full=self.full + other.full, told=told)

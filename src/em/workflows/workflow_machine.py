@@ -16,21 +16,18 @@ from em.errors import EmError, WorkflowError
 from em.runner.attempts import Calls, Steps
 from em.runner.drivers import WriteNotes, drive
 from em.runner.effects import CallTool, Effect
-from em.runner.expressions.functions import FUNCTIONS
+from em.runner.expressions.language import FUNCTIONS
 from em.runner.failures import Failed, Pause, failure_of
-from em.runner.journal import Note, Restored
+from em.runner.journal import Note, Notebook, Restored
 from em.runner.machine import Machine
-from em.runner.notebook import Notebook
-from em.runner.reports import Reports
-from em.runner.run import RunResult, StepReport
+from em.runner.run import Reports, RunResult, StepReport
 from em.runner.secrets import Secrets
 from em.runner.tools import Tool
 from em.values.canonical import Json
 from em.workflows.builtins import Sourced
-from em.workflows.manager import recording
 from em.workflows.needs import FETCHED, Need
 from em.workflows.plan import APPROVE, ASK, Plan, PlannedStep
-from em.workflows.slices import Brought, Context, as_record, failed_slice, slices_of
+from em.workflows.slices import Brought, Context, as_record, failed_slice, recording, slices_of
 
 Fetch = Callable[[Need, Sequence[Any]], Sourced]
 """Gets what a need asks for that is not of the run; its arguments are filled in."""

@@ -13,7 +13,8 @@ import pytest
 
 import em
 from em.errors import SandboxBroken, SandboxError
-from em.runner.sandbox import Limits, Sandbox, choose, reach
+from em.runner.sandbox import Limits, Sandbox, choose
+from em.runner.sandbox import sandbox as reach
 
 FULL_PYTHON = ("bubblewrap", "landlock")
 HARMLESS_TO_TEST = [
@@ -55,7 +56,7 @@ def test_the_same_attacks_without_a_sandbox_are_seen(tmp_path: Path) -> None:
 import json, warnings
 from pathlib import Path
 import attacks
-from em.runner.sandbox.in_process import InProcess
+from em.runner.sandbox.sandbox import InProcess
 warnings.simplefilter("ignore")
 print(json.dumps([
     name for n, name in enumerate({HARMLESS_TO_TEST!r})

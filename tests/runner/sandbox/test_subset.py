@@ -6,8 +6,7 @@ import pytest
 
 from em.errors import SandboxFault, SandboxRefused
 from em.runner.sandbox import choose
-from em.runner.sandbox.monty import MontySandbox
-from em.runner.sandbox.subset import LACKING, METHODS, MODULES, SUBSET_RULES, lint
+from em.runner.sandbox.monty import LACKING, METHODS, MODULES, SUBSET_RULES, MontySandbox, lint
 
 pytest.importorskip("pydantic_monty")
 

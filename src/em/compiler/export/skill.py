@@ -5,13 +5,12 @@ import json
 import re
 from pathlib import Path
 
-from em.compiler.export.python import export_python
-from em.compiler.export.python_calls import is_word
+from em.compiler.export.python import export_python, is_word
 from em.errors import ExportError
 from em.runner.authorship import refuse_unread
 from em.runner.package import Package
 from em.runner.routine import PromptStep, Routine, ToolStep
-from em.runner.tools.tool_names import one_line
+from em.runner.tools import one_line
 
 LONGEST_NAME = 64
 _OTHER = re.compile(r"[^a-z0-9]+")

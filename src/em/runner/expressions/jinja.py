@@ -21,8 +21,7 @@ from em.runner.expressions.bounds import (
     may_have,
     refuse_statements,
 )
-from em.runner.expressions.functions import as_text
-from em.runner.expressions.scope import Evaluate, Missing, Scope, undefined
+from em.runner.expressions.language import Evaluate, Missing, Scope, as_text, undefined
 
 
 class _MethodIfCalled(jinja2.StrictUndefined):

@@ -6,16 +6,120 @@ that came out of an expression is never looked at for expressions again.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
+from difflib import get_close_matches
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from em.errors import ExpressionError
-from em.runner.expressions.functions import FUNCTIONS, as_text
-from em.runner.expressions.scope import Evaluate, Missing, Scope, no_such_part, undefined
+from em.values.canonical import same
 
 if TYPE_CHECKING:
     from em.runner.expressions.jinja import Sandboxed
+
+
+def only(items: Any) -> Any:
+    """The one item of a list, or the one value of a mapping; an error if there are more or none."""
+    found = _items(items)
+    if len(found) != 1:
+        raise ValueError(f"only() needs exactly one item, there are {len(found)}")
+    return found[0]
+
+
+def pick(items: Any, **fields: Any) -> Any:
+    """The one item whose fields have these values; texts match in any case."""
+    found = [item for item in _items(items) if _matches(item, fields)]
+    if len(found) != 1:
+        asked = ", ".join(f"{name}={value!r}" for name, value in fields.items())
+        raise ValueError(f"pick({asked}) needs exactly one item, there are {len(found)}")
+    return found[0]
+
+
+def nth(items: Any, number: int) -> Any:
+    """An item of a list, or a value of a mapping, by where it stands; counted from 0."""
+    found = _items(items)
+    if number >= len(found):
+        raise ValueError(f"there is no item {number}, there are {len(found)}")
+    return found[number]
+
+
+def _items(items: Any) -> list[Any]:
+    if isinstance(items, Mapping):
+        return list(items.values())
+    if isinstance(items, Iterable) and not isinstance(items, str):
+        return list(items)
+    raise ValueError(f"a {type(items).__name__} has no items")
+
+
+def _matches(item: Any, fields: Mapping[str, Any]) -> bool:
+    return isinstance(item, Mapping) and all(
+        name in item and same(item[name], value) for name, value in fields.items()
+    )
+
+
+def as_text(value: Any) -> str:
+    """How a value stands in a text: a structure as JSON."""
+    if isinstance(value, dict | list):
+        return msgspec.json.encode(value).decode()
+    return str(value)
+
+
+def _as_str(value: Any) -> str:
+    return str(value)
+
+
+def _as_int(value: Any) -> int:
+    return int(value)
+
+
+def _as_float(value: Any) -> float:
+    return float(value)
+
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    function.__name__: function
+    for function in (
+        len, sum, min, max, sorted, round, any, all, abs, zip, enumerate, only, pick, nth
+    )
+}  # fmt: skip
+# Functions, not the types: a type has methods (`str.format`) that no sandbox looks at.
+FUNCTIONS |= {"str": _as_str, "int": _as_int, "float": _as_float}
+
+
+class Missing(str):
+    """What is not there and may be missing: an empty text, and so is every part of it."""
+
+    __slots__ = ()
+
+    def __getitem__(self, _part: object) -> "Missing":
+        return self
+
+
+Scope = Mapping[str, Any]
+Evaluate = Callable[[Scope], Any]
+
+
+def undefined(name: str, scope: Scope, place: str) -> ExpressionError:
+    """The error for a name that is not there."""
+    known = [known for known in scope if not known.startswith("_")]
+    close = get_close_matches(name, known, 1)
+    fix = f"did you mean {close[0]!r}?" if close else f"there are: {', '.join(sorted(known)[:20])}"
+    return ExpressionError(f"{name!r} is not defined", place=place, fix=fix, name=name)
+
+
+def no_such_part(value: Any, part: str | int, place: str) -> ExpressionError:
+    """The error for a part that a value does not have."""
+    if isinstance(value, Mapping):
+        keys = [str(key) for key in value]
+        close = get_close_matches(str(part), keys, 1)
+        fix = f"did you mean {close[0]!r}?" if close else f"it has: {', '.join(keys[:20]) or '-'}"
+        return ExpressionError(f"there is no {part!r}", place=place, fix=fix, name=str(part))
+    if isinstance(value, list | tuple) and isinstance(part, int):
+        return ExpressionError(f"there is no item {part}: it has {len(value)}", place=place)
+    return ExpressionError(f"a {type(value).__name__} has no {part!r}", place=place)
+
 
 _WHOLE = re.compile(r"\s*\{\{(?P<inside>(?:(?!\{\{|\}\}).)*)\}\}\s*", re.DOTALL)
 _HOLE = re.compile(r"\{\{((?:(?!\{\{|\}\}).)*)\}\}", re.DOTALL)

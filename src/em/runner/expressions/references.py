@@ -4,10 +4,9 @@ from collections.abc import Iterator, Mapping, Set
 from typing import Any
 
 from em.errors import ExpressionError
-from em.runner.expressions.functions import FUNCTIONS
-from em.runner.expressions.language import compile_expression, compile_value, names_in
+from em.runner.expressions.language import FUNCTIONS, compile_expression, compile_value, names_in
 from em.values.canonical import Json
-from em.values.mistakes import Found, Where, closest
+from em.values.mismatch import Found, Where, closest
 
 _NEVER_EVALUATED = (
     "id",

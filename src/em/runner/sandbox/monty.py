@@ -4,19 +4,27 @@ It starts at once and knows no files, sockets or processes; it runs in worker pr
 so that not even its own mistakes reach this one. `subset.py` says what it does not know.
 """
 
+import ast
 import atexit
 import json
 import os
 import threading
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from importlib.util import find_spec
 from keyword import iskeyword
 from typing import Any, ClassVar
 
+import msgspec
+
 from em.errors import SandboxBroken, SandboxError
-from em.runner.sandbox.faults import (
+from em.runner.sandbox.inside.plain import MAX_DEPTH, NotPlain, plain
+from em.runner.sandbox.sandbox import (
+    DEFAULT_LIMITS,
+    Limits,
+    Sandbox,
+    Session,
     fault,
     no_such_function,
     plain_arguments,
@@ -24,8 +32,6 @@ from em.runner.sandbox.faults import (
     too_much_memory,
     too_slow,
 )
-from em.runner.sandbox.inside.plain import MAX_DEPTH, NotPlain, plain
-from em.runner.sandbox.sandbox import DEFAULT_LIMITS, Limits, Sandbox, Session
 
 _CODE = "<python-input-0>"
 """How monty calls what a session was given first."""
@@ -216,3 +222,229 @@ def _fields(value: Any) -> Any:
     if type(value).__name__ == "MontyClassProxy" and value.is_dataclass:
         return value.attributes
     return value
+
+
+MODULES = frozenset(
+    "base64 binascii bisect collections copy csv dataclasses datetime decimal functools hashlib "
+    "itertools json math random re time tomllib typing unicodedata __future__".split()
+)
+"""What may be imported. Monty has more (os, sys, pathlib, asyncio), which plain computing needs
+not."""
+
+_LACKING = {
+    "collections": "OrderedDict ChainMap UserDict UserList UserString abc",
+    "dataclasses": "asdict astuple replace fields make_dataclass KW_ONLY InitVar",
+    "datetime": "UTC",
+    "functools": "wraps cmp_to_key total_ordering singledispatch cached_property partialmethod",
+    "json": "JSONEncoder JSONDecoder",
+    "re": "subn",
+    "typing": "TypedDict NamedTuple cast",
+}
+LACKING = {module: frozenset(names.split()) for module, names in _LACKING.items()}
+"""Names that monty's modules do not have."""
+
+BUILTINS = frozenset(
+    "super callable issubclass vars dir globals compile __import__ input bytearray memoryview "
+    "object breakpoint help delattr property staticmethod classmethod".split()
+)
+"""Built-in names that it does not have."""
+
+METHODS = frozenset(
+    "__init__ __post_init__ __repr__ __str__ __eq__ __ne__ __hash__ __call__ __getitem__ "
+    "__setitem__ __contains__ __iter__ __next__ __enter__ __exit__ __add__ __radd__ __sub__ "
+    "__mul__ __truediv__ __neg__".split()
+)
+"""Special methods that it calls; others are ignored without a word."""
+
+DATACLASS_OPTIONS = frozenset({"frozen", "eq", "repr", "init"})
+
+_TYPES = frozenset("str int float list dict tuple set frozenset bytes bool".split())
+_ON_TYPES = frozenset({"fromkeys", "fromhex", "__name__"})
+
+SUBSET_RULES = f"""\
+Write Python with only these parts:
+- functions (also nested, with defaults, *args and **kwargs), lambdas, comprehensions, f-strings,
+  try/except/finally, with, match, global, nonlocal, assert, raise; type hints are fine.
+- Imports: only {", ".join(sorted(MODULES - {"__future__"}))}. No others (no statistics, operator,
+  enum, string, io, heapq, os, sys, urllib); no `from x import *`; no relative imports. There are no
+  dataclasses.asdict or replace, functools.wraps, cmp_to_key or total_ordering,
+  collections.OrderedDict or abc, typing.TypedDict, NamedTuple or cast, datetime.UTC, re.subn.
+- Classes without bases, without decorators on methods (no property, staticmethod, classmethod) and
+  without metaclass; @dataclass with fields and methods is fine (frozen, eq, repr, init; not order,
+  slots, kw_only). So no exceptions of your own: raise ValueError("why") with one text.
+- No yield, no generators: return lists. No next() on a generator expression: write a loop or take
+  the first item of a list. No async, no del (use d.pop(key)), no except*, no `type X = …`.
+- No round(x, n): its halves differ; use Decimal.quantize, or format(x, ".2f"). round(x) is fine.
+- Methods are called, never passed on: key=lambda s: s.lower(), not key=str.lower or key=d.get.
+- re.sub with a text, not with a function. No callable, issubclass, vars, dir, eval, exec, input,
+  super, object, bytearray, memoryview.
+- Take and return plain values: numbers, texts, lists, mappings with text keys, dataclasses, dates
+  and decimals (these come out as texts). No files, no network, no environment; nothing is printed.
+"""
+"""What to tell a model that writes code for the sandbox."""
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """One thing that monty can't run, or runs otherwise than Python."""
+
+    line: int
+    message: str
+    fix: str = ""
+
+    def __str__(self) -> str:
+        text = f"line {self.line}: {self.message}"
+        return f"{text} ({self.fix})" if self.fix else text
+
+
+def lint(code: str) -> list[Finding]:
+    """Everything in the code that is beyond the subset, by line."""
+    try:
+        tree = ast.parse(code)
+    except (SyntaxError, ValueError) as error:
+        return [Finding(getattr(error, "lineno", 0) or 0, f"this is no Python: {error}")]
+    except (RecursionError, MemoryError):
+        return [Finding(0, "it is nested too deep")]
+    functions = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+    called = {id(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
+    found = [
+        Finding(getattr(node, "lineno", 0), message, fix)
+        for node in ast.walk(tree)
+        for message, fix in _problems(node, functions, called)
+    ]
+    return sorted(found, key=lambda finding: finding.line)
+
+
+Problem = tuple[str, str]
+
+
+def _problems(node: ast.AST, functions: set[str], called: set[int]) -> Iterator[Problem]:
+    if type(node) in _WHOLE:
+        yield _WHOLE[type(node)]
+    check = _CHECKS.get(type(node))
+    if check is not None:
+        yield from check(node)
+    if isinstance(node, ast.Call):
+        yield from _call(node, functions)
+    elif isinstance(node, ast.Attribute) and id(node) not in called:
+        yield from _method_as_value(node)
+
+
+_WHOLE: dict[type[ast.AST], Problem] = {
+    ast.Yield: ("there are no generators", "return a list"),
+    ast.YieldFrom: ("there are no generators", "return a list"),
+    ast.Delete: ("there is no del", "use d.pop(key)"),
+    ast.AsyncFunctionDef: ("there is no async", "write a plain function"),
+    ast.AsyncFor: ("there is no async", "write a plain loop"),
+    ast.AsyncWith: ("there is no async", "write a plain with"),
+    ast.Await: ("there is no async", "call a plain function"),
+    ast.TryStar: ("there is no except*", "use except"),
+}
+if hasattr(ast, "TypeAlias"):
+    _WHOLE[ast.TypeAlias] = ("there is no type statement", "leave it out")
+
+
+def _import(node: ast.Import) -> Iterator[Problem]:
+    for name in node.names:
+        if name.name not in MODULES:
+            yield f"there is no module {name.name!r}", "see the list of modules"
+
+
+def _import_from(node: ast.ImportFrom) -> Iterator[Problem]:
+    module = node.module or ""
+    if node.level or module not in MODULES:
+        yield f"there is no module {'.' * node.level + module!r}", "see the list of modules"
+        return
+    for name in node.names:
+        if name.name == "*":
+            yield "there is no import of *", "name what you need"
+        elif name.name in LACKING.get(module, ()):
+            yield f"{module} has no {name.name!r}", "write it yourself"
+
+
+def _class(node: ast.ClassDef) -> Iterator[Problem]:
+    if node.bases or node.keywords:
+        yield "classes have no bases", "write it without inheritance"
+    for decorator in node.decorator_list:
+        yield from _class_decorator(decorator)
+    for part in node.body:
+        if isinstance(part, ast.FunctionDef):
+            if part.decorator_list:
+                yield f"the method {part.name!r} has a decorator", "write a plain method"
+            if part.name.startswith("__") and part.name not in METHODS:
+                yield f"{part.name} is never called", "write a method with a plain name"
+
+
+def _class_decorator(decorator: ast.expr) -> Iterator[Problem]:
+    if not isinstance(decorator, ast.Call):
+        return
+    func = decorator.func
+    name = func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "")
+    for option in decorator.keywords:
+        if name == "dataclass" and option.arg not in DATACLASS_OPTIONS:
+            yield f"dataclass has no option {option.arg!r}", "leave it out"
+
+
+def _name(node: ast.Name) -> Iterator[Problem]:
+    if node.id in BUILTINS and isinstance(node.ctx, ast.Load):
+        yield f"there is no {node.id!r}", "write it without"
+
+
+def _call(node: ast.Call, functions: set[str]) -> Iterator[Problem]:
+    if isinstance(node.func, ast.Name):
+        name, first = node.func.id, node.args[0] if node.args else None
+        if name == "round" and len(node.args) + len(node.keywords) > 1:
+            yield "round(x, n) rounds some halves otherwise than Python", "use Decimal.quantize"
+        if name == "next" and isinstance(first, ast.GeneratorExp):
+            yield "a generator expression is a list here", "take the first item of a list"
+        if name in ("eval", "exec"):
+            yield f"there is no {name}", "write it out"
+        return
+    if isinstance(node.func, ast.Attribute):
+        yield from _method(node, node.func, functions)
+
+
+def _method(node: ast.Call, func: ast.Attribute, functions: set[str]) -> Iterator[Problem]:
+    yield from _on_type(func)
+    if func.attr == "sub" and len(node.args) > 1:
+        how = node.args[1] if getattr(func.value, "id", "") == "re" else node.args[0]
+        if isinstance(how, ast.Lambda) or getattr(how, "id", None) in functions:
+            yield "re.sub takes no function", "loop over re.finditer"
+
+
+def _method_as_value(node: ast.Attribute) -> Iterator[Problem]:
+    if not isinstance(node.ctx, ast.Load):
+        return
+    yield from _on_type(node)
+    if node.attr in _PASSED_ON:
+        yield f"the method {node.attr!r} is not called", "pass a lambda that calls it"
+
+
+_PASSED_ON = frozenset(
+    "append extend join get strip lstrip rstrip lower upper pop split splitlines startswith "
+    "endswith isdigit setdefault update keys".split()
+)
+"""Methods that are rarely names of fields as well."""
+
+
+def _on_type(node: ast.Attribute) -> Iterator[Problem]:
+    on = getattr(node.value, "id", "")
+    if on in _TYPES and node.attr not in _ON_TYPES:
+        yield f"{on} has no {node.attr!r} of its own", "call the method of a value"
+    elif node.attr.startswith("__") and node.attr != "__name__":
+        yield f"there is no {node.attr}", "write it without"
+    elif node.attr == "fromtimestamp":
+        yield "datetime has no 'fromtimestamp'", "add a timedelta to a datetime"
+
+
+def _raise(node: ast.Raise) -> Iterator[Problem]:
+    if isinstance(node.exc, ast.Call) and len(node.exc.args) > 1:
+        yield "an exception takes one text", "put all into one f-string"
+
+
+_CHECKS: dict[type[ast.AST], Callable[[Any], Iterator[Problem]]] = {
+    ast.Import: _import,
+    ast.ImportFrom: _import_from,
+    ast.ClassDef: _class,
+    ast.Name: _name,
+    ast.Raise: _raise,
+}

@@ -6,20 +6,36 @@ import marshal
 import os
 import secrets
 import select
+import shutil
 import signal
 import struct
 import subprocess
+import sys
+import threading
 import time
 import weakref
+from abc import abstractmethod
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
-from typing import Any
+from typing import Any, ClassVar
 
 from em.errors import SandboxBroken, SandboxError
-from em.runner.sandbox.faults import too_large, too_much_memory, too_slow
+from em.runner.sandbox import sandbox as reach
+from em.runner.sandbox.inside import landlock, seccomp
 from em.runner.sandbox.inside.worker import OUT_OF_MEMORY
-from em.runner.sandbox.sandbox import Limits
+from em.runner.sandbox.sandbox import (
+    DEFAULT_LIMITS,
+    Limits,
+    Sandbox,
+    Session,
+    fault,
+    no_such_function,
+    plain_arguments,
+    too_large,
+    too_much_memory,
+    too_slow,
+)
 
 START_SECONDS = 30.0
 _HEAD = struct.Struct(">16sI")
@@ -225,3 +241,161 @@ def _decoded(data: bytes) -> Any:
 
 def _refuse(name: str) -> Any:
     raise ValueError(name)
+
+
+class Confined(Sandbox):
+    """A back end whose code runs in a confined process; how it is confined differs."""
+
+    landlock: ClassVar[bool]
+
+    @abstractmethod
+    def command(self) -> list[str]:
+        """What starts Python; its arguments follow."""
+
+    def open(self, code: str, limits: Limits = DEFAULT_LIMITS) -> Session:
+        """A session in a process of its own, which starts with the first call."""
+        return _ConfinedSession(self, code, limits)
+
+    def start(self, limits: Limits) -> Process:
+        """A confined process, without any code yet."""
+        config = {
+            "landlock": self.landlock,
+            "paths": reach.readable() if self.landlock else (),
+            "memory_bytes": limits.memory_bytes,
+            "output_bytes": limits.output_bytes,
+        }
+        return Process(self.command(), config, limits)
+
+    @classmethod
+    def trial(cls) -> str:
+        """Try it: why it does not work here, or nothing."""
+        if not reach.interpreter():
+            return "there is no Python to start"
+        try:
+            answer = cls().run("def works(): return 'yes'", "works", {})
+        except SandboxError as error:
+            return error.message
+        return "" if answer == "yes" else "it gave a wrong answer"
+
+
+class _ConfinedSession(Session):
+    def __init__(self, sandbox: Confined, code: str, limits: Limits) -> None:
+        self._sandbox, self._code, self._limits = sandbox, code, limits
+        self._lock = threading.Lock()
+        self._process: Process | None = None
+
+    def call(self, function: str, args: dict[str, Any], positional: Sequence[Any] = ()) -> Any:
+        given, named = plain_arguments(function, args, positional)
+        with self._lock:
+            if self._process is None or not self._process.alive:
+                self._process = self._started()
+            request = {"function": function, "positional": given, "args": named}
+            return self._told(self._process, self._process.ask(request), function)
+
+    def _started(self) -> Process:
+        """A process in which the code is defined."""
+        process = self._sandbox.start(self._limits)
+        try:
+            self._told(process, process.ask({"code": self._code}), "")
+        except BaseException:
+            process.end()
+            raise
+        return process
+
+    def _told(self, process: Process, answer: Any, function: str) -> Any:
+        failed = answer.get("failed", "") if isinstance(answer, dict) else "nonsense"
+        if not failed and "value" in answer:
+            return answer["value"]
+        if failed == "raised":
+            return _raise(answer)
+        if failed == "missing":
+            raise no_such_function(function)
+        if failed == "output":
+            raise too_large(self._limits)
+        process.end()
+        if failed == "memory":
+            raise too_much_memory(self._limits)
+        raise SandboxBroken("its process answered with nonsense")
+
+    def close(self) -> None:
+        process = self._process
+        if process is not None:
+            process.kill()  # whoever still waits for it, in another thread, is told at once
+        with self._lock:
+            if self._process is not None:
+                self._process.end()
+                self._process = None
+
+
+def _raise(answer: dict[str, Any]) -> Any:
+    try:
+        kind, message, line = str(answer["type"]), str(answer["message"]), int(answer["line"])
+    except (KeyError, TypeError, ValueError):
+        raise SandboxBroken("its process answered with nonsense") from None
+    raise fault(kind, message, line)
+
+
+_ALONE = (
+    "--unshare-all --unshare-user --die-with-parent --new-session --clearenv --cap-drop ALL "
+    "--uid 65534 --gid 65534 --hostname sandbox"
+).split()
+
+
+class Bubblewrap(Confined):
+    """A file system of its own with a read-only Python; no network, no other process."""
+
+    name: ClassVar[str] = "bubblewrap"
+    landlock: ClassVar[bool] = False
+
+    def command(self) -> list[str]:
+        """bwrap, what it shows of the disk, and Python."""
+        python = reach.interpreter()
+        return [*_prefix(), "--remount-ro", "/", "--chdir", "/", "--", python]
+
+    @classmethod
+    @lru_cache(maxsize=1)
+    def missing(cls) -> str:
+        """Why it can't be used here."""
+        if sys.platform != "linux":
+            return "only Linux has it"
+        if shutil.which("bwrap") is None:
+            return "bwrap is not installed (Debian: apt install bubblewrap)"
+        if os.uname().machine not in seccomp.MACHINES:
+            return f"its filter does not know the machine {os.uname().machine}"
+        return cls.trial()
+
+
+@lru_cache(maxsize=1)
+def _prefix() -> tuple[str, ...]:
+    words = [str(shutil.which("bwrap")), *_ALONE]
+    for path in (*reach.SYSTEM, *reach.shared_libraries(), reach.library(), reach.interpreter()):
+        if os.path.islink(path) and os.path.isdir(path):
+            words += ["--symlink", os.readlink(path), path]
+        elif os.path.exists(path):
+            words += ["--ro-bind", path, path]
+    for path in reach.hidden():
+        words += ["--tmpfs", path, "--remount-ro", path]
+    return tuple(words)
+
+
+class Landlock(Confined):
+    """The process confines itself before it sees the code."""
+
+    name: ClassVar[str] = "landlock"
+    landlock: ClassVar[bool] = True
+
+    def command(self) -> list[str]:
+        """Python as it is; the worker does the rest."""
+        return [reach.interpreter()]
+
+    @classmethod
+    @lru_cache(maxsize=1)
+    def missing(cls) -> str:
+        """Why it can't be used here."""
+        if sys.platform != "linux":
+            return "only Linux has it"
+        if os.uname().machine not in seccomp.MACHINES:
+            return f"its filter does not know the machine {os.uname().machine}"
+        if not landlock.version():
+            return "this kernel has no landlock"
+        return cls.trial()

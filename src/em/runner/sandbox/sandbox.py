@@ -7,13 +7,29 @@ lists, sets as sorted lists, dataclasses as mappings, an enumeration's member as
 Anything else (bytes, NaN, a generator, a key that is no text) is refused as the code's fault.
 """
 
+import os
+import sys
+import sysconfig
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from functools import lru_cache
+from glob import glob
+from pathlib import Path
+from types import ModuleType
 from typing import Any, ClassVar, Self
 
 import msgspec
 
-from em.errors import SandboxRefused, UsageError
+from em.errors import (
+    InputError,
+    SandboxFault,
+    SandboxMemory,
+    SandboxOutput,
+    SandboxRefused,
+    SandboxTimeout,
+    UsageError,
+)
+from em.runner.sandbox.inside.plain import NotPlain, plain
 
 MEGABYTE = 1024 * 1024
 
@@ -80,9 +96,8 @@ class Sandbox(ABC):
 
 def backends() -> list[type[Sandbox]]:
     """Every back end, in the order in which they are chosen."""
-    from em.runner.sandbox.bubblewrap import Bubblewrap
-    from em.runner.sandbox.landlock import Landlock
     from em.runner.sandbox.monty import MontySandbox
+    from em.runner.sandbox.process import Bubblewrap, Landlock
 
     return [MontySandbox, Bubblewrap, Landlock]
 
@@ -94,10 +109,8 @@ def choose(code: str, *, trust: bool = False, prefer: str | None = None) -> Sand
     prefer: the name of the only back end to try.
     """
     if trust:
-        from em.runner.sandbox.in_process import InProcess
-
         return InProcess()
-    from em.runner.sandbox.subset import lint
+    from em.runner.sandbox.monty import lint
 
     known = {backend.name: backend for backend in backends()}
     if prefer is not None and prefer not in known:
@@ -124,3 +137,170 @@ def choose(code: str, *, trust: bool = False, prefer: str | None = None) -> Sand
         reasons=reasons,
         findings=findings,
     )
+
+
+MAX_MESSAGE = 2_000
+
+
+def plain_arguments(
+    function: str, args: dict[str, Any], positional: Sequence[Any]
+) -> tuple[list[Any], dict[str, Any]]:
+    """Arguments as JSON; what is none is the caller's mistake."""
+    try:
+        return plain(list(positional)), plain(args)
+    except NotPlain as error:
+        raise InputError(
+            f"an argument can't go into the sandbox: {error}", place=f"arguments of {function}"
+        ) from None
+
+
+def fault(kind: str, message: str, line: int) -> SandboxFault:
+    """The code raised."""
+    reason = message[:MAX_MESSAGE]
+    return SandboxFault(
+        f"{kind}: {reason}" if reason else kind,
+        place=f"line {line}" if line else "",
+        type=kind,
+        reason=reason,
+        line=line,
+    )
+
+
+def no_such_function(name: str) -> SandboxFault:
+    """A function that the code does not define."""
+    return SandboxFault(
+        f"the code defines no function {name!r}",
+        fix="write it",
+        type="NameError",
+        reason=f"no function {name!r}",
+        line=0,
+    )
+
+
+def too_slow(limits: Limits) -> SandboxTimeout:
+    """It ran longer than it may."""
+    return SandboxTimeout(
+        f"no result within {limits.seconds:g} s", fix="make it faster, or raise Limits.seconds"
+    )
+
+
+def too_much_memory(limits: Limits) -> SandboxMemory:
+    """It asked for more memory than it may have."""
+    return SandboxMemory(
+        f"it needs more than {limits.memory_bytes:,} bytes of memory",
+        fix="make it smaller, or raise Limits.memory_bytes",
+    )
+
+
+def too_large(limits: Limits) -> SandboxOutput:
+    """Its result is larger than it may be."""
+    return SandboxOutput(
+        f"its result is more than {limits.output_bytes:,} bytes of JSON",
+        fix="return less, or raise Limits.output_bytes",
+    )
+
+
+SYSTEM = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/etc/ld.so.cache", "/usr/share/zoneinfo")
+PACKAGES = ("site-packages", "dist-packages")
+"""Folders of installed packages: no part of Python, and not for the code to read."""
+
+
+def interpreter() -> str:
+    """The Python that runs confined code: this one, without its virtual environment."""
+    return os.path.realpath(getattr(sys, "_base_executable", "") or sys.executable or "")
+
+
+def library() -> str:
+    """The folder of the standard library."""
+    return os.path.dirname(os.path.realpath(os.__file__))
+
+
+@lru_cache(maxsize=1)
+def shared_libraries() -> tuple[str, ...]:
+    """Files beside the library that the interpreter is linked with."""
+    folder = str(sysconfig.get_config_var("LIBDIR") or "")
+    if not folder or any(folder == name or folder.startswith(f"{name}/") for name in SYSTEM):
+        return ()
+    return tuple(sorted(glob(f"{folder}/*.so*")))
+
+
+@lru_cache(maxsize=1)
+def hidden() -> tuple[str, ...]:
+    """Folders of installed packages inside what can be read."""
+    found = [Path(library()) / name for name in PACKAGES]
+    found += [Path(folder) / "python3" / name for folder in SYSTEM[:4] for name in PACKAGES]
+    return tuple(sorted({os.path.realpath(path) for path in found if path.is_dir()}))
+
+
+@lru_cache(maxsize=1)
+def readable() -> tuple[str, ...]:
+    """Every file and folder that can be read, one by one around what is hidden."""
+    found: list[str] = []
+    for path in (*SYSTEM, *shared_libraries(), library()):
+        if os.path.exists(path):
+            _add(os.path.realpath(path), found)
+    return tuple(dict.fromkeys(found))
+
+
+def _add(path: str, found: list[str]) -> None:
+    inside = [name for name in hidden() if name == path or name.startswith(f"{path}/")]
+    if not inside:
+        found.append(path)
+    elif path not in inside:
+        for child in sorted(os.listdir(path)):
+            _add(os.path.join(path, child), found)
+
+
+FILE = "<trusted>"
+
+
+class InProcess(Sandbox):
+    """Runs trusted code; it may do what this process may. No limit is kept."""
+
+    name: ClassVar[str] = "process"
+
+    @classmethod
+    def missing(cls) -> str:
+        """It is always there."""
+        return ""
+
+    def open(self, code: str, limits: Limits = DEFAULT_LIMITS) -> Session:
+        """A session in this process."""
+        return _InProcessSession(code)
+
+
+class _InProcessSession(Session):
+    def __init__(self, code: str) -> None:
+        self._code = code
+        self._module: ModuleType | None = None
+
+    def call(self, function: str, args: dict[str, Any], positional: Sequence[Any] = ()) -> Any:
+        try:
+            found = getattr(self._defined(), function, None)
+            result = plain(found(*positional, **args)) if callable(found) else None
+        except Exception as error:
+            raise fault(type(error).__name__, str(error), _line(error)) from error
+        if not callable(found):
+            raise no_such_function(function)
+        return result
+
+    def _defined(self) -> ModuleType:
+        if self._module is None:
+            module = ModuleType("udf")
+            exec(compile(self._code, FILE, "exec"), vars(module))  # noqa: S102 - it is trusted
+            self._module = module
+        return self._module
+
+    def close(self) -> None:
+        self._module = None
+
+
+def _line(error: BaseException) -> int:
+    if isinstance(error, SyntaxError):
+        return error.lineno or 0
+    trace, line = error.__traceback__, 0
+    while trace is not None:
+        if trace.tb_frame.f_code.co_filename == FILE:
+            line = trace.tb_lineno
+        trace = trace.tb_next
+    return line

@@ -12,9 +12,13 @@ from urllib.parse import quote, urlencode, urlsplit
 import msgspec
 
 from em.errors import RoutineError
-from em.runner.expressions.functions import FUNCTIONS
-from em.runner.expressions.language import compile_expression, compile_value, names_in
-from em.runner.expressions.scope import Evaluate
+from em.runner.expressions.language import (
+    FUNCTIONS,
+    Evaluate,
+    compile_expression,
+    compile_value,
+    names_in,
+)
 from em.runner.routine import HttpCall, Routine, ToolSpec
 from em.runner.secrets import Secrets
 from em.runner.tools import Tool

@@ -11,7 +11,7 @@ from litestar.openapi.datastructures import ResponseSpec
 from litestar.params import Parameter
 
 from em.errors import InputError
-from em.heuristics.evaluation import Evaluation, evaluate
+from em.heuristics.benchmark import Evaluation, evaluate
 from em.heuristics.heuristic import Evidence, Heuristic, Lesson
 from em.log.event import EventQuery
 from em.serve.api.shapes import (
@@ -29,7 +29,7 @@ from em.serve.api.traces import to_trace
 from em.serve.auth import Caller
 from em.serve.idempotency import Pending
 from em.serve.service import AnyRequest, Key, Limit, Offset, Service, errors, page, service_of
-from em.traces.stream import get_traces
+from em.traces.catalogue import get_traces
 
 TopK = Annotated[int, Parameter(ge=1, le=50, description="At most so many lessons.")]
 Query = Annotated[str | None, Parameter(max_length=2_000)]

@@ -11,8 +11,7 @@ from litestar.params import Parameter
 
 from em.errors import NotFound
 from em.log.event import check_name
-from em.serve.api.shapes import Kept
-from em.serve.api.state_shapes import (
+from em.serve.api.shapes import (
     Alerts,
     AnswerOut,
     AskIn,
@@ -22,6 +21,7 @@ from em.serve.api.state_shapes import (
     CodeOut,
     ConflictOut,
     Conflicts,
+    Kept,
     PassageOut,
     RecalledOut,
     RecordOut,

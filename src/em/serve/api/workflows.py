@@ -21,8 +21,8 @@ from em.serve.idempotency import Pending
 from em.serve.service import AnyRequest, Key, Limit, Offset, Service, errors, page, service_of
 from em.store.protocol import Commit
 from em.values.ids import new_id
+from em.workflows.inspection import PastWorkflow, run_id_of, started_runs
 from em.workflows.outcome import WorkflowResult
-from em.workflows.past_runs import PastWorkflow, run_id_of, started_runs
 from em.workflows.runs import Workflows as Runner
 
 

@@ -21,11 +21,10 @@ from mcp_types import (
 from em.errors import EmError, TooLarge
 from em.runner.library import find_routine, texts_of
 from em.runner.package import ROUTINE
-from em.runner.tools.tool_names import one_line
+from em.runner.tools import one_line
 from em.serve.auth import Caller
-from em.serve.mcp import arguments
-from em.serve.mcp.desk import Desk
-from em.serve.mcp.results import LARGEST
+from em.serve.mcp import tools as arguments
+from em.serve.mcp.desk import LARGEST, Desk
 from em.serve.mcp.routines import Routines
 from em.serve.mcp.tools import BUILT_IN
 from em.state.state import State

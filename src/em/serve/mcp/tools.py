@@ -1,21 +1,170 @@
 """The tools that every memory offers. Their docstrings are what agents read."""
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
 from mcp_types import Tool, ToolAnnotations
 
 from em.errors import InputError
 from em.serve.api.shapes import HeuristicOut, TrajectoryOut
-from em.serve.api.summaries import summaries
+from em.serve.api.traces import summaries
 from em.serve.auth import Access, Caller
-from em.serve.mcp import arguments
 from em.serve.mcp.desk import Desk
-from em.store.passage import Passage
+from em.store.protocol import Passage
 from em.text.words import STOP_WORDS
-from em.traces.stream import get_traces
+from em.traces.catalogue import get_traces
+from em.traces.trace import Outcome
 from em.values.canonical import Json
+
+
+def _said(description: str, **limits: Any) -> msgspec.Meta:
+    return msgspec.Meta(description=description, **limits)
+
+
+Subject = Annotated[
+    str, _said("Whom or what it is about, such as a user's name.", min_length=1, max_length=512)
+]
+Limit = Annotated[int, _said("At most so many.", ge=1, le=100)]
+Moment = Annotated[str, _said("A moment: 2024-05-02 or 2024-05-02T10:00:00Z.", max_length=64)]
+Words = Annotated[
+    str, _said("A question, or a few words.", min_length=1, max_length=2_000, pattern=r"\S")
+]
+Task = Annotated[
+    str, _said("What is to be done, in a sentence.", min_length=1, max_length=20_000, pattern=r"\S")
+]
+
+
+class Arguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The arguments of one tool."""
+
+
+class Observe(Arguments, frozen=True):
+    """Something learned about a subject: a text or a record."""
+
+    subject: Subject
+    text: Annotated[str, _said("What was said or seen.", max_length=1_000_000)] | None = None
+    record: Annotated[Json, _said("In place of a text: names with values.")] | None = None
+    type: Annotated[str, _said("The class of a record, such as Trip.")] | None = None
+    at: Moment | None = None
+    speaker: str | None = None
+    role: str | None = None
+    session: str | None = None
+    source: str | None = None
+
+
+class Recall(Arguments, frozen=True):
+    """What to look for, and where."""
+
+    query: Words
+    subject: Subject | None = None
+    k: Limit = 10
+    since: Moment | None = None
+    until: Moment | None = None
+
+
+class Ask(Arguments, frozen=True):
+    """A question about a subject."""
+
+    subject: Subject
+    question: Words
+    as_of: Moment | None = None
+
+
+class Checkpoint(Arguments, frozen=True):
+    """Whose state to compile."""
+
+    subject: Subject
+
+
+class Check(Arguments, frozen=True):
+    """An action that is about to be taken."""
+
+    subject: Subject
+    action: Annotated[str, _said("The action, as rules name it, such as book.", min_length=1)]
+    details: Annotated[Json, _said("Its details by name.")] = {}
+
+
+class Brief(Arguments, frozen=True):
+    """A task that is about to be done."""
+
+    task: Task
+    subject: Subject | None = None
+    tools: Annotated[list[str], _said("The names of the tools in play.")] = []
+    k: Limit = 5
+    tokens: Annotated[int, _said("How long it may be.", ge=0, le=1_000_000)] | None = None
+
+
+class Step(msgspec.Struct, frozen=True):
+    """One step of an attempt."""
+
+    thought: str | None = None
+    action: Annotated[str, _said("The tool that was called.")] | None = None
+    args: Json = {}
+    observation: Annotated[Any, _said("What it gave.")] = None
+    error: Annotated[Any, _said("What went wrong.")] = None
+
+
+class RecordOutcome(Arguments, frozen=True):
+    """How an attempt at a task ended."""
+
+    task: Task
+    outcome: Outcome
+    steps: Annotated[list[Step], _said("What was done, in its order.")] = []
+    input: Annotated[Json, _said("What the task was given.")] = {}
+    final_output: Any = None
+    heuristics: Annotated[list[str], _said("Ids of the lessons that `brief` gave for it.")] = []
+    subject: Subject | None = None
+
+
+class ListTraces(Arguments, frozen=True):
+    """Which attempts to list."""
+
+    outcome: Outcome | None = None
+    limit: Limit = 20
+    offset: Annotated[int, _said("Leave out so many.", ge=0, le=2**31 - 1)] = 0
+
+
+class SearchTraces(Arguments, frozen=True):
+    """Which attempts to find."""
+
+    query: Words
+    outcome: Outcome | None = None
+    limit: Limit = 10
+
+
+class ReadTrace(Arguments, frozen=True):
+    """Which attempt to read."""
+
+    id: Annotated[str, _said("The id of a trace.", min_length=1, max_length=512)]
+
+
+class Resume(Arguments, frozen=True):
+    """A run that waits, and what a person answered."""
+
+    run_id: Annotated[str, _said("The id that the run was told by.", min_length=1, max_length=512)]
+    answers: Annotated[
+        dict[str, Json], _said("By the id of the step that asks: its fields with values.")
+    ] = {}
+    input: Annotated[Json, _said("The input again, if it held secrets.")] | None = None
+
+
+def schema_of(kind: type[Arguments]) -> Json:
+    """The JSON Schema of a tool's arguments, with nothing to look up elsewhere than in itself."""
+    _, components = msgspec.json.schema_components([kind], ref_template="#/$defs/{name}")
+    own: Json = components.pop(kind.__name__)
+    own.pop("title", None)
+    return {**own, "$defs": components} if components else own
+
+
+def read(kind: type[Arguments], given: Json) -> Any:
+    """The arguments as the tool takes them."""
+    try:
+        return msgspec.convert(given, kind)
+    except (msgspec.ValidationError, RecursionError) as error:
+        message, _, where = str(error).partition(" - at `$.")
+        raise InputError(message, place=where.rstrip("`") or "arguments") from None
+
 
 Work = Callable[[Desk, Caller, Any], Json]
 
@@ -26,7 +175,7 @@ class BuiltIn(NamedTuple):
     name: str
     title: str
     access: Access
-    arguments: type[arguments.Arguments]
+    arguments: type[Arguments]
     work: Work
 
     def told(self) -> Tool:
@@ -36,7 +185,7 @@ class BuiltIn(NamedTuple):
             name=self.name,
             title=self.title,
             description=" ".join((self.work.__doc__ or "").split()),
-            input_schema=arguments.schema_of(self.arguments),
+            input_schema=schema_of(self.arguments),
             annotations=ToolAnnotations(
                 read_only_hint=reads, destructive_hint=False, open_world_hint=False
             ),
@@ -45,10 +194,10 @@ class BuiltIn(NamedTuple):
     def carry_out(self, desk: Desk, caller: Caller, given: Json) -> Json:
         """Do what is asked, as far as this caller may."""
         caller.must(self.access)
-        return self.work(desk, caller, arguments.read(self.arguments, given))
+        return self.work(desk, caller, read(self.arguments, given))
 
 
-def _observe(desk: Desk, caller: Caller, given: arguments.Observe) -> Json:
+def _observe(desk: Desk, caller: Caller, given: Observe) -> Json:
     """Keep something that was learned about a subject, as a text or as a record of a type.
     Use it for facts, preferences, decisions and events worth knowing in a later session.
     """
@@ -64,7 +213,7 @@ def _observe(desk: Desk, caller: Caller, given: arguments.Observe) -> Json:
     return {"id": desk.memory.observe(given.subject, content, **details)}
 
 
-def _recall(desk: Desk, caller: Caller, given: arguments.Recall) -> Json:
+def _recall(desk: Desk, caller: Caller, given: Recall) -> Json:
     """Find what was said: the passages that fit a question best, with who said them and when.
     Without a subject, everybody's.
     """
@@ -82,7 +231,7 @@ def _passage(passage: Passage) -> Json:
     return {name: value for name, value in shown.items() if value is not None}
 
 
-def _checkpoint(desk: Desk, caller: Caller, given: arguments.Checkpoint) -> Json:
+def _checkpoint(desk: Desk, caller: Caller, given: Checkpoint) -> Json:
     """Compile what is new about a subject into its state, so that `ask` and `check` know it."""
     caller.must_see(given.subject)
     state = desk.memory.checkpoint(given.subject)
@@ -90,7 +239,7 @@ def _checkpoint(desk: Desk, caller: Caller, given: arguments.Checkpoint) -> Json
     return {"subject": given.subject, "version": state.version, "records": counts}
 
 
-def _ask(desk: Desk, caller: Caller, given: arguments.Ask) -> Json:
+def _ask(desk: Desk, caller: Caller, given: Ask) -> Json:
     """Answer a question about a subject: by code over its compiled state where a question of this
     shape was answered before, else by what was said. `route` says which, `event_ids` from where.
     """
@@ -99,7 +248,7 @@ def _ask(desk: Desk, caller: Caller, given: arguments.Ask) -> Json:
     return msgspec.structs.asdict(answer)
 
 
-def _check(desk: Desk, caller: Caller, given: arguments.Check) -> Json:
+def _check(desk: Desk, caller: Caller, given: Check) -> Json:
     """Before an action, see which rules about a subject speak against it, the worst first.
     An empty list: none does.
     """
@@ -108,7 +257,7 @@ def _check(desk: Desk, caller: Caller, given: arguments.Check) -> Json:
     return {"alerts": [msgspec.structs.asdict(alert) for alert in alerts]}
 
 
-def _brief(desk: Desk, caller: Caller, given: arguments.Brief) -> Json:
+def _brief(desk: Desk, caller: Caller, given: Brief) -> Json:
     """Before a task, get the lessons of earlier attempts that fit it, as text to read.
     Afterwards call `record_outcome` with the ids of `heuristics`.
     """
@@ -122,7 +271,7 @@ def _brief(desk: Desk, caller: Caller, given: arguments.Brief) -> Json:
     return {"text": briefing.text, "heuristics": short}
 
 
-def _record_outcome(desk: Desk, caller: Caller, given: arguments.RecordOutcome) -> Json:
+def _record_outcome(desk: Desk, caller: Caller, given: RecordOutcome) -> Json:
     """After a task, say how it ended and what was done. It is kept as a trace, from which routines
     and lessons are made, and the lessons that were given for it are judged by it.
     """
@@ -155,19 +304,19 @@ def _to_judge(desk: Desk, caller: Caller, ids: list[str]) -> list[str]:
     return mine
 
 
-def _step(step: arguments.Step) -> Json:
+def _step(step: Step) -> Json:
     said = msgspec.structs.asdict(step)
     return {name: value for name, value in said.items() if value is not None}
 
 
-def _list_traces(desk: Desk, caller: Caller, given: arguments.ListTraces) -> Json:
+def _list_traces(desk: Desk, caller: Caller, given: ListTraces) -> Json:
     """List attempts at tasks, newest first, with their outcomes."""
     found = list(summaries(desk.store, caller, outcome=given.outcome))[::-1]
     shown = found[given.offset : given.offset + given.limit]
     return {"traces": [_short(one) for one in shown], "total": len(found)}
 
 
-def _search_traces(desk: Desk, caller: Caller, given: arguments.SearchTraces) -> Json:
+def _search_traces(desk: Desk, caller: Caller, given: SearchTraces) -> Json:
     """Find attempts at tasks by words of the task or of what was said in them, best first."""
     wanted = set(given.query.casefold().split())
     wanted = wanted - STOP_WORDS or wanted
@@ -200,7 +349,7 @@ def _short(one: TrajectoryOut) -> Json:
     return shown
 
 
-def _read_trace(desk: Desk, caller: Caller, given: arguments.ReadTrace) -> Json:
+def _read_trace(desk: Desk, caller: Caller, given: ReadTrace) -> Json:
     """Read one attempt with its steps, their results and errors."""
     (kept,) = get_traces(desk.store, [given.id])
     caller.must_find(kept.subject, f"trace {given.id!r}")
@@ -210,17 +359,15 @@ def _read_trace(desk: Desk, caller: Caller, given: arguments.ReadTrace) -> Json:
 BUILT_IN = {
     tool.name: tool
     for tool in (
-        BuiltIn("observe", "Remember", "write", arguments.Observe, _observe),
-        BuiltIn("recall", "Recall", "read", arguments.Recall, _recall),
-        BuiltIn("checkpoint", "Compile a state", "write", arguments.Checkpoint, _checkpoint),
-        BuiltIn("ask", "Ask", "read", arguments.Ask, _ask),
-        BuiltIn("check", "Check an action", "read", arguments.Check, _check),
-        BuiltIn("brief", "Brief", "read", arguments.Brief, _brief),
-        BuiltIn(
-            "record_outcome", "Record an outcome", "write", arguments.RecordOutcome, _record_outcome
-        ),
-        BuiltIn("list_traces", "List traces", "read", arguments.ListTraces, _list_traces),
-        BuiltIn("search_traces", "Search traces", "read", arguments.SearchTraces, _search_traces),
-        BuiltIn("read_trace", "Read a trace", "read", arguments.ReadTrace, _read_trace),
+        BuiltIn("observe", "Remember", "write", Observe, _observe),
+        BuiltIn("recall", "Recall", "read", Recall, _recall),
+        BuiltIn("checkpoint", "Compile a state", "write", Checkpoint, _checkpoint),
+        BuiltIn("ask", "Ask", "read", Ask, _ask),
+        BuiltIn("check", "Check an action", "read", Check, _check),
+        BuiltIn("brief", "Brief", "read", Brief, _brief),
+        BuiltIn("record_outcome", "Record an outcome", "write", RecordOutcome, _record_outcome),
+        BuiltIn("list_traces", "List traces", "read", ListTraces, _list_traces),
+        BuiltIn("search_traces", "Search traces", "read", SearchTraces, _search_traces),
+        BuiltIn("read_trace", "Read a trace", "read", ReadTrace, _read_trace),
     )
 }

@@ -4,12 +4,19 @@ from typing import Any
 
 from litestar import Response, get
 
-from em.behaviour.inventory import behaviour_of, find_behaviour, id_of, newest_behaviours
-from em.behaviour.stats import Counts, recent_counts, recent_uses
+from em.behaviour.inventory import (
+    Counts,
+    behaviour_of,
+    find_behaviour,
+    id_of,
+    newest_behaviours,
+    recent_counts,
+    recent_uses,
+)
+from em.serve.auth import PAGES
 from em.serve.pages.view import asked, page
 from em.serve.service import AnyRequest, service_of
-from em.serve.sessions import PAGES
-from em.store.artefact import Artefact
+from em.store.protocol import Artefact
 
 SHOWN = 50
 

@@ -6,9 +6,9 @@ from litestar import Response, get
 
 from em.heuristics.heuristic import Heuristic, Ranked
 from em.serve.api.heuristics import may_see
+from em.serve.auth import PAGES
 from em.serve.pages.view import asked, number, page
 from em.serve.service import AnyRequest, service_of
-from em.serve.sessions import PAGES
 
 SHOWN = 25
 

@@ -4,9 +4,9 @@ from litestar import Response, get
 
 from em.log.event import EventQuery
 from em.log.kinds import HOMES
+from em.serve.auth import PAGES
 from em.serve.pages.view import asked, number, page
 from em.serve.service import AnyRequest, service_of
-from em.serve.sessions import PAGES
 
 SHOWN = 50
 

@@ -6,9 +6,9 @@ from typing import Any
 from litestar import Response, get, post
 
 from em.errors import EmError, Forbidden, NotFound
+from em.serve.auth import COOKIE, LOGIN, PAGES
 from em.serve.pages.view import HEADERS, asked, cookie_of, go_to, page, pages_of
 from em.serve.service import AnyRequest
-from em.serve.sessions import COOKIE, LOGIN, PAGES
 
 _FILES = {
     "em.css": "text/css; charset=utf-8",

@@ -8,10 +8,10 @@ from litestar import Response, get
 from em.errors import NotFound
 from em.memory.activity import Day, Seen, add_up
 from em.runner.history import RunSummary, run_summary
-from em.serve.pages.charts import Chart, chart
+from em.serve.auth import PAGES
+from em.serve.pages.drawing import Chart, chart
 from em.serve.pages.view import asked, page, pages_of
 from em.serve.service import AnyRequest, Service, service_of
-from em.serve.sessions import PAGES
 from em.values.times import now
 
 WINDOWS = {"30": 1, "90": 3, "365": 7}

@@ -2,9 +2,9 @@
 
 from litestar import Response, get
 
+from em.serve.auth import PAGES
 from em.serve.pages.view import asked, page
 from em.serve.service import AnyRequest, service_of
-from em.serve.sessions import PAGES
 
 MOST = 20
 

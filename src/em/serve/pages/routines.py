@@ -11,13 +11,13 @@ from em.errors import EmError, InputError
 from em.runner.library import find_routine, kept_routines, routine_of, texts_of
 from em.runner.package import ROUTINE
 from em.runner.routine import Routine, ToolStep
+from em.serve.auth import PAGES
+from em.serve.pages.drawing import graph_of
 from em.serve.pages.forms import Field, input_fields, read_fields
-from em.serve.pages.graph import graph_of
 from em.serve.pages.login import form_of
 from em.serve.pages.view import address, asked, go_to, number, page, pages_of
 from em.serve.service import AnyRequest, Service, service_of
-from em.serve.sessions import PAGES
-from em.store.artefact import Artefact
+from em.store.protocol import Artefact
 
 
 @get(f"{PAGES}/routines", include_in_schema=False, sync_to_thread=True)

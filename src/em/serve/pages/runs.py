@@ -11,12 +11,12 @@ from em.runner.journal import PastRun, how_to_resume, read_run
 from em.runner.library import find_routine, routine_of
 from em.runner.routine import Routine
 from em.runner.savings import savings
-from em.serve.pages.charts import spans
+from em.serve.auth import PAGES
+from em.serve.pages.drawing import spans
 from em.serve.pages.forms import prompt_fields, read_fields
 from em.serve.pages.login import form_of
 from em.serve.pages.view import address, asked, go_to, number, page, pages_of
 from em.serve.service import AnyRequest, Service, service_of
-from em.serve.sessions import PAGES
 from em.store.protocol import Store
 
 MOST_STEPS = 500

@@ -10,16 +10,15 @@ from litestar import Response, get, post
 
 from em.errors import EmError, NotFound
 from em.log.event import EventQuery
-from em.serve.auth import Caller
+from em.serve.auth import PAGES, Caller
 from em.serve.pages.login import form_of
 from em.serve.pages.view import address, asked, go_to, page
 from em.serve.service import AnyRequest, Service, service_of
-from em.serve.sessions import PAGES
 from em.state.checkpoint import stream_of
 from em.state.parallel import NEWS
 from em.state.schema import PROFILE
 from em.state.state import State
-from em.store.passage import Passage
+from em.store.protocol import Passage
 from em.values.times import moment
 
 ROWS = 100

@@ -10,13 +10,11 @@ from em.compiler.compile_trace import compile_trace
 from em.compiler.draft import Draft
 from em.errors import EmError
 from em.runner.library import kept_routines
-from em.serve.pages.charts import Span, spans
-from em.serve.pages.graph import graph_of
+from em.serve.auth import PAGES
+from em.serve.pages.drawing import Span, graph_of, spans
 from em.serve.pages.view import asked, number, page
 from em.serve.service import AnyRequest, Service, service_of
-from em.serve.sessions import PAGES
-from em.traces.catalogue import list_traces
-from em.traces.stream import get_traces
+from em.traces.catalogue import get_traces, list_traces
 from em.traces.trace import Approval, KeptTrace, Message, ToolCall
 
 OUTCOMES = ("success", "failure", "unknown")

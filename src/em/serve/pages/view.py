@@ -17,12 +17,11 @@ import em
 from em.errors import InputError
 from em.memory import Memory
 from em.memory.activity import Activity
-from em.serve.auth import Caller
+from em.serve.auth import PAGES, Caller, Sessions, cookie_in
 from em.serve.failures import ErrorBody
 from em.serve.guard import CALLER
 from em.serve.pages.background import Background
 from em.serve.service import AnyRequest
-from em.serve.sessions import PAGES, Sessions, cookie_in
 
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; style-src 'self'; script-src 'self';"

@@ -2,11 +2,10 @@
 
 from litestar import Response, get
 
+from em.serve.auth import PAGES
 from em.serve.pages.view import asked, page
 from em.serve.service import AnyRequest, service_of
-from em.serve.sessions import PAGES
-from em.workflows.inspection import inspect_run
-from em.workflows.past_runs import run_line, started_runs
+from em.workflows.inspection import inspect_run, run_line, started_runs
 
 SHOWN = 50
 

@@ -3,8 +3,7 @@
 from typing import Any
 
 from em.traces.formats import Importer
-from em.traces.formats._fields import text_of
-from em.traces.formats._messages import is_message, outcome_of, tell_messages
+from em.traces.formats._messages import is_message, outcome_of, tell_messages, text_of
 from em.traces.formats.openai_chat import chat_of
 from em.traces.intake import Intake
 from em.values.canonical import Json

@@ -5,9 +5,8 @@ from datetime import timedelta
 from typing import Any
 
 from em.traces.formats import Importer
-from em.traces.formats._attributes import span_from
-from em.traces.formats._fields import when
-from em.traces.formats._spans import Span, SpanReader
+from em.traces.formats._messages import when
+from em.traces.formats._spans import Span, SpanReader, span_from
 from em.traces.intake import Intake
 from em.values.canonical import Json
 

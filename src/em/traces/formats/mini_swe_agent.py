@@ -3,11 +3,9 @@
 import re
 from typing import Any
 
-from em.traces.builder import Incoming
 from em.traces.formats import Importer
-from em.traces.formats._fields import text_of
-from em.traces.formats._messages import is_message, plain, role_of, tell_messages
-from em.traces.intake import Intake
+from em.traces.formats._messages import is_message, plain, role_of, tell_messages, text_of
+from em.traces.intake import Incoming, Intake
 from em.values.canonical import Json
 
 NAME = "mini-swe-agent"

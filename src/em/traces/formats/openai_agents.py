@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from em.traces.formats import Importer
-from em.traces.formats._fields import as_args, as_value, text_of, tokens_of, when
+from em.traces.formats._messages import as_args, as_value, text_of, tokens_of, when
 from em.traces.formats._spans import Called, Kind, Said, Span, SpanReader, said_in
 from em.traces.intake import Intake
 from em.values.canonical import Json

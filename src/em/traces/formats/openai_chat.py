@@ -3,8 +3,14 @@
 from typing import Any
 
 from em.traces.formats import Importer
-from em.traces.formats._fields import tokens_of, when
-from em.traces.formats._messages import is_message, outcome_of, plain, tell_messages
+from em.traces.formats._messages import (
+    is_message,
+    outcome_of,
+    plain,
+    tell_messages,
+    tokens_of,
+    when,
+)
 from em.traces.intake import Intake
 from em.values.canonical import Json
 

@@ -2,11 +2,17 @@
 
 from typing import Any
 
-from em.traces.builder import Incoming
 from em.traces.formats import Importer
-from em.traces.formats._fields import as_args, as_value, text_of, text_or_json, tokens_of, when
-from em.traces.formats._messages import outcome_of
-from em.traces.intake import Intake
+from em.traces.formats._messages import (
+    as_args,
+    as_value,
+    outcome_of,
+    text_of,
+    text_or_json,
+    tokens_of,
+    when,
+)
+from em.traces.intake import Incoming, Intake
 from em.values.canonical import Json
 
 NAME = "openhands"

@@ -2,10 +2,9 @@
 
 from typing import Any
 
-from em.traces.builder import Incoming, digest
 from em.traces.formats import Importer
-from em.traces.formats._fields import as_args, as_value, text_of, when
-from em.traces.intake import Intake
+from em.traces.formats._messages import as_args, as_value, text_of, when
+from em.traces.intake import Incoming, Intake, digest
 from em.values.canonical import Json
 
 NAME = "openhands-sdk"

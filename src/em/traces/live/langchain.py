@@ -12,7 +12,7 @@ import msgspec
 
 from em.errors import MissingExtra
 from em.store.protocol import Store
-from em.traces.formats._fields import as_args, as_value, text_of
+from em.traces.formats._messages import as_args, as_value, text_of
 from em.traces.formats._spans import Said, Span, prompt_text, said_in, tell_spans
 from em.traces.intake import Intake
 from em.values.canonical import Json
