@@ -19,6 +19,7 @@ from em.behaviour.tape import Run
 from em.behaviour.tree import Node, plant
 from em.errors import NotRecordable
 from em.log.event import Draft, Event, EventQuery
+from em.log.stream import behaviour_stream
 from em.store import Commit, Store
 from em.store.protocol import Artefact, ArtefactDraft
 from em.traces.catalogue import trace_events
@@ -61,18 +62,13 @@ def behaviour_id(engine: str, key: str, version: int) -> str:
     return f"{engine}/{key}@{version}"
 
 
-def stream_of(engine: str) -> str:
-    """The stream in which it is told what an engine has recorded and let go of."""
-    return f"behaviours/{engine}"
-
-
 class Cache:
     """The behaviours of one engine. Safe to share between threads."""
 
     def __init__(self, store: Store, engine: str) -> None:
         self.store = store
         self.engine = engine
-        self.stream = stream_of(engine)
+        self.stream = behaviour_stream(engine)
         self._lock = threading.Lock()
         self._tasks: OrderedDict[str, Known] = OrderedDict()
         self._pos = 0
@@ -203,7 +199,7 @@ class Cache:
     def retire_doubtful(self, key: str, suspect: Stored, after: int) -> None:
         """Retire a behaviour whose last replays, `after` in a row, did not go through."""
         query = EventQuery(
-            stream=f"{self.stream}/{key}",
+            stream=behaviour_stream(self.engine, key),
             kinds=["behaviour_replayed"],
             limit=RECENT,
             newest=True,
@@ -239,7 +235,7 @@ class Cache:
 
     def _last_uses(self, key: str) -> dict[int, int]:
         query = EventQuery(
-            stream=f"{self.stream}/{key}",
+            stream=behaviour_stream(self.engine, key),
             kinds=["behaviour_replayed"],
             limit=5 * RECENT,
             newest=True,

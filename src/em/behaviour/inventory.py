@@ -10,6 +10,7 @@ from em.behaviour.behaviour import KIND, Behaviour
 from em.behaviour.cache import Cache, as_stored, behaviour_id
 from em.errors import InputError, NotFound
 from em.log.event import Event, EventQuery
+from em.log.stream import behaviour_stream
 from em.store import Erasure, Store
 from em.store.protocol import Artefact
 
@@ -200,7 +201,7 @@ class Uses(msgspec.Struct, frozen=True):
 
 def recent_uses(store: Store, engine: str | None, *, key: str | None = None) -> Uses:
     """Why the newest uses of an engine, or of one of its tasks, hit or did not."""
-    stream = None if key is None else f"behaviours/{engine}/{key}"
+    stream = None if engine is None or key is None else behaviour_stream(engine, key)
     kinds = ("behaviour_replayed", "behaviour_missed")
     query = EventQuery(kinds=kinds, stream=stream, limit=RECENT, newest=True)
     found = [
@@ -231,7 +232,7 @@ def _use(event: Event) -> Use:
 def recent_counts(store: Store, engine: str, key: str) -> dict[int, Counts]:
     """The counts of the behaviours of one task by their versions, over its newest uses."""
     kinds = ("behaviour_replayed", "behaviour_missed")
-    query = EventQuery(kinds=kinds, stream=f"behaviours/{engine}/{key}", limit=RECENT, newest=True)
+    query = EventQuery(kinds=kinds, stream=behaviour_stream(engine, key), limit=RECENT, newest=True)
     found: dict[int, Counts] = {}
     for event in store.read(query):
         for version in (event.body or {}).get("versions", ()):

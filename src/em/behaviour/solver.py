@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Literal, Self, get_args
 
 from em.behaviour.behaviour import Behaviour, Task
-from em.behaviour.cache import Cache, Known, Stored, expired, stream_of
+from em.behaviour.cache import Cache, Known, Stored, expired
 from em.behaviour.composition import compose
 from em.behaviour.refusals import refuse_unfinished
 from em.behaviour.replay import Replay
@@ -27,6 +27,7 @@ from em.behaviour.tree import members, newest
 from em.compiler.calls import infer_effect
 from em.errors import Diverged, EmError, NotRecordable, StoreError, UsageError
 from em.log.event import Draft, check_name
+from em.log.stream import behaviour_stream
 from em.store import Store, open_store
 from em.values.canonical import Json, identical
 
@@ -329,7 +330,7 @@ def _replayed(
             body["saved"]["cost_usd"] = saved.cost_usd
     if outcome != "hit":
         body |= {"reason": replay.reason, "cause": replay.cause}
-    stream = f"{stream_of(engine.name)}/{task.key}"
+    stream = behaviour_stream(engine.name, task.key)
     return Draft(stream=stream, kind="behaviour_replayed", body=body)
 
 
@@ -510,7 +511,7 @@ def _missed(
     }
     if error is not None:
         body["error"] = named(error)
-    stream = f"{stream_of(engine.name)}/{task.key}"
+    stream = behaviour_stream(engine.name, task.key)
     return Draft(stream=stream, kind="behaviour_missed", body=body)
 
 

@@ -9,6 +9,7 @@ from em.cli.options import everywhere, open_memory
 from em.cli.output import count, print_json, printable
 from em.errors import UsageError
 from em.heuristics.heuristic import Lesson
+from em.log.stream import trace_stream
 from em.memory import Memory
 from em.traces.trace import read_trace
 
@@ -66,7 +67,7 @@ def command(
 def _is_file(name: str, memory: Memory) -> bool:
     if name == "-" or Path(name).exists() or Path(name).suffix:
         return True
-    return not memory.store.head(f"trace/{name}")[0]
+    return not memory.store.head(trace_stream(name))[0]
 
 
 def _show(ctx: click.Context, lessons: list[Lesson], *, keep: bool) -> None:

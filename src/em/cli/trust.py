@@ -9,6 +9,7 @@ import click
 from em.cli.options import everywhere, open_memory
 from em.cli.output import print_json
 from em.errors import NotFound, UsageError
+from em.log.stream import code_stream
 from em.runner.authorship import code_hash, is_model_written, revoke, trust
 from em.runner.package import UDF
 from em.values.canonical import Json
@@ -78,7 +79,7 @@ def _log(ctx: click.Context, kind: str, body: Json) -> None:
         memory = open_memory(ctx)
     except NotFound:
         return
-    memory.log.append(f"code/{body['sha256']}", kind, body)
+    memory.log.append(code_stream(body["sha256"]), kind, body)
 
 
 def _tell(ctx: click.Context, report: dict[str, Any], words: str) -> int:

@@ -19,6 +19,7 @@ from em.heuristics import shelf
 from em.heuristics.book import Heuristics
 from em.heuristics.health import feedback
 from em.heuristics.heuristic import Lesson
+from em.log.stream import HEURISTIC_PREFIX
 from em.recall.embed import Embed
 from em.store.protocol import DocumentQuery, Store
 from em.store.sqlite import IN_MEMORY, SqliteStore
@@ -269,7 +270,7 @@ def _methods(
 
     def bm25(task: SeededTask) -> list[str]:
         query = DocumentQuery(text=task.text, kinds=[shelf.KIND], limit=DEPTH)
-        return [hit.document.id.removeprefix("heuristic/") for hit in store.search(query)]
+        return [hit.document.id.removeprefix(HEURISTIC_PREFIX) for hit in store.search(query)]
 
     def remembered(name: str, method: Method) -> Method:
         def answer(task: SeededTask) -> Sequence[str]:

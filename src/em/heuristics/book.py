@@ -13,6 +13,7 @@ from em.heuristics.reflection import reflect
 from em.heuristics.relevance import PASSED_OVER, Search, Wanted
 from em.llm.interface import LlmClient
 from em.log.event import Draft, EventQuery
+from em.log.stream import TRACE_PREFIX
 from em.recall.embed import Embed, Progress
 from em.recall.search import DocumentRecall
 from em.settings import Settings
@@ -161,7 +162,7 @@ class Heuristics:
         for started in self._store.read(
             EventQuery(kinds=["trace_started"], limit=ATTEMPTS_COMPARED, newest=True)
         ):
-            trace_id = started.stream.removeprefix("trace/")
+            trace_id = started.stream.removeprefix(TRACE_PREFIX)
             task = (started.body or {}).get("goal"), started.subject
             if task in tasks and trace_id not in found:
                 found[trace_id] = get_traces(self._store, [trace_id])[0]

@@ -11,6 +11,7 @@ from em.heuristics import shelf
 from em.heuristics.heuristic import Heuristic, Lesson, Retired, Use, Used
 from em.heuristics.relevance import content_words, is_negated, similarity, telling_words
 from em.log.event import Draft
+from em.log.stream import HEURISTIC_PREFIX, heuristic_stream
 from em.store.protocol import DocumentQuery, Store
 from em.traces.trace import Outcome
 from em.values.times import now
@@ -98,7 +99,7 @@ def retire(store: Store, heuristic_id: str, reason: str = "", *, into: str = "")
 
 def _draft(heuristic: Heuristic, kind: str, body: Used | Retired) -> Draft:
     return Draft(
-        stream=shelf.stream_of(heuristic.id),
+        stream=heuristic_stream(heuristic.id),
         kind=kind,
         body=msgspec.to_builtins(body),
         subject=heuristic.lesson.subject,
@@ -160,7 +161,7 @@ def _near(store: Store, lesson: Lesson) -> list[Heuristic]:
         subject=lesson.subject,
         limit=LOOKED_AT,
     )
-    ids = [hit.document.id.removeprefix("heuristic/") for hit in store.search(query)]
+    ids = [hit.document.id.removeprefix(HEURISTIC_PREFIX) for hit in store.search(query)]
     found = [shelf.find(store, heuristic_id) for heuristic_id in ids]
     return [one for one in found if one is not None and not one.retired]
 

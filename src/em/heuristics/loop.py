@@ -23,6 +23,7 @@ from em.heuristics.mine import AGENT, CHECK, LOOP
 from em.llm.interface import LlmClient
 from em.log.event import Draft, EventQuery
 from em.log.kinds import event_body
+from em.log.stream import LOOP_PREFIX, loop_stream
 from em.store.protocol import Commit, Store
 from em.traces.catalogue import trace_events
 from em.traces.trace import Message, Mission, Outcome, ToolCall, Trace, TraceEvent, read_trace
@@ -209,7 +210,7 @@ class Loop:
 
     @property
     def _stream(self) -> str:
-        return f"loop/{self.id}"
+        return loop_stream(self.id)
 
     def run(self, tell: Told = lambda _done: None) -> LoopResult:
         """Iterate until the check is content, the limit is reached, or Ctrl-C."""
@@ -341,12 +342,12 @@ def _unfinished(store: Store, wanted: LoopStarted) -> str | None:
     found = None
     for event in store.read(EventQuery(kinds=["loop_started", "loop_ended"])):
         if event.kind == "loop_ended":
-            found = None if event.stream == f"loop/{found}" else found
+            found = None if event.stream == loop_stream(found or "") else found
         elif event.body is not None:
             body = msgspec.convert(event.body, LoopStarted)
             same = (body.goal, body.agent, body.until)
             if same == (wanted.goal, wanted.agent, wanted.until):
-                found = event.stream.removeprefix("loop/")
+                found = event.stream.removeprefix(LOOP_PREFIX)
     return found
 
 

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from em.heuristics import shelf
 from em.heuristics.heuristic import Heuristic, Ranked
+from em.log.stream import HEURISTIC_PREFIX
 from em.recall.search import DocumentRecall, telling
 from em.store.protocol import DocumentQuery, Hit, Store
 from em.text.words import STOP_WORDS, stems_of, words_of
@@ -165,7 +166,7 @@ def candidates(
         scores = {hit.document.id: (0.0, 0.0) for hit in store.search(by_tool)} | scores
     found = []
     for document_id, (score, nearness) in scores.items():
-        heuristic = shelf.find(store, document_id.removeprefix("heuristic/"))
+        heuristic = shelf.find(store, document_id.removeprefix(HEURISTIC_PREFIX))
         if heuristic is not None and not heuristic.retired:
             found.append(Candidate(heuristic, score, nearness))
     return found

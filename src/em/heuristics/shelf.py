@@ -16,6 +16,7 @@ import msgspec
 from em.errors import NotFound, PositionConflict
 from em.heuristics.heuristic import Heuristic, Learned, Lesson, Use
 from em.log.event import Draft, Event, EventQuery
+from em.log.stream import HEURISTIC_PREFIX, heuristic_stream
 from em.store.protocol import (
     Artefact,
     ArtefactDraft,
@@ -41,11 +42,6 @@ ATTEMPTS = 20
 """How often a commit is put together anew when somebody else wrote in between."""
 
 Answer = Callable[[Sequence[str]], RequestOutcome]
-
-
-def stream_of(heuristic_id: str) -> str:
-    """The stream of a heuristic."""
-    return f"heuristic/{heuristic_id}"
 
 
 def learn(
@@ -103,7 +99,7 @@ def _event_id(lesson: Lesson) -> str:
 
 def _parts(store: Store, heuristic_id: str, group: dict[str, Lesson]) -> Commit:
     """What is written of one heuristic."""
-    pos, _ = store.head(stream_of(heuristic_id))
+    pos, _ = store.head(heuristic_stream(heuristic_id))
     use = use_of(store, heuristic_id)
     learned = use.learned + sum(_times(lesson) for lesson in group.values())
     drafts = [_learned(event_id, lesson) for event_id, lesson in group.items()]
@@ -117,7 +113,7 @@ def _parts(store: Store, heuristic_id: str, group: dict[str, Lesson]) -> Commit:
         artefacts=[artefact] if is_new and enough else [],
         documents=[document] if is_new and enough else [],
         records=[_record(heuristic_id, msgspec.structs.replace(use, learned=learned))],
-        expected_pos={stream_of(heuristic_id): pos},
+        expected_pos={heuristic_stream(heuristic_id): pos},
     )
 
 
@@ -129,7 +125,7 @@ def _times(lesson: Lesson) -> int:
 def _learned(event_id: str, lesson: Lesson) -> Draft:
     body = msgspec.to_builtins(Learned(lesson, lesson.evidence.event_ids))
     return Draft(
-        stream=stream_of(lesson.id),
+        stream=heuristic_stream(lesson.id),
         kind="heuristic_learned",
         body=body,
         subject=lesson.subject,
@@ -146,7 +142,7 @@ def _made_from(heuristic_id: str, lesson: Lesson, event_id: str) -> tuple[Artefa
         from_events=sources,
     )
     document = Document(
-        id=stream_of(heuristic_id),
+        id=heuristic_stream(heuristic_id),
         kind=KIND if lesson.subject is None else OF_SUBJECT,
         text=searched_text(lesson),
         at=now(),
@@ -165,7 +161,7 @@ def searched_text(lesson: Lesson) -> str:
 
 def _record(heuristic_id: str, use: Use) -> Record:
     return Record(
-        subject=stream_of(heuristic_id),
+        subject=heuristic_stream(heuristic_id),
         type=USE,
         id=heuristic_id,
         body=msgspec.to_builtins(use),
@@ -174,7 +170,7 @@ def _record(heuristic_id: str, use: Use) -> Record:
 
 def use_of(store: Store, heuristic_id: str) -> Use:
     """How often a heuristic was learned and used, and with what end."""
-    for record in store.records(stream_of(heuristic_id), USE):
+    for record in store.records(heuristic_stream(heuristic_id), USE):
         return msgspec.convert(record.body, Use)
     return Use()
 
@@ -239,7 +235,7 @@ def _heuristic(store: Store, artefact: Artefact) -> Heuristic:
 
 def history(store: Store, heuristic_id: str) -> list[Event]:
     """What was learned, what became of it, oldest first, without what was erased."""
-    events = store.read(EventQuery(stream=stream_of(heuristic_id)))
+    events = store.read(EventQuery(stream=heuristic_stream(heuristic_id)))
     return [event for event in events if event.kind != "erased" and event.body is not None]
 
 
@@ -261,7 +257,7 @@ def change(store: Store, heuristic_id: str, become: Change, *, retire: bool = Fa
 
     def once() -> None:
         # The position first: what is read after it is refused if somebody writes in between.
-        pos, _ = store.head(stream_of(heuristic_id))
+        pos, _ = store.head(heuristic_stream(heuristic_id))
         _change(store, *become(get(store, heuristic_id)), pos, retire=retire)
 
     until_first(once)
@@ -278,8 +274,12 @@ def until_first(write: Callable[[], T]) -> T:
 
 
 def _change(store: Store, draft: Draft, use: Use, pos: int, *, retire: bool) -> None:
-    heuristic_id = draft.stream.removeprefix("heuristic/")
-    gone = [Document(id=stream_of(heuristic_id), kind=KIND, text=None, at=now())] if retire else []
+    heuristic_id = draft.stream.removeprefix(HEURISTIC_PREFIX)
+    gone = (
+        [Document(id=heuristic_stream(heuristic_id), kind=KIND, text=None, at=now())]
+        if retire
+        else []
+    )
     commit = Commit(
         events=[draft],
         records=[_record(heuristic_id, use)],
@@ -297,12 +297,12 @@ def rebuild(store: Store, erased: Sequence[str]) -> int:
     for start in range(0, len(erased), 500):
         for event in store.read(EventQuery(ids=erased[start : start + 500])):
             if event.kind == "heuristic_learned":
-                ids[event.stream.removeprefix("heuristic/")] = None
+                ids[event.stream.removeprefix(HEURISTIC_PREFIX)] = None
     return sum(until_first(partial(_rebuild, store, one)) for one in ids)
 
 
 def _rebuild(store: Store, heuristic_id: str) -> bool:
-    pos, _ = store.head(stream_of(heuristic_id))
+    pos, _ = store.head(heuristic_stream(heuristic_id))
     left = [
         (event.id, msgspec.convert(event.body, Learned).lesson)
         for event in history(store, heuristic_id)
@@ -319,7 +319,7 @@ def _rebuild(store: Store, heuristic_id: str) -> bool:
             artefacts=[artefact for artefact, _ in made],
             documents=[document for _, document in made],
             records=[_record(heuristic_id, use)],
-            expected_pos={stream_of(heuristic_id): pos},
+            expected_pos={heuristic_stream(heuristic_id): pos},
         )
     )
     return bool(made)

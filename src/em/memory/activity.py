@@ -16,6 +16,7 @@ import msgspec
 from em.behaviour.inventory import Counts, count
 from em.errors import NotFound, StoreError
 from em.log.event import Event, EventQuery
+from em.log.stream import BEHAVIOUR_PREFIX, RUN_PREFIX, TRACE_PREFIX
 from em.runner.journal import PastRun, read_run
 from em.runner.savings import recorded_usage, savings
 from em.store.protocol import Commit, Record, Store
@@ -30,7 +31,7 @@ KEPT_AFTER = 1_000
 _RUNS = ("run_started", "workflow_started", "run_paused", "run_answered", "run_ended")
 _BEHAVIOURS = ("behaviour_recorded", "behaviour_replayed", "behaviour_missed")
 _KINDS = (*_RUNS, *_BEHAVIOURS, "trace_ended", "erased")
-_COUNTED = ("run/", "behaviours/", "trace/")
+_COUNTED = (RUN_PREFIX, BEHAVIOUR_PREFIX, TRACE_PREFIX)
 
 
 class Day(Counts):
@@ -170,7 +171,7 @@ class Activity:
         if body is None or event.kind == "erased":
             return
         day = known.days.setdefault(event.at.date().isoformat(), Day())
-        run_id = event.stream.removeprefix("run/")
+        run_id = event.stream.removeprefix(RUN_PREFIX)
         if event.kind in _RUNS:
             known.waiting.pop(run_id, None)
         match event.kind:

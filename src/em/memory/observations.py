@@ -4,7 +4,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from em.errors import InputError
-from em.log.event import Draft, check_name
+from em.log.event import Draft
+from em.log.stream import subject_stream
 from em.memory.base import Opened
 from em.values.canonical import Json, uncollected
 from em.values.times import Moment, moment
@@ -88,11 +89,6 @@ def observation(
         subject=subject,
         at=None if at is None else moment(at),
     )
-
-
-def subject_stream(subject: str) -> str:
-    """The stream of what was observed about a subject."""
-    return f"subject/{check_name(subject, 'subject')}"
 
 
 def _item(item: tuple[str, str | Mapping[str, Any]] | Mapping[str, Any]) -> Draft:

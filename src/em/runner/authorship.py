@@ -18,6 +18,7 @@ import msgspec
 from em.errors import RoutineError, UsageError
 from em.log.event import Draft
 from em.log.kinds import event_body
+from em.log.stream import code_stream
 from em.values.canonical import Json
 
 WRITTEN_BY = "written_by.json"
@@ -111,7 +112,7 @@ def code_notes(
         body: Json = {"file": name, "sha256": sha256, "model": mark.model, "routine": routine}
         if from_events:
             body["from_events"] = list(from_events)
-        notes.append(Draft(stream=f"code/{sha256}", kind="code_written", body=body))
+        notes.append(Draft(stream=code_stream(sha256), kind="code_written", body=body))
     return notes
 
 

@@ -8,7 +8,8 @@ import msgspec
 
 from em.errors import NotFound
 from em.log.event import Event, EventQuery
-from em.runner.journal import PastRun, read_run, stream_of
+from em.log.stream import RUN_PREFIX, run_stream
+from em.runner.journal import PastRun, read_run
 from em.store.log import newest_first
 from em.store.protocol import Store
 from em.values.canonical import Json
@@ -71,13 +72,13 @@ def _has_words(event: Event, words: str) -> bool:
 
 def summary(store: Store, started: Event) -> RunSummary:
     """One run in short, from the event that it began with."""
-    run_id = started.stream.removeprefix("run/")
+    run_id = started.stream.removeprefix(RUN_PREFIX)
     return summary_of(read_run(store, run_id), started)
 
 
 def run_summary(store: Store, run_id: str) -> RunSummary:
     """One run in short, by its id: of a routine, or of a workflow, whose journal is the same."""
-    first = next(iter(store.read(EventQuery(stream=stream_of(run_id), limit=1))), None)
+    first = next(iter(store.read(EventQuery(stream=run_stream(run_id), limit=1))), None)
     if first is not None and first.kind == "workflow_started" and first.body is not None:
         return _workflow_summary(store, first, run_id)
     past = read_run(store, run_id)
@@ -149,7 +150,7 @@ class Timeline(msgspec.Struct, frozen=True, kw_only=True):
 def timeline(store: Store, run_id: str) -> Timeline:
     """A run, step by step."""
     past = read_run(store, run_id)
-    events = [event for event in store.read(EventQuery(stream=stream_of(run_id))) if event.body]
+    events = [event for event in store.read(EventQuery(stream=run_stream(run_id))) if event.body]
     if not events:
         raise NotFound(f"there is no run {run_id!r}")
     intents: dict[tuple[str, int | None], tuple[Json, datetime]] = {}

@@ -13,6 +13,7 @@ import msgspec
 
 from em.errors import BadBody, EmError, NotFound, RoutineError
 from em.log.event import Draft, EventQuery
+from em.log.stream import run_stream
 from em.redaction.redactor import MARKER
 from em.runner.answers import check_answers
 from em.runner.effects import Outcome, Write
@@ -47,7 +48,7 @@ class Journal:
 
     def __init__(self, store: Store, run_id: str, pos: int = 0) -> None:
         self._store = store
-        self._stream = stream_of(run_id)
+        self._stream = run_stream(run_id)
         self._pos = pos
 
     def write(self, notes: Iterable[Note]) -> None:
@@ -84,16 +85,11 @@ def question_of(key: ItemKey) -> str:
     return f"{step}?" if item is None else f"{step}[{item}]?"
 
 
-def stream_of(run_id: str) -> str:
-    """The stream of a run."""
-    return f"run/{run_id}"
-
-
 def read_run(store: Store, run_id: str, first: str = "run_started") -> PastRun:
     """What the journal says of a run; `first` is the kind of event that it begins with."""
     notes: list[Note] = []
     pos = 0
-    for event in store.read(EventQuery(stream=stream_of(run_id))):
+    for event in store.read(EventQuery(stream=run_stream(run_id))):
         pos = event.pos
         if event.body is not None and event.kind != "erased":
             notes += _notes_of(event.kind, event.body)

@@ -14,7 +14,8 @@ import msgspec
 
 from em.errors import NotFound, PositionConflict, StateHeld
 from em.llm.interface import LlmClient
-from em.log.event import Draft, EventQuery, check_name
+from em.log.event import Draft, EventQuery
+from em.log.stream import subject_stream
 from em.state.evolution import Break, Change, Dependent, breaks, compare
 from em.state.extraction import read_by_model, read_by_patterns
 from em.state.fold import (
@@ -66,11 +67,6 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     rebuild: bool = False
 
 
-def stream_of(subject: str) -> str:
-    """The stream of what was observed about a subject."""
-    return f"subject/{check_name(subject, 'subject')}"
-
-
 def load_schema(store: Store, subject: str, version: int | None = None) -> tuple[StateSchema, int]:
     """A version of a state, without its records; NotFound where there is none that can be read."""
     artefact = store.artefact(KIND, subject, version)
@@ -116,7 +112,7 @@ class Run:
 
     def __init__(self, store: Store, subject: str, options: Options) -> None:
         self._store, self._subject, self._options = store, subject, options
-        self._stream = stream_of(subject)
+        self._stream = subject_stream(subject)
         self._read: list[Extraction] = []
         self._problems: list[str] = []
 

@@ -12,8 +12,9 @@ from typing import Any
 
 from em.errors import EmError
 from em.log.event import EventQuery
+from em.log.stream import SUBJECT_PREFIX
 from em.settings import StateSettings
-from em.state.checkpoint import Ready, stream_of
+from em.state.checkpoint import Ready
 from em.state.subjects import Subjects
 from em.store.address import open_store
 from em.store.protocol import Store
@@ -22,8 +23,6 @@ PORTION = 50
 """Subjects that a process is given at a time, and writes in one transaction."""
 MANY_EVENTS = 20_000
 """Events of which on a portion is written before it is full: memory stays bounded."""
-STREAMS = stream_of("x")[:-1]
-"""How the streams of subjects begin."""
 
 NEWS = ("observation", "decided", "erased")
 """Kinds of events that change a state."""
@@ -32,7 +31,7 @@ NEWS = ("observation", "decided", "erased")
 def subjects_of(store: Store, after: int = 0) -> list[str]:
     """Every subject that something was observed about, in the order of names; since a seq."""
     if not after:
-        return [name.removeprefix(STREAMS) for name in store.streams(STREAMS)]
+        return [name.removeprefix(SUBJECT_PREFIX) for name in store.streams(SUBJECT_PREFIX)]
     news = store.rows(EventQuery(kinds=NEWS, after=after))
     return sorted({row.subject for row in news if row.subject is not None})
 

@@ -13,6 +13,7 @@ import msgspec
 from em.errors import EmError, InputError, NotFound, UsageError
 from em.llm.interface import LlmClient
 from em.log.event import Draft, Event, EventQuery
+from em.log.stream import subject_stream
 from em.settings import StateSettings
 from em.state.checkpoint import (
     KIND,
@@ -22,7 +23,6 @@ from em.state.checkpoint import (
     Run,
     checkpoint,
     load_schema,
-    stream_of,
 )
 from em.state.evolution import Change, Dependent, compare
 from em.state.questions import Answer, Asker, run_own_code
@@ -122,7 +122,7 @@ class Subjects:
         if artefact is None:
             return
         after = 0 if artefact.body is None else int(artefact.body.get("watermark_seq", 0))
-        query = EventQuery(stream=stream_of(subject), kinds=("erased",), after=after, limit=1)
+        query = EventQuery(stream=subject_stream(subject), kinds=("erased",), after=after, limit=1)
         if artefact.body is None or next(iter(self._store.read(query)), None) is not None:
             self.checkpoint(subject, accept=True, rebuild=True)
 
@@ -188,7 +188,7 @@ class Subjects:
         """Keep a question's code: an event, and the artefact that finds it again."""
         kept = [one for one in self.questions(subject) if one.template != question.template]
         draft = Draft(
-            stream=stream_of(subject),
+            stream=subject_stream(subject),
             kind="question",
             body=msgspec.to_builtins(question),
             subject=subject,
@@ -262,7 +262,7 @@ class Subjects:
     def undo(self, subject: str, decision: str) -> str:
         """Take a decision back, or a taking back; the decisions of a subject are events of it."""
         found = next(iter(self._store.read(EventQuery(ids=[decision]))), None)
-        if found is None or found.kind != "decided" or found.stream != stream_of(subject):
+        if found is None or found.kind != "decided" or found.stream != subject_stream(subject):
             raise NotFound(
                 f"{decision} is no decision about {subject!r}",
                 place="event",
@@ -297,7 +297,7 @@ class Subjects:
 
 def _decided(subject: str, decision: Decision) -> Draft:
     body: Json = msgspec.to_builtins(decision)
-    return Draft(stream=stream_of(subject), kind="decided", body=body, subject=subject)
+    return Draft(stream=subject_stream(subject), kind="decided", body=body, subject=subject)
 
 
 class Cadence:

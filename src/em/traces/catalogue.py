@@ -10,6 +10,7 @@ import msgspec
 
 from em.errors import InputError, NotFound
 from em.log.event import Draft, Event, EventQuery
+from em.log.stream import TRACE_PREFIX, trace_stream
 from em.store.log import newest_first
 from em.store.protocol import Store
 from em.traces.trace import KeptTrace, Mission, Outcome, ToolCall, Trace, TraceEvent, UdfCall
@@ -83,7 +84,7 @@ def _summary(store: Store, started: Event) -> TraceSummary:
     said = {} if ended is None else ended.body or {}
     app = body.get("app") or {}
     return TraceSummary(
-        id=started.stream.removeprefix("trace/"),
+        id=started.stream.removeprefix(TRACE_PREFIX),
         seq=started.seq,
         at=started.at,
         goal=str(body.get("goal") or msgspec.json.encode(body.get("input")).decode()),
@@ -95,7 +96,6 @@ def _summary(store: Store, started: Event) -> TraceSummary:
 
 
 _TYPE = "type"
-PREFIX = "trace/"
 _HAPPENED = frozenset({"tool_call", "udf_call", "approval", "message"})
 
 
@@ -103,7 +103,7 @@ def trace_events(
     trace: Trace, trace_id: str, *, known_ids: bool = False, subject: str | None = None
 ) -> list[Draft]:
     """The events of a trace, in their order; `known_ids` gives them ids made of the trace's."""
-    stream = PREFIX + trace_id
+    stream = trace_stream(trace_id)
     started: Json = {"goal": trace.mission.goal, "input": trace.mission.input_summary}
     if trace.app:
         started["app"] = trace.app
@@ -169,7 +169,7 @@ def children_of(store: Store, trace_id: str) -> list[KeptTrace]:
     above = {trace_id}
     for started in store.read(EventQuery(kinds=["trace_started"])):
         if started.body is not None and started.body.get("parent") in above:
-            above.add(started.stream.removeprefix(PREFIX))
+            above.add(started.stream.removeprefix(TRACE_PREFIX))
             found.append(kept_trace(list(store.read(EventQuery(stream=started.stream)))))
     return found
 
@@ -180,7 +180,7 @@ def get_traces(store: Store, trace_ids: Sequence[str]) -> list[KeptTrace]:
 
 
 def _get(store: Store, trace_id: str) -> KeptTrace:
-    events = list(store.read(EventQuery(stream=PREFIX + trace_id)))
+    events = list(store.read(EventQuery(stream=trace_stream(trace_id))))
     if not events or events[0].kind != "trace_started":
         raise NotFound(
             f"there is no trace {trace_id!r}",
@@ -204,7 +204,7 @@ def kept_trace(events: Sequence[Event]) -> KeptTrace:
             happened.get(event.body["call"], {}).update(_became(event.body))
         elif event.kind == "trace_ended":
             ended = event.body or {}
-    trace_id = first.stream.removeprefix(PREFIX)
+    trace_id = first.stream.removeprefix(TRACE_PREFIX)
     try:
         trace = Trace(
             app=started.get("app", {}),
@@ -288,7 +288,7 @@ def summaries(
 def _started(event: Event, body: Json) -> TraceRow:
     app = body.get("app")
     return TraceRow(
-        id=event.stream.removeprefix(PREFIX),
+        id=event.stream.removeprefix(TRACE_PREFIX),
         at=event.at,
         goal=str(body.get("goal", "")),
         app=str(app.get("name", "")) if isinstance(app, dict) else "",

@@ -10,8 +10,9 @@ import msgspec
 
 from em.errors import Conflict, InputError
 from em.log.event import Draft, Event, EventQuery
+from em.log.stream import TRACE_PREFIX, trace_stream, transcript_stream
 from em.store.protocol import Commit, Store
-from em.traces.catalogue import PREFIX, kept_trace
+from em.traces.catalogue import kept_trace
 from em.traces.trace import KeptTrace, Outcome
 from em.values.canonical import Json
 
@@ -294,13 +295,13 @@ class Incoming:
             return
         if kind in ("trace_ended", "call_ended"):
             self._there.add(event_id)
-        stream = PREFIX + self.id
+        stream = trace_stream(self.id)
         self._intake.put(Draft(stream=stream, kind=kind, body=body, at=at, id=event_id), self._pos)
         self._pos += 1
 
     def _look_up(self) -> None:
         """What the log has of this trace already."""
-        stream = PREFIX + self.id
+        stream = trace_stream(self.id)
         self._pos = self._intake.head(stream)
         if not self._pos:
             return
@@ -361,7 +362,7 @@ class Intake:
         self,
         store: Store | None = None,
         *,
-        stream: str = "transcript/-",
+        stream: str = transcript_stream("-"),
         previous: Mapping[int, Known] | None = None,
         subject: str | None = None,
     ) -> None:
@@ -433,7 +434,7 @@ class Intake:
     def put(self, draft: Draft, pos: int | None) -> None:
         """One more event to be written; `pos` is where its stream stands before it."""
         if pos is not None:
-            self.trace_ids[draft.stream.removeprefix(PREFIX)] = None
+            self.trace_ids[draft.stream.removeprefix(TRACE_PREFIX)] = None
             self.new_traces += pos == 0
             self._expected.setdefault(draft.stream, pos)
         if self._subject is not None:
@@ -525,7 +526,7 @@ class Intake:
     def gathered(self) -> Iterator[KeptTrace]:
         """The traces that were read, where there is no store."""
         for stream, drafts in self._gathered.items():
-            if stream.startswith(PREFIX):
+            if stream.startswith(TRACE_PREFIX):
                 yield kept_trace([_as_event(draft, n) for n, draft in enumerate(drafts)])
 
 

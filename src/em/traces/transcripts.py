@@ -19,6 +19,7 @@ import msgspec
 
 from em.errors import Conflict, InputError, NotFound, NoTranscript
 from em.log.event import Draft, EventQuery
+from em.log.stream import transcript_stream
 from em.store.protocol import Store
 from em.traces.formats import Importer, Reader, importer_of, importers
 from em.traces.intake import Intake, Known, Problem
@@ -343,7 +344,7 @@ class FileState:
         self.previous: dict[int, Known] = {}
         self.format, self.unchanged = "", False
         name = "-" if self.path is None else _digest(str(self.path))
-        self.stream = f"transcript/{name}"
+        self.stream = transcript_stream(name)
         if self.path is None:
             return
         self.look()

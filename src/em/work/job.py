@@ -8,6 +8,7 @@ import msgspec
 from em.errors import InputError, UsageError, WorkError
 from em.log.event import EventQuery
 from em.log.kinds import event_body
+from em.log.stream import job_stream
 from em.memory import Memory
 from em.redaction.redactor import Redactor
 from em.values.canonical import Json, canonical
@@ -52,11 +53,6 @@ class JobReport(msgspec.Struct, frozen=True, kw_only=True):
     waiting: dict[str, str] = {}
     failed: dict[str, str] = {}
     worker: str = ""
-
-
-def job_stream(job_id: str) -> str:
-    """The stream of a job."""
-    return f"job/{job_id}"
 
 
 def body_of(job: Job, redactor: Redactor) -> Json:

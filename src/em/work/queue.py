@@ -15,6 +15,7 @@ import sqlalchemy as sa
 
 from em.errors import InvalidWorkflow, NotFound, UsageError, WorkError
 from em.log.event import Draft, check_name
+from em.log.stream import job_stream
 from em.memory import Memory
 from em.runner.library import find_routine
 from em.settings import Settings, WorkSettings
@@ -24,7 +25,7 @@ from em.traces.catalogue import attempts
 from em.values.canonical import Json
 from em.values.ids import new_ids
 from em.work.database import NAME, TASK, VERSION, Database
-from em.work.job import Item, Job, JobReport, body_of, job_stream, read_job, read_report
+from em.work.job import Item, Job, JobReport, body_of, read_job, read_report
 
 if TYPE_CHECKING:
     from dbos import EnqueueOptions, WorkflowStatus

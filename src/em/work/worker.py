@@ -23,13 +23,14 @@ from em.errors import (
     StoreBusy,
     StoreUnreachable,
 )
+from em.log.stream import job_stream, run_stream
 from em.memory import Memory
-from em.runner.journal import how_to_resume, read_run, stream_of
+from em.runner.journal import how_to_resume, read_run
 from em.settings import Settings
 from em.values.canonical import Json
 from em.values.ids import new_id
 from em.work.database import NAME, SERIALIZER, TASK, VERSION, Database
-from em.work.job import Item, Job, JobReport, Kind, job_stream, read_job
+from em.work.job import Item, Job, JobReport, Kind, read_job
 from em.work.queue import DEFAULT, check_lane, register
 from em.work.slots import LimitedClient, Slots
 
@@ -121,7 +122,7 @@ def _workflow(doing: Doing, job: Job, item: Item) -> Ended:
 
     workflows = doing.memory.workflows(tools=doing.tools)
     workflows.models.limited = doing.limited
-    if doing.memory.store.head(stream_of(item.id))[0]:
+    if doing.memory.store.head(run_stream(item.id))[0]:
         result = workflows.resume(item.id, retry=bool(job.how.get("retry")))
     else:
         workflow = read_workflow(job.how["definition"], f"workflow {job.name}")

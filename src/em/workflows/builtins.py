@@ -10,10 +10,11 @@ import msgspec
 from em.errors import EmError, InputError, NotAllowed, UsageError, WorkflowError
 from em.llm.interface import Completion, LlmClient
 from em.llm.providers import PROVIDERS, get_llm_client
+from em.log.stream import run_stream
 from em.runner.engine import RunOptions, resume_run, run_routine
 from em.runner.expressions.language import as_text
 from em.runner.failures import Pause
-from em.runner.journal import read_run, stream_of
+from em.runner.journal import read_run
 from em.runner.library import opened
 from em.runner.routine import Routine
 from em.runner.run import Failure, PendingPrompt, RunResult
@@ -217,7 +218,7 @@ class Routines:
             if name.startswith(f"{step}/")
         }
         options: RunOptions = {"answers": said, "allow": self._allow}
-        if not self._store.head(stream_of(run_id))[0]:
+        if not self._store.head(run_stream(run_id))[0]:
             with opened(self._store, routine) as package:
                 return run_routine(
                     package, given, self._tools, store=self._store, run_id=run_id, **options

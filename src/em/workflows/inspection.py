@@ -11,8 +11,9 @@ import msgspec
 
 from em.errors import EmError, NotFound
 from em.log.event import Event, EventQuery
+from em.log.stream import RUN_PREFIX, run_stream
 from em.runner.expressions.language import FUNCTIONS
-from em.runner.journal import PastRun, keepable, read_run, stream_of
+from em.runner.journal import PastRun, keepable, read_run
 from em.runner.run import Failure, PendingPrompt, StepReport
 from em.runner.tools import Tool
 from em.store.protocol import Store
@@ -154,7 +155,7 @@ def started_runs(store: Store, limit: int | None = None) -> list[Event]:
 
 def run_id_of(event: Event) -> str:
     """The run that an event belongs to."""
-    return event.stream.removeprefix(stream_of(""))
+    return event.stream.removeprefix(RUN_PREFIX)
 
 
 def run_line(store: Store, event: Event) -> RunLine:
@@ -234,7 +235,7 @@ def inspect_run(store: Store, run_id: str, count: CountTokens = about) -> RunVie
     plan = plan_of(past.definition)
     views = _Replay(plan, past, count).views()
     result = past.result()
-    (first,) = store.read(EventQuery(stream=stream_of(run_id), limit=1))
+    (first,) = store.read(EventQuery(stream=run_stream(run_id), limit=1))
     return RunView(
         run_id=run_id,
         workflow=past.workflow,

@@ -11,12 +11,13 @@ import msgspec
 
 from em.errors import UsageError
 from em.log.event import Draft, Event, EventQuery
+from em.log.stream import WORKFLOW_CLEAN_UP
 from em.settings import Settings, WorkflowMemorySettings
 from em.store import Commit, open_store
 from em.store.protocol import Store
 from em.workflows.inspection import STARTED, run_id_of
 
-CLEANED, STREAM = "workflow_cleaned", "workflow/clean-up"
+CLEANED = "workflow_cleaned"
 EVERY = timedelta(hours=1)
 """How often it is looked whether there is something to clean up by itself."""
 
@@ -114,7 +115,7 @@ def clean(
 
 def clean_if_due(store: Store, limits: WorkflowMemorySettings) -> Cleaned | None:
     """Clean up by the limits of em.yaml, if nobody has looked for an hour."""
-    query = EventQuery(stream=STREAM, kinds=[CLEANED], limit=1, newest=True)
+    query = EventQuery(stream=WORKFLOW_CLEAN_UP, kinds=[CLEANED], limit=1, newest=True)
     for event in store.read(query):
         if datetime.now(UTC) - event.at < EVERY:
             return None
@@ -136,7 +137,7 @@ def _note(store: Store, cleaned: Cleaned, reason: str) -> None:
         "bytes": cleaned.bytes,
         "reason": reason,
     }
-    store.commit(Commit(events=[Draft(stream=STREAM, kind=CLEANED, body=body)]))
+    store.commit(Commit(events=[Draft(stream=WORKFLOW_CLEAN_UP, kind=CLEANED, body=body)]))
 
 
 def _runs(store: Store) -> Iterator[_Run]:

@@ -10,6 +10,7 @@ import msgspec
 
 from em.errors import StoreBusy, StoreUnreachable, UsageError, WorkflowError
 from em.llm.interface import LlmClient
+from em.log.stream import run_stream
 from em.redaction.redactor import MARKER
 from em.runner.answers import check_steps
 from em.runner.drivers import WriteNotes, drive
@@ -21,7 +22,6 @@ from em.runner.journal import (
     answered_note,
     keepable,
     new_run_id,
-    stream_of,
 )
 from em.runner.run import RunResult, StepReport
 from em.runner.secrets import Secrets, without_secrets
@@ -129,7 +129,7 @@ class Workflows:
         With the `run_id` of a run that is there already, that run goes on, or, if it is over, its
         result is told: saying it again does no harm.
         """
-        if run_id is not None and self.store.head(stream_of(run_id))[0]:
+        if run_id is not None and self.store.head(run_stream(run_id))[0]:
             return self._again(name, params, prompt, run_id, options)
         workflow = self.file.workflow(name)
         return self.start_this(workflow, params, prompt=prompt, run_id=run_id, **options)

@@ -14,8 +14,8 @@ from em.compiler.names import identifier
 from em.compiler.verification import verify_draft
 from em.errors import WorkflowError
 from em.log.event import EventQuery
+from em.log.stream import run_stream
 from em.runner.expressions.language import lexed
-from em.runner.journal import stream_of
 from em.runner.routine import (
     AssertStep,
     Prompt,
@@ -186,7 +186,7 @@ def compile_run(
         files=package_texts(draft, GivenUdfs(own, source)),
         frozen=builder.frozen,
         inputs=list(draft.input),
-        from_events=[event.id for event in store.read(EventQuery(stream=stream_of(run_id)))],
+        from_events=[event.id for event in store.read(EventQuery(stream=run_stream(run_id)))],
     )
 
 

@@ -8,6 +8,7 @@ from litestar.params import Parameter
 
 from em.errors import InputError, NotFound, UsageError
 from em.log.event import Event, EventQuery
+from em.log.stream import RUN_PREFIX, run_stream
 from em.memory.observations import DETAILS, observation
 from em.runner.journal import read_run
 from em.runner.library import find_routine, kept_routines, routine_of
@@ -128,7 +129,7 @@ async def post_run(request: AnyRequest, data: RunIn, key: Key = None) -> Respons
         # The routine itself: a name alone could also be a folder of this machine.
         routine = routine_of(find_routine(service.store, data.routine))
         run_id = pending.key.removeprefix("http/")[:28] or new_id()
-        if pending.key and service.store.head(f"run/{run_id}")[0]:
+        if pending.key and service.store.head(run_stream(run_id))[0]:
             result = _go_on(service, run_id, data.answers)
         else:
             result = service.memory.run(
@@ -148,7 +149,7 @@ def _go_on(service: Service, run_id: str, answers: dict[str, Any]) -> RunOut | R
 
 def _answer(service: Service, pending: Pending, result: RunOut | RunResult, status: int) -> None:
     out = result if isinstance(result, RunOut) else _told(result)
-    ids = [event.id for event in service.store.read(EventQuery(stream=f"run/{out.run_id}"))]
+    ids = [event.id for event in service.store.read(EventQuery(stream=run_stream(out.run_id)))]
     outcome = pending.answer(out, status, tuple(ids))
     if outcome is not None:
         service.store.commit(Commit(request=outcome))
@@ -174,7 +175,7 @@ def list_runs(request: AnyRequest, limit: Limit = 50, offset: Offset = 0) -> Run
     service.caller(request).must_see(None)
     started = list(service.store.read(EventQuery(kinds=["run_started"])))
     shown, pagination = page(reversed(started), limit, offset)
-    found = [_run(service, event.stream.removeprefix("run/")) for event in shown if event.body]
+    found = [_run(service, event.stream.removeprefix(RUN_PREFIX)) for event in shown if event.body]
     return Runs(found, pagination)
 
 
@@ -190,7 +191,7 @@ def _run(service: Service, run_id: str) -> RunOut:
     past = read_run(service.store, run_id)
     (_, started), (kind, last) = past.notes[0], past.notes[-1]
     ended = last if kind == "run_ended" else {}
-    (first,) = service.store.read(EventQuery(stream=f"run/{run_id}", limit=1))
+    (first,) = service.store.read(EventQuery(stream=run_stream(run_id), limit=1))
     return RunOut(
         run_id=run_id,
         status=past.status,

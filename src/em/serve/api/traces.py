@@ -9,6 +9,7 @@ from litestar.params import Parameter
 
 from em.errors import InputError
 from em.log.event import EventQuery
+from em.log.stream import TRACE_PREFIX
 from em.serve.api.shapes import Trajectories, TrajectoryIn, TrajectoryOut
 from em.serve.auth import Caller
 from em.serve.idempotency import Pending
@@ -31,7 +32,7 @@ def summaries(
             goal = str(event.body.get("goal", ""))
             if caller.sees(event.subject) and (task is None or goal == task):
                 started[event.stream] = TrajectoryOut(
-                    id=event.stream.removeprefix("trace/"),
+                    id=event.stream.removeprefix(TRACE_PREFIX),
                     task=goal,
                     outcome="unknown",
                     subject=event.subject,

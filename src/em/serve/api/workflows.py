@@ -6,6 +6,7 @@ import msgspec
 from litestar import Response, get, post
 
 from em.errors import UsageError
+from em.log.stream import run_stream
 from em.serve.api.shapes import (
     AnswersIn,
     ParamOut,
@@ -71,7 +72,7 @@ async def post_workflow_run(
 
 
 def _answer(service: Service, pending: Pending, result: WorkflowResult, status: int) -> None:
-    events = service.memory.log.read(stream=f"run/{result.run_id}")
+    events = service.memory.log.read(stream=run_stream(result.run_id))
     outcome = pending.answer(_told(result), status, tuple(event.id for event in events))
     if outcome is not None:
         service.store.commit(Commit(request=outcome))

@@ -6,8 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 from em.errors import EmError, StoreBusy
+from em.log.stream import run_stream
 from em.memory import Memory
-from em.runner.journal import read_run, stream_of
+from em.runner.journal import read_run
 from em.runner.library import find_routine, routine_of
 from em.runner.run import RunResult
 from em.values.canonical import Json
@@ -56,7 +57,7 @@ class Background:
         threading.Thread(target=run, daemon=True, name=f"em-run-{run_id}").start()
         deadline = time.monotonic() + FIRST_NOTE
         while not done.wait(0.02) and time.monotonic() < deadline:
-            if self._memory.store.head(stream_of(run_id))[0] > pos:
+            if self._memory.store.head(run_stream(run_id))[0] > pos:
                 break
         if problem and isinstance(problem[0], EmError):
             raise problem[0]

@@ -10,11 +10,11 @@ from litestar import Response, get, post
 
 from em.errors import EmError, NotFound
 from em.log.event import EventQuery
+from em.log.stream import subject_stream
 from em.serve.auth import PAGES, Caller
 from em.serve.pages.login import form_of
 from em.serve.pages.view import address, asked, go_to, page
 from em.serve.service import AnyRequest, Service, service_of
-from em.state.checkpoint import stream_of
 from em.state.parallel import NEWS
 from em.state.schema import PROFILE
 from em.state.state import State
@@ -46,7 +46,7 @@ def _lately(service: Service, caller: Caller) -> list[str]:
 
 def _show(request: AnyRequest, service: Service, subject: str) -> Response[str]:
     if not service.memory.subjects.has_state(subject):
-        if not service.store.head(stream_of(subject))[0]:
+        if not service.store.head(subject_stream(subject))[0]:
             raise NotFound(
                 f"nothing was observed about {subject!r}",
                 fix=f"observe something first: em observe {subject} TEXT",
@@ -72,7 +72,7 @@ def _show(request: AnyRequest, service: Service, subject: str) -> Response[str]:
         answer=_answer(service, subject, question, as_of) if question else None,
         versions=service.memory.subjects.versions(subject)[-20:],
         changes=service.memory.subjects.diff(subject),
-        new_events=max(0, service.store.head(stream_of(subject))[0] - state.schema.watermark),
+        new_events=max(0, service.store.head(subject_stream(subject))[0] - state.schema.watermark),
     )
 
 
@@ -94,7 +94,7 @@ class Slider(msgspec.Struct, frozen=True):
 
 
 def _slider(service: Service, subject: str, as_of: datetime | None) -> Slider | None:
-    stream = stream_of(subject)
+    stream = subject_stream(subject)
     begins = next(iter(service.store.read(EventQuery(stream=stream, limit=1))), None)
     ends = next(iter(service.store.read(EventQuery(stream=stream, limit=1, newest=True))), None)
     if begins is None or ends is None:
