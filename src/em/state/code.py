@@ -1,10 +1,14 @@
-"""The generated module: classes, collections, arbitration and rules that a person can read.
+"""Generate a subject's code from its schema, in two dialects that share one writer.
 
-It needs the standard library only. Everything that came from outside enters as a quoted literal or
-as a cleaned name; nothing is ever pasted.
+The module is for people and for this process: documented classes, collections, arbitration and
+rules, with nothing but the standard library. The sandbox's dialect has the same classes in the
+subset of Python that every sandbox runs, each with a function that reads it from a JSON row.
+
+Everything that came from outside enters as a quoted literal or as a cleaned name.
 """
 
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from em.state.constraints import condition_code, deadlines_code
 from em.state.profile import class_name
@@ -152,22 +156,64 @@ def as_record(value: Any) -> Any:
     return str(value) if isinstance(value, Decimal) else value
 '''
 
+SANDBOX_HEADER = """\
+import datetime
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, Literal
+
+
+@dataclass(frozen=True)
+class Money:
+    amount: Decimal
+    currency: str
+
+
+def _em_money(row):
+    return Money(amount=Decimal(row["amount"]), currency=row["currency"])
+
+
+def _em_moment(text):
+    return datetime.datetime.fromisoformat(text[:-1] + "+00:00" if text.endswith("Z") else text)
+"""
+
+
+class Dialect(NamedTuple):
+    """How classes are written.
+
+    optional: every field has a default. readers: each class is followed by a function that makes
+    it from a JSON row.
+    """
+
+    decorator: str
+    documented: bool
+    examples: bool
+    optional: bool
+    readers: bool
+
+
+_MODULE = Dialect(
+    "@dataclass(frozen=True, kw_only=True, slots=True)",
+    documented=True,
+    examples=True,
+    optional=False,
+    readers=False,
+)
+_SANDBOX = Dialect(
+    "@dataclass(frozen=True)", documented=False, examples=False, optional=True, readers=True
+)
+
 
 def write_module(schema: StateSchema, *, examples: bool = True) -> str:
-    """The module's text. Without examples it holds nothing of the records but their types."""
+    """Write the module. Without examples it shows the records' types and none of their values."""
     names = ClassNames(schema)
     parts = [
         f'"""What is known of {_doc(schema.subject)}, compiled by em; it is written anew."""',
         "",
         HEADER,
         BASE,
+        *_classes(schema, names, _MODULE._replace(examples=examples)),
     ]
-    for type_ in schema.types.values():
-        for nested, name in names.nested_of(type_):
-            parts += ["", *_class(nested, name, names, examples=examples, is_nested=True)]
-        parts += ["", *_class(type_, type_.name, names, examples=examples)]
-    if PROFILE not in schema.types:
-        parts += ["", *_class(TypeSchema(PROFILE, PROFILE, "profile", []), PROFILE, names)]
     parts += ["", *_state(schema)]
     parts.append(ARBITRATION)
     parts += _arbitration(schema)
@@ -176,6 +222,29 @@ def write_module(schema: StateSchema, *, examples: bool = True) -> str:
     parts += _names_table(schema, names)
     parts.append(AS_RECORD)
     return "\n".join(parts).rstrip() + "\n"
+
+
+def write_sandbox_code(schema: StateSchema) -> str:
+    """Write the classes, the functions that read them, and `_EM_READ`: the reader of each
+    collection."""
+    names = ClassNames(schema)
+    collections = [type_ for type_ in schema.types.values() if type_.given != PROFILE]
+    arguments = "".join(f", {one.collection}=()" for one in collections)
+    readers = ", ".join(f'"{one.collection}": _em_read_{one.name}' for one in collections)
+    parts = [
+        SANDBOX_HEADER,
+        *_classes(schema, names, _SANDBOX),
+        "",
+        "class State:",
+        f"    def __init__(self{arguments}):",
+        *(f"        self.{one.collection} = {one.collection}" for one in collections),
+        "        self.profile = None",
+        "",
+        "",
+        f"_EM_READ = {{{readers}}}",
+        "",
+    ]
+    return "\n".join(parts)
 
 
 class ClassNames:
@@ -195,7 +264,7 @@ class ClassNames:
     ) -> None:
         for field in type_.fields.values():
             nested = _nested(field)
-            if nested is None or not resolve_class(field):
+            if nested is None or not _has_class(field):
                 continue
             name = class_name(f"{prefix}_{field.name}", taken)
             taken.add(name)
@@ -213,44 +282,61 @@ class ClassNames:
         return resolve(field, "" if nested is None else self._names.get(id(nested), ""))
 
 
-def class_names(schema: StateSchema) -> ClassNames:
-    """The classes of a schema's nested objects."""
-    return ClassNames(schema)
-
-
 def _nested(field: FieldSchema) -> TypeSchema | None:
     while field.nested is None and field.items is not None:
         field = field.items
     return field.nested
 
 
-def resolve_class(field: FieldSchema) -> bool:
+def _has_class(field: FieldSchema) -> bool:
     """Whether a class stands for this field's objects."""
     return "nested(" in resolve(field, "X").target
+
+
+def _classes(schema: StateSchema, names: ClassNames, dialect: Dialect) -> Iterator[str]:
+    """Every class, each after those that it uses; Profile also where nothing is known yet."""
+    types = list(schema.types.values())
+    if PROFILE not in schema.types:
+        types.append(TypeSchema(PROFILE, PROFILE, "profile", []))
+    for type_ in types:
+        for nested, name in names.nested_of(type_):
+            yield from _class(nested, name, names, dialect, is_nested=True)
+        yield from _class(type_, type_.name, names, dialect)
 
 
 def _class(
     type_: TypeSchema,
     name: str,
     names: ClassNames,
+    dialect: Dialect,
     *,
-    examples: bool = True,
     is_nested: bool = False,
 ) -> Iterator[str]:
     is_keyed = type_.key is not None
-    yield "@dataclass(frozen=True, kw_only=True, slots=True)"
-    yield f"class {name}:"
-    yield f'    """{_class_doc(type_, is_nested=is_nested)}"""'
-    yield ""
+    yield from ("", dialect.decorator, f"class {name}:")
+    if dialect.documented:
+        yield from (f'    """{_class_doc(type_, is_nested=is_nested)}"""', "")
     for field in type_.fields.values():
         typed = names.typed(field)
-        optional = is_keyed or typed.nullable or field.count < type_.count
+        optional = dialect.optional or is_keyed or typed.nullable or field.count < type_.count
         annotation = typed.annotation
         if optional and annotation not in ("Any", "None"):
             annotation += " | None"
         default = " = None" if optional or annotation in ("Any", "None") else ""
         yield f"    {field.name}: {annotation}{default}"
-        yield f'    """{_doc(_field_doc(type_, field, typed, examples=examples))}"""'
+        if dialect.documented:
+            doc = _field_doc(type_, field, typed, examples=dialect.examples)
+            yield f'    """{_doc(doc)}"""'
+    if dialect.readers:
+        yield from ("    event_ids: tuple[str, ...] = ()", "", "")
+        yield from _reader(type_, name, names, is_nested=is_nested)
+    else:
+        yield from _own_fields(is_nested=is_nested, is_keyed=is_keyed)
+    yield ""
+
+
+def _own_fields(*, is_nested: bool, is_keyed: bool) -> Iterator[str]:
+    """What a class of the module has beside the fields of its records."""
     if not is_nested:
         yield "    event_ids: tuple[str, ...] = field(default=(), repr=False, compare=False)"
         yield (
@@ -262,7 +348,42 @@ def _class(
             "    history: Mapping[str, tuple[Entry, ...]]"
             " = field(default_factory=dict, repr=False, compare=False)"
         )
-    yield ""
+
+
+def _reader(type_: TypeSchema, name: str, names: ClassNames, *, is_nested: bool) -> Iterator[str]:
+    yield f"def _em_read_{name}(row):"
+    yield f"    return {name}("
+    for field in type_.fields.values():
+        value = f'row.get("{field.name}")'
+        read = _read(f'row["{field.name}"]', field, names)
+        if read != f'row["{field.name}"]':
+            value = f"None if {value} is None else {read}"
+        yield f"        {field.name}={value},"
+    if not is_nested:
+        yield '        event_ids=tuple(row.get("event_ids", ())),'
+    yield "    )"
+
+
+def _read(value: str, field: FieldSchema, names: ClassNames) -> str:
+    """The expression that turns a JSON value into the field's type; `value` itself if it is one."""
+    typed = names.typed(field)
+    target = typed.target
+    simple = {
+        "time": f"datetime.time.fromisoformat({value})",
+        "datetime": f"_em_moment({value})",
+        "decimal": f"Decimal({value})",
+        "money": f"_em_money({value})",
+    }
+    if target in simple:
+        return simple[target]
+    if target.startswith("date"):
+        return f"datetime.date.fromisoformat({value})"
+    if target.startswith("nested("):
+        return f"_em_read_{typed.annotation}({value})"
+    if target.startswith("list(") and field.items is not None:
+        inner = _read("item", field.items, names)
+        return value if inner == "item" else f"[{inner} for item in {value}]"
+    return value
 
 
 def _class_doc(type_: TypeSchema, *, is_nested: bool) -> str:

@@ -12,10 +12,10 @@ import msgspec
 
 from em.errors import BadQuestion, SandboxError
 from em.llm.interface import LlmClient, Message
-from em.runner.sandbox.monty import SUBSET_RULES
-from em.state.code import write_module
+from em.runner.sandbox import Limits, choose
+from em.runner.sandbox.monty import SUBSET_RULES, MontySandbox
+from em.state.code import write_module, write_sandbox_code
 from em.state.evolution import names_in
-from em.state.question_code import run_in_sandbox
 from em.state.schema import Question
 from em.state.state import State
 from em.store.protocol import Passage
@@ -120,6 +120,29 @@ REPLY: Json = {
     "required": ["route", "code", "parameters"],
     "additionalProperties": False,
 }
+
+
+_DYNAMIC = frozenset({"getattr", "vars", "__dict__", "__getattribute__", "eval", "exec"})
+LIMITS = Limits(seconds=60.0, memory_bytes=2 * 1024 * 1024 * 1024)
+
+CALL = """
+
+def _em_ask(data, parameters):
+    read = {}
+    for name, rows in data["rows"].items():
+        read[name] = [_EM_READ[name](row) for row in rows]
+    state = State(**read)
+    state.profile = _em_read_Profile(data["profile"])
+    records = None
+    if "used" in data["functions"]:
+        records = used(state, **parameters)
+        records = [records] if hasattr(records, "event_ids") else list(records)
+    value = answer(state, **parameters)
+    ids = None
+    if records is not None:
+        ids = [event for record in records for event in record.event_ids]
+    return {"value": value, "ids": ids, "records": None if records is None else len(records)}
+"""
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
@@ -261,6 +284,28 @@ class Asker:
                 if len(written) == 1 and any(normal(text) == one for text in texts):
                     return written[0]
         return None
+
+
+def run_in_sandbox(state: State, code: str, parameters: Json) -> Json:
+    """Run a question's code over the collections that it names; a SandboxError if that fails."""
+    mentioned = names_in(code)
+    # One that is reached by a name made up at run time must not seem empty.
+    named = state.collections if mentioned & _DYNAMIC else mentioned
+    used = {name: state.rows(name) for name in state.collections if name in named}
+    data = {
+        "rows": used,
+        "profile": state.profile_row(),
+        "functions": [name for name in ("used", "answer") if f"def {name}(" in code],
+    }
+    whole = write_sandbox_code(state.schema) + "\n" + code + "\n" + CALL
+    # The subset has no door at all; all of Python only where there is nothing else.
+    sandbox = choose(whole, prefer=None if MontySandbox.missing() else MontySandbox.name)
+    found: Json = sandbox.run(whole, "_em_ask", {"data": data, "parameters": parameters}, LIMITS)
+    if found["ids"] is None:
+        rows = [row for rows in used.values() for row in rows]
+        found["ids"] = [event for row in rows for event in row["event_ids"]]
+        found["records"] = len(rows)
+    return found
 
 
 def run_own_code(state: State, code: str) -> Answer:
