@@ -161,7 +161,7 @@ def test_ctrl_c_says_how_to_go_on() -> None:
         (["inspect", "nope"], 1, "there is no workflow run 'nope'"),
         (["inspect", "--recent", "--all"], 2, "name a run"),
         (["resume", "nope"], 1, "there is no workflow run 'nope'"),
-        (["cleanup", "--older-than", "soon"], 2, "is no age"),
+        (["cleanup", "--older-than", "soon"], 2, "--older-than must be a duration"),
         (["compile", "nope", "-o", "out"], 1, "there is no workflow run"),
         (["rnu"], 2, "rnu"),
     ],

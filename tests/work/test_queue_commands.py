@@ -80,7 +80,7 @@ def test_cancelling(on_sqlite: Workplace) -> None:
         (["queue", "run", "plain_five", "--each", "empty.jsonl"], 2, "there is no line in it"),
         (["queue", "run", "plain_five", "--each", "bad.jsonl"], 2, "bad.jsonl:2"),
         (["queue", "run", "plain_five", "--each", "e", "--input", "i"], 2, "either --input"),
-        (["queue", "clear", "--older-than", "soon"], 2, "'soon' is no age"),
+        (["queue", "clear", "--older-than", "soon"], 2, "--older-than must be a duration"),
         (["workflow", "enqueue", "bsy", "-p", "n=1"], 1, "did you mean 'busy'?"),
         (["workflow", "enqueue", "busy", "-p", "n"], 2, "is no NAME=VALUE"),
         (["workflow", "enqueue", "busy", "-p", "n=x"], 2, "n"),

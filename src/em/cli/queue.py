@@ -1,7 +1,6 @@
 """`em queue`: what is queued, what became of it; and `em workflow enqueue`."""
 
 from collections.abc import Callable, Sequence
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -11,13 +10,13 @@ from em.cli.options import everywhere, open_memory
 from em.cli.output import count, print_json, print_table, printable
 from em.cli.run_options import read_object
 from em.errors import InputError, UsageError
+from em.values.times import parse_duration
 
 if TYPE_CHECKING:
     from em.work.queue import JobView, Queue
 
 F = TypeVar("F", bound=Callable[..., Any])
 STATES = ("queued", "running", "waiting", "done", "failed", "cancelled")
-_UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 
 @click.group("queue", no_args_is_help=True)
@@ -150,20 +149,11 @@ def retry(ctx: click.Context, jobs: tuple[str, ...], wait: bool) -> int:
 @click.pass_context
 def clear(ctx: click.Context, older_than: str) -> None:
     """Drop jobs from the queue that ended so long ago. What the log knows of them stays."""
-    dropped = open_queue(ctx).clear(_age(older_than))
+    dropped = open_queue(ctx).clear(parse_duration(older_than, "--older-than", bare_unit="d"))
     if ctx.obj["json"]:
         print_json({"dropped": dropped})
     else:
         click.echo(f"dropped: {count(dropped, 'job')}")
-
-
-def _age(text: str) -> timedelta:
-    try:
-        return timedelta(**{_UNITS[text[-1:]]: float(text[:-1])})
-    except (KeyError, ValueError, OverflowError):
-        raise InputError(
-            f"{text!r} is no age", place="--older-than", fix="write 7d or 12h"
-        ) from None
 
 
 @command.command("run")

@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -19,9 +20,10 @@ from em.cli.run_options import allowed, answering, as_typed, read_object
 from em.cli.workflow_compile import compile_
 from em.cli.workflow_tools import load_tools, with_tools
 from em.cli.workflow_views import print_rehearsed, print_run, print_runs
-from em.errors import InputError, NotFound, UsageError
+from em.errors import NotFound, UsageError
 from em.runner.journal import new_run_id
 from em.runner.tools import ToolRegistry
+from em.values.times import parse_duration
 from em.workflows.definition import Param, WorkflowFile
 from em.workflows.inspection import as_mermaid, as_text, edges, rehearse
 from em.workflows.outcome import WorkflowResult
@@ -30,7 +32,6 @@ from em.workflows.problems import refuse_invalid, validate_file
 from em.workflows.runs import Workflows
 
 F = TypeVar("F", bound=Callable[..., Any])
-_UNITS = {"d": 1.0, "h": 1 / 24, "m": 1 / 1440, "w": 7.0}
 
 
 def _in_file(command: F) -> F:
@@ -210,8 +211,8 @@ def inspect(ctx: click.Context, run_id: str | None, recent: bool, every: bool, f
 @click.pass_context
 def cleanup(ctx: click.Context, older_than: str, dry_run: bool) -> None:
     """Erase what old, finished runs left, unless something refers to it; says what it erased."""
-    days = _days(older_than)
-    done = _workflows(ctx).cleanup(days, dry_run=dry_run)
+    age = parse_duration(older_than, "--older-than", bare_unit="d")
+    done = _workflows(ctx).cleanup(age / timedelta(days=1), dry_run=dry_run)
     if ctx.obj["json"]:
         print_json(done)
         return
@@ -283,17 +284,6 @@ def _workflows(
     memory = open_memory(ctx, create=create)
     allow = allowed(Path("/"), shared) if shared else None
     return memory.workflows(file, load_tools(shared.get("tools")), allow=allow)
-
-
-def _days(age: str) -> float:
-    unit = _UNITS.get(age[-1:].lower(), 0.0)
-    try:
-        days = float(age[:-1] if unit else age) * (unit or 1.0)
-    except ValueError:
-        days = -1.0
-    if not 0 <= days < 100_000:
-        raise InputError(f"{age!r} is no age", place="--older-than", fix="write 30d or 12h")
-    return days
 
 
 Go = Callable[[dict[str, Any], Watcher], WorkflowResult]

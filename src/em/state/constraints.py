@@ -13,7 +13,6 @@ A message names details, by `{name}` alone: nothing in it reaches for attributes
 
 import re
 from collections.abc import Callable, Mapping
-from datetime import timedelta
 from typing import Any
 
 from em.errors import InputError
@@ -21,7 +20,7 @@ from em.state.schema import PROFILE, Constraint, StateSchema, TypeSchema
 from em.state.types import quoted, resolve
 from em.values import json_schema as schemas
 from em.values.canonical import Json
-from em.values.times import moment
+from em.values.times import moment, parse_duration
 
 SEVERITIES = ("info", "warning", "high", "critical")
 OPERATORS = ("==", "!=", "<", "<=", ">", ">=", "in", "not in", "contains")
@@ -30,8 +29,6 @@ MAX_DEPTH = 12
 _ID = re.compile(r"[a-z][a-z0-9_-]{0,59}")
 _SLOT = re.compile(r"\{([^{}]*)\}")
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,59}")
-_OFFSET = re.compile(r"(\d{1,5})([hdw])")
-_UNITS = {"h": "hours", "d": "days", "w": "weeks"}
 
 CONSTRAINT_SCHEMA: Json = {
     "type": "object",
@@ -109,7 +106,7 @@ def check_constraint(constraint: Constraint, schema: StateSchema) -> None:
     if re.sub(_SLOT, "", constraint.message).count("{") or "}" in _SLOT.sub("", constraint.message):
         raise InputError("a brace without its partner", place=f"{place}, message")
     if constraint.offset is not None:
-        offset_of(constraint.offset, place)
+        parse_duration(constraint.offset, "offset", place=place)
     if constraint.when is not None:
         condition_code(constraint.when, schema, f"{place}, when")
     if isinstance(constraint.deadline, dict):
@@ -129,14 +126,6 @@ def slots(message: str) -> list[str]:
     return _SLOT.findall(message)
 
 
-def offset_of(text: str, place: str = "offset") -> timedelta:
-    """How long before its deadline something is due: 14d, 36h, 2w."""
-    found = _OFFSET.fullmatch(text)
-    if found is None:
-        raise InputError(f"{text[:40]!r} is no offset", place=place, fix="write 14d, 36h or 2w")
-    return timedelta(**{_UNITS[found[2]]: int(found[1])})
-
-
 def deadlines_code(given: Json, schema: StateSchema, place: str) -> str:
     """Deadlines that follow a field, as Python: pairs of who has one and when it is."""
     rest = {name: value for name, value in given.items() if name not in ("field", "plus")}
@@ -153,7 +142,7 @@ def deadlines_code(given: Json, schema: StateSchema, place: str) -> str:
         raise InputError(f"{name!r} holds no dates", place=place, fix="name a field with dates")
     when = f"{who}.{name}"
     if given.get("plus") is not None:
-        plus = offset_of(str(given["plus"]), place)
+        plus = parse_duration(str(given["plus"]), "plus", place=place)
         seconds = plus.days * 86_400 + plus.seconds
         when = f"_plus({when}, {seconds})"
     return f"[({who}, {when}){loop}]"

@@ -18,10 +18,9 @@ from typing import Any, TypeVar
 import msgspec
 
 from em.errors import InputError
-from em.state.constraints import offset_of
 from em.state.evolution import Dependent, names_in
 from em.state.schema import Severity
-from em.values.times import moment
+from em.values.times import moment, parse_duration
 
 RANKS: Mapping[str, int] = {"critical": 0, "high": 1, "warning": 2, "info": 3}
 _MOMENT = timedelta(microseconds=1)
@@ -212,7 +211,7 @@ def _deadlines(compiled: Any, state: Any) -> Iterator[tuple[Any, date | None]]:
 def _from_to(when: date, offset: str | None) -> tuple[datetime, datetime]:
     """From when on a deadline is told, and when it is over: a day with its end."""
     due = moment(when)
-    lead = offset_of(offset) if offset else timedelta(0)
+    lead = parse_duration(offset, "offset") if offset else timedelta(0)
     return due - lead, due + timedelta(days=1) if type(when) is date else due + _MOMENT
 
 

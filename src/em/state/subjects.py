@@ -1,6 +1,5 @@
 """Subjects: everything that can be done with the states of a store, wired by Memory."""
 
-import re
 import threading
 import time
 import warnings
@@ -31,7 +30,7 @@ from em.state.schema import PROFILE, Decision, Policy, PolicyName, Question
 from em.state.state import State
 from em.store.protocol import ArtefactDraft, Commit, Passage, Store
 from em.values.canonical import Json, uncollected
-from em.values.times import Moment, moment
+from em.values.times import Moment, moment, parse_duration
 
 QUESTIONS = "questions"
 KEPT = 200
@@ -332,12 +331,11 @@ class Cadence:
 def _every(given: int | str | None) -> tuple[int | None, float | None]:
     if given is None:
         return None, None
-    found = re.fullmatch(r"(\d{1,9})(m?)", str(given).strip())
-    if found is None or int(found[1]) == 0:
-        raise UsageError(
-            f"{given!r} is no rhythm",
-            place="checkpoint_every",
-            fix="give events (500) or minutes (10m)",
-        )
-    number = int(found[1])
-    return (None, 60.0 * number) if found[2] else (number, None)
+    text = str(given).strip()
+    if text.isdecimal() and len(text) < 10 and (events := int(text)):
+        return events, None
+    expected = "a number of events (500) or a duration (10m)"
+    every = parse_duration(text, "checkpoint_every", expected=expected, error=UsageError)
+    if not every:
+        raise UsageError(f"checkpoint_every must be above zero, got {text!r}")
+    return None, every.total_seconds()

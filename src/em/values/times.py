@@ -1,14 +1,18 @@
-"""Moments: aware datetimes in UTC for people, whole microseconds since 1970 for the store."""
+"""Moments and durations: datetimes in UTC for callers, microseconds since 1970 for the store."""
 
+import re
 import time
 from datetime import UTC, date, datetime, timedelta
 
-from em.errors import InputError
+from em.errors import EmError, InputError
 
 Moment = datetime | date | str
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
+_DURATION = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)([smhdw]?)", re.IGNORECASE | re.ASCII)
+_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+_LONGEST = timedelta(days=100_000)
 
 
 def now() -> datetime:
@@ -62,3 +66,25 @@ def to_micros(value: datetime) -> int:
 def from_micros(micros: int) -> datetime:
     """The inverse of `to_micros`."""
     return _EPOCH + timedelta(0, 0, micros)
+
+
+def parse_duration(
+    text: str,
+    setting: str,
+    *,
+    bare_unit: str = "",
+    expected: str = "a duration (30s, 10m, 12h, 7d or 2w)",
+    place: str = "",
+    error: type[EmError] = InputError,
+) -> timedelta:
+    """Parse a duration: a number and its unit, s, m, h, d or w.
+
+    setting: the name that the error shows.
+    bare_unit: the unit of a number without one; by default such a number is an error.
+    expected: what the error says the setting must be.
+    """
+    if found := _DURATION.fullmatch(text.strip()):
+        number, unit = float(found[1]), found[2].lower() or bare_unit
+        if unit and (length := timedelta(**{_UNITS[unit]: number})) < _LONGEST:
+            return length
+    raise error(f"{setting} must be {expected}, got {text[:40]!r}", place=place)
