@@ -20,7 +20,7 @@ import em
 from em.errors import EmError, StoreError
 from em.memory import Memory
 from em.serve.api import heuristics as lessons
-from em.serve.api import otlp, product, states, traces, workflows
+from em.serve.api import log, observations, otlp, routines, runs, states, traces, workflows
 from em.serve.api.shapes import HealthOut
 from em.serve.auth import Sessions, Tokens, refuse_open_door
 from em.serve.failures import body_of, code_of, envelope, status_of
@@ -45,7 +45,10 @@ def make_app(memory: Memory, settings: Settings, tokens: Tokens | None = None) -
             get_metrics,
             *lessons.HANDLERS,
             *traces.HANDLERS,
-            *product.HANDLERS,
+            *observations.HANDLERS,
+            *log.HANDLERS,
+            *routines.HANDLERS,
+            *runs.HANDLERS,
             *states.HANDLERS,
             *workflows.HANDLERS,
             *otlp.HANDLERS,

@@ -27,6 +27,7 @@ AnyRequest = Request[Any, Any, Any]
 
 Limit = Annotated[int, Parameter(ge=1, le=200, description="At most so many.")]
 Offset = Annotated[int, Parameter(ge=0, le=2**31 - 1, description="Leave out so many.")]
+Moment = Annotated[str | None, Parameter(max_length=64, description="A date or a time.")]
 Key = Annotated[
     str | None,
     Parameter(

@@ -1,4 +1,4 @@
-"""Over HTTP: what was said (recall), and what is true: checkpoints, questions, rules, decisions.
+"""Over HTTP: what is true about a subject: checkpoints, questions, rules, decisions.
 
 A person's own code for a question is not taken here: it would run in the server's process.
 """
@@ -22,8 +22,6 @@ from em.serve.api.shapes import (
     ConflictOut,
     Conflicts,
     Kept,
-    PassageOut,
-    RecalledOut,
     RecordOut,
     Records,
     ResolveIn,
@@ -31,31 +29,13 @@ from em.serve.api.shapes import (
 )
 from em.serve.auth import Access
 from em.serve.idempotency import Pending
-from em.serve.service import AnyRequest, Key, Limit, Offset, errors, page, service_of
+from em.serve.service import AnyRequest, Key, Limit, Moment, Offset, errors, page, service_of
 from em.state.checkpoint import KIND
 from em.state.state import State
 from em.store.protocol import Commit
 from em.values.ids import new_id
 
 Subject = Annotated[str, Parameter(min_length=1, max_length=512, description="Whom it is about.")]
-Moment = Annotated[str | None, Parameter(max_length=64, description="A date or a time.")]
-
-
-@get("/recall", responses=errors(), sync_to_thread=True, tags=["recall"])
-def get_recall(
-    request: AnyRequest,
-    question: Annotated[str, Parameter(query="query", max_length=10_000)],
-    subject: Annotated[str | None, Parameter(max_length=512)] = None,
-    k: Annotated[int, Parameter(ge=1, le=200, description="At most so many.")] = 10,
-    since: Moment = None,
-    until: Moment = None,
-    neighbours: Annotated[int, Parameter(ge=0, le=10)] = 0,
-) -> RecalledOut:
-    """The passages that fit a question best. A token that is limited to subjects names one."""
-    service = service_of(request)
-    service.caller(request).must_see(subject)
-    found = service.memory.recall(question, subject, k, since, until, neighbours=neighbours)
-    return RecalledOut([PassageOut.of(passage) for passage in found], found.notes)
 
 
 @post("/checkpoint", responses=errors(404, 409, 410, 502), status_code=200, tags=["state"])
@@ -192,7 +172,6 @@ async def post_resolve(request: AnyRequest, data: ResolveIn, key: Key = None) ->
 
 
 HANDLERS = [
-    get_recall,
     post_checkpoint,
     get_state,
     get_records,

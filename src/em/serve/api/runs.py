@@ -1,119 +1,21 @@
-"""Over HTTP: observing, the log, routines and their runs."""
+"""Over HTTP: runs of routines."""
 
-from typing import Annotated, Any
+from typing import Any
 
 import msgspec
 from litestar import Response, get, post
-from litestar.params import Parameter
 
-from em.errors import InputError, NotFound, UsageError
-from em.log.event import Event, EventQuery
+from em.errors import NotFound, UsageError
+from em.log.event import EventQuery
 from em.log.stream import RUN_PREFIX, run_stream
-from em.memory.observations import DETAILS, observation
 from em.runner.journal import read_run
-from em.runner.library import find_routine, kept_routines, routine_of
+from em.runner.library import find_routine, routine_of
 from em.runner.run import RunResult
-from em.serve.api.shapes import (
-    AnswersIn,
-    EventOut,
-    Events,
-    Kept,
-    ObservationIn,
-    RoutineOut,
-    Routines,
-    RunIn,
-    RunOut,
-    Runs,
-    Verified,
-)
+from em.serve.api.shapes import AnswersIn, RunIn, RunOut, Runs
 from em.serve.idempotency import Pending
 from em.serve.service import AnyRequest, Key, Limit, Offset, Service, errors, page, service_of
 from em.store.protocol import Commit
 from em.values.ids import new_id
-from em.values.times import moment
-
-Name = Annotated[str | None, Parameter(max_length=512)]
-
-
-@post("/observations", responses=errors(409, 410), tags=["log"])
-async def post_observation(
-    request: AnyRequest, data: ObservationIn, key: Key = None
-) -> Response[Kept]:
-    """Keep something learned about a subject; the id of its event."""
-    service = service_of(request)
-    service.caller(request, "write").must_see(data.subject)
-
-    def work(data: ObservationIn, pending: Pending) -> None:
-        if (data.text is None) == (data.record is None):
-            raise InputError("it has either `text` or `record`", place="text, record")
-        content = data.record if data.text is None else data.text
-        assert content is not None
-        details = {name: getattr(data, name) for name in DETAILS}
-        draft = observation(data.subject, content, data.at, details)
-        draft = msgspec.structs.replace(draft, id=new_id())
-        service.follow(pending.commit(service.store, [draft], Kept(str(draft.id))))
-
-    return await service.carry_out(request, key, data, work)
-
-
-@get("/log", responses=errors(), sync_to_thread=True, tags=["log"])
-def get_log(
-    request: AnyRequest,
-    stream: Name = None,
-    subject: Name = None,
-    kind: Name = None,
-    since: Name = None,
-    until: Name = None,
-    after: Annotated[int, Parameter(ge=0, le=2**62)] = 0,
-    limit: Limit = 50,
-) -> Events:
-    """Events, oldest first. A token that is limited to subjects names one of them."""
-    service = service_of(request)
-    service.caller(request).must_see(subject)
-    query = EventQuery(
-        stream=stream,
-        subject=subject,
-        kinds=[] if kind is None else [kind],
-        since=None if since is None else moment(since, "since"),
-        until=None if until is None else moment(until, "until"),
-        after=after,
-        limit=limit + 1,
-    )
-    found = list(service.store.read(query))
-    return Events([_event(event) for event in found[:limit]], len(found) > limit)
-
-
-def _event(event: Event) -> EventOut:
-    return EventOut(**{name: getattr(event, name) for name in EventOut.__struct_fields__})
-
-
-@get("/log/verify", responses=errors(), sync_to_thread=True, tags=["log"])
-def get_verify(request: AnyRequest) -> Verified:
-    """Prove that nothing in the log was changed, reordered or removed."""
-    service = service_of(request)
-    service.caller(request).must_see(None)
-    report = service.memory.log.verify()
-    problems = [str(msgspec.to_builtins(finding)) for finding in report.findings[:100]]
-    return Verified(report.ok, report.events, problems)
-
-
-@get("/routines", responses=errors(), sync_to_thread=True, tags=["routines"])
-def list_routines(request: AnyRequest, limit: Limit = 50, offset: Offset = 0) -> Routines:
-    """The routines that are kept, every version."""
-    service = service_of(request)
-    service.caller(request).must_see(None)
-    found = (
-        RoutineOut(
-            f"{one.name}@{one.version}",
-            one.name,
-            one.version,
-            one.created_at,
-            one.retired_at is not None,
-        )
-        for one in kept_routines(service.store)
-        if one.body is not None
-    )
-    return Routines(*page(found, limit, offset))
 
 
 @post("/runs", responses=errors(404, 409, 410), tags=["routines"])
@@ -228,13 +130,4 @@ async def post_answers(
     return await service.carry_out(request, key, data, work)
 
 
-HANDLERS = [
-    post_observation,
-    get_log,
-    get_verify,
-    list_routines,
-    post_run,
-    list_runs,
-    get_run,
-    post_answers,
-]
+HANDLERS = [post_run, list_runs, get_run, post_answers]

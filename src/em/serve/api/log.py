@@ -1,0 +1,58 @@
+"""Over HTTP: the events of the log, and its proof."""
+
+from typing import Annotated
+
+import msgspec
+from litestar import get
+from litestar.params import Parameter
+
+from em.log.event import Event, EventQuery
+from em.serve.api.shapes import EventOut, Events, Verified
+from em.serve.service import AnyRequest, Limit, errors, service_of
+from em.values.times import moment
+
+Name = Annotated[str | None, Parameter(max_length=512)]
+
+
+@get("/log", responses=errors(), sync_to_thread=True, tags=["log"])
+def get_log(
+    request: AnyRequest,
+    stream: Name = None,
+    subject: Name = None,
+    kind: Name = None,
+    since: Name = None,
+    until: Name = None,
+    after: Annotated[int, Parameter(ge=0, le=2**62)] = 0,
+    limit: Limit = 50,
+) -> Events:
+    """Events, oldest first. A token that is limited to subjects names one of them."""
+    service = service_of(request)
+    service.caller(request).must_see(subject)
+    query = EventQuery(
+        stream=stream,
+        subject=subject,
+        kinds=[] if kind is None else [kind],
+        since=None if since is None else moment(since, "since"),
+        until=None if until is None else moment(until, "until"),
+        after=after,
+        limit=limit + 1,
+    )
+    found = list(service.store.read(query))
+    return Events([_event(event) for event in found[:limit]], len(found) > limit)
+
+
+def _event(event: Event) -> EventOut:
+    return EventOut(**{name: getattr(event, name) for name in EventOut.__struct_fields__})
+
+
+@get("/log/verify", responses=errors(), sync_to_thread=True, tags=["log"])
+def get_verify(request: AnyRequest) -> Verified:
+    """Prove that nothing in the log was changed, reordered or removed."""
+    service = service_of(request)
+    service.caller(request).must_see(None)
+    report = service.memory.log.verify()
+    problems = [str(msgspec.to_builtins(finding)) for finding in report.findings[:100]]
+    return Verified(report.ok, report.events, problems)
+
+
+HANDLERS = [get_log, get_verify]

@@ -1,0 +1,55 @@
+"""Over HTTP: observing, and recalling what was observed."""
+
+from typing import Annotated
+
+import msgspec
+from litestar import Response, get, post
+from litestar.params import Parameter
+
+from em.errors import InputError
+from em.memory.observations import DETAILS, observation
+from em.serve.api.shapes import Kept, ObservationIn, PassageOut, RecalledOut
+from em.serve.idempotency import Pending
+from em.serve.service import AnyRequest, Key, Moment, errors, service_of
+from em.values.ids import new_id
+
+
+@post("/observations", responses=errors(409, 410), tags=["log"])
+async def post_observation(
+    request: AnyRequest, data: ObservationIn, key: Key = None
+) -> Response[Kept]:
+    """Keep something learned about a subject; the id of its event."""
+    service = service_of(request)
+    service.caller(request, "write").must_see(data.subject)
+
+    def work(data: ObservationIn, pending: Pending) -> None:
+        if (data.text is None) == (data.record is None):
+            raise InputError("it has either `text` or `record`", place="text, record")
+        content = data.record if data.text is None else data.text
+        assert content is not None
+        details = {name: getattr(data, name) for name in DETAILS}
+        draft = observation(data.subject, content, data.at, details)
+        draft = msgspec.structs.replace(draft, id=new_id())
+        service.follow(pending.commit(service.store, [draft], Kept(str(draft.id))))
+
+    return await service.carry_out(request, key, data, work)
+
+
+@get("/recall", responses=errors(), sync_to_thread=True, tags=["recall"])
+def get_recall(
+    request: AnyRequest,
+    question: Annotated[str, Parameter(query="query", max_length=10_000)],
+    subject: Annotated[str | None, Parameter(max_length=512)] = None,
+    k: Annotated[int, Parameter(ge=1, le=200, description="At most so many.")] = 10,
+    since: Moment = None,
+    until: Moment = None,
+    neighbours: Annotated[int, Parameter(ge=0, le=10)] = 0,
+) -> RecalledOut:
+    """The passages that fit a question best. A token that is limited to subjects names one."""
+    service = service_of(request)
+    service.caller(request).must_see(subject)
+    found = service.memory.recall(question, subject, k, since, until, neighbours=neighbours)
+    return RecalledOut([PassageOut.of(passage) for passage in found], found.notes)
+
+
+HANDLERS = [post_observation, get_recall]

@@ -1,0 +1,29 @@
+"""Over HTTP: the routines of a memory."""
+
+from litestar import get
+
+from em.runner.library import kept_routines
+from em.serve.api.shapes import RoutineOut, Routines
+from em.serve.service import AnyRequest, Limit, Offset, errors, page, service_of
+
+
+@get("/routines", responses=errors(), sync_to_thread=True, tags=["routines"])
+def list_routines(request: AnyRequest, limit: Limit = 50, offset: Offset = 0) -> Routines:
+    """The routines that are kept, every version."""
+    service = service_of(request)
+    service.caller(request).must_see(None)
+    found = (
+        RoutineOut(
+            f"{one.name}@{one.version}",
+            one.name,
+            one.version,
+            one.created_at,
+            one.retired_at is not None,
+        )
+        for one in kept_routines(service.store)
+        if one.body is not None
+    )
+    return Routines(*page(found, limit, offset))
+
+
+HANDLERS = [list_routines]
