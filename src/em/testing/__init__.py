@@ -10,13 +10,19 @@ Every back end of em passes it; one that does can take the place of any other. S
 `ProviderConformance`, against a `LoopbackModel`.
 """
 
-from em.testing.erasure import ForgettingConformance
-from em.testing.events import SECRET, T0, append, note, texts
-from em.testing.holders import HolderConformance
-from em.testing.log import LogConformance
 from em.testing.model_server import LoopbackModel
 from em.testing.providers import ProviderConformance
 from em.testing.recall import RecallConformance
+from em.testing.store import (
+    SECRET,
+    T0,
+    ForgettingConformance,
+    HolderConformance,
+    LogConformance,
+    append,
+    note,
+    texts,
+)
 
 __all__ = [
     "SECRET",

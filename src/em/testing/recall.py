@@ -13,7 +13,7 @@ from em.log.event import Draft, Event
 from em.recall.embed import Meaning
 from em.recall.search import Recall
 from em.store.protocol import Store, Within
-from em.testing.events import MINUTE, SECRET, T0, append
+from em.testing.store import MINUTE, SECRET, T0, append
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 

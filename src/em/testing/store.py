@@ -1,8 +1,9 @@
-"""What a store promises of the log: appending, reading, refusing, proving."""
+"""What every store promises of its log, of what is compiled from it, and of forgetting."""
 
 import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
@@ -11,12 +12,15 @@ import pytest
 from em.errors import (
     BadBody,
     ChainConflict,
+    ClaimLost,
+    Conflict,
     DuplicateEvent,
     InputError,
+    NotFound,
     PositionConflict,
     UsageError,
 )
-from em.log.event import Draft, EventQuery
+from em.log.event import Draft, Event, EventQuery
 from em.log.verify import Head, verify
 from em.store.protocol import (
     ArtefactDraft,
@@ -28,7 +32,25 @@ from em.store.protocol import (
     Store,
 )
 from em.store.sqlite import SqliteStore
-from em.testing.events import MINUTE, SECRET, T0, append, note, texts
+
+T0 = datetime(2025, 3, 1, 12, tzinfo=UTC)
+SECRET = "sk-ant-api03-" + "Abc1" * 10
+MINUTE = timedelta(minutes=1)
+
+
+def note(text: str, stream: str = "notes", **fields: Any) -> Draft:
+    """A small event."""
+    return Draft(stream=stream, kind="note", body={"text": text}, **fields)
+
+
+def append(store: Store, *drafts: Draft | Event, **rest: Any) -> list[Event]:
+    """Commit events and return them."""
+    return list(store.commit(Commit(events=drafts, **rest)).events)
+
+
+def texts(events: Iterator[Event]) -> list[str | None]:
+    """What notes say; None for one that was erased."""
+    return [None if event.body is None else event.body["text"] for event in events]
 
 
 class LogConformance:
@@ -377,3 +399,310 @@ class LogConformance:
         health = store.health(deep=True)
         assert (health.events, health.scrub_pending, list(health.problems)) == (2, False, [])
         assert health.size_bytes > 0
+
+
+class HolderConformance:
+    """What is compiled from events, and idempotency keys."""
+
+    def test_artefacts_have_versions_and_equal_content_is_one(self, store: Store) -> None:
+        """A new version never overwrites an old one."""
+
+        def put(body: dict[str, Any], *sources: str) -> Any:
+            draft = ArtefactDraft(kind="routine", name="r", body=body, from_events=sources)
+            return store.commit(Commit(artefacts=[draft])).artefacts[0]
+
+        first, again, second, third = (
+            put({"a": 1}, "e1"),
+            put({"a": 1}, "e2"),
+            put({}),
+            put({"a": 1}),
+        )
+        assert [first.version, again.version, second.version, third.version] == [1, 1, 2, 3]
+        assert again.from_events == ("e1", "e2")
+        assert store.artefact("routine", "r") == third
+        assert store.artefact("routine", "r", 2) == second
+        assert store.artefact("routine", "none") is None
+        assert store.retire(third.id)
+        assert not store.retire(third.id)
+        assert store.artefact("routine", "r") == second
+        assert [a.version for a in store.artefacts("routine")] == [1, 2, 3]
+        assert list(store.artefacts("state")) == []
+
+    def test_records_are_replaced_and_removed_by_key(self, store: Store) -> None:
+        """Subject, type and id; listed in that order, over many pages."""
+        records = [
+            Record(subject="ana", type="T", id=f"{n:04}", body={"n": n}) for n in range(1_200)
+        ]
+        store.commit(Commit(records=[*records, Record(subject="bo", type="T", id="1", body={})]))
+        store.commit(
+            Commit(
+                records=[
+                    Record(subject="ana", type="T", id="0001", body={"n": "new"}),
+                    Record(subject="ana", type="T", id="0002", body=None),
+                    Record(subject="ana", type="U", id="1", body={}),
+                ]
+            )
+        )
+        kept = list(store.records("ana", "T"))
+        assert len(kept) == 1_199
+        assert [record.body for record in kept[:3]] == [{"n": 0}, {"n": "new"}, {"n": 3}]
+        assert len(list(store.records("ana"))) == 1_200
+
+    def test_documents_are_found_by_any_word_within_their_scope(self, store: Store) -> None:
+        """Stemmed; one subject never sees another's."""
+        documents = [
+            Document(id="1", kind="note", text="She was running in Lisbon", at=T0, subject="ana"),
+            Document(id="2", kind="note", text="He runs a shop", at=T0 + MINUTE, subject="bo"),
+            Document(id="3", kind="fact", text="nothing here", at=T0, vector=(0.5, -1.25)),
+        ]
+        store.commit(Commit(documents=documents))
+
+        def find(text: str, **scope: Any) -> set[str]:
+            hits = store.search(DocumentQuery(text=text, **scope))
+            return {hit.document.id for hit in hits}
+
+        assert find("run") == {"1", "2"}
+        assert find("run", subject="ana") == {"1"}
+        assert find("run", since=T0 + MINUTE) == {"2"}
+        assert find("run", until=T0 + MINUTE) == {"1"}
+        assert find("nothing", kinds=["note"]) == set()
+        assert find("run", limit=1) < {"1", "2"}
+        assert find("lisbon shop") == {"1", "2"}
+        assert store.search(DocumentQuery(text="nothing"))[0].document == documents[2]
+
+    def test_a_word_is_found_however_it_is_surrounded(self, store: Store) -> None:
+        """Parts of addresses, paths and versions; with or without accents; and no stop words."""
+        text = "write to ana@example.com about invoice-4711 in /etc/hosts, version 1.2.3; café, who"
+        store.commit(Commit(documents=[Document(id="1", kind="n", text=text, at=T0)]))
+        queries = (
+            *("ana@example.com", "ana", "example", "4711", "/etc/hosts", "hosts", "1.2.3"),
+            *("cafe", "café", "who", "versions", "CAFÉ"),
+        )
+        for query in queries:
+            assert len(store.search(DocumentQuery(text=query))) == 1, query
+        assert store.search(DocumentQuery(text="nowhere")) == []
+
+    @pytest.mark.parametrize("vector", [(), (float("nan"),), (1e300,), ("a",), ([1.0],)])
+    def test_a_vector_is_finite_numbers(self, store: Store, vector: Any) -> None:
+        """Of the precision that comes back."""
+        with pytest.raises(InputError):
+            store.commit(
+                Commit(documents=[Document(id="1", kind="n", text="t", at=T0, vector=vector)])
+            )
+        exact = Document(id="1", kind="n", text="t", at=T0, vector=(0.1, 3))
+        store.commit(Commit(documents=[exact]))
+        (hit,) = store.search(DocumentQuery(text="t"))
+        assert hit.document.vector == pytest.approx((0.1, 3), rel=1e-7)
+
+    @pytest.mark.parametrize("query", ["", " ", '"', "AND", "a* OR (", "'; DROP TABLE", "%", "\0"])
+    def test_a_query_is_words_never_syntax(self, store: Store, query: str) -> None:
+        """No query breaks the search."""
+        store.commit(Commit(documents=[Document(id="1", kind="n", text="text", at=T0)]))
+        assert store.search(DocumentQuery(text=query)) == []
+        assert len(store.search(DocumentQuery(text=f"{query} text"))) == 1
+
+    def test_a_document_is_replaced_and_removed(self, store: Store) -> None:
+        """And is not found by what it said before."""
+        for text in ("alpha", "beta", None):
+            store.commit(Commit(documents=[Document(id="1", kind="n", text=text, at=T0)]))
+            for word in ("alpha", "beta"):
+                assert len(store.search(DocumentQuery(text=word))) == (word == text)
+
+    # --- requests ------------------------------------------------------------------------------
+
+    def test_a_request_key_is_carried_out_once(self, store: Store) -> None:
+        """Claimed, running, done; another request with the key is told so."""
+
+        def claim(fingerprint: str = "f") -> Any:
+            return store.claim("key", fingerprint, lease=MINUTE, keep=MINUTE)
+
+        mine = claim()
+        assert mine.status == "yours"
+        assert claim().status == "running"
+        assert claim("other").status == "mismatch"
+        outcome = RequestOutcome(key="key", owner=mine.owner, response=b'{"ok":\x00}')
+        append(store, note("done"), request=outcome)
+        assert claim().status == "done"
+        assert claim().response == b'{"ok":\x00}'
+
+    def test_a_claim_can_be_given_back_taken_over_and_expires(self, store: Store) -> None:
+        """Who lost a claim writes nothing."""
+        now = timedelta(0)
+        lost = store.claim("key", "f", lease=now, keep=MINUTE)
+        taken = store.claim("key", "f", lease=MINUTE, keep=MINUTE)
+        assert taken.status == "yours"
+        late = RequestOutcome(key="key", owner=lost.owner, response=b"")
+        with pytest.raises(ClaimLost):
+            append(store, note("late"), request=late)
+        assert list(store.read(EventQuery())) == []
+        store.release("key", lost.owner)
+        assert store.claim("key", "f", lease=MINUTE, keep=MINUTE).status == "running"
+        store.release("key", taken.owner)
+        assert store.claim("key", "f", lease=MINUTE, keep=now).status == "yours"
+        assert store.claim("key", "other", lease=MINUTE, keep=MINUTE).status == "yours"
+
+
+class ForgettingConformance:
+    """Erased, with all that was derived, and still provable."""
+
+    def test_an_erased_body_is_gone_and_the_chain_still_proves_it(self, store: Store) -> None:
+        """The row, its hash and the fact of the erasure stay."""
+        log = append(store, note("secret plan", subject="ana"), note("other", subject="ana"))
+        erasure = store.erase([log[0].id], reason="asked")
+        assert erasure.events == [log[0].id]
+        assert erasure.scrubbed
+        first, second, fact = store.read(EventQuery())
+        assert (first.body, first.salt, first.hash) == (None, None, log[0].hash)
+        assert second == log[1]
+        assert (fact.kind, fact.stream, fact.subject) == ("erased", "notes", "ana")
+        assert fact.body == {"events": [log[0].id], "reason": "asked"}
+        report = verify(store.rows)
+        assert (report.ok, report.erased) == (True, 1)
+        assert store.erase([log[0].id]).events == []
+
+    def test_erasing_what_is_not_there_erases_nothing(self, store: Store) -> None:
+        """All or none."""
+        (event,) = append(store, note("stays"))
+        with pytest.raises(NotFound):
+            store.erase([event.id, "no such id"])
+        assert texts(store.read(EventQuery())) == ["stays"]
+
+    def test_everything_derived_is_erased_too(self, store: Store) -> None:
+        """Through any number of steps; what came from elsewhere stays."""
+        claim = store.claim("k", "f", lease=MINUTE, keep=MINUTE)
+        source, elsewhere = append(store, note("plan"), note("else"))
+        (derived,) = append(
+            store,
+            Draft(
+                stream="derived",
+                kind="lesson",
+                body={"text": "plan!", "from_events": [source.id, elsewhere.id]},
+            ),
+            artefacts=[
+                ArtefactDraft(kind="routine", name="r", body={"v": 1}, from_events=[source.id]),
+                ArtefactDraft(kind="routine", name="q", body={}, from_events=[elsewhere.id]),
+            ],
+            records=[Record(subject="a", type="T", id="1", body={}, from_events=[source.id])],
+            request=RequestOutcome(
+                key="k", owner=claim.owner, response=b"plan", from_events=[source.id]
+            ),
+        )
+        document = Document(id="d", kind="n", text="plan", at=T0, from_events=[derived.id])
+        store.commit(Commit(documents=[document]))
+        erasure = store.erase([source.id])
+        assert sorted(erasure.events) == sorted([source.id, derived.id])
+        counts = (erasure.artefacts, erasure.records, erasure.documents, erasure.responses)
+        assert counts == (1, 1, 1, 1)
+        artefact = store.artefact("routine", "r", 1)
+        assert artefact is not None
+        assert (artefact.body, artefact.hash) == (None, "")
+        assert store.artefact("routine", "q", 1) is not None
+        assert list(store.records("a")) == []
+        assert store.search(DocumentQuery(text="plan")) == []
+        assert store.claim("k", "f", lease=MINUTE, keep=MINUTE).status == "erased"
+        assert texts(store.read(EventQuery(ids=[elsewhere.id]))) == ["else"]
+        assert verify(store.rows).ok
+
+    def test_forgetting_a_subject_leaves_the_others(self, store: Store) -> None:
+        """Its records and documents go, even those that name no source."""
+        mine, other = append(store, note("1", subject="ana"), note("2", subject="bo"))
+        store.commit(
+            Commit(
+                records=[Record(subject=name, type="T", id="1", body={}) for name in ("ana", "bo")],
+                documents=[
+                    Document(id=name, kind="n", text="word", at=T0, subject=name)
+                    for name in ("ana", "bo")
+                ],
+            )
+        )
+        store.erase([mine.id], subjects=["ana"])
+        assert list(store.records("ana")) == []
+        assert len(list(store.records("bo"))) == 1
+        assert [hit.document.id for hit in store.search(DocumentQuery(text="word"))] == ["bo"]
+        assert texts(store.read(EventQuery(ids=[other.id]))) == ["2"]
+
+    def test_what_replaced_a_derived_thing_is_not_erased_with_the_old_source(
+        self, store: Store
+    ) -> None:
+        """The index follows the holder."""
+        old, new = append(store, note("1"), note("2"))
+        for source in (old, new):
+            store.commit(
+                Commit(
+                    records=[
+                        Record(subject="a", type="T", id="1", body={}, from_events=[source.id])
+                    ],
+                    documents=[
+                        Document(id="d", kind="n", text="word", at=T0, from_events=[source.id])
+                    ],
+                )
+            )
+        erasure = store.erase([old.id])
+        assert (erasure.records, erasure.documents) == (0, 0)
+        assert len(list(store.records("a"))) == 1
+        assert len(store.search(DocumentQuery(text="word"))) == 1
+        assert store.erase([new.id]).records == 1
+
+    def test_a_key_used_again_is_not_erased_with_what_it_was_used_for_before(
+        self, store: Store
+    ) -> None:
+        """An expired request takes its derivations along."""
+        (event,) = append(store, note("1"))
+        first = store.claim("k", "f", lease=MINUTE, keep=timedelta(0))
+        store.commit(
+            Commit(
+                request=RequestOutcome(
+                    key="k", owner=first.owner, response=b"", from_events=[event.id]
+                )
+            )
+        )
+        assert store.claim("k", "g", lease=MINUTE, keep=MINUTE).status == "yours"
+        assert store.erase([event.id]).responses == 0
+        assert store.claim("k", "g", lease=MINUTE, keep=MINUTE).status == "running"
+
+    def test_nothing_can_be_derived_from_what_was_erased(self, store: Store) -> None:
+        """Whoever had read it before."""
+        (event,) = append(store, note("1"))
+        store.erase([event.id])
+        derived = {"text": "copied", "from_events": [event.id]}
+        record = Record(subject="a", type="T", id="1", body={}, from_events=[event.id])
+        for commit in (
+            Commit(artefacts=[ArtefactDraft(kind="k", name="n", body={}, from_events=[event.id])]),
+            Commit(records=[record]),
+            Commit(events=[Draft(stream="s", kind="lesson", body=derived)]),
+        ):
+            with pytest.raises(Conflict, match="erased since"):
+                store.commit(commit)
+
+    def test_an_erasure_travels_with_an_export(self, store: Store) -> None:
+        """A copy that still has the body erases it when the fact arrives."""
+        first = append(store, note("plan", subject="ana"))
+        store.erase([first[0].id])
+        exported = list(store.read(EventQuery()))
+        with SqliteStore(":memory:") as copy:
+            copy.commit_all([Commit(events=first)])
+            assert texts(copy.read(EventQuery())) == ["plan"]
+            copy.commit_all([Commit(events=exported, skip_known=True)])
+            assert next(copy.read(EventQuery())).erased
+            report = verify(copy.rows)
+            assert (report.ok, report.erased) == (True, 1)
+        with SqliteStore(":memory:") as copy:
+            copy.commit(Commit(events=first))
+            copy.commit(Commit(events=exported[1:]))
+            assert next(copy.read(EventQuery())).erased
+
+    def test_forgetting_a_subject_selects_within_its_transaction(self, store: Store) -> None:
+        """Nobody has to list the events first, and those erased before are followed again."""
+        append(store, note("1", subject="ana"), note("2", subject="bo"))
+        assert len(store.erase([], subjects=["ana"]).events) == 1
+        assert store.erase([], subjects=["ana"]).events == []
+        assert verify(store.rows).erased == 1
+
+    def test_who_compiled_from_what_was_erased_is_fenced_off(self, store: Store) -> None:
+        """The fact of the erasure moves the stream on."""
+        (event,) = append(store, note("1"))
+        pos, _ = store.head("notes")
+        store.erase([event.id])
+        draft = ArtefactDraft(kind="state", name="x", body={"copied": "1"})
+        with pytest.raises(PositionConflict):
+            store.commit(Commit(artefacts=[draft], expected_pos={"notes": pos}))
