@@ -126,7 +126,7 @@ def test_a_log_from_before_recall_is_indexed_when_it_is_opened(
         old.setattr(migrations, "MIGRATIONS", MIGRATIONS[:1])
         old.setattr(migrations, "NEWEST", 1)
         old.setattr(SqliteStore, "_keep_index_current", lambda _self: None)
-        old.setattr("em.store.writer.index_events", lambda *_args: None)
+        old.setattr("em.store.sql.index_events", lambda *_args: None)
         with SqliteStore(path) as store:
             append(store, said("from long ago", speaker="Ana"), said("and again", "bo"))
     with SqliteStore(path) as store:

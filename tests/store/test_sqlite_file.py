@@ -262,7 +262,7 @@ def test_a_reader_of_this_process_never_blocks_forgetting(sqlite_store: SqliteSt
 
 
 def test_pages_end_by_bytes_so_that_memory_stays_bounded(sqlite_store: SqliteStore) -> None:
-    from em.store import sql as reading
+    from em.store import events as reading
 
     append(sqlite_store, *(note(BIG) for _ in range(400)))
     sizes: list[int] = []
@@ -338,7 +338,7 @@ def test_ctrl_c_at_a_bad_moment_leaves_no_lock_behind(
         sqlite_store._pool.drop_idle()
         interrupting(sqlite_store._pool, "_open_one", monkeypatch)
     else:
-        interrupting(sqlite_store._writer, "write", monkeypatch)
+        interrupting(sqlite_store, "_insert", monkeypatch)
     with pytest.raises(KeyboardInterrupt):
         append(sqlite_store, note("interrupted"))
     written: list[str] = []

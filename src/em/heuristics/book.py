@@ -17,7 +17,7 @@ from em.log.stream import TRACE_PREFIX
 from em.recall.embed import Embed, Progress
 from em.recall.search import DocumentRecall
 from em.settings import Settings
-from em.store.address import redactor_of
+from em.store import redactor_of
 from em.store.protocol import DocumentQuery, Store
 from em.traces.catalogue import as_kept, find_traces, get_traces, trace_events
 from em.traces.trace import KeptTrace, Outcome, Trace

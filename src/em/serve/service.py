@@ -20,7 +20,7 @@ from em.serve.failures import ErrorBody
 from em.serve.guard import CALLER, Metrics, say
 from em.serve.idempotency import Pending, Requests
 from em.settings import Settings
-from em.store.address import redactor_of
+from em.store import redactor_of
 
 T = TypeVar("T")
 AnyRequest = Request[Any, Any, Any]

@@ -16,7 +16,7 @@ from em.log.stream import SUBJECT_PREFIX
 from em.settings import StateSettings
 from em.state.checkpoint import Ready
 from em.state.subjects import Subjects
-from em.store.address import open_store
+from em.store import open_store
 from em.store.protocol import Store
 
 PORTION = 50

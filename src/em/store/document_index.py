@@ -8,8 +8,7 @@ import msgspec
 
 from em.errors import UsageError
 from em.store.protocol import FIRST_DOCUMENT, Document, DocumentQuery
-from em.store.search_index import select_numbers
-from em.store.session import Session
+from em.store.session import Session, select_numbers
 from em.store.vectors import embedder_of
 from em.values.times import from_micros, moment, to_micros
 

@@ -10,20 +10,18 @@ from typing import NamedTuple
 
 from em.errors import NotFound
 from em.log.event import Event
+from em.store.events import Chain
 from em.store.holders import (
-    delete,
     erase_artefacts,
     erase_records,
     erase_responses,
     holders_of,
     remove_documents,
-    select,
 )
 from em.store.preparation import PreparedEvent
 from em.store.protocol import Erasure
-from em.store.search_index import remove_passages
-from em.store.session import Session, chunks
-from em.store.writer import Writer
+from em.store.search_index import PassageTable, remove_passages
+from em.store.session import Session, chunks, delete, select
 from em.values.canonical import canonical
 from em.values.ids import new_id
 from em.values.times import now_micros
@@ -40,7 +38,8 @@ class _Located(NamedTuple):
 
 def erase(
     session: Session,
-    writer: Writer,
+    chain: Chain,
+    passages: PassageTable,
     event_ids: Sequence[str],
     subjects: Sequence[str],
     reason: str,
@@ -57,7 +56,7 @@ def erase(
         )
     about = [row[0] for row in select(session, "id", "events", "subject", subjects)]
     located |= _locate(session, about)
-    erasure, located = _erase_holders(session, writer, located, subjects)
+    erasure, located = _erase_holders(session, passages, located, subjects)
     by_stream: defaultdict[str, list[str]] = defaultdict(list)
     for event_id, where in located.items():
         if where.erasable:
@@ -67,11 +66,13 @@ def erase(
         for stream, ids in by_stream.items()
         for start in range(0, len(ids), IDS_PER_TOMBSTONE)
     ]
-    writer.chain.append(session, tombstones, now_micros(), {})
+    chain.append(session, tombstones, now_micros(), {})
     return erasure
 
 
-def erase_as_imported(session: Session, writer: Writer, events: Iterable[Event]) -> bool:
+def erase_as_imported(
+    session: Session, chain: Chain, passages: PassageTable, events: Iterable[Event]
+) -> bool:
     """What an imported event says was erased elsewhere is erased here too; whether anything was."""
     named: defaultdict[str, list[str]] = defaultdict(list)
     for event in events:
@@ -82,7 +83,7 @@ def erase_as_imported(session: Session, writer: Writer, events: Iterable[Event])
         found = _locate(session, ids)
         # A tombstone speaks of its own stream only.
         located |= {event_id: at for event_id, at in found.items() if at.stream == stream}
-    erasure, also = _erase_holders(session, writer, located, ())
+    erasure, also = _erase_holders(session, passages, located, ())
     # What was derived in other streams was erased there with facts of its own, or is so now.
     elsewhere = {event_id: at for event_id, at in also.items() if event_id not in located}
     tombstones = [
@@ -90,21 +91,21 @@ def erase_as_imported(session: Session, writer: Writer, events: Iterable[Event])
         for event_id, at in elsewhere.items()
         if at.erasable
     ]
-    writer.chain.append(session, tombstones, now_micros(), {})
+    chain.append(session, tombstones, now_micros(), {})
     return bool(erasure.events)
 
 
 def _erase_holders(
-    session: Session, writer: Writer, located: dict[str, _Located], subjects: Sequence[str]
+    session: Session, passages: PassageTable, located: dict[str, _Located], subjects: Sequence[str]
 ) -> tuple[Erasure, dict[str, _Located]]:
     """Erase these bodies and everything that holds something of them; and which events are."""
     holders = holders_of(session, located)
     located = located | _locate(session, sorted(holders["events"] - located.keys()))
     erased = [event_id for event_id, where in located.items() if where.erasable]
-    documents = remove_documents(session, "id", sorted(holders["documents"]), writer.passages)
-    documents += remove_documents(session, "subject", subjects, writer.passages)
+    documents = remove_documents(session, "id", sorted(holders["documents"]), passages)
+    documents += remove_documents(session, "subject", subjects, passages)
     seqs = [where.seq for where in located.values() if where.erasable]
-    documents += remove_passages(session, writer.passages, seqs)
+    documents += remove_passages(session, passages, seqs)
     erasure = Erasure(
         events=erased,
         artefacts=erase_artefacts(session, sorted(holders["artefacts"])),

@@ -1,7 +1,7 @@
 """What was compiled from events: artefacts, records, documents, responses."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
 from hashlib import sha256
 from typing import Any, NamedTuple, Protocol
@@ -11,7 +11,7 @@ import msgspec
 from em.errors import ClaimLost, Conflict
 from em.store.preparation import PreparedArtefact
 from em.store.protocol import Artefact, Claim, Document, Record, RequestOutcome
-from em.store.session import Session, chunks
+from em.store.session import Session, chunks, delete, select
 from em.values.ids import new_id
 from em.values.times import from_micros, now_micros, to_micros
 
@@ -87,24 +87,6 @@ def refuse_erased_sources(session: Session, sources: set[str]) -> None:
                 place=f"event {event_id}",
                 fix="compile it again from what is left",
             )
-
-
-def select(
-    session: Session, columns: str, table: str, column: str, values: Sequence[str]
-) -> Iterator[Any]:
-    """The rows whose column is one of the values."""
-    for marks, part in chunks(values):
-        sql = f"SELECT {columns} FROM {table} WHERE {column} IN ({marks})"  # noqa: S608 - names from this package; values are bound
-        yield from session.execute(sql, part).fetchall()
-
-
-def delete(session: Session, table: str, column: str, values: Sequence[str]) -> int:
-    """Delete the rows whose column is one of the values; how many there were."""
-    count = 0
-    for marks, part in chunks(values):
-        sql = f"DELETE FROM {table} WHERE {column} IN ({marks})"  # noqa: S608 - names from this package; values are bound
-        count += session.execute(sql, part).rowcount
-    return count
 
 
 ARTEFACT_COLUMNS = "id, kind, name, version, body, hash, from_events, created_at, retired_at"

@@ -21,19 +21,14 @@ from em.errors import (
 )
 from em.redaction.redactor import Redactor
 from em.store.document_index import document_conditions, plain_words, query_words, to_document
+from em.store.events import FetchPage, Page, bounded
 from em.store.holders import DocumentExtras
 from em.store.migrations import pending
 from em.store.pool import Pool
 from em.store.protocol import SHAPE_BITS, Document, DocumentQuery, Health, Hit, Within
 from em.store.search_index import PassageRow, numbers_of, time_conditions
 from em.store.session import Params, Rows, Session
-from em.store.sql import (
-    FetchPage,
-    Page,
-    SqlStore,
-    bounded,
-    check_busy_timeout,
-)
+from em.store.sql import SqlStore, check_busy_timeout
 from em.store.vectors import drop_document_vectors, embedder_of, put_vectors
 
 SEARCHED_CHARS = 200_000

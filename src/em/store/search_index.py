@@ -1,6 +1,6 @@
 """The word index: what is searched of events, written in the transaction that writes the events."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
@@ -17,7 +17,7 @@ from em.store.protocol import (
     Within,
     scope_range,
 )
-from em.store.session import Session, chunks
+from em.store.session import Session, chunks, select_numbers
 from em.text.words import ANALYSIS
 from em.values.times import from_micros, moment, to_micros
 
@@ -310,16 +310,3 @@ def _passage(row: Sequence[Any], decoded: dict[str, tuple[str, str | None]]) -> 
         start=start,
         number=number,
     )
-
-
-def select_numbers(
-    session: Session, sql: str, numbers: Sequence[int], more: Sequence[Any] = ()
-) -> Iterator[Any]:
-    """The rows of a statement whose `{}` stands for the numbers, some hundreds at a time.
-
-    more: the values of what follows in the statement.
-    """
-    for first in range(0, len(numbers), 500):
-        part = numbers[first : first + 500]
-        marks = ",".join("?" * len(part))
-        yield from session.execute(sql.format(marks), (*part, *more)).fetchall()

@@ -37,3 +37,34 @@ def chunks(items: Sequence[str], size: int = 500) -> Iterator[tuple[str, Sequenc
     for start in range(0, len(items), size):
         part = items[start : start + size]
         yield ",".join("?" * len(part)), part
+
+
+def select(
+    session: Session, columns: str, table: str, column: str, values: Sequence[str]
+) -> Iterator[Any]:
+    """The rows whose column is one of the values."""
+    for marks, part in chunks(values):
+        sql = f"SELECT {columns} FROM {table} WHERE {column} IN ({marks})"  # noqa: S608 - names from this package; values are bound
+        yield from session.execute(sql, part).fetchall()
+
+
+def delete(session: Session, table: str, column: str, values: Sequence[str]) -> int:
+    """Delete the rows whose column is one of the values; how many there were."""
+    count = 0
+    for marks, part in chunks(values):
+        sql = f"DELETE FROM {table} WHERE {column} IN ({marks})"  # noqa: S608 - names from this package; values are bound
+        count += session.execute(sql, part).rowcount
+    return count
+
+
+def select_numbers(
+    session: Session, sql: str, numbers: Sequence[int], more: Sequence[Any] = ()
+) -> Iterator[Any]:
+    """The rows of a statement whose `{}` stands for the numbers, some hundreds at a time.
+
+    more: the values of what follows in the statement.
+    """
+    for first in range(0, len(numbers), 500):
+        part = numbers[first : first + 500]
+        marks = ",".join("?" * len(part))
+        yield from session.execute(sql.format(marks), (*part, *more)).fetchall()

@@ -4,11 +4,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from datetime import timedelta
-from typing import Any, NamedTuple, Protocol, Self
+from typing import Any, Self
 
 import msgspec
 
-from em.errors import EmError, StoreCorrupt, StoreError, UsageError
+from em.errors import EmError, StoreError, UsageError
 from em.log.event import Event, EventQuery, Row, check_name
 from em.redaction.redactor import Redactor
 from em.store import document_index as documents
@@ -16,7 +16,28 @@ from em.store import erasure as erasing
 from em.store import holders as claims
 from em.store import search_index as searching
 from em.store import vectors
-from em.store.holders import ARTEFACT_COLUMNS, DocumentExtras, to_artefact
+from em.store.events import (
+    Chain,
+    FetchPage,
+    Tip,
+    check_query,
+    read_head,
+    refuse_duplicates,
+    stream_rows,
+    to_event,
+    to_row,
+    without_known,
+)
+from em.store.holders import (
+    ARTEFACT_COLUMNS,
+    DocumentExtras,
+    complete_request,
+    put_artefact,
+    put_documents,
+    put_records,
+    refuse_erased_sources,
+    to_artefact,
+)
 from em.store.preparation import Prepared, prepare, refuse_secret_name
 from em.store.protocol import (
     Artefact,
@@ -31,179 +52,11 @@ from em.store.protocol import (
     Record,
     Within,
 )
-from em.store.search_index import PassageRow, is_current, reindex
+from em.store.search_index import PassageRow, index_events, is_current, reindex
 from em.store.session import Session, chunks
-from em.store.writer import Chain, Tip, Writer, read_head
 from em.values.canonical import Json
 from em.values.ids import new_id
-from em.values.times import from_micros, moment, now_micros, to_micros
-
-COLUMNS = "seq, id, stream, pos, subject, kind, v, at, recorded_at, body, salt, body_hash, hash"
-MAX_NAMES = 10_000
-PAGE_ROWS = 2_000
-PAGE_BYTES = 16 * 1024 * 1024
-
-_SEQ, _STREAM, _POS, _BODY = 0, 2, 3, 9
-_decode = msgspec.json.Decoder().decode
-
-
-class Page(NamedTuple):
-    """One page as SQL."""
-
-    sql: str
-    params: list[Any]
-    raw: bool
-
-
-class FetchPage(Protocol):
-    """Fetch a page's rows; `max_bytes` of bodies is where it may end early."""
-
-    def __call__(self, page: Page, max_bytes: int) -> list[tuple[Any, ...]]:
-        """Fetch it."""
-
-
-def check_query(query: EventQuery) -> None:
-    """Refuse what no event can have: a name that is none, a number out of range."""
-    for place in ("stream", "subject"):
-        name = getattr(query, place)
-        if name is not None:
-            check_name(name, place)
-    for place in ("kinds", "ids"):
-        names = getattr(query, place)
-        if len(names) > MAX_NAMES:
-            raise UsageError(f"at most {MAX_NAMES:,} at a time", place=place)
-        for name in names:
-            check_name(name, place)
-    for place in ("limit", "after", "before"):
-        number: object = getattr(query, place)
-        if number is not None and (not isinstance(number, int) or not 0 <= number < 2**62):
-            raise UsageError(f"{number!r} makes no sense", place=place, fix="give a whole number")
-    if query.newest and query.limit is None:
-        raise UsageError("the newest events of a log need a limit", place="limit")
-
-
-def stream_rows(
-    query: EventQuery, newest_seq: int, fetch: FetchPage, *, raw: bool = False
-) -> Iterator[tuple[Any, ...]]:
-    """The rows of a query in its order, up to the newest there was when reading began."""
-    if query.before is not None:
-        newest_seq = min(newest_seq, query.before - 1)
-    if query.newest:
-        page = _newest_page(query, newest_seq)._replace(raw=raw)
-        yield from reversed(fetch(page, max_bytes=1 << 62))
-        return
-    left = query.limit if query.limit is not None else 1 << 62
-    last: tuple[Any, ...] | None = None
-    while left > 0:
-        size = min(left, PAGE_ROWS)
-        page = _page(query, newest_seq, last, size)._replace(raw=raw)
-        rows = fetch(page, max_bytes=PAGE_BYTES)
-        yield from rows
-        if not rows:
-            return
-        left -= len(rows)
-        last = rows[-1]
-
-
-def _page(query: EventQuery, newest_seq: int, last: tuple[Any, ...] | None, size: int) -> Page:
-    where, params = _conditions(query, newest_seq)
-    if query.by_stream:
-        order = "stream, pos"
-        if last is not None:
-            where.append("(stream, pos) > (?, ?)")
-            params += [last[_STREAM], last[_POS]]
-    elif query.stream is not None:
-        # Within a stream, positions and seq run the same way; positions have the better index.
-        order = "pos"
-        if last is not None:
-            where.append("pos > ?")
-            params.append(last[_POS])
-    else:
-        order = "seq"
-        where.append("seq > ?")
-        params.append(query.after if last is None else last[_SEQ])
-    return Page(_select(where) + f" ORDER BY {order} LIMIT ?", [*params, size], raw=False)
-
-
-def _newest_page(query: EventQuery, newest_seq: int) -> Page:
-    where, params = _conditions(query, newest_seq)
-    order = "seq" if query.stream is None else "pos"  # as above
-    return Page(
-        _select(where) + f" ORDER BY {order} DESC LIMIT ?", [*params, query.limit], raw=False
-    )
-
-
-def _select(where: list[str]) -> str:
-    return f"SELECT {COLUMNS} FROM events WHERE {' AND '.join(where)}"  # noqa: S608 - fixed words; values are bound
-
-
-def _conditions(query: EventQuery, newest_seq: int) -> tuple[list[str], list[Any]]:
-    where: list[str] = ["seq <= ?"]
-    params: list[Any] = [newest_seq]
-    if query.after and (query.by_stream or query.newest or query.stream is not None):
-        where.append("seq > ?")
-        params.append(query.after)
-    for column in ("stream", "subject"):
-        value = getattr(query, column)
-        if value is not None:
-            where.append(f"{column} = ?")
-            params.append(value)
-    for column, values in (("kind", query.kinds), ("id", query.ids)):
-        if values:
-            where.append(f"{column} IN ({','.join('?' * len(values))})")
-            params += values
-    if query.since is not None:
-        where.append("at >= ?")
-        params.append(to_micros(moment(query.since, "since")))
-    if query.until is not None:
-        where.append("at < ?")
-        params.append(to_micros(moment(query.until, "until")))
-    return where, params
-
-
-def bounded(rows: Iterator[tuple[Any, ...]], max_bytes: int) -> list[tuple[Any, ...]]:
-    """Rows up to the first whose body passes `max_bytes` in all."""
-    taken: list[tuple[Any, ...]] = []
-    size = 0
-    for row in rows:
-        taken.append(row)
-        size += len(row[_BODY] or "")
-        if size > max_bytes:
-            break
-    return taken
-
-
-def to_event(row: tuple[Any, ...]) -> Event:
-    """A row as the event it is."""
-    seq, event_id, stream, pos, subject, kind, v, at, recorded_at, body, salt, body_hash, own = row
-    try:
-        return Event(
-            seq,
-            event_id,
-            stream,
-            pos,
-            subject,
-            kind,
-            v,
-            from_micros(at),
-            from_micros(recorded_at),
-            None if body is None else _decode(body),
-            None if salt is None else salt.hex(),
-            body_hash.hex(),
-            own.hex(),
-        )
-    except (msgspec.DecodeError, AttributeError, TypeError, OverflowError) as error:
-        raise StoreCorrupt(
-            f"event {event_id} can't be read: {error}",
-            place=f"stream {stream!r}, position {pos}",
-            fix="run `em log verify` to see what else was changed",
-        ) from error
-
-
-def to_row(row: tuple[Any, ...]) -> Row:
-    """A row as it lies there."""
-    return Row(*row)
-
+from em.values.times import now_micros
 
 SCRUB_PENDING = "scrub_pending"
 MOST_LOOKED_AT = 5_000
@@ -219,7 +72,6 @@ class SqlStore(ABC):
     def __init__(self, redactor: Redactor | None = None) -> None:
         self._redactor = redactor or Redactor()
         self._chain = Chain(self._insert_events, self._number_taken)
-        self._writer = Writer(self._chain, self._document_extras(), self)
 
     @property
     @abstractmethod
@@ -348,13 +200,41 @@ class SqlStore(ABC):
 
     def _write(self, session: Session, prepared: Prepared) -> tuple[Committed, Tip | None, bool]:
         """Write a commit, and erase what an imported event says was erased elsewhere."""
-        committed, tip = self._writer.write(session, prepared)
+        committed, tip = self._insert(session, prepared)
         if not any(event.kind == "erased" for event in committed.events):
             return committed, tip, False
-        erased = erasing.erase_as_imported(session, self._writer, committed.events)
+        erased = erasing.erase_as_imported(session, self._chain, self, committed.events)
         if erased:
             self._ask_for_scrub(session)
         return committed, None, erased
+
+    def _insert(self, session: Session, prepared: Prepared) -> tuple[Committed, Tip | None]:
+        """Write all of it; the caller commits or rolls back. Also where the log then ends."""
+        recorded_at = now_micros()
+        if prepared.skip_known:
+            prepared = without_known(session, prepared)
+        if prepared.given_ids:
+            refuse_duplicates(session, prepared.given_ids)
+        if prepared.sources:
+            refuse_erased_sources(session, prepared.sources)
+        events, tip = self._chain.append(
+            session, prepared.events, recorded_at, prepared.expected_pos
+        )
+        artefacts = [put_artefact(session, item, recorded_at) for item in prepared.artefacts]
+        if prepared.records:
+            put_records(session, prepared.records)
+        if prepared.documents:
+            put_documents(session, prepared.documents, self._document_extras(), self)
+        searched = [
+            (item, event.seq, recorded_at if item.at is None else item.at)
+            for item, event in zip(prepared.events, events, strict=True)
+            if item.pieces
+        ]
+        if searched:
+            index_events(session, self, searched)
+        if prepared.request is not None:
+            complete_request(session, prepared.request)
+        return Committed(events, artefacts), tip
 
     def _try_to_scrub(self) -> str:
         """Scrub what was erased; else why not: then its mark stays, and `health` tells of it."""
@@ -535,7 +415,7 @@ class SqlStore(ABC):
         """Erase bodies and all that was derived from them, then scrub."""
         reason = self._redactor.text(reason)
         with self._writing() as session:
-            erasure = erasing.erase(session, self._writer, event_ids, subjects, reason)
+            erasure = erasing.erase(session, self._chain, self, event_ids, subjects, reason)
             self._ask_for_scrub(session)
         # The erasure stands in any case; if its traces on the disk are still there, that is said.
         problem = self._try_to_scrub()

@@ -26,6 +26,7 @@ from em.errors import (
 from em.log.event import Event
 from em.redaction.redactor import Redactor
 from em.store.document_index import document_conditions, query_words, to_document
+from em.store.events import FetchPage, Page, bounded
 from em.store.holders import DocumentExtras
 from em.store.migrations import pending, statements
 from em.store.pool import Pool
@@ -33,13 +34,7 @@ from em.store.preparation import Prepared
 from em.store.protocol import SHAPE_BITS, Document, DocumentQuery, Health, Hit, Within
 from em.store.search_index import PassageRow, numbers_of, time_conditions
 from em.store.session import Session
-from em.store.sql import (
-    FetchPage,
-    Page,
-    SqlStore,
-    bounded,
-    check_busy_timeout,
-)
+from em.store.sql import SqlStore, check_busy_timeout
 from em.store.vectors import (
     Matrices,
     drop_document_vectors,

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from em.errors import MissingExtra, StoreError
 from em.store.protocol import FIRST_DOCUMENT, SLOT_BITS, Within
-from em.store.search_index import DOCUMENTS, numbers_of, select_numbers, time_conditions
-from em.store.session import Session
+from em.store.search_index import DOCUMENTS, numbers_of, time_conditions
+from em.store.session import Session, select_numbers
 
 if TYPE_CHECKING:
     import numpy as np

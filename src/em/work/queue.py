@@ -20,7 +20,7 @@ from em.memory import Memory
 from em.runner.library import find_routine
 from em.settings import Settings, WorkSettings
 from em.state.parallel import subjects_of
-from em.store.address import redactor_of
+from em.store import redactor_of
 from em.traces.catalogue import attempts
 from em.values.canonical import Json
 from em.values.ids import new_ids

@@ -17,7 +17,7 @@ from em.serve.auth import Caller
 from em.serve.failures import body_of, status_of
 from em.serve.guard import CALLER, say
 from em.settings import Settings
-from em.store.address import redactor_of
+from em.store import redactor_of
 from em.values.canonical import Json
 
 LARGEST = 1_000_000
