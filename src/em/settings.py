@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
@@ -10,6 +9,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from em.errors import UsageError
+from em.values.mismatch import closest, mismatch
 from em.values.strict_yaml import load_yaml
 
 FILE = "em.yaml"
@@ -232,9 +232,8 @@ def _api(environ: Mapping[str, str], from_file: ApiSettings) -> ApiSettings:
     try:
         said = msgspec.convert(given, ApiSettings, strict=False)
     except msgspec.ValidationError as error:
-        message, _, where = str(error).partition(" - at `$.")
-        setting = where.rstrip("`").upper()
-        raise UsageError(message, place=f"environment, EM_API_{setting}") from None
+        message, setting = mismatch(error)
+        raise UsageError(message, place=f"environment, EM_API_{setting.upper()}") from None
     return msgspec.structs.replace(from_file, **{name: getattr(said, name) for name in given})
 
 
@@ -269,10 +268,8 @@ def _explain(error: msgspec.ValidationError, values: Mapping[str, Any], place: s
     fields = Settings.__struct_fields__
     for name in values:
         if name not in fields:
-            close = get_close_matches(str(name), fields, 1)
-            fix = f"did you mean {close[0]!r}?" if close else f"known are: {', '.join(fields)}"
+            fix = closest(name, fields) or f"known are: {', '.join(fields)}"
             return UsageError(f"{name!r} is no setting", place=place, fix=fix)
-    message, _, where = str(error).partition(" - at `$.")
-    setting = where.rstrip("`")
-    fix = "use normal or full" if setting == "synchronous" else ""
-    return UsageError(message, place=f"{place}, setting {setting}", fix=fix)
+    found = mismatch(error)
+    fix = "use normal or full" if found.path == "synchronous" else ""
+    return UsageError(found.message, place=found.place(place, "setting "), fix=fix)

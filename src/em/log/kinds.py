@@ -15,6 +15,7 @@ import msgspec
 
 from em.errors import BadBody, InputError
 from em.values.canonical import Json
+from em.values.mismatch import mismatch
 
 VERSION = 1
 S = TypeVar("S", bound=msgspec.Struct)
@@ -135,10 +136,9 @@ def check_body(kind: str, text: bytes) -> None:
     try:
         decode(text)
     except msgspec.ValidationError as error:
-        message, _, path = str(error).partition(" - at `$")
-        raise BadBody(
-            f"{message} (kind '{kind}')", place="body" + path.rstrip("`"), fix=_shape(kind)
-        ) from None
+        message, path = mismatch(error)
+        place = f"body.{path}" if path else "body"
+        raise BadBody(f"{message} (kind '{kind}')", place=place, fix=_shape(kind)) from None
 
 
 def _shape(kind: str) -> str:

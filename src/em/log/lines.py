@@ -6,7 +6,6 @@ A line with a `hash` is an exported event and comes back just as it was.
 
 from collections.abc import Iterator
 from datetime import datetime
-from difflib import get_close_matches
 from typing import IO, Any
 
 import msgspec
@@ -14,6 +13,7 @@ import msgspec
 from em.errors import BadLine, InputError
 from em.log.event import Draft, Event
 from em.values.canonical import MAX_BYTES, MAX_DEPTH, Json
+from em.values.mismatch import closest, mismatch
 from em.values.times import moment
 
 MAX_LINE = MAX_BYTES + 64 * 1024
@@ -126,14 +126,12 @@ def _exported(parsed: _Line, place: str) -> Event:
 
 
 def _explain(error: msgspec.DecodeError, place: str) -> BadLine:
-    message, _, where = str(error).partition(" - at `$")
-    field = where.rstrip("`").lstrip(".")
-    fix = ""
+    found = mismatch(error)
+    message, fix = found.message, ""
     if "unknown field" in message:
         name = message.split("`")[1]
-        close = get_close_matches(name, _Line.__struct_fields__, 1)
-        fix = f"did you mean {close[0]!r}?" if close else "an event has stream, kind and body"
+        fix = closest(name, _Line.__struct_fields__) or "an event has stream, kind and body"
     elif not isinstance(error, msgspec.ValidationError):
         message = f"this is no JSON: {message}"
         fix = "one event is one line" if "truncated" in message else ""
-    return BadLine(message, place=f"{place}, field {field}" if field else place, fix=fix)
+    return BadLine(message, place=found.place(place), fix=fix)

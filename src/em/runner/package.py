@@ -13,6 +13,7 @@ from em.errors import InvalidRoutine, RoutineError, UsageError
 from em.runner.program import Program
 from em.runner.routine import Routine
 from em.runner.udfs import Udfs, load_udfs
+from em.values.mismatch import mismatch
 from em.values.strict_yaml import load_yaml
 
 ROUTINE = "routine.yaml"
@@ -111,10 +112,9 @@ def read_routine(value: Any, place: str) -> Routine:
     try:
         return msgspec.convert(value, Routine)
     except msgspec.ValidationError as error:
-        message, _, where = str(error).partition(" - at `$")
-        field = where.rstrip("`").lstrip(".")
+        found = mismatch(error)
         raise InvalidRoutine(
-            message,
-            place=f"{place}, {field}" if field else place,
+            found.message,
+            place=found.place(place, word=""),
             fix="`em validate` lists everything that is wrong with it",
         ) from None

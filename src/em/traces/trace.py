@@ -13,6 +13,7 @@ from em.errors import InputError
 from em.log.kinds import event_body
 from em.values.call import Effect, Usage
 from em.values.canonical import Json
+from em.values.mismatch import mismatch
 
 Outcome = Literal["success", "failure", "unknown"]
 
@@ -172,11 +173,10 @@ def read_trace(data: bytes, place: str) -> Trace:
     except RecursionError:
         raise InputError("nested too deep", place=place) from None
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        message, _, where = str(error).partition(" - at `$")
-        field = where.rstrip("`").lstrip(".")
+        found = mismatch(error)
         raise InputError(
-            f"this is no trace: {message}",
-            place=f"{place}, field {field}" if field else place,
+            f"this is no trace: {found.message}",
+            place=found.place(place),
             fix="a trace has `mission` and `events`; docs/routines.md shows one",
         ) from None
 

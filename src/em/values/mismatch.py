@@ -1,9 +1,12 @@
-"""Everything that is wrong with the shape of a value; a decoder stops at its first mistake."""
+"""Where a value does not match its type.
+
+`mismatch` reads the one problem that a msgspec decoder stopped at; `shape_problems` finds them all.
+"""
 
 from collections.abc import Collection, Iterator, Sequence
 from difflib import get_close_matches
 from types import UnionType
-from typing import Any, Union, get_args, get_origin, get_type_hints
+from typing import Any, NamedTuple, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 
@@ -12,6 +15,23 @@ Where = tuple[str | int, ...]
 
 Found = tuple[Where, str, str]
 """Where, what is wrong, and what to do."""
+
+
+class Mismatch(NamedTuple):
+    """What msgspec refused, and the path of the part, such as `steps[0].tool`; empty for all."""
+
+    message: str
+    path: str
+
+    def place(self, whole: str, word: str = "field ") -> str:
+        """Name the part after the place of the whole: `em.yaml, field steps[0]`."""
+        return f"{whole}, {word}{self.path}" if self.path else whole
+
+
+def mismatch(error: Exception) -> Mismatch:
+    """Split the text of a msgspec error into what is wrong and where."""
+    message, _, path = str(error).partition(" - at `$")
+    return Mismatch(message, path.rstrip("`").lstrip("."))
 
 
 def shape_problems(value: Any, kind: Any, where: Where = ()) -> Iterator[Found]:
@@ -77,8 +97,8 @@ def _refused(value: Any, kind: Any, where: Where) -> Iterator[Found]:
     try:
         msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
-        message, _, inside = str(error).partition(" - at `$")
-        field = inside.rstrip("`").lstrip(".").partition(".")[0].partition("[")[0]
-        yield ((*where, field) if field else where), message, ""
+        found = mismatch(error)
+        field = found.path.partition(".")[0].partition("[")[0]
+        yield ((*where, field) if field else where), found.message, ""
     except RecursionError:
         yield where, "it is nested too deeply", ""

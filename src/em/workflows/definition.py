@@ -14,6 +14,7 @@ from em.runner.routine import Retry, ToolSpec
 from em.settings import FILE, AllowSettings, Settings
 from em.values.call import Effect
 from em.values.canonical import Json, canonical
+from em.values.mismatch import mismatch
 from em.values.strict_yaml import load_yaml
 
 ParamType = Literal["string", "integer", "number", "boolean", "list", "object"]
@@ -197,11 +198,10 @@ def read_workflow(value: Json, place: str) -> WorkflowDef:
     try:
         return msgspec.convert(said(value), WorkflowDef)
     except msgspec.ValidationError as error:
-        message, _, where = str(error).partition(" - at `$")
-        field = where.rstrip("`").lstrip(".")
+        found = mismatch(error)
         raise InvalidWorkflow(
-            message,
-            place=f"{place}, {field}" if field else place,
+            found.message,
+            place=found.place(place, word=""),
             fix="`em workflow validate` lists everything that is wrong with it",
         ) from None
 

@@ -16,6 +16,7 @@ from em.text.words import STOP_WORDS
 from em.traces.catalogue import get_traces
 from em.traces.trace import Outcome
 from em.values.canonical import Json
+from em.values.mismatch import mismatch
 
 
 def _said(description: str, **limits: Any) -> msgspec.Meta:
@@ -162,8 +163,8 @@ def read(kind: type[Arguments], given: Json) -> Any:
     try:
         return msgspec.convert(given, kind)
     except (msgspec.ValidationError, RecursionError) as error:
-        message, _, where = str(error).partition(" - at `$.")
-        raise InputError(message, place=where.rstrip("`") or "arguments") from None
+        message, path = mismatch(error)
+        raise InputError(message, place=path or "arguments") from None
 
 
 Work = Callable[[Desk, Caller, Any], Json]
