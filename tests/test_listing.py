@@ -106,7 +106,7 @@ def test_traces_are_listed_by_subject_words_and_outcome(tmp_path: Path) -> None:
         assert goals(subjects=["ana"]) == ["Call Ana", "Pay Ana back"]
         assert goals(subjects=["bo", "ana"], outcome="failure") == ["Call Ana", "Pay Bo back"]
         assert goals(subjects=[]) == []
-        assert goals(words="pay") == ["Pay Bo back", "Pay Ana back"]
+        assert goals(task="pay") == ["Pay Bo back", "Pay Ana back"]
         page = traces.list_traces(memory.store, limit=2)
         assert page.older is not None
         assert goals(before=page.older) == ["Pay Bo back", "Pay Ana back"]

@@ -7,7 +7,13 @@ from em.cli.output import count, print_json, print_table
 from em.cli.timeline import print_diff, print_timeline
 from em.errors import InputError, NotFound
 from em.store.protocol import Store
-from em.traces.catalogue import TraceRow, children_of, diff_traces, get_traces, summaries
+from em.traces.catalogue import (
+    TraceSummary,
+    children_of,
+    diff_traces,
+    get_traces,
+    list_traces,
+)
 from em.traces.trace import KeptTrace
 
 SHORTEST = 4
@@ -20,14 +26,16 @@ def command() -> None:
 
 
 @command.command("list")
-@click.option("--task", help="Only those whose goal holds this.")
+@click.option("--task", help="Only traces whose goal contains this, in upper or lower case.")
 @click.option("--outcome", type=click.Choice(["success", "failure", "unknown"]))
 @click.option("-n", "--limit", type=click.IntRange(min=1), default=20, show_default=True)
 @everywhere
 @click.pass_context
 def list_(ctx: click.Context, task: str | None, outcome: str | None, limit: int) -> None:
     """The newest traces, the newest last."""
-    found = summaries(open_memory(ctx).store, task=task, outcome=outcome)[-limit:]
+    store = open_memory(ctx).store
+    page = list_traces(store, task=task, outcome=outcome, limit=limit, count_calls=True)
+    found = page.traces[::-1]
     if ctx.obj["json"]:
         print_json({"traces": found})
     elif found:
@@ -37,8 +45,8 @@ def list_(ctx: click.Context, task: str | None, outcome: str | None, limit: int)
         click.echo("no traces; `em import` and `em watch` bring them in", err=True)
 
 
-def _row(one: TraceRow) -> tuple[str, ...]:
-    goal = " ".join(one.goal.split())
+def _row(one: TraceSummary) -> tuple[str, ...]:
+    goal = " ".join(one.title.split())
     return (
         one.id,
         one.at.strftime("%Y-%m-%d %H:%M"),
@@ -94,7 +102,7 @@ def find(store: Store, given: str) -> KeptTrace:
     try:
         return get_traces(store, [given])[0]
     except NotFound:
-        found = [one.id for one in summaries(store) if one.id.startswith(given)]
+        found = [one.id for one in reversed(list_traces(store).traces) if one.id.startswith(given)]
         if len(given) < SHORTEST or not found:
             raise
         if len(found) > 1:

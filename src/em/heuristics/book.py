@@ -12,14 +12,13 @@ from em.heuristics.mine import differences, mine
 from em.heuristics.reflection import reflect
 from em.heuristics.relevance import PASSED_OVER, Search, Wanted
 from em.llm.interface import LlmClient
-from em.log.event import Draft, EventQuery
-from em.log.stream import TRACE_PREFIX
+from em.log.event import Draft
 from em.recall.embed import Embed, Progress
 from em.recall.search import DocumentRecall
 from em.settings import Settings
 from em.store import redactor_of
 from em.store.protocol import DocumentQuery, Store
-from em.traces.catalogue import as_kept, find_traces, get_traces, trace_events
+from em.traces.catalogue import as_kept, get_traces, list_traces, trace_events
 from em.traces.trace import KeptTrace, Outcome, Trace
 from em.values.ids import new_id
 
@@ -159,18 +158,14 @@ class Heuristics:
             if kept.trace.outcome != "unknown"
         }
         found = {kept.id: kept for kept in traces}
-        for started in self._store.read(
-            EventQuery(kinds=["trace_started"], limit=ATTEMPTS_COMPARED, newest=True)
-        ):
-            trace_id = started.stream.removeprefix(TRACE_PREFIX)
-            task = (started.body or {}).get("goal"), started.subject
-            if task in tasks and trace_id not in found:
-                found[trace_id] = get_traces(self._store, [trace_id])[0]
+        for one in reversed(list_traces(self._store, limit=ATTEMPTS_COMPARED).traces):
+            if (one.goal, one.subject) in tasks and one.id not in found:
+                found[one.id] = get_traces(self._store, [one.id])[0]
         return list(found.values())
 
     def every_trace(self) -> list[str]:
-        """The ids of the traces there are."""
-        return [kept.id for kept in find_traces(self._store)]
+        """The ids of the traces there are, oldest first."""
+        return [one.id for one in reversed(list_traces(self._store).traces)]
 
 
 def _of_one(kept: KeptTrace, client: LlmClient | None) -> list[Lesson]:

@@ -230,12 +230,12 @@ THEN = 200
 
 
 def newest_first(
-    store: Store, kind: str, *, subject: str | None = None, before: int | None = None
+    store: Store, *kinds: str, subject: str | None = None, before: int | None = None
 ) -> Iterator[Event]:
-    """Events of a kind, newest first, before a `seq` if one is given; erased ones are left out."""
+    """Events of some kinds, newest first, before a `seq` if given; erased ones are left out."""
     size = FIRST
     while True:
-        query = EventQuery(kinds=[kind], subject=subject, before=before, limit=size, newest=True)
+        query = EventQuery(kinds=kinds, subject=subject, before=before, limit=size, newest=True)
         events = list(store.read(query))
         for event in reversed(events):
             if event.body is not None:

@@ -18,25 +18,35 @@ from em.values.call import Usage
 from em.values.canonical import Json, identical
 from em.values.times import now
 
-LOOKED_AT = 2_000
-"""Traces that one search passes over; where it ended is told, and the next goes on from there."""
-
 
 class TraceSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """A trace in short. `seq` is the number of the event that it began with."""
+    """A trace in short. `seq` is the number of its first event.
+
+    `calls` and `failed` are None where `list_traces` was not asked to count them.
+    """
 
     id: str
     seq: int
     at: datetime
     goal: str
-    outcome: Outcome
-    events: int
-    subject: str | None = None
+    outcome: Outcome = "unknown"
+    input: Any = None
     app: str = ""
+    tags: Sequence[str] = ()
+    calls: int | None = None
+    failed: int | None = None
+    tokens: int | None = None
+    parent: str | None = None
+    subject: str | None = None
+
+    @property
+    def title(self) -> str:
+        """The goal; the input as JSON where no goal was recorded."""
+        return self.goal or msgspec.json.encode(self.input).decode()
 
 
 class TracePage(msgspec.Struct, frozen=True):
-    """Some traces, newest first; `older` is where to go on, None where nothing is left."""
+    """Some traces, newest first. `older`: the `before` of the next page, None on the last."""
 
     traces: Sequence[TraceSummary]
     older: int | None
@@ -45,54 +55,94 @@ class TracePage(msgspec.Struct, frozen=True):
 def list_traces(
     store: Store,
     *,
+    task: str | None = None,
+    outcome: str | None = None,
+    tags: Iterable[str] = (),
     subjects: Iterable[str] | None = None,
-    words: str = "",
-    outcome: str = "",
     before: int | None = None,
-    limit: int = 20,
+    limit: int | None = None,
+    scan: int | None = None,
+    count_calls: bool = False,
 ) -> TracePage:
-    """The newest traces whose goal has the words; `subjects` limits it to what is about them."""
+    """List traces, newest first: the one way to list them.
+
+    task: text that the goal contains, in upper or lower case.
+    outcome: only traces that ended so; a trace without an end is `unknown`.
+    tags: only traces that have all of these.
+    subjects: only traces about one of these; None for all traces.
+    before: only traces that began before the event of this number.
+    limit: how many to return; None for all.
+    scan: stop after so many traces that don't match, so that a search has a bounded cost.
+    count_calls: also count the calls of each trace that is returned, which reads them.
+    """
+    words, wanted = (task or "").casefold(), set(tags)
     found: list[TraceSummary] = []
-    passed_over = 0
-    for event in _newest_starts(store, subjects, before):
-        if len(found) == limit or passed_over == LOOKED_AT:
-            return TracePage(found, event.seq + 1)
-        goal = str((event.body or {}).get("goal", ""))
-        trace = _summary(store, event) if words.casefold() in goal.casefold() else None
-        if trace is not None and outcome in ("", trace.outcome):
-            found.append(trace)
+    skipped = 0
+    for one in _newest(store, subjects, before):
+        if len(found) == limit or skipped == scan:
+            return TracePage(found, one.seq + 1)
+        if (
+            words in one.goal.casefold()
+            and outcome in (None, one.outcome)
+            and wanted.issubset(one.tags)
+        ):
+            found.append(_with_calls(store, one) if count_calls else one)
         else:
-            passed_over += 1
+            skipped += 1
     return TracePage(found, None)
 
 
-def _newest_starts(
+def _newest(
     store: Store, subjects: Iterable[str] | None, before: int | None
-) -> Iterator[Event]:
-    if subjects is None:
-        return newest_first(store, "trace_started", before=before)
-    each = (
-        newest_first(store, "trace_started", subject=subject, before=before) for subject in subjects
-    )
-    return merge(*each, key=lambda event: -event.seq)
+) -> Iterator[TraceSummary]:
+    """Summarise every trace, newest first, in one pass back over their first and last events."""
+    each = [
+        newest_first(store, "trace_started", "trace_ended", subject=subject, before=before)
+        for subject in ([None] if subjects is None else subjects)
+    ]
+    ends: dict[str, Json] = {}
+    for event in merge(*each, key=lambda event: -event.seq):
+        if event.kind == "trace_ended":
+            # Going back, the first end of a stream is its last: it counts.
+            ends.setdefault(event.stream, event.body or {})
+            continue
+        end = ends.pop(event.stream, None)
+        if end is None and before is not None:
+            end = _end_of(store, event.stream)  # it may have ended after `before`
+        yield _summary(event, event.body or {}, end or {})
 
 
-def _summary(store: Store, started: Event) -> TraceSummary:
-    body = started.body or {}
-    last = EventQuery(stream=started.stream, kinds=["trace_ended"], limit=1, newest=True)
-    ended = next(iter(store.read(last)), None)
-    said = {} if ended is None else ended.body or {}
-    app = body.get("app") or {}
+def _end_of(store: Store, stream: str) -> Json | None:
+    query = EventQuery(stream=stream, kinds=["trace_ended"], limit=1, newest=True)
+    return next((event.body for event in store.read(query)), None)
+
+
+def _summary(started: Event, body: Json, end: Json) -> TraceSummary:
+    app, usage = body.get("app"), end.get("usage")
+    tokens = usage.get("tokens") if isinstance(usage, dict) else None
     return TraceSummary(
         id=started.stream.removeprefix(TRACE_PREFIX),
         seq=started.seq,
         at=started.at,
-        goal=str(body.get("goal") or msgspec.json.encode(body.get("input")).decode()),
-        outcome=said.get("outcome", "unknown"),
-        events=max(0, store.head(started.stream)[0] - 2),
-        subject=started.subject,
+        goal=str(body.get("goal", "")),
+        outcome=end.get("outcome", "unknown"),
+        input=body.get("input"),
         app=str(app.get("name", "")) if isinstance(app, dict) else "",
+        tags=body.get("tags") or (),
+        tokens=tokens if isinstance(tokens, int) else None,
+        parent=body.get("parent"),
+        subject=started.subject,
     )
+
+
+def _with_calls(store: Store, one: TraceSummary) -> TraceSummary:
+    kinds = ("tool_call", "udf_call", "call_ended")
+    calls = failed = 0
+    for event in store.read(EventQuery(stream=trace_stream(one.id), kinds=kinds)):
+        if event.body is not None:
+            calls += event.kind != "call_ended"
+            failed += event.body.get("error") is not None
+    return msgspec.structs.replace(one, calls=calls, failed=failed)
 
 
 _TYPE = "type"
@@ -152,25 +202,19 @@ def as_kept(trace: Trace, trace_id: str, subject: str | None = None) -> KeptTrac
 def find_traces(
     store: Store, *, task: str | None = None, outcome: Outcome | None = None
 ) -> Iterator[KeptTrace]:
-    """The traces in the log, oldest first: those whose goal holds `task`, in any case."""
-    wanted = None if task is None else task.casefold()
-    for started in store.read(EventQuery(kinds=["trace_started"])):
-        goal = str((started.body or {}).get("goal", ""))
-        if started.body is None or (wanted is not None and wanted not in goal.casefold()):
-            continue
-        kept = kept_trace(list(store.read(EventQuery(stream=started.stream))))
-        if outcome is None or kept.trace.outcome == outcome:
-            yield kept
+    """Read the traces that `list_traces` finds, oldest first, one at a time."""
+    for one in reversed(list_traces(store, task=task, outcome=outcome).traces):
+        yield _get(store, one.id)
 
 
 def children_of(store: Store, trace_id: str) -> list[KeptTrace]:
-    """The traces of the agents that a trace's agent started, and of those that they did."""
+    """Read the traces of a trace's sub-agents, and of their sub-agents."""
     found: list[KeptTrace] = []
     above = {trace_id}
-    for started in store.read(EventQuery(kinds=["trace_started"])):
-        if started.body is not None and started.body.get("parent") in above:
-            above.add(started.stream.removeprefix(TRACE_PREFIX))
-            found.append(kept_trace(list(store.read(EventQuery(stream=started.stream)))))
+    for one in reversed(list_traces(store).traces):
+        if one.parent in above:
+            above.add(one.id)
+            found.append(_get(store, one.id))
     return found
 
 
@@ -238,74 +282,12 @@ def _became(body: Json) -> Json:
 
 
 def attempts(store: Store) -> dict[str, list[str]]:
-    """Every task that was done, with the ids of its traces that did not fail."""
+    """Map each task to the ids of its traces that did not fail, oldest first."""
     found: dict[str, list[str]] = {}
-    for kept in find_traces(store):
-        if kept.trace.outcome != "failure" and kept.trace.mission.goal:
-            found.setdefault(kept.trace.mission.goal, []).append(kept.id)
+    for one in reversed(list_traces(store).traces):
+        if one.outcome != "failure" and one.goal:
+            found.setdefault(one.goal, []).append(one.id)
     return found
-
-
-_KINDS = ("trace_started", "tool_call", "udf_call", "call_ended", "trace_ended")
-
-
-class TraceRow(msgspec.Struct, kw_only=True):
-    """A trace in short."""
-
-    id: str
-    at: datetime
-    goal: str
-    app: str = ""
-    outcome: str = "unknown"
-    calls: int = 0
-    failed: int = 0
-    tokens: int | None = None
-    parent: str | None = None
-    subject: str | None = None
-
-
-def summaries(
-    store: Store, *, task: str | None = None, outcome: str | None = None
-) -> list[TraceRow]:
-    """Every trace in short, the oldest first, from one pass over the log."""
-    found: dict[str, TraceRow] = {}
-    for event in store.read(EventQuery(kinds=_KINDS)):
-        if event.body is None:
-            continue
-        if event.kind == "trace_started":
-            found[event.stream] = _started(event, event.body)
-        elif event.stream in found:
-            _note(found[event.stream], event.kind, event.body)
-    wanted = None if task is None else task.casefold()
-    return [
-        one
-        for one in found.values()
-        if (wanted is None or wanted in one.goal.casefold())
-        and (outcome is None or one.outcome == outcome)
-    ]
-
-
-def _started(event: Event, body: Json) -> TraceRow:
-    app = body.get("app")
-    return TraceRow(
-        id=event.stream.removeprefix(TRACE_PREFIX),
-        at=event.at,
-        goal=str(body.get("goal", "")),
-        app=str(app.get("name", "")) if isinstance(app, dict) else "",
-        parent=body.get("parent"),
-        subject=event.subject,
-    )
-
-
-def _note(summary: TraceRow, kind: str, body: Json) -> None:
-    if kind == "trace_ended":
-        summary.outcome = str(body.get("outcome", "unknown"))
-        usage = body.get("usage")
-        tokens = usage.get("tokens") if isinstance(usage, dict) else None
-        summary.tokens = tokens if isinstance(tokens, int) else None
-    else:
-        summary.calls += kind != "call_ended"
-        summary.failed += body.get("error") is not None
 
 
 class DiffStep(msgspec.Struct, frozen=True, kw_only=True):

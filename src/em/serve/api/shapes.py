@@ -13,6 +13,7 @@ from em.state.rules import Alert
 from em.state.schema import Coverage, PolicyName
 from em.state.state import Conflict, Unstructured
 from em.store.protocol import Passage
+from em.traces.catalogue import TraceSummary
 from em.traces.trace import KeptTrace, Outcome
 from em.values.canonical import Json
 
@@ -161,6 +162,13 @@ class TrajectoryOut(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     steps: Sequence[Json] | None = None
     final_output: Any = None
     event_ids: Sequence[str] | None = None
+
+    @classmethod
+    def in_short(cls, one: TraceSummary) -> "TrajectoryOut":
+        """A trajectory in a list, without its steps."""
+        return cls(
+            id=one.id, task=one.goal, outcome=one.outcome, subject=one.subject, created_at=one.at
+        )
 
     @classmethod
     def of(cls, kept: KeptTrace) -> "TrajectoryOut":

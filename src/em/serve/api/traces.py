@@ -1,6 +1,5 @@
 """Over HTTP: trajectories, which are traces by another name."""
 
-from collections.abc import Iterator
 from typing import Annotated
 
 import msgspec
@@ -8,41 +7,12 @@ from litestar import Response, get, post
 from litestar.params import Parameter
 
 from em.errors import InputError
-from em.log.event import EventQuery
-from em.log.stream import TRACE_PREFIX
 from em.serve.api.shapes import Trajectories, TrajectoryIn, TrajectoryOut
-from em.serve.auth import Caller
 from em.serve.idempotency import Pending
 from em.serve.service import AnyRequest, Key, Limit, Offset, errors, page, service_of
-from em.store.protocol import Store
-from em.traces.catalogue import get_traces, trace_events
+from em.traces.catalogue import get_traces, list_traces, trace_events
 from em.traces.trace import Outcome, Trace, read_trace
 from em.values.ids import new_id
-
-
-def summaries(
-    store: Store, caller: Caller, task: str | None = None, outcome: Outcome | None = None
-) -> Iterator[TrajectoryOut]:
-    """Every trace in short: from its first and its last event, read in one pass."""
-    started: dict[str, TrajectoryOut] = {}
-    for event in store.read(EventQuery(kinds=["trace_started", "trace_ended"])):
-        if event.body is None:
-            continue
-        if event.kind == "trace_started":
-            goal = str(event.body.get("goal", ""))
-            if caller.sees(event.subject) and (task is None or goal == task):
-                started[event.stream] = TrajectoryOut(
-                    id=event.stream.removeprefix(TRACE_PREFIX),
-                    task=goal,
-                    outcome="unknown",
-                    subject=event.subject,
-                    created_at=event.at,
-                )
-        elif event.stream in started:
-            ended = event.body.get("outcome", "unknown")
-            started[event.stream] = msgspec.structs.replace(started[event.stream], outcome=ended)
-    return (one for one in started.values() if outcome is None or one.outcome == outcome)
-
 
 Query = Annotated[str | None, Parameter(max_length=2_000)]
 
@@ -71,11 +41,12 @@ def list_trajectories(
     task: Query = None,
     outcome: Annotated[Outcome | None, Parameter(description="Only with this outcome.")] = None,
 ) -> Trajectories:
-    """Trajectories, oldest first; `task` and `outcome` match exactly."""
+    """Trajectories, oldest first, whose task contains `task`, in upper or lower case."""
     service = service_of(request)
-    found = summaries(service.store, service.caller(request), task, outcome)
-    shown, pagination = page(found, limit, offset)
-    return Trajectories(shown, pagination)
+    subjects = service.caller(request).subjects
+    found = list_traces(service.store, task=task, outcome=outcome, subjects=subjects).traces
+    shown, pagination = page(reversed(found), limit, offset)
+    return Trajectories([TrajectoryOut.in_short(one) for one in shown], pagination)
 
 
 @get(

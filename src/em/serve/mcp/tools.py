@@ -8,12 +8,11 @@ from mcp_types import Tool, ToolAnnotations
 
 from em.errors import InputError
 from em.serve.api.shapes import HeuristicOut, TrajectoryOut
-from em.serve.api.traces import summaries
 from em.serve.auth import Access, Caller
 from em.serve.mcp.desk import Desk
 from em.store.protocol import Passage
 from em.text.words import STOP_WORDS
-from em.traces.catalogue import get_traces
+from em.traces.catalogue import get_traces, list_traces
 from em.traces.trace import Outcome
 from em.values.canonical import Json
 from em.values.mismatch import mismatch
@@ -312,9 +311,12 @@ def _step(step: Step) -> Json:
 
 def _list_traces(desk: Desk, caller: Caller, given: ListTraces) -> Json:
     """List attempts at tasks, newest first, with their outcomes."""
-    found = list(summaries(desk.store, caller, outcome=given.outcome))[::-1]
+    found = list_traces(desk.store, outcome=given.outcome, subjects=caller.subjects).traces
     shown = found[given.offset : given.offset + given.limit]
-    return {"traces": [_short(one) for one in shown], "total": len(found)}
+    return {
+        "traces": [_short(TrajectoryOut.in_short(one)) for one in shown],
+        "total": len(found),
+    }
 
 
 def _search_traces(desk: Desk, caller: Caller, given: SearchTraces) -> Json:
@@ -323,13 +325,15 @@ def _search_traces(desk: Desk, caller: Caller, given: SearchTraces) -> Json:
     wanted = wanted - STOP_WORDS or wanted
     said = _said_in(desk, caller, given.query)
     ranked = []
-    for number, one in enumerate(summaries(desk.store, caller, outcome=given.outcome)):
-        task = one.task.casefold()
+    found = list_traces(desk.store, outcome=given.outcome, subjects=caller.subjects).traces
+    for number, one in enumerate(found):
+        task = one.goal.casefold()
         score = sum(word in task for word in wanted) / len(wanted) + said.get(one.id, 0.0)
         if score:
-            ranked.append((-score, -number, one))
+            ranked.append((-score, number, one))
     ranked.sort(key=lambda found: found[:2])
-    return {"traces": [_short(one) for _, _, one in ranked[: given.limit]], "total": len(ranked)}
+    shown = [TrajectoryOut.in_short(one) for _, _, one in ranked[: given.limit]]
+    return {"traces": [_short(one) for one in shown], "total": len(ranked)}
 
 
 def _said_in(desk: Desk, caller: Caller, query: str) -> dict[str, float]:

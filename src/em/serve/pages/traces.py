@@ -21,6 +21,8 @@ OUTCOMES = ("success", "failure", "unknown")
 MOST_CALLS = 400
 """Calls of a trace that is compiled to be looked at."""
 MOST_EVENTS = 500
+MOST_SCANNED = 2_000
+"""Traces that don't match a search, after which a page ends and links to the next."""
 
 
 @get(f"{PAGES}/traces", include_in_schema=False, sync_to_thread=True)
@@ -34,10 +36,12 @@ def get_traces_page(request: AnyRequest) -> Response[str]:
     found = list_traces(
         service.store,
         subjects=caller.subjects,
-        words=words,
-        outcome=outcome,
+        task=words,
+        outcome=outcome or None,
         before=before,
         limit=25,
+        scan=MOST_SCANNED,
+        count_calls=True,
     )
     return page(
         request,
