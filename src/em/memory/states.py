@@ -49,12 +49,9 @@ class States(Recalling):
         accept: also if it breaks kept questions or rules. again: what no model has read well is
         read again. rebuild: all of it anew, from the log.
         """
-        report = self.subjects.checkpoint(
+        return self.subjects.checkpoint_state(
             subject, client=llm, accept=accept, again=again, rebuild=rebuild
         )
-        state = self.subjects.state(subject)
-        state.report = report
-        return state
 
     def checkpoint_many(
         self,

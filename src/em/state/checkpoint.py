@@ -7,7 +7,7 @@ which holds only if the subject's stream is still where it was read.
 import random
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -30,7 +30,7 @@ from em.state.proof import prove
 from em.state.rows import Seen, block_id, blocks
 from em.state.schema import FORMAT, Coverage, Extraction, FieldSchema, StateSchema, TypeSchema
 from em.state.types import fits
-from em.store.protocol import ArtefactDraft, Commit, Committed, Record, Store
+from em.store.protocol import Artefact, ArtefactDraft, Commit, Committed, Record, Store
 from em.values.canonical import Json, uncollected
 from em.values.times import now_micros
 
@@ -55,21 +55,28 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """How to checkpoint.
 
     keys: the key fields of types, where no decision in the log says them.
-    dependents: what uses the state and must go on working, unless `accept` says otherwise.
+    dependents: finds what uses the state and must go on working, unless `accept` says otherwise;
+    only called when a change could break something.
     again: texts that no model has read well are read again. rebuild: all of it from the log.
     """
 
     client: LlmClient | None = None
     keys: Mapping[str, list[str]] = {}
-    dependents: Sequence[Dependent] = ()
+    dependents: Callable[[], Sequence[Dependent]] = lambda: ()
     accept: bool = False
     again: bool = False
     rebuild: bool = False
 
 
 def load_schema(store: Store, subject: str, version: int | None = None) -> tuple[StateSchema, int]:
-    """A version of a state, without its records; NotFound where there is none that can be read."""
-    artefact = store.artefact(KIND, subject, version)
+    """Load a version of a state, without its records; NotFound if there is none in this format."""
+    return schema_in(store.artefact(KIND, subject, version), subject, version)
+
+
+def schema_in(
+    artefact: Artefact | None, subject: str, version: int | None = None
+) -> tuple[StateSchema, int]:
+    """Read the schema in a state's artefact, and its version; NotFound if it has none."""
     if artefact is None or artefact.body is None or artefact.body.get("format") != FORMAT:
         which = "" if version is None else f", version {version}"
         raise NotFound(
@@ -80,31 +87,34 @@ def load_schema(store: Store, subject: str, version: int | None = None) -> tuple
     return msgspec.convert(artefact.body, StateSchema), artefact.version
 
 
-def checkpoint(store: Store, subject: str, options: Options | None = None) -> Checkpoint:
-    """Compile what is new; if the stream moves on meanwhile, what came is taken in too."""
+class Compiled(msgspec.Struct, frozen=True):
+    """A state that is compiled and proved.
+
+    commit: writes it, if the subject's stream is still where it was read; None where nothing is new
+    and once it is written.
+    """
+
+    schema: StateSchema
+    report: Checkpoint
+    commit: Commit | None = None
+
+    def written(self, committed: Committed) -> "Compiled":
+        """Return it as it was written: its fields in the store's order, with the new version."""
+        schema, version = schema_in(committed.artefacts[0], self.report.subject)
+        return Compiled(schema, msgspec.structs.replace(self.report, version=version))
+
+
+def checkpoint(store: Store, subject: str, options: Options | None = None) -> Compiled:
+    """Compile what is new and write it; if the stream moves on meanwhile, compile that too."""
     run = Run(store, subject, options or Options())
     with uncollected():
         for number in range(1, ATTEMPTS):
             try:
                 return run.attempt()
             except PositionConflict:
-                # Who writes faster than this compiles must not keep it from ever ending.
+                # Back off so that constant writers can't starve a checkpoint.
                 time.sleep(random.uniform(0, 0.005 * number))  # noqa: S311 - only who goes first
         return run.attempt()
-
-
-class Ready(msgspec.Struct, frozen=True):
-    """A checkpoint that is compiled and proved, and still to be written.
-
-    commit: holds only if the subject's stream is still where it was read.
-    """
-
-    commit: Commit
-    report: Checkpoint
-
-    def done(self, committed: Committed) -> Checkpoint:
-        """What was done, once it is written."""
-        return msgspec.structs.replace(self.report, version=committed.artefacts[0].version)
 
 
 class Run:
@@ -116,24 +126,25 @@ class Run:
         self._read: list[Extraction] = []
         self._problems: list[str] = []
 
-    def attempt(self) -> Checkpoint:
+    def attempt(self) -> Compiled:
         """Compile and write; PositionConflict if the stream has moved on meanwhile."""
-        ready = self.compile()
-        if isinstance(ready, Checkpoint):
-            return ready
-        return ready.done(self._store.commit(ready.commit))
+        compiled = self.compile()
+        if compiled.commit is None:
+            return compiled
+        return compiled.written(self._store.commit(compiled.commit))
 
-    def compile(self) -> Checkpoint | Ready:
-        """Compile what is new, and prove it; or the report that nothing is."""
+    def compile(self) -> Compiled:
+        """Compile what is new, and prove it."""
         old, version = self._newest()
         fresh = self._options.rebuild or self._options.again or old.watermark == 0
         material = self._material(old, fresh=fresh)
         if (material.erased or material.undoes) and not fresh:
             fresh, material = True, self._material(old, fresh=True)
         if not fresh and material.last_pos <= old.watermark:
-            return Checkpoint(
+            report = Checkpoint(
                 subject=self._subject, version=version, new_events=0, coverage=old.coverage
             )
+            return Compiled(old, report)
         if material.last_pos == 0:
             raise NotFound(
                 f"nothing was observed about {self._subject!r}",
@@ -146,7 +157,7 @@ class Run:
             fresh, material = True, self._material(old, fresh=True)
             self._reuse(material)
             new, folded = self._folded(old, material, fresh=True)
-        return self._ready(old, new, folded, material, drafts, fresh=fresh)
+        return self._compiled(old, new, folded, material, drafts, fresh=fresh)
 
     def _newest(self) -> tuple[StateSchema, int]:
         try:
@@ -202,7 +213,7 @@ class Run:
                     base.policies[f"{decision.type}.{decision.field}"] = decision.policy
         return base, fold(base, material, dict(self._options.keys))
 
-    def _ready(
+    def _compiled(
         self,
         old: StateSchema,
         new: StateSchema,
@@ -211,7 +222,7 @@ class Run:
         drafts: list[Draft],
         *,
         fresh: bool,
-    ) -> Ready:
+    ) -> Compiled:
         accepted = self._held(old, new, folded.refused)
         records = list(self._records(new, folded, fresh=fresh))
         prove(new, records)
@@ -242,12 +253,13 @@ class Run:
             rebuilt=fresh and old.watermark > 0,
             accepted=accepted,
         )
-        return Ready(commit, report)
+        return Compiled(new, report, commit)
 
     def _held(self, old: StateSchema, new: StateSchema, refused: Mapping[str, str]) -> list[Break]:
         """What would break; accepted, rules that can't hold any more are left out."""
         broken = broken_constraints(new)
-        found = breaks(compare(old, new), self._options.dependents)
+        breaking = [change for change in compare(old, new) if change.breaking]
+        found = breaks(breaking, self._options.dependents()) if breaking else []
         found += [Break(f"rule {constraint.id}", why) for constraint, why in broken]
         left = {constraint.id for constraint in new.constraints}
         found += [

@@ -134,16 +134,13 @@ def _rules(old: StateSchema, new: StateSchema) -> Iterator[Change]:
 
 
 def breaks(changes: Sequence[Change], dependents: Sequence[Dependent]) -> list[Break]:
-    """Which of the dependents use something that goes away or means something else."""
-    found = []
-    for change in changes:
-        if change.breaking:
-            found += [
-                Break(dependent.what, str(change))
-                for dependent in dependents
-                if dependent.uses.intersection(change.names)
-            ]
-    return found
+    """Find the dependents that use a name which one of these breaking changes is about."""
+    return [
+        Break(dependent.what, str(change))
+        for change in changes
+        for dependent in dependents
+        if dependent.uses.intersection(change.names)
+    ]
 
 
 def names_in(code: str) -> frozenset[str]:

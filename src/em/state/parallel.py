@@ -14,7 +14,7 @@ from em.errors import EmError
 from em.log.event import EventQuery
 from em.log.stream import SUBJECT_PREFIX
 from em.settings import StateSettings
-from em.state.checkpoint import Ready
+from em.state.checkpoint import Compiled
 from em.state.subjects import Subjects
 from em.store import open_store
 from em.store.protocol import Store
@@ -88,14 +88,14 @@ def _portion(
 ) -> tuple[int, dict[str, str]]:
     """Compile subjects, and write them a few dozen at a time: the write lock is what is shared."""
     failed: dict[str, str] = {}
-    waiting: list[Ready] = []
+    waiting: list[Compiled] = []
     for name in names:
         try:
             found = subjects.compile(name, **how)
         except EmError as error:
             failed[name] = str(error)
             continue
-        if isinstance(found, Ready):
+        if found.commit is not None:
             waiting.append(found)
         if len(waiting) >= PORTION or sum(one.report.new_events for one in waiting) >= MANY_EVENTS:
             failed |= _write(subjects, waiting, how)
@@ -105,7 +105,7 @@ def _portion(
     return len(names) - len(failed), failed
 
 
-def _write(subjects: Subjects, waiting: Sequence[Ready], how: dict[str, Any]) -> dict[str, str]:
+def _write(subjects: Subjects, waiting: Sequence[Compiled], how: dict[str, Any]) -> dict[str, str]:
     failed: dict[str, str] = {}
     try:
         subjects.write(waiting)

@@ -17,18 +17,19 @@ from em.settings import StateSettings
 from em.state.checkpoint import (
     KIND,
     Checkpoint,
+    Compiled,
     Options,
-    Ready,
     Run,
     checkpoint,
     load_schema,
+    schema_in,
 )
 from em.state.evolution import Change, Dependent, compare
 from em.state.questions import Answer, Asker, run_own_code
 from em.state.rules import UserRule, dependents, load_rules
 from em.state.schema import PROFILE, Decision, Policy, PolicyName, Question
 from em.state.state import State
-from em.store.protocol import ArtefactDraft, Commit, Passage, Store
+from em.store.protocol import Artefact, ArtefactDraft, Commit, Passage, Store
 from em.values.canonical import Json, uncollected
 from em.values.times import Moment, moment, parse_duration
 
@@ -66,34 +67,54 @@ class Subjects:
         again: bool = False,
         rebuild: bool = False,
     ) -> Checkpoint:
-        """Compile what is new about a subject."""
+        """Compile what is new about a subject, and report what was done."""
         options = self._options(subject, client, accept=accept, again=again, rebuild=rebuild)
-        return self._checkpointed(checkpoint(self._store, subject, options))
+        return self._checkpoint(subject, options).report
 
-    def compile(self, subject: str, **how: Any) -> Checkpoint | Ready:
-        """The same without writing it: then `ready.commit` is to be written, and told of."""
+    def checkpoint_state(
+        self,
+        subject: str,
+        *,
+        client: LlmClient | None = None,
+        accept: bool = False,
+        again: bool = False,
+        rebuild: bool = False,
+    ) -> State:
+        """Compile what is new about a subject; return its state, with the report."""
+        options = self._options(subject, client, accept=accept, again=again, rebuild=rebuild)
+        compiled = self._checkpoint(subject, options)
+        state = State(self._store, compiled.schema, compiled.report.version, user_rules=self.rules)
+        state.report = compiled.report
+        return state
+
+    def compile(self, subject: str, **how: Any) -> Compiled:
+        """Compile what is new about a subject without writing it; `write` does."""
         with uncollected():
             return Run(self._store, subject, self._options(subject, **how)).compile()
 
-    def write(self, ready: Sequence[Ready]) -> None:
-        """Write what was compiled, all of it in one transaction; PositionConflict if one of the
-        subjects was observed meanwhile."""
-        written = self._store.commit_together([one.commit for one in ready])
-        for one, committed in zip(ready, written, strict=True):
-            self._checkpointed(one.done(committed))
+    def write(self, compiled: Sequence[Compiled]) -> None:
+        """Write what was compiled in one transaction; PositionConflict if one of the subjects was
+        observed meanwhile."""
+        self._store.commit_together([one.commit for one in compiled if one.commit is not None])
+        for one in compiled:
+            self._drop_broken(one.report)
 
     def _options(self, subject: str, client: LlmClient | None = None, **how: bool) -> Options:
         return Options(
             client=client or self.client,
             keys=self.settings.keys,
-            dependents=[*dependents(self.rules), *self._questions_used(subject)],
+            dependents=lambda: [*dependents(self.rules), *self._questions_used(subject)],
             **how,
         )
 
-    def _checkpointed(self, done: Checkpoint) -> Checkpoint:
-        if done.accepted:
-            self._drop_questions(done.subject, {one.what for one in done.accepted})
-        return done
+    def _checkpoint(self, subject: str, options: Options) -> Compiled:
+        compiled = checkpoint(self._store, subject, options)
+        self._drop_broken(compiled.report)
+        return compiled
+
+    def _drop_broken(self, report: Checkpoint) -> None:
+        if report.accepted:
+            self._drop_questions(report.subject, {one.what for one in report.accepted})
 
     def state(
         self,
@@ -103,10 +124,14 @@ class Subjects:
         known_at: Moment | None = None,
         version: int | None = None,
     ) -> State:
-        """The state as it was last compiled; healed first, if something of it was forgotten."""
-        if version is None:
-            self._heal(subject)
-        schema, number = load_schema(self._store, subject, version)
+        """Load the state as it was last compiled; rebuilt first, if part of it was forgotten."""
+        artefact = self._store.artefact(KIND, subject, version)
+        if version is None and artefact is not None and self._is_outdated(artefact):
+            options = self._options(subject, accept=True, rebuild=True)
+            compiled = self._checkpoint(subject, options)
+            schema, number = compiled.schema, compiled.report.version
+        else:
+            schema, number = schema_in(artefact, subject, version)
         return State(
             self._store,
             schema,
@@ -116,14 +141,17 @@ class Subjects:
             user_rules=self.rules,
         )
 
-    def _heal(self, subject: str) -> None:
-        artefact = self._store.artefact(KIND, subject)
-        if artefact is None:
-            return
-        after = 0 if artefact.body is None else int(artefact.body.get("watermark_seq", 0))
-        query = EventQuery(stream=subject_stream(subject), kinds=("erased",), after=after, limit=1)
-        if artefact.body is None or next(iter(self._store.read(query)), None) is not None:
-            self.checkpoint(subject, accept=True, rebuild=True)
+    def _is_outdated(self, artefact: Artefact) -> bool:
+        """Whether something of a state was erased since it was compiled."""
+        if artefact.body is None:
+            return True
+        query = EventQuery(
+            stream=subject_stream(artefact.name),
+            kinds=("erased",),
+            after=int(artefact.body.get("watermark_seq", 0)),
+            limit=1,
+        )
+        return next(iter(self._store.read(query)), None) is not None
 
     def has_state(self, subject: str) -> bool:
         """Whether a state of this subject was ever compiled."""
