@@ -27,11 +27,11 @@ _ENGINE = click.option("--engine", metavar="NAME", help="Only this engine's.")
 
 @click.group("cache", no_args_is_help=True)
 @everywhere
-def command() -> None:
+def cache() -> None:
     """Look at recorded behaviours, take them out and bring them in."""
 
 
-@command.command("list")
+@cache.command("list")
 @_ENGINE
 @click.option("-n", "--limit", type=click.IntRange(min=1), default=20, show_default=True)
 @everywhere
@@ -81,7 +81,7 @@ def _text(value: Any) -> str:
     return msgspec.json.encode(value).decode()
 
 
-@command.command("show")
+@cache.command("show")
 @click.argument("behaviour", metavar="ID")
 @everywhere
 @click.pass_context
@@ -115,7 +115,7 @@ def show(ctx: click.Context, behaviour: str) -> None:
     )
 
 
-@command.command("stats")
+@cache.command("stats")
 @_ENGINE
 @everywhere
 @click.pass_context
@@ -133,7 +133,7 @@ def stats(ctx: click.Context, engine: str | None) -> None:
     print_table(("what", "count"), [(name.replace("_", " "), value) for name, value in rows])
 
 
-@command.command("forget")
+@cache.command("forget")
 @click.argument("behaviour", metavar="ID")
 @click.option("--retire", is_flag=True, help="Only take it out of use; the log keeps its run.")
 @everywhere
@@ -153,7 +153,7 @@ def forget(ctx: click.Context, behaviour: str, retire: bool) -> None:
             click.echo(f"  not yet scrubbed: {erasure.scrub_problem}", err=True)
 
 
-@command.command("export")
+@cache.command("export")
 @click.argument("behaviour", metavar="ID")
 @click.option(
     "-o", "--output", required=True, type=click.Path(file_okay=False), metavar="DIR",
@@ -173,7 +173,7 @@ def export(ctx: click.Context, behaviour: str, output: str) -> None:
         click.echo(f"{count(steps, 'step')} in {output}; replayed against the recording")
 
 
-@command.command("import")
+@cache.command("import")
 @click.argument("folder", type=click.Path(exists=True, file_okay=False), metavar="DIR")
 @click.option("--engine", metavar="NAME", help="Whose it becomes.  [as exported]")
 @click.option("--task", metavar="JSON", help="The agent's arguments by name.  [input.json]")

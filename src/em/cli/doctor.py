@@ -37,7 +37,7 @@ LOW_SPACE = 256 * 1024 * 1024
 @click.option("--deep", is_flag=True, help="Read every page of the database.")
 @everywhere
 @click.pass_context
-def command(ctx: click.Context, deep: bool) -> int:
+def doctor(ctx: click.Context, deep: bool) -> int:
     """Check the installation, the database, extras and keys. Exit code 1 if something is wrong."""
     database, problems = _database(ctx, deep=deep)
     report = {

@@ -1,6 +1,7 @@
 """`em log`: append, show, tail, verify, export, import."""
 
 import os
+import sys
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from difflib import get_close_matches
@@ -10,7 +11,6 @@ from typing import Any
 import click
 import msgspec
 
-from em.cli.describe import in_one_line
 from em.cli.files import reading, standard_input, writing
 from em.cli.options import everywhere, find_event, open_memory, selection
 from em.cli.output import (
@@ -26,15 +26,65 @@ from em.log.event import Event
 from em.log.kinds import HOMES
 from em.log.lines import write_line
 from em.log.verify import Head, Report
+from em.memory import Memory
+from em.store.protocol import Erasure
+
+MAX_CHARS = 400
+
+
+def in_one_line(event: Event) -> str:
+    """What happened, as somebody would tell it; the JSON of a kind that em does not know."""
+    if event.body is None:
+        return "(erased)"
+    try:
+        text = _TELL.get(event.kind, _json)(event.body)
+    except (KeyError, TypeError, AttributeError):
+        text = _json(event.body)  # an unusual body is shown as it is
+    return text[:MAX_CHARS]
+
+
+def _json(value: Any) -> str:
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
+def _call(body: dict[str, Any]) -> str:
+    name = body.get("tool") or body["function"]
+    arguments = ", ".join(f"{key}={_json(value)}" for key, value in body.get("args", {}).items())
+    if body.get("error") is not None:
+        return f"{name}({arguments}) failed: {_json(body['error'])}"
+    return f"{name}({arguments}) → {_json(body.get('result'))}"
+
+
+def _observation(body: dict[str, Any]) -> str:
+    who = f"{body['speaker']}: " if body.get("speaker") else ""
+    what = f"{body['type']} " if body.get("type") else ""
+    return who + (body["text"] if body.get("text") is not None else what + _json(body["record"]))
+
+
+def _ended(body: dict[str, Any]) -> str:
+    output = body.get("output")
+    return body["outcome"] if output is None else f"{body['outcome']}: {_json(output)}"
+
+
+_TELL = {
+    "approval": lambda body: f"{body['prompt']} {_json(body.get('answer'))}",
+    "erased": lambda body: f"{len(body['events'])} erased {body.get('reason', '')}".rstrip(),
+    "message": lambda body: f"{body['role']}: {body['text']}",
+    "observation": _observation,
+    "tool_call": _call,
+    "trace_ended": _ended,
+    "trace_started": lambda body: str(body["goal"]),
+    "udf_call": _call,
+}
 
 
 @click.group("log", no_args_is_help=True)
 @everywhere
-def command() -> None:
+def log() -> None:
     """Append to, look at, prove, save and load the log."""
 
 
-@command.command()
+@log.command()
 @click.argument("body")
 @click.option("--stream", required=True, help="The thread the event belongs to: a run, a user, ….")
 @click.option("--kind", required=True, help="What kind of event: message, tool_call, your own.")
@@ -68,7 +118,7 @@ def append(
         click.echo(f"{event.id}  position {event.pos} of {event.stream}")
 
 
-@command.command()
+@log.command()
 @selection
 @click.option("--id", "event_id", metavar="ID|SEQ", help="One event, whole.")
 @click.option("--after", type=int, default=0, metavar="SEQ", help="Only events after this one.")
@@ -93,7 +143,7 @@ def show(
         click.echo(f"… and more: the same with --after {events[-1].seq}", err=True)
 
 
-@command.command()
+@log.command()
 @selection
 @click.option("-n", "--limit", type=click.IntRange(min=0), default=10, show_default=True)
 @click.option("-f", "--follow", is_flag=True, help="Go on as events come in, until Ctrl-C.")
@@ -118,7 +168,7 @@ def tail(ctx: click.Context, /, limit: int, follow: bool, **chosen: Any) -> None
                     click.echo(printable("  ".join(_cells(event)))[: terminal_width()])
 
 
-@command.command()
+@log.command()
 @click.option("--stream", help="Only this stream.")
 @click.option(
     "--head",
@@ -153,7 +203,7 @@ def verify(
     return 0 if report.ok else 1
 
 
-@command.command()
+@log.command()
 @click.argument("file", default="-", type=click.Path(dir_okay=False, allow_dash=True))
 @selection
 @everywhere
@@ -176,7 +226,7 @@ def export(ctx: click.Context, /, file: str, **chosen: Any) -> None:
             click.echo(f"{count(done, 'event')} in {file}")
 
 
-@command.command("import")
+@log.command("import")
 @click.argument("file", default="-", type=click.Path(exists=True, allow_dash=True))
 @click.option(
     "--rechain",
@@ -311,3 +361,84 @@ def _note_likely_typo(kind: str) -> None:
     close = get_close_matches(kind, HOMES, 1, cutoff=0.85)
     if close and kind not in HOMES:
         click.echo(f"note: {kind!r} is a kind of your own; did you mean {close[0]!r}?", err=True)
+
+
+@click.command("forget")
+@click.option("--event", "event_ids", multiple=True, metavar="ID|SEQ", help="An event; repeatable.")
+@click.option("--subject", metavar="NAME", help="Everything about this subject.")
+@click.option("--reason", default="", help="Kept with the fact of the erasure.")
+@click.option("--yes", is_flag=True, help="Don't ask.")
+@click.option("--finish", is_flag=True, help="Only remove what an earlier forget left on the disk.")
+@everywhere
+@click.pass_context
+def forget(
+    ctx: click.Context,
+    event_ids: tuple[str, ...],
+    subject: str | None,
+    reason: str,
+    yes: bool,
+    finish: bool,
+) -> int:
+    """Erase events, and everything derived from them: artefacts, records, texts, responses.
+
+    The rows, their hashes and the fact of the erasure stay, so the log still verifies. It can't be
+    undone.
+    """
+    if finish == bool(event_ids or subject is not None):
+        problem = "--finish takes no events" if finish else "nothing to forget"
+        raise UsageError(problem, fix="name --event ID or --subject NAME, or --finish alone")
+    memory = open_memory(ctx)
+    if finish:
+        memory.store.scrub()
+        if ctx.obj["json"]:
+            print_json({"scrubbed": True})
+        else:
+            click.echo("scrubbed: nothing of what was erased is left in the files")
+        return 0
+    events = [find_event(memory.log, given) for given in event_ids]
+    for event in events:
+        if event.kind == "erased":
+            raise UsageError("the fact of an erasure stays", place=f"event {event.id}")
+    if not yes and not _confirmed(memory, len(events), subject, as_json=ctx.obj["json"]):
+        click.echo("nothing was erased", err=True)
+        return 1
+    erasure = memory.forget(events, subject=subject, reason=reason)
+    _print_erasure(erasure, as_json=ctx.obj["json"])
+    return 0 if erasure.scrubbed else 1
+
+
+def _confirmed(memory: Memory, events: int, subject: str | None, *, as_json: bool) -> bool:
+    what = [count(events, "event")] if events else []
+    if subject is not None:
+        about = sum(
+            not event.erased and event.kind != "erased"
+            for event in memory.log.read(subject=subject)
+        )
+        what.append(f"{count(about, 'event')} about {subject!r}")
+    unanswered = UsageError("nobody is there to confirm it", fix="pass --yes")
+    if as_json:
+        raise unanswered
+    try:
+        return click.confirm(f"Erase {' and '.join(what)}, for good?", err=True)
+    except click.Abort:
+        if sys.stdin.isatty():
+            raise
+        click.echo(err=True)
+        raise unanswered from None
+
+
+def _print_erasure(erasure: Erasure, *, as_json: bool) -> None:
+    if as_json:
+        print_json(erasure)
+        return
+    counts = {
+        "event": len(erasure.events),
+        "artefact": erasure.artefacts,
+        "record": erasure.records,
+        "document": erasure.documents,
+        "stored response": erasure.responses,
+    }
+    parts = ", ".join(count(number, noun) for noun, number in counts.items() if number)
+    click.echo(f"erased {parts or 'nothing: it was erased before'}")
+    if not erasure.scrubbed:
+        click.echo(f"erased, not yet scrubbed from the disk: {erasure.scrub_problem}", err=True)

@@ -1,19 +1,120 @@
 """`em queue`: what is queued, what became of it; and `em workflow enqueue`."""
 
-from collections.abc import Callable, Sequence
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
+from types import FrameType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+import msgspec
 
-from em.cli.batches import read_lines_of_json, tell_queued
-from em.cli.options import everywhere, open_memory
-from em.cli.output import count, print_json, print_table, printable
-from em.cli.run_options import read_object
-from em.errors import InputError, UsageError
+from em.cli.files import reading
+from em.cli.options import everywhere, open_memory, read_object
+from em.cli.output import (
+    Advance,
+    count,
+    only_results_on_stdout,
+    print_json,
+    print_table,
+    printable,
+    progress,
+)
+from em.errors import InputError, StoreUnreachable, UsageError
 from em.values.times import parse_duration
 
 if TYPE_CHECKING:
     from em.work.queue import JobView, Queue
+
+EVERY = 0.5
+PATIENCE = 5.0
+"""Seconds without a worker before that is told."""
+SHOWN = 20
+
+
+def tell_queued(
+    queue: "Queue", jobs: Sequence[str], what: str, *, wait: bool, as_json: bool
+) -> int:
+    """Say what was queued; with `wait`, what became of it."""
+    if wait:
+        return _follow(queue, jobs, what, as_json=as_json)
+    if as_json:
+        print_json({"jobs": jobs, "runs": queue.runs(jobs)})
+        return 0
+    for job in jobs[:SHOWN]:
+        click.echo(job)
+    if len(jobs) > SHOWN:
+        click.echo(f"and {len(jobs) - SHOWN:,} more", err=True)
+    there = len(queue.workers())
+    click.echo(
+        f"queued: {count(len(jobs), 'job')}; "
+        + (f"{count(there, 'worker')} there" if there else "no worker is there: start `em worker`"),
+        err=True,
+    )
+    return 0
+
+
+def _follow(queue: "Queue", jobs: Sequence[str], what: str, *, as_json: bool) -> int:
+    """Wait for jobs, and print their report. Exit code 1 if something failed."""
+    try:
+        with progress(what, len(jobs)) as advance:
+            _wait(queue, jobs, advance)
+    except KeyboardInterrupt:
+        click.echo("it goes on without you: `em queue list` shows how far it is", err=True)
+        return 130
+    report = queue.reports(jobs)
+    if as_json:
+        print_json({"done": report.done, "waiting": report.waiting, "failed": report.failed})
+    else:
+        click.echo(f"{report.done:,} done")
+        _tell("waiting", report.waiting)
+        _tell("failed", report.failed)
+    return 1 if report.failed else 0
+
+
+def _wait(queue: "Queue", jobs: Sequence[str], advance: Advance) -> None:
+    alone = time.monotonic()
+    told = False
+    over = 0
+    while over < len(jobs):
+        try:
+            counts = queue.counts(jobs)
+        except StoreUnreachable:  # it is waited for as the jobs are
+            time.sleep(EVERY)
+            continue
+        advance(counts.over - over)
+        over = counts.over
+        if counts.workers:
+            alone, told = time.monotonic(), False
+        elif not told and time.monotonic() - alone > PATIENCE:
+            click.echo("no worker is there: start `em worker`, here or elsewhere", err=True)
+            told = True
+        if over < len(jobs):
+            time.sleep(EVERY)
+
+
+def _tell(title: str, found: Mapping[str, str]) -> None:
+    for name, why in islice(found.items(), SHOWN):
+        click.echo(f"{title}: {printable(name)}: {printable(why)}", err=True)
+    if len(found) > SHOWN:
+        click.echo(f"{title}: and {len(found) - SHOWN:,} more", err=True)
+
+
+def read_lines_of_json(file: str) -> Iterator[dict[str, Any]]:
+    """The objects of a file, one in each line."""
+    with reading(file) as (source, name):
+        for number, line in enumerate(source, 1):
+            if not line.strip():
+                continue
+            try:
+                yield msgspec.json.decode(line, type=dict[str, Any])
+            except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+                place = f"{name}:{number}"
+                raise InputError(f"this is no JSON object: {error}", place=place) from None
+
 
 F = TypeVar("F", bound=Callable[..., Any])
 STATES = ("queued", "running", "waiting", "done", "failed", "cancelled")
@@ -21,7 +122,7 @@ STATES = ("queued", "running", "waiting", "done", "failed", "cancelled")
 
 @click.group("queue", no_args_is_help=True)
 @everywhere
-def command() -> None:
+def queue() -> None:
     """Look at queued work, cancel it, or try again what failed (extra `distributed`)."""
 
 
@@ -34,7 +135,7 @@ def open_queue(ctx: click.Context, *, create: bool = False) -> "Queue":
     return queue
 
 
-def queueing(command: F) -> F:
+def queueing(function: F) -> F:
     """The options of queueing."""
     for option in (
         click.option("--wait", is_flag=True, help="Wait until it is done, and tell how it went."),
@@ -47,11 +148,11 @@ def queueing(command: F) -> F:
         ),
         click.option("--queue", help="The queue it goes to.  [default]"),
     ):
-        command = option(command)
-    return command
+        function = option(function)
+    return function
 
 
-@command.command("list")
+@queue.command("list")
 @click.option("--state", type=click.Choice(STATES), help="Only those of this state.")
 @click.option("-n", "--limit", type=click.IntRange(min=1), default=20, show_default=True)
 @everywhere
@@ -88,7 +189,7 @@ def _of_it(view: "JobView") -> str:
     return ", ".join(parts)
 
 
-@command.command("show")
+@queue.command("show")
 @click.argument("job_id", metavar="JOB")
 @everywhere
 @click.pass_context
@@ -114,7 +215,7 @@ def show(ctx: click.Context, job_id: str) -> None:
         click.echo(f"  try again: em queue retry {job_id}", err=True)
 
 
-@command.command("cancel")
+@queue.command("cancel")
 @click.argument("jobs", metavar="JOB...", nargs=-1, required=True)
 @everywhere
 @click.pass_context
@@ -128,7 +229,7 @@ def cancel(ctx: click.Context, jobs: tuple[str, ...]) -> None:
         click.echo(f"cancelled: {count(len(views), 'job')}")
 
 
-@command.command("retry")
+@queue.command("retry")
 @click.argument("jobs", metavar="JOB...", nargs=-1, required=True)
 @click.option("--wait", is_flag=True, help="Wait until it is done, and tell how it went.")
 @everywhere
@@ -143,7 +244,7 @@ def retry(ctx: click.Context, jobs: tuple[str, ...], wait: bool) -> int:
     return tell_queued(queue, again, "trying again", wait=wait, as_json=ctx.obj["json"])
 
 
-@command.command("clear")
+@queue.command("clear")
 @click.option("--older-than", default="7d", show_default=True, metavar="AGE", help="As 7d, 12h.")
 @everywhere
 @click.pass_context
@@ -156,7 +257,7 @@ def clear(ctx: click.Context, older_than: str) -> None:
         click.echo(f"dropped: {count(dropped, 'job')}")
 
 
-@command.command("run")
+@queue.command("run")
 @click.argument("routine")
 @click.option("--input", "input_file", metavar="FILE", help="The input, as JSON; - for stdin.")
 @click.option("--each", metavar="FILE", help="A run for each line, which is its input as JSON.")
@@ -238,3 +339,56 @@ def _given(
             raise InputError("there is no line in it", place=each)
         return found
     return [{**(read_object(file) if file is not None else {}), **more}]
+
+
+@click.command("worker")
+@click.option("--queue", "queues", multiple=True, help="Only this queue; may be repeated.  [all]")
+@click.option(
+    "--concurrency",
+    type=click.IntRange(1, 256),
+    help="Jobs of a queue that a worker does at a time; holds for all its workers from now on.",
+)
+@click.option("--tools", metavar="MODULE|FILE", help="Where the tools are.")
+@click.option("--drain", is_flag=True, help="End when nothing is queued or running any more.")
+@everywhere
+@click.pass_context
+def worker(
+    ctx: click.Context,
+    queues: tuple[str, ...],
+    concurrency: int | None,
+    tools: str | None,
+    drain: bool,
+) -> int:
+    """Do queued work: runs, checkpoints, compilations. As many workers as you like may run.
+
+    Ctrl-C ends it after what is under way, and gives the rest back; a second one at once.
+    """
+    from em.runner.tools import ToolRegistry
+    from em.work.worker import Worker
+
+    memory = open_memory(ctx, create=True)
+    with only_results_on_stdout():
+        registry = ToolRegistry.load(tools) if tools else None
+        running = Worker(memory, queues=queues, concurrency=concurrency, tools=registry, tell=_note)
+
+        def stop(_signal: int, _frame: FrameType | None) -> None:
+            if running.stopping:
+                # Threads can't be ended, so the process is; the queue gives its jobs to others.
+                os._exit(130)
+            running.stop()
+
+        for sign in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(sign, stop)
+        _note(f"worker {running.id} is there" + ("" if drain else "; Ctrl-C ends it"))
+        done = running.run(drain=drain)
+    if ctx.obj["json"]:
+        print_json({"worker": running.id, "jobs": done, "failed": running.failed})
+    else:
+        failed = f", {running.failed:,} of them failed: see em queue list" if running.failed else ""
+        click.echo(f"{count(done, 'job')} done{failed}")
+    return 0
+
+
+def _note(text: str) -> None:
+    click.echo(printable(text), err=True)
+    sys.stderr.flush()

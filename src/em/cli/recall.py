@@ -26,7 +26,7 @@ from em.store.protocol import Passage
 @click.option("--embed", is_flag=True, help="First give every passage its vector.")
 @everywhere
 @click.pass_context
-def command(ctx: click.Context, /, words: tuple[str, ...], embed: bool, **chosen: Any) -> None:
+def recall(ctx: click.Context, /, words: tuple[str, ...], embed: bool, **chosen: Any) -> None:
     """Find what was said: the passages that fit WORDS, a question or a few words, best first.
 
     Names of speakers and times count: em recall what did Ana do last week

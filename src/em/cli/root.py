@@ -15,46 +15,61 @@ from em.cli.output import print_error
 from em.errors import EmError, StoreError, UsageError
 
 COMMANDS = {
-    "cache": ("em.cli.cache", "Look at recorded behaviours, take them out and bring them in."),
-    "alerts": ("em.cli.ask:alerts", "What is due about a subject."),
-    "ask": ("em.cli.ask", "Answer a question about a subject."),
-    "check": ("em.cli.ask:check", "The rules that fire before an action."),
-    "checkpoint": ("em.cli.checkpoint", "Compile what is new about a subject into typed state."),
-    "conflicts": ("em.cli.conflicts", "What contradicts itself about a subject."),
-    "observe": ("em.cli.observe", "Keep what was learned about a subject."),
+    "alerts": ("em.cli.state:alerts", "What is due about a subject."),
+    "ask": ("em.cli.state:ask", "Answer a question about a subject."),
+    "cache": (
+        "em.cli.cache:cache",
+        "Look at recorded behaviours, take them out and bring them in.",
+    ),
+    "check": ("em.cli.state:check", "The rules that fire before an action."),
+    "checkpoint": (
+        "em.cli.state:checkpoint",
+        "Compile what is new about a subject into typed state.",
+    ),
+    "compile": (
+        "em.cli.routine:compile_",
+        "Compile a trace into a routine that runs without a model.",
+    ),
+    "conflicts": ("em.cli.state:conflicts", "What contradicts itself about a subject."),
+    "doctor": ("em.cli.doctor:doctor", "Check the installation, the database, extras and keys."),
+    "evaluate": (
+        "em.cli.heuristics:evaluate",
+        "Measure retrieval of lessons on a seeded benchmark.",
+    ),
+    "export": ("em.cli.routine:export", "Write a routine as a script that needs no em."),
+    "forget": ("em.cli.log:forget", "Erase events, and everything derived from them."),
+    "heuristics": ("em.cli.heuristics:heuristics", "Look after the lessons in a memory."),
+    "import": ("em.cli.traces:import_", "Keep the traces in transcripts that agents left on disk."),
+    "log": ("em.cli.log:log", "Append to, look at, prove, save and load the log."),
+    "loop": ("em.cli.heuristics:loop", "Run an agent again and again toward a goal."),
+    "mcp": ("em.cli.serve:mcp", "Serve the memory to an agent, as an MCP server."),
+    "observe": ("em.cli.state:observe", "Keep what was learned about a subject."),
+    "queue": ("em.cli.queue:queue", "Look at queued work, cancel it, try again what failed."),
+    "recall": ("em.cli.recall:recall", "Find what was said."),
+    "reflect": ("em.cli.heuristics:reflect", "Learn from a trace: what to do better next time."),
     "repl": ("em.cli.state:repl", "An interactive Python with a subject's typed state."),
-    "resolve": ("em.cli.conflicts:resolve", "Settle a contradiction, or say how to."),
-    "state": ("em.cli.state", "Look at a subject's compiled state."),
-    "compile": ("em.cli.compile", "Compile a trace into a routine that runs without a model."),
-    "doctor": ("em.cli.doctor", "Check the installation, the database, extras and keys."),
-    "export": ("em.cli.export", "Write a routine as a script that needs no em."),
-    "forget": ("em.cli.forget", "Erase events, and everything derived from them."),
-    "evaluate": ("em.cli.evaluate", "Measure retrieval of lessons on a seeded benchmark."),
-    "heuristics": ("em.cli.heuristics", "Look after the lessons in a memory."),
-    "import": ("em.cli.import_", "Keep the traces in transcripts that agents left on disk."),
-    "log": ("em.cli.log", "Append to, look at, prove, save and load the log."),
-    "mcp": ("em.cli.mcp", "Serve the memory to an agent, as an MCP server."),
-    "recall": ("em.cli.recall", "Find what was said."),
-    "loop": ("em.cli.loop", "Run an agent again and again toward a goal."),
-    "reflect": ("em.cli.reflect", "Learn from a trace: what to do better next time."),
+    "resolve": ("em.cli.state:resolve", "Settle a contradiction, or say how to."),
     "resume": ("em.cli.run:resume", "Go on with a run that was interrupted or waits."),
-    "retrieve": ("em.cli.retrieve", "The lessons that fit a task, with their reasons."),
-    "run": ("em.cli.run", "Run a routine."),
-    "runs": ("em.cli.runs", "Look at past runs of routines."),
-    "serve": ("em.cli.serve", "Serve the memory: pages for people, JSON for programs."),
-    "smoke-llm": ("em.cli.smoke_llm", "Ask the configured model one small question."),
-    "routine": ("em.cli.routine", "The routines that are kept: list, show, keep, heal."),
-    "ui": ("em.cli.ui", "Look at the memory in a browser."),
-    "trust": ("em.cli.trust", "Say that you have read the code that a model wrote."),
-    "queue": ("em.cli.queue", "Look at queued work, cancel it, try again what failed."),
-    "workflow": ("em.cli.workflow", "Run workflows whose steps name the context they need."),
-    "suggest": ("em.cli.suggest", "Which traces are worth compiling."),
-    "traces": ("em.cli.traces", "Look at traces: list, show, diff."),
-    "watch": ("em.cli.watch", "Bring transcripts in as they are written."),
-    "worker": ("em.cli.worker", "Do queued work: runs, checkpoints, compilations."),
-    "validate": ("em.cli.validate", "List everything that is wrong with a routine."),
+    "retrieve": ("em.cli.heuristics:retrieve", "The lessons that fit a task, with their reasons."),
+    "routine": ("em.cli.routine:routine", "The routines that are kept: list, show, keep, heal."),
+    "run": ("em.cli.run:run", "Run a routine."),
+    "runs": ("em.cli.run:runs", "Look at past runs of routines."),
+    "serve": ("em.cli.serve:serve", "Serve the memory: pages for people, JSON for programs."),
+    "smoke-llm": ("em.cli.smoke_llm:smoke_llm", "Ask the configured model one small question."),
+    "state": ("em.cli.state:state", "Look at a subject's compiled state."),
+    "suggest": ("em.cli.traces:suggest", "Which traces are worth compiling."),
+    "traces": ("em.cli.traces:traces", "Look at traces: list, show, diff."),
+    "trust": ("em.cli.routine:trust", "Say that you have read the code that a model wrote."),
+    "ui": ("em.cli.serve:ui", "Look at the memory in a browser."),
+    "validate": ("em.cli.routine:validate", "List everything that is wrong with a routine."),
+    "watch": ("em.cli.traces:watch", "Bring transcripts in as they are written."),
+    "worker": ("em.cli.queue:worker", "Do queued work: runs, checkpoints, compilations."),
+    "workflow": (
+        "em.cli.workflow:workflow",
+        "Run workflows whose steps name the context they need.",
+    ),
 }
-"""Each command's module and help: a module is imported only when its command is used."""
+"""Each command: the function that runs it and its help. Modules are imported on first use."""
 
 
 class LazyGroup(click.Group):
@@ -68,7 +83,7 @@ class LazyGroup(click.Group):
         """Import a command's module."""
         if name in COMMANDS:
             module, _, attribute = COMMANDS[name][0].partition(":")
-            command: click.Command = getattr(import_module(module), attribute or "command")
+            command: click.Command = getattr(import_module(module), attribute)
             return command
         from difflib import get_close_matches
 

@@ -20,7 +20,7 @@ SCHEMA = {
 @click.option("--model", metavar="NAME", help="Ask this model.  [EM_LLM_MODEL, em.yaml]")
 @everywhere
 @click.pass_context
-def command(ctx: click.Context, provider: str | None, model: str | None) -> None:
+def smoke_llm(ctx: click.Context, provider: str | None, model: str | None) -> None:
     """Ask the configured model one small question, by schema, as em asks all its questions.
 
     Prints who answered, what, and what it took. This is a real call: it costs a few tokens.

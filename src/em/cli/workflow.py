@@ -10,46 +10,218 @@ from typing import Any, TypeVar
 import click
 import msgspec
 
-from em.cli.options import everywhere, open_memory
-from em.cli.outcome import failure_lines
+from em.cli.options import (
+    allowed,
+    answering,
+    as_typed,
+    everywhere,
+    load_tools,
+    open_memory,
+    read_object,
+    with_tools,
+)
 from em.cli.output import count, only_results_on_stdout, print_json, print_table, printable
-from em.cli.progress import Watcher, watching
-from em.cli.prompts import answer
 from em.cli.queue import enqueue, pairs
-from em.cli.run_options import allowed, answering, as_typed, read_object
-from em.cli.workflow_compile import compile_
-from em.cli.workflow_tools import load_tools, with_tools
-from em.cli.workflow_views import print_rehearsed, print_run, print_runs
+from em.cli.run import Watcher, answer, failure_lines, watching
 from em.errors import NotFound, UsageError
 from em.runner.journal import new_run_id
+from em.runner.library import keep_routine
+from em.runner.package import write_files
 from em.runner.tools import ToolRegistry
+from em.values.mismatch import closest
 from em.values.times import parse_duration
 from em.workflows.definition import Param, WorkflowFile
-from em.workflows.inspection import as_mermaid, as_text, edges, rehearse
+from em.workflows.inspection import (
+    Rehearsed,
+    RunView,
+    StepView,
+    as_mermaid,
+    as_text,
+    edges,
+    rehearse,
+)
 from em.workflows.outcome import WorkflowResult
 from em.workflows.plan import Plan
 from em.workflows.problems import refuse_invalid, validate_file
 from em.workflows.runs import Workflows
+from em.workflows.slices import Tokens
+from em.workflows.to_routine import Frozen
+
+
+@click.command("compile")
+@click.argument("run_id", metavar="RUN")
+@click.option("-o", "--output", required=True, metavar="DIR", help="Where to write the package.")
+@click.option("--name", help="The routine's name.  [the workflow's]")
+@click.option("--freeze", multiple=True, metavar="STEP", help="Freeze what this step said.")
+@click.option("--yes", is_flag=True, help="Freeze whatever the model said, without a question.")
+@click.option("--keep", is_flag=True, help="Keep it in the log too, to be run by its name.")
+@with_tools
+@everywhere
+@click.pass_context
+def compile_(
+    ctx: click.Context,
+    /,
+    run_id: str,
+    output: str,
+    name: str | None,
+    freeze: Sequence[str],
+    yes: bool,
+    keep: bool,
+    tools: str | None,
+) -> None:
+    """Make a routine of RUN that needs no model.
+
+    What a model said alike in several runs becomes a constant. For the rest you are asked; what you
+    don't freeze becomes an input of the routine.
+    """
+    workflows = open_memory(ctx).workflows(None, load_tools(tools))
+    ask = sys.stdin.isatty() and not ctx.obj["json"]
+
+    def may_freeze(one: Frozen) -> bool:
+        return yes or one.step in freeze or (ask and _ask_to_freeze(one))
+
+    made = workflows.compile(run_id, may_freeze, name=name)
+    unknown = sorted(set(freeze) - {one.step for one in made.frozen})
+    if unknown:
+        steps = [one.step for one in made.frozen]
+        fix = closest(unknown[0], steps) or f"there are: {', '.join(steps) or 'none'}"
+        raise UsageError(f"no model was asked by {unknown[0]!r}", place="--freeze", fix=fix)
+    write_files(made.files, Path(output))
+    ref = keep_routine(workflows.store, made.files, made.from_events).ref if keep else ""
+    if ctx.obj["json"]:
+        told = [msgspec.structs.replace(one, value=None) for one in made.frozen]
+        print_json({"folder": output, "kept": ref, "inputs": made.inputs, "frozen": told})
+        return
+    for one in made.frozen:
+        seen = f"the same in {one.alike} of {count(one.runs, 'run')}"
+        what = "frozen" if one.frozen else f"an input, {one.name}"
+        click.echo(f"{printable(one.step)}: {what} ({seen})")
+    click.echo(f"written to {output}" + (f", kept as {ref}" if ref else ""), err=True)
+
+
+def _ask_to_freeze(one: Frozen) -> bool:
+    text = one.value if isinstance(one.value, str) else msgspec.json.encode(one.value).decode()
+    click.echo(f"{printable(one.step)} said: {printable(text[:400])}", err=True)
+    click.echo(f"the same in {one.alike} of {count(one.runs, 'run')}", err=True)
+    if one.holds:
+        click.echo(f"it holds the value of: {', '.join(one.holds)}", err=True)
+    return click.confirm("Freeze it? Else it becomes an input", default=False, err=True)
+
+
+LONGEST = 400
+"""So much of a text is shown, unless all of it is asked for."""
+
+
+def print_runs(workflows: Workflows, *, as_json: bool) -> None:
+    """Every run, with what it holds."""
+    runs = workflows.runs()
+    if as_json:
+        print_json({"runs": runs})
+        return
+    if not runs:
+        click.echo("no workflow runs yet; `em workflow run` makes one", err=True)
+        return
+    rows = [
+        (one.run_id, f"{one.began:%Y-%m-%d %H:%M:%S}", one.status, str(one.steps), one.workflow)
+        for one in runs
+    ]
+    print_table(("run", "began", "status", "steps", "workflow"), rows)
+    click.echo(f"{count(len(runs), 'run')}; see: em workflow inspect RUN", err=True)
+
+
+def print_run(view: RunView, *, as_json: bool, full: bool) -> None:
+    """What each step was given and left, with the tokens that naming it saved."""
+    if as_json:
+        print_json(view)
+        return
+    click.secho(f"{view.workflow}  {view.run_id}  {view.status}", bold=True)
+    _field("prompt", view.prompt, full=full)
+    _field("params", view.params or None, full=full)
+    for step in view.steps:
+        _print_step(step, full=full)
+    click.echo()
+    if view.failure is not None:
+        click.echo(f"failed: {failure_lines(msgspec.structs.asdict(view.failure))[0]}")
+    if view.pending_prompt is not None:
+        click.echo(f"waits for an answer: {printable(view.pending_prompt.message)}")
+    if view.status in ("running", "needs_input"):
+        click.echo(f"  go on with: em workflow resume {view.run_id} {view.resume_with}".rstrip())
+    if view.tokens.full:
+        click.echo(f"tokens sent to models: {_tokens(view.tokens)}")
+
+
+def _print_step(step: StepView, *, full: bool) -> None:
+    took = f"  {step.duration_ms:.1f} ms" if step.duration_ms else ""
+    tries = f", {step.attempts} attempts" if step.attempts > 1 else ""
+    click.echo()
+    click.secho(printable(step.name), bold=True, nl=False)
+    click.echo(f"  {step.tool}  {step.status}{took}{tries}")
+    _field("needs", ", ".join(step.needs) or None, full=True)
+    _field("given", step.memory or None, full=full)
+    _field("inputs", step.inputs or None, full=full)
+    if step.status == "done":
+        _field(step.classification, step.output, full=full)
+    for saved in step.saved:
+        _field(f"saved {saved['name']}", saved.get("output"), full=full)
+    _field("error", step.error or None, full=True)
+    for warning in step.warnings:
+        _field("warning", warning, full=True)
+    if step.tokens is not None:
+        _field("tokens", _tokens(step.tokens), full=True)
+
+
+def _tokens(tokens: Tokens) -> str:
+    counted = "" if tokens.told is None else f" ({tokens.told:,} as the provider counts)"
+    share = f", {tokens.saved / tokens.full:.0%} saved" if tokens.full > 0 else ""
+    return f"about {tokens.sent:,}{counted}; with the full context {tokens.full:,}{share}"
+
+
+def _field(name: str, value: Any, *, full: bool) -> None:
+    if value is None:
+        return
+    text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+    if not full and len(text) > LONGEST:
+        text = f"{text[:LONGEST]}… ({len(text):,} characters; --full shows all)"
+    lines = [printable(line) for line in text.split("\n")]
+    click.echo(f"  {name}: " + ("\n" + " " * (len(name) + 4)).join(lines))
+
+
+def print_rehearsed(steps: Sequence[Rehearsed], *, as_json: bool) -> None:
+    """What each step would be called with."""
+    if as_json:
+        print_json({"steps": steps})
+        return
+    for step in steps:
+        click.secho(printable(step.name), bold=True, nl=False)
+        click.echo(f"  {step.tool}" + (f"  ({printable(step.note)})" if step.note else ""))
+        _field("needs", ", ".join(step.needs) or None, full=True)
+        _field("asks", step.asks or None, full=True)
+        if isinstance(step.inputs, dict):
+            for name, value in step.inputs.items():
+                _field(name, value, full=True)
+        else:
+            _field("inputs", step.inputs, full=True)
+
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def _in_file(command: F) -> F:
+def _in_file(function: F) -> F:
     return click.option("-f", "--file", metavar="FILE", help="Where the workflows are.  [em.yaml]")(
-        command
+        function
     )
 
 
 @click.group("workflow", no_args_is_help=True)
 @everywhere
-def command() -> None:
+def workflow() -> None:
     """Run workflows whose steps name the context they need, and look at what they got."""
 
 
-command.add_command(enqueue)
+workflow.add_command(enqueue)
 
 
-@command.command("list")
+@workflow.command("list")
 @_in_file
 @everywhere
 @click.pass_context
@@ -97,7 +269,7 @@ def _param_text(param: Param) -> str:
     return param.name if param.is_required else f"{param.name}={param.default}"
 
 
-@command.command("run")
+@workflow.command("run")
 @click.argument("name")
 @click.option("-p", "--param", "params", multiple=True, metavar="NAME=VALUE", help="A parameter.")
 @click.option("--params", "params_file", metavar="FILE", help="Parameters, as JSON; - for stdin.")
@@ -149,7 +321,7 @@ def run(
     return _converse(ctx, workflows, run_id, go, said, options, yes=yes)
 
 
-@command.command("resume")
+@workflow.command("resume")
 @click.argument("run_id", metavar="RUN")
 @click.option("--retry", is_flag=True, help="A run that failed goes on at the step that failed.")
 @click.option("--params", "params_file", metavar="FILE", help="The same again, if it held secrets.")
@@ -181,7 +353,7 @@ def resume(
     return _converse(ctx, workflows, run_id, go, said, as_typed(shared), yes=yes)
 
 
-@command.command("inspect")
+@workflow.command("inspect")
 @click.argument("run_id", metavar="[RUN]", required=False)
 @click.option("--recent", is_flag=True, help="The newest run.")
 @click.option("--all", "every", is_flag=True, help="All runs, with what they hold.")
@@ -204,7 +376,7 @@ def inspect(ctx: click.Context, run_id: str | None, recent: bool, every: bool, f
     print_run(workflows.inspect(run_id), as_json=ctx.obj["json"], full=full)
 
 
-@command.command("cleanup")
+@workflow.command("cleanup")
 @click.option("--older-than", default="30d", show_default=True, metavar="AGE", help="As 30d, 12h.")
 @click.option("--dry-run", is_flag=True, help="Only say what would be erased.")
 @everywhere
@@ -229,7 +401,7 @@ def cleanup(ctx: click.Context, older_than: str, dry_run: bool) -> None:
         click.echo("erased, not yet scrubbed: a reader is in the way", err=True)
 
 
-@command.command("validate")
+@workflow.command("validate")
 @click.argument("name", required=False)
 @_in_file
 @with_tools
@@ -251,7 +423,7 @@ def validate(ctx: click.Context, name: str | None, file: str | None, tools: str 
     return 1 if errors else 0
 
 
-@command.command("graph")
+@workflow.command("graph")
 @click.argument("name")
 @click.option("--mermaid", is_flag=True, help="As a Mermaid flow chart.")
 @_in_file
@@ -371,4 +543,4 @@ def _print(result: WorkflowResult, options: str, *, as_json: bool) -> int:
     return 0 if result.status == "ok" else 1
 
 
-command.add_command(compile_)
+workflow.add_command(compile_)
