@@ -1,6 +1,7 @@
 """Real parts for all tests: a SQLite file, and a PostgreSQL server that a dependency brings."""
 
 import os
+import signal
 import tempfile
 from collections.abc import Callable, Iterator
 from itertools import count
@@ -11,6 +12,11 @@ import pytest
 
 from em.store.postgres import PostgresStore
 from em.store.sqlite import SqliteStore
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # A shell starts background jobs with Ctrl-C ignored, and children inherit that. A handler is
+    # not inherited: children get the default one, and this process still ignores Ctrl-C.
+    signal.signal(signal.SIGINT, lambda _signal, _frame: None)
 
 
 @pytest.fixture(autouse=True)

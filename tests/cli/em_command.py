@@ -7,6 +7,8 @@ import subprocess
 import sys
 from typing import Any, NamedTuple
 
+from tests.children import LIMIT
+
 EM = [sys.executable, "-m", "em"]
 
 
@@ -22,7 +24,7 @@ class Ran(NamedTuple):
 
 def em(*args: str, stdin: str | bytes = b"") -> Ran:
     given = stdin.encode() if isinstance(stdin, str) else stdin
-    run = subprocess.run([*EM, *args], input=given, capture_output=True, timeout=120, check=False)
+    run = subprocess.run([*EM, *args], input=given, capture_output=True, timeout=LIMIT, check=False)
     ran = Ran(run.returncode, run.stdout.decode(), run.stderr.decode())
     assert "Traceback" not in ran.err, ran.err
     return ran

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from em_command import EM, em
+from tests.children import LIMIT
 
 from em import Memory
 
@@ -45,7 +46,7 @@ def test_a_pipe_is_written_into_and_read_from(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     export = subprocess.Popen([*EM, "log", "export", "pipe"], stdout=subprocess.PIPE)
     assert b'"n":1' in (tmp_path / "pipe").read_bytes()
-    export.communicate(timeout=30)
+    export.communicate(timeout=LIMIT)
     assert stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode)
     script = f"{' '.join(EM)} log import <(printf '%s' '{LINE}')"
     run = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True)

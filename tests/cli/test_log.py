@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from em_command import EM, em, on_terminal
+from tests.children import LIMIT
 
 from em import Memory
 
@@ -308,7 +309,7 @@ def test_tail_follows_until_ctrl_c() -> None:
     append("second")
     assert b"second" in process.stdout.readline()
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=20)
+    _, err = process.communicate(timeout=LIMIT)
     assert (process.returncode, err) == (0, b"")
 
 
@@ -320,7 +321,7 @@ def test_ctrl_c_during_an_import_leaves_the_log_whole(tmp_path: Path) -> None:
         time.sleep(0.02)
     time.sleep(0.5)
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=LIMIT)
     assert process.returncode == 130
     assert b"interrupted" in err
     assert b"Traceback" not in err
@@ -341,7 +342,7 @@ def test_hostile_text_never_reaches_the_terminal_as_it_is(tmp_path: Path) -> Non
     while b"second" not in shown:
         shown += os.read(parent, 65_536)
     process.send_signal(signal.SIGINT)
-    process.wait(timeout=20)
+    process.wait(timeout=LIMIT)
     os.close(parent)
     line = json.dumps({"stream": "s", "kind": "note", "body": {}, hostile: 1})
     others = [

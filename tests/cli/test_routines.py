@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from em_command import EM, em, on_terminal
+from tests.children import LIMIT
 
 TRACE = {
     "mission": {"goal": "greet", "input_summary": {"name": "Ana Lopez"}},
@@ -191,7 +192,7 @@ def test_ctrl_c_ends_a_run(tmp_path: Path) -> None:
     while not (tmp_path / "began").exists() and process.poll() is None:
         time.sleep(0.02)
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=20)
+    _, err = process.communicate(timeout=LIMIT)
     assert process.returncode == 130
     assert b"Traceback" not in err
 
@@ -260,7 +261,7 @@ def test_ctrl_c_leaves_a_clean_terminal_and_says_how_to_go_on(tmp_path: Path) ->
         while block := os.read(parent, 65_536):
             shown += block
     os.close(parent)
-    assert process.wait(timeout=20) == 130
+    assert process.wait(timeout=LIMIT) == 130
     text = shown.decode()
     assert "Traceback" not in text
     assert text.rindex("\x1b[?25h") > text.rindex("\x1b[?25l"), "the cursor is back"
@@ -466,7 +467,7 @@ def typed(keys: str, *args: str) -> str:
         while block := os.read(parent, 65_536):
             shown += block
     os.close(parent)
-    process.wait(timeout=20)
+    process.wait(timeout=LIMIT)
     return shown.decode()
 
 

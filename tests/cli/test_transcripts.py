@@ -16,6 +16,7 @@ from em import Memory
 sys.path.insert(0, str(Path(__file__).parent.parent / "traces"))
 
 from sessions import ClaudeCode, lines, order_session, otlp
+from tests.children import LIMIT
 
 
 def sessions(*orders: str) -> None:
@@ -181,7 +182,7 @@ def test_ctrl_c_keeps_what_came_in_and_the_next_import_goes_on() -> None:
         assert process.poll() is None
         time.sleep(0.01)
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=120)
+    _, err = process.communicate(timeout=LIMIT)
     assert (process.returncode, "Traceback" in err) == (130, False)
     again: Any = em("import", "large.jsonl", "--json").json
     assert again["broken"] == 0

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from em_command import EM, em
+from tests.children import LIMIT
 
 from em import Memory
 from em.runner.authorship import WRITTEN_BY, code_hash, render_marks
@@ -76,7 +77,7 @@ def test_a_person_sees_the_code_with_nothing_hidden(folder: Path, answer: str, c
     ours, theirs = pty.openpty()
     os.write(ours, f"{answer}\n".encode())
     run = subprocess.run(
-        [*EM, "trust", "where"], stdin=theirs, capture_output=True, timeout=60, check=False
+        [*EM, "trust", "where"], stdin=theirs, capture_output=True, timeout=LIMIT, check=False
     )
     os.close(ours)
     os.close(theirs)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from em_command import EM, em, on_terminal
+from tests.children import LIMIT
 
 from em import Memory
 
@@ -131,7 +132,7 @@ def test_ctrl_c_says_how_to_go_on() -> None:
         assert process.poll() is None
         time.sleep(0.01)
     os.kill(process.pid, signal.SIGINT)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=LIMIT)
     assert (process.returncode, out) == (130, "")
     assert "Traceback" not in err
     run_id = err.partition("go on with: em workflow resume ")[2].split()[0]

@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
+from tests.children import LIMIT
 
 from em import Memory
 from em.errors import UsageError
@@ -146,7 +147,7 @@ def test_ctrl_c_gives_a_summary_and_the_same_command_goes_on() -> None:
         time.sleep(0.1)
     time.sleep(0.3)
     os.kill(process.pid, signal.SIGINT)
-    out, err = process.communicate(timeout=30)
+    out, err = process.communicate(timeout=LIMIT)
     assert process.returncode == 130, err
     assert "interrupted" in out
     assert "the same command goes on with it" in err

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 from sessions import lines, order_session
+from tests.children import LIMIT
 
 from em import Memory
 from em.traces.watch import Watch
@@ -97,7 +98,7 @@ def test_the_command_watches_until_it_is_stopped(tmp_path: Path) -> None:
     path.write_bytes(lines(*session))
     assert "claude-code" in process.stdout.readline()
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=LIMIT)
     assert process.returncode == 130
     assert "Traceback" not in err
     assert "interrupted" in err

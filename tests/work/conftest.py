@@ -4,13 +4,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from tests.children import wait_for_end
 
 from em import Memory
 from em.runner.library import files_in, keep_routine
@@ -114,10 +114,14 @@ class Workplace:
         self._started.append(process)
         return process
 
+    def said_by(self, worker: "subprocess.Popen[str]") -> str:
+        """Wait until a worker ends, as long as work gets done; what it wrote to stderr."""
+        return wait_for_end(worker, self.progress)[1]
+
     def drain(self, *args: str, slow: float = 0.0) -> str:
         """Let a worker do everything; what it said."""
         worker = self.worker("--drain", *args, slow=slow)
-        _, said = worker.communicate(timeout=200)
+        said = self.said_by(worker)
         assert worker.returncode == 0, said
         assert "Traceback" not in said, said
         return said
@@ -128,19 +132,16 @@ class Workplace:
         plain = path.read_text().split() if path.exists() else []
         return Counter([*plain, *os.listdir(self.folder / "effects")])
 
+    def progress(self) -> tuple[int, int]:
+        """Grows with each effect and each tool that was called."""
+        busy = self.folder / "busy.txt"
+        return self.effects().total(), busy.stat().st_size if busy.exists() else 0
+
     def end(self) -> None:
         for process in self._started:
             if process.poll() is None:
                 process.kill()
             process.communicate()
-
-
-def wait_for(what: Callable[[], object], seconds: float = 100) -> None:
-    """Wait until something holds; it is a failure of the test if it never does."""
-    deadline = time.monotonic() + seconds
-    while not what():
-        assert time.monotonic() < deadline, "it did not come"
-        time.sleep(0.02)
 
 
 def kill(process: "subprocess.Popen[str]") -> None:

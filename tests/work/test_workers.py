@@ -10,12 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.work.conftest import SETTINGS, Workplace, kill, wait_for
+from tests.children import wait_until
+from tests.work.conftest import SETTINGS, Workplace, kill
 
 from em import Memory
 from em.errors import BadBody, InputError, NotFound, UsageError, WorkError
 from em.runner.journal import read_run
 from em.work.job import Item, Job
+
+pytestmark = pytest.mark.timeout(1_800)  # for what hangs: workers wait as long as work is done
 
 RUNS = 40
 
@@ -43,11 +46,11 @@ def test_a_killed_workers_runs_go_on_elsewhere_and_no_keyed_effect_happens_twice
     with workplace.queue() as queue:
         jobs = queue.add_runs("keyed_five", [{"n": n} for n in range(RUNS)], chunk=chunk)
     first = workplace.worker(slow=0.02)
-    wait_for(lambda: workplace.effects().total() > 10)
+    wait_until(lambda: workplace.effects().total() > 10)
     second = workplace.worker("--drain", slow=0.02)
-    wait_for(lambda: workplace.effects().total() > 30)
+    wait_until(lambda: workplace.effects().total() > 30)
     kill(first)
-    second.wait(timeout=200)
+    workplace.said_by(second)
     assert workplace.effects() == all_effects()
     assert statuses(workplace, jobs) == dict.fromkeys(range(RUNS), "ok")
     with workplace.queue() as queue:
@@ -61,7 +64,7 @@ def test_without_keys_a_run_that_was_killed_in_an_effect_asks_and_none_is_repeat
     with workplace.queue() as queue:
         jobs = queue.add_runs("plain_five", [{"n": n} for n in range(RUNS)], chunk=5)
     first = workplace.worker(slow=0.05)
-    wait_for(lambda: workplace.effects().total() > 10)
+    wait_until(lambda: workplace.effects().total() > 10)
     kill(first)
     workplace.drain()
     found = statuses(workplace, jobs)
@@ -87,13 +90,13 @@ def test_a_worker_that_was_frozen_and_given_up_leaves_its_runs_to_the_other(
     # It may be frozen while it holds the lock on the log, and is cut off from it then.
     (workplace.folder / "em.yaml").write_text("busy_timeout: 3\n" + SETTINGS)
     frozen = workplace.worker(slow=0.1)
-    wait_for(lambda: workplace.effects().total() > 5)
+    wait_until(lambda: workplace.effects().total() > 5)
     frozen.send_signal(signal.SIGSTOP)
     said = workplace.drain()
     assert "is gone" in said
     frozen.send_signal(signal.SIGCONT)
     frozen.send_signal(signal.SIGTERM)
-    frozen.wait(timeout=60)
+    workplace.said_by(frozen)
     assert workplace.effects() == all_effects(10)
     assert statuses(workplace, jobs) == dict.fromkeys(range(10), "ok")
 
@@ -104,9 +107,9 @@ def test_ctrl_c_ends_after_the_run_under_way_and_gives_the_rest_back(
     with workplace.queue() as queue:
         jobs = queue.add_runs("plain_five", [{"n": n} for n in range(20)], chunk=20)
         worker = workplace.worker(slow=0.1)
-        wait_for(lambda: workplace.effects().total() > 2)
+        wait_until(lambda: workplace.effects().total() > 2)
         worker.send_signal(signal.SIGINT)
-        _, said = worker.communicate(timeout=60)
+        said = workplace.said_by(worker)
         assert worker.returncode == 0, said
         assert "ending after what is under way" in said
         done = workplace.effects().total()
@@ -122,12 +125,13 @@ def test_a_second_ctrl_c_ends_at_once_and_the_runs_are_still_safe(on_sqlite: Wor
     with on_sqlite.queue() as queue:
         jobs = queue.add_runs("plain_five", [{"n": n} for n in range(4)])
     worker = on_sqlite.worker(slow=5)
-    wait_for(lambda: on_sqlite.effects().total() > 0)
+    wait_until(lambda: on_sqlite.effects().total() > 0)
     worker.send_signal(signal.SIGINT)
     assert worker.stderr is not None
-    wait_for(lambda: "ending after" in worker.stderr.readline())
+    wait_until(lambda: "ending after" in worker.stderr.readline())
     worker.send_signal(signal.SIGINT)
-    assert worker.wait(timeout=30) == 130
+    on_sqlite.said_by(worker)
+    assert worker.returncode == 130
     on_sqlite.drain()
     assert set(on_sqlite.effects().values()) == {1}
     assert set(statuses(on_sqlite, jobs).values()) <= {"ok", "needs_input"}
@@ -153,12 +157,12 @@ def test_a_worker_that_loses_its_database_goes_on_when_it_is_back(
         jobs = queue.add_runs("keyed_five", [{"n": n} for n in range(150)])
     worker = place.worker("--drain", slow=0.05)
     try:
-        wait_for(lambda: place.effects().total() > 20)
+        wait_until(lambda: place.effects().total() > 20)
         server.stop()
         assert worker.stderr is not None
-        wait_for(lambda: "can't be" in worker.stderr.readline())
+        wait_until(lambda: "can't be" in worker.stderr.readline())
         server.start()
-        _, said = worker.communicate(timeout=200)
+        said = place.said_by(worker)
         assert worker.returncode == 0, said
         assert "Traceback" not in said
         assert place.effects() == all_effects(150)
@@ -219,9 +223,9 @@ def test_a_cancelled_job_is_not_begun_and_one_under_way_ends_after_its_item(
         assert queue.cancel(waits).state == "cancelled"
         (runs,) = queue.add_runs("plain_five", [{"n": n} for n in range(50)], chunk=50)
         worker = on_sqlite.worker("--drain", slow=0.1)
-        wait_for(lambda: on_sqlite.effects().total() > 2)
+        wait_until(lambda: on_sqlite.effects().total() > 2)
         queue.cancel(runs)
-        worker.communicate(timeout=100)
+        on_sqlite.said_by(worker)
         done = on_sqlite.effects()
         assert 5 <= done.total() < 250
         assert done.total() % 5 == 0
@@ -305,7 +309,7 @@ def test_many_who_come_first_make_one_queue(on_sqlite: Workplace) -> None:
     """Tables are made once, whoever else makes them at the same moment."""
     workers = [on_sqlite.worker("--drain") for _ in range(4)]
     for worker in workers:
-        _, said = worker.communicate(timeout=100)
+        said = on_sqlite.said_by(worker)
         assert worker.returncode == 0, said
 
 

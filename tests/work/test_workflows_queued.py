@@ -4,11 +4,14 @@ import threading
 from pathlib import Path
 
 import pytest
-from tests.work.conftest import SETTINGS, Workplace, kill, wait_for
+from tests.children import wait_until
+from tests.work.conftest import SETTINGS, Workplace, kill
 
 from em import Memory
 from em.errors import InputError, InvalidWorkflow, NotFound, UsageError
 from em.testing.model_server import LoopbackModel, Seen, Turn, slow
+
+pytestmark = pytest.mark.timeout(1_800)  # for what hangs: workers wait as long as work is done
 
 
 def five(tool: str) -> str:
@@ -79,11 +82,11 @@ def test_killed_in_between_all_runs_complete_and_no_keyed_effect_happens_twice(
     # The workers have what was queued, not what the file says now.
     Path("em.yaml").write_text(SETTINGS)
     first = workplace.worker(slow=0.02)
-    wait_for(lambda: workplace.effects().total() > 10)
+    wait_until(lambda: workplace.effects().total() > 10)
     second = workplace.worker("--drain", slow=0.02)
-    wait_for(lambda: workplace.effects().total() > 30)
+    wait_until(lambda: workplace.effects().total() > 30)
     kill(first)
-    second.wait(timeout=200)
+    workplace.said_by(second)
     assert workplace.effects() == all_effects(RUNS)
     with workplace.queue() as queue, Memory(workplace.db) as memory:
         report = queue.reports(jobs)
@@ -98,7 +101,7 @@ def test_without_keys_they_complete_or_ask_and_none_is_silently_repeated(
     with workplace.queue() as queue:
         jobs = queue.add_workflow_runs("plain", [{"n": n} for n in range(RUNS)], chunk=3)
     first = workplace.worker(slow=0.05)
-    wait_for(lambda: workplace.effects().total() > 10)
+    wait_until(lambda: workplace.effects().total() > 10)
     kill(first)
     workplace.drain()
     assert set(workplace.effects().values()) == {1}
@@ -130,7 +133,8 @@ def test_no_more_runs_of_a_workflow_at_a_time_than_its_limit_over_all_workers(
             queue.add_workflow_runs("busy", [{"n": 1}], queue="mine")
     workers = [workplace.worker("--drain") for _ in range(2)]
     for worker in workers:
-        assert worker.wait(timeout=200) == 0
+        workplace.said_by(worker)
+        assert worker.returncode == 0
     assert most_at_a_time(workplace.folder) == 2
 
 
@@ -168,7 +172,8 @@ def test_no_more_questions_to_a_provider_at_a_time_than_its_limit_over_all_worke
             jobs = queue.add_workflow_runs("asking", [{"topic": str(n)} for n in range(12)])
         workers = [workplace.worker("--drain") for _ in range(2)]
         for worker in workers:
-            assert worker.wait(timeout=200) == 0
+            workplace.said_by(worker)
+            assert worker.returncode == 0
         with workplace.queue() as queue:
             report = queue.reports(jobs)
         assert (report.done, report.failed) == (12, {})

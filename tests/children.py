@@ -1,0 +1,41 @@
+"""Waiting for processes that a test started.
+
+The limits are for processes that hang. A slow machine must not reach them: wait for progress, and
+measure no time.
+"""
+
+import subprocess
+import time
+from collections.abc import Callable
+
+LIMIT = 240.0
+"""Seconds without progress after which a test fails."""
+
+
+def wait_until(holds: Callable[[], object], progress: Callable[[], object] = lambda: None) -> None:
+    """Wait until `holds` returns something true. The limit starts anew when `progress` changes."""
+    deadline, seen = time.monotonic() + LIMIT, progress()
+    while not holds():
+        if time.monotonic() > deadline:
+            now = progress()
+            assert now != seen, f"no progress in {LIMIT:.0f} seconds"
+            deadline, seen = time.monotonic() + LIMIT, now
+        time.sleep(0.02)
+
+
+def wait_for_end(
+    process: "subprocess.Popen[str]", progress: Callable[[], object] = lambda: None
+) -> tuple[str, str]:
+    """Wait until the process ends; its standard output and standard error."""
+    found = ("", "")
+
+    def has_ended() -> bool:
+        nonlocal found
+        try:
+            found = process.communicate(timeout=1)
+        except subprocess.TimeoutExpired:
+            return False
+        return True
+
+    wait_until(has_ended, progress)
+    return found
