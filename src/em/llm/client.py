@@ -5,18 +5,29 @@ import random
 import re
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
-from typing import Any
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 
 from em.errors import BadAnswer, LlmError, LlmRefused, LlmRejected, LlmUnavailable, UsageError
-from em.llm.interface import Completion, Message, Reply, Request, Spent, Tokens, Wire, WireError
+from em.llm.interface import (
+    Completion,
+    LlmClient,
+    Message,
+    Reply,
+    Request,
+    Spent,
+    Tokens,
+    Wire,
+    WireError,
+)
 from em.settings import Price
 from em.values import json_schema as schemas
 from em.values.canonical import Json
 from em.values.json_schema import schema_problem
+from em.values.mismatch import mismatch
 
 PROBLEMS_TOLD = 20
 PLACES_TRIED = 20
@@ -32,10 +43,11 @@ def in_words(schema: Json) -> str:
     )
 
 
-def correction(problems: list[str], schema: Json) -> str:
-    """What is said to a model whose answer can't be used."""
-    told = "\n".join(f"- {problem}" for problem in problems)
-    return f"That answer can't be used:\n{told}\n\n{in_words(schema)}"
+def _again(text: str, problems: list[str], schema: Json) -> tuple[Message, Message]:
+    """Continue a conversation whose last answer can't be used: the answer and its problems."""
+    listed = "\n".join(f"- {problem}" for problem in problems)
+    correction = f"That answer can't be used:\n{listed}\n\n{in_words(schema)}"
+    return Message("assistant", text or "(nothing)"), Message("user", correction)
 
 
 def read(text: str, schema: Json) -> tuple[Any, list[str]]:
@@ -67,6 +79,110 @@ def _decode(text: str) -> Any:
         except (ValueError, RecursionError) as error:
             problem = str(error)
     raise ValueError(problem)
+
+
+T = TypeVar("T", bound=msgspec.Struct)
+
+
+class Answer(NamedTuple, Generic[T]):
+    """What a model returned, as a Struct, and the completion that it was read from."""
+
+    value: T
+    completion: Completion
+
+
+def ask_struct(
+    client: LlmClient,
+    kind: type[T],
+    prompt: str | Sequence[Message],
+    *,
+    choices: Mapping[str, Sequence[str]] | None = None,
+    system: str = "",
+    name: str = "answer",
+    max_tokens: int = 4096,
+    temperature: float | None = None,
+) -> Answer[T]:
+    """Ask a model for a Struct. The one way to get structured data from a model.
+
+    The schema that goes to the model is derived from `kind` (see `struct_schema`). An answer that
+    the schema or the Struct's `__post_init__` refuses goes back to the model with the problem;
+    after three tries this raises BadAnswer. Other errors are those of `LlmClient.complete`.
+
+    choices: the values that fields of these names may have, for those known only at run time.
+
+        class Query(msgspec.Struct):
+            code: str
+            tables: list[str]
+
+        query, _ = ask_struct(client, Query, "…", choices={"tables": names}, name="query")
+    """
+    schema = struct_schema(kind, choices or {})
+    messages = [Message("user", prompt)] if isinstance(prompt, str) else list(prompt)
+    for _ in range(CORRECTIONS + 1):
+        completion = client.complete(
+            messages,
+            system=system,
+            schema=schema,
+            name=name,
+            max_tokens=max_tokens,
+            temperature=temperature,
+        )
+        try:
+            # Not strict: JSON Schema takes 1.0 for an integer.
+            return Answer(msgspec.convert(completion.value, kind, strict=False), completion)
+        except msgspec.ValidationError as error:
+            problem = mismatch(error).place("the answer") + f": {mismatch(error).message}"
+            messages += _again(completion.text, [problem], schema)
+    raise BadAnswer(
+        f"the answer does not fit after {CORRECTIONS + 1} tries: {problem}",
+        place=f"{client.provider} {client.model}".strip(),
+        fix="ask for less at once, or another model",
+        problems=[problem],
+    )
+
+
+def struct_schema(kind: type[msgspec.Struct], choices: Mapping[str, Sequence[str]]) -> Json:
+    """Derive a JSON Schema from a Struct, in the form that the structured modes of providers take.
+
+    Every object is closed, references are written out (so `kind` must not be recursive), and
+    docstrings and defaults are left out. Fields say more with `msgspec.Meta(description=…)`.
+    """
+    (schema,), definitions = msgspec.json.schema_components([kind])
+    return _for_model(schema, definitions, choices)
+
+
+def _for_model(part: Json, definitions: Json, choices: Mapping[str, Sequence[str]]) -> Json:
+    def inner(below: Json) -> Json:
+        return _for_model(below, definitions, choices)
+
+    part = {key: value for key, value in part.items() if key not in ("title", "default")}
+    if (reference := part.pop("$ref", None)) is not None:
+        found = definitions[reference.rpartition("/")[2]]
+        part = {**inner({**found, "description": ""}), "additionalProperties": False, **part}
+        if not part["description"]:
+            del part["description"]
+        return part
+    if "properties" in part:
+        part["properties"] = {
+            key: _limited(inner(below), choices.get(key))
+            for key, below in part["properties"].items()
+        }
+    if isinstance(part.get("items"), dict):
+        part["items"] = inner(part["items"])
+    if isinstance(part.get("additionalProperties"), dict):
+        part["additionalProperties"] = inner(part["additionalProperties"])
+    if "anyOf" in part:
+        part["anyOf"] = [inner(below) for below in part["anyOf"]]
+    return part
+
+
+def _limited(part: Json, choices: Sequence[str] | None) -> Json:
+    """Allow only these values in a text, or in a list of texts."""
+    if choices is None:
+        return part
+    if "items" in part:
+        return {**part, "items": {**part["items"], "enum": list(choices)}}
+    return {**part, "enum": list(choices)}
 
 
 def is_closed(schema: Any) -> bool:
@@ -251,8 +367,7 @@ class _Call:
                 return self._completion(reply, value)
             if reply.stop == "max_tokens":
                 raise self._cut_off(request)
-            told = correction(problems, request.schema)
-            turns = (Message("assistant", reply.text or "(nothing)"), Message("user", told))
+            turns = _again(reply.text, problems, request.schema)
             request = msgspec.structs.replace(request, messages=(*request.messages, *turns))
         raise self._error(
             BadAnswer,
