@@ -17,6 +17,7 @@ EXPORTS = [
     "Memory",
     "Settings",
     "__version__",
+    "recorded_tool",
 ]
 
 

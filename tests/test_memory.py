@@ -157,7 +157,7 @@ def test_asyncio_has_the_same_methods(tmp_path: Path) -> None:
 
 
 def test_every_public_method_of_memory_and_log_exists_for_asyncio() -> None:
-    from em.memory import AsyncLog
+    from em.async_memory import AsyncLog
     from em.store.log import Log
 
     # Following for ever and moving whole files are for a thread of their own.

@@ -8,18 +8,19 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from em.async_memory import AsyncMemory
     from em.behaviour.check import Check
     from em.behaviour.engine import Engine
     from em.errors import EmError
     from em.log.event import Draft, Event
-    from em.memory import AsyncMemory, Memory
+    from em.memory import Memory
     from em.settings import Settings
     from em.traces.recorder import recorded_tool
 
 __version__ = "0.1.0"
 
 _HOME = {
-    "AsyncMemory": "em.memory",
+    "AsyncMemory": "em.async_memory",
     "Check": "em.behaviour.check",
     "Draft": "em.log.event",
     "EmError": "em.errors",

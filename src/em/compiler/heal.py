@@ -6,6 +6,7 @@ A value that nothing in the run explains was right for that run only, and is ref
 """
 
 import difflib
+import pathlib
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -22,13 +23,15 @@ from em.errors import EmError, RoutineError
 from em.redaction.redactor import marker
 from em.runner.drivers import drive
 from em.runner.expressions.language import FUNCTIONS, compile_value
-from em.runner.journal import PastRun
+from em.runner.journal import PastRun, read_run
+from em.runner.library import files_in, keep_routine, package_of
 from em.runner.machine import Machine
-from em.runner.package import ROUTINE
+from em.runner.package import ROUTINE, write_files
 from em.runner.program import Program
 from em.runner.routine import Default, PromptStep, Routine, Step, ToolStep, UdfStep
 from em.runner.secrets import Secrets
 from em.runner.tools import Tool
+from em.store.protocol import Store
 from em.values.canonical import Json, canonical, identical, short
 from em.values.leaves import is_informative, leaves
 
@@ -83,6 +86,26 @@ def healing_of(
     )
     patch = "".join(lines)
     return Healing(changed=healed.changed, refused=healed.refused, patch=patch), new
+
+
+def heal_run(store: Store, run_id: str, *, dry_run: bool = False) -> Healing:
+    """Write the fixes that a run needed into its routine, stored as a new version.
+
+    Replay the run from its journal as proof: the healed routine must need no fix and return the
+    same output. With `dry_run` nothing is written.
+    """
+    past = read_run(store, run_id)
+    with package_of(store, past) as package:
+        package.check_unchanged(past.routine_hash)
+        old = files_in(package.folder)
+        healing, new = healing_of(package.routine, old, past)
+    if dry_run or not healing.changed:
+        return healing
+    before = past.stored or keep_routine(store, old).ref
+    after = keep_routine(store, new).ref
+    if past.folder:
+        write_files(new, pathlib.Path(past.folder))
+    return msgspec.structs.replace(healing, old=before, new=after)
 
 
 def heal(routine: Routine, past: PastRun) -> Healed:

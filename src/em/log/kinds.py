@@ -24,7 +24,7 @@ HOMES: Mapping[str, str] = {
     "extracted": "em.state.schema",
     "decided": "em.state.schema",
     "question": "em.state.schema",
-    "observation": "em.state.schema",
+    "observation": "em.state.observation",
     "message": "em.traces.trace",
     "trace_started": "em.traces.trace",
     "tool_call": "em.traces.trace",

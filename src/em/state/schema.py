@@ -172,20 +172,3 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     template: str
     parameters: Json = {}
     uses: list[str] = []
-
-
-@event_body("observation")
-class Observation(msgspec.Struct, frozen=True):
-    """Something learned about a subject: a text or a record, and who said it."""
-
-    text: str | None = None
-    record: Json | None = None
-    type: str | None = None
-    speaker: str | None = None
-    role: str | None = None
-    session: str | None = None
-    source: str | None = None
-
-    def __post_init__(self) -> None:
-        if (self.text is None) == (self.record is None):
-            raise ValueError("an observation has either `text` or `record`")

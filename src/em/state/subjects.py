@@ -3,7 +3,7 @@
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -156,6 +156,28 @@ class Subjects:
     def has_state(self, subject: str) -> bool:
         """Whether a state of this subject was ever compiled."""
         return self._store.artefact(KIND, subject) is not None
+
+    def look_up(self, subject: str, path: str) -> tuple[Any, list[str]]:
+        """Return a value of a state by its path, and the events that it came from.
+
+        path: a collection (`trips`, `trips.0.city`) or the profile (`profile.city`). The value is
+        None where the subject has no state, or the state no such path.
+        """
+        if not self.has_state(subject):
+            return None, []
+        first, *rest = path.split(".")
+        state = self.state(subject)
+        rows: list[Any] = []
+        found: Any = None
+        if first == "profile":
+            rows = [state.profile_row()]
+            found = _plain_row(rows[0])
+        elif first in state.collections:
+            rows = state.rows(first)
+            found = [_plain_row(row) for row in rows]
+        for part in rest:
+            found = _part(found, part)
+        return found, [one for row in rows for one in row.get("event_ids") or ()]
 
     def versions(self, subject: str) -> list[tuple[int, str, int]]:
         """Every version: its number, when it was made, and how many observations it has."""
@@ -367,3 +389,16 @@ def _every(given: int | str | None) -> tuple[int | None, float | None]:
     if not every:
         raise UsageError(f"checkpoint_every must be above zero, got {text!r}")
     return None, every.total_seconds()
+
+
+def _plain_row(row: Json) -> Json:
+    """Return a row without em's own fields."""
+    return {name: value for name, value in row.items() if name not in ("event_ids", "as_given")}
+
+
+def _part(value: Any, part: str) -> Any:
+    if isinstance(value, Mapping):
+        return value.get(part)
+    if isinstance(value, list) and part.isdecimal() and int(part) < len(value):
+        return value[int(part)]
+    return None

@@ -10,8 +10,6 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import yaml
-
 from em.errors import EmError, RoutineError
 from em.values.mismatch import Where
 
@@ -172,7 +170,7 @@ _BYTE = re.compile(r"\(byte (\d+)\)")
 class Lines:
     """Where the parts of a YAML or JSON text stand."""
 
-    def __init__(self, root: yaml.Node | None) -> None:
+    def __init__(self, root: "yaml.Node | None") -> None:
         self._root = root
 
     @classmethod
@@ -191,6 +189,8 @@ class Lines:
 
     def of(self, where: Where) -> int:
         """The line of the part at this path, or of what it would stand in."""
+        import yaml
+
         node, line = self._root, 1
         for part in where:
             child = None

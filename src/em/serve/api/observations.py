@@ -7,10 +7,10 @@ from litestar import Response, get, post
 from litestar.params import Parameter
 
 from em.errors import InputError
-from em.memory.observations import DETAILS, observation
 from em.serve.api.shapes import Kept, ObservationIn, PassageOut, RecalledOut
 from em.serve.idempotency import Pending
 from em.serve.service import AnyRequest, Key, Moment, errors, service_of
+from em.state.observation import DETAILS, observation
 from em.values.ids import new_id
 
 

@@ -6,9 +6,9 @@ from datetime import date, timedelta
 from litestar import Response, get
 
 from em.errors import NotFound
-from em.memory.activity import Day, Seen, add_up
 from em.runner.history import RunSummary, run_summary
 from em.serve.auth import PAGES
+from em.serve.pages.activity import Day, Seen, add_up
 from em.serve.pages.drawing import Chart, chart
 from em.serve.pages.view import asked, page, pages_of
 from em.serve.service import AnyRequest, Service, service_of

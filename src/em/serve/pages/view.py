@@ -16,10 +16,10 @@ from litestar import Response
 import em
 from em.errors import InputError
 from em.memory import Memory
-from em.memory.activity import Activity
 from em.serve.auth import PAGES, Caller, Sessions, cookie_in
 from em.serve.failures import ErrorBody
 from em.serve.guard import CALLER
+from em.serve.pages.activity import Activity
 from em.serve.pages.background import Background
 from em.serve.service import AnyRequest
 

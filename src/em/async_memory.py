@@ -1,4 +1,4 @@
-"""Memory for asyncio: the same code, in threads."""
+"""AsyncMemory: Memory for asyncio. Each method is derived from Memory's and runs in a thread."""
 
 from collections.abc import AsyncIterator, Callable, Coroutine
 from functools import wraps
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
 
 from em.log.event import Event
-from em.memory.memory import Memory
+from em.memory import Memory
 from em.settings import Settings
 from em.store.log import Log
 
@@ -27,7 +27,7 @@ R = TypeVar("R")
 def _threaded(
     method: Callable[Concatenate[Any, P], R],
 ) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, R]]:
-    """The method as a coroutine: the same code, in a thread, on what this object stands for."""
+    """Make a coroutine of a sync method: it runs in a thread, on the sync object behind self."""
 
     async def run(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> R:
         import asyncio
@@ -90,25 +90,25 @@ class AsyncMemory:
         await self.close()
 
     def engine(self, name: str, **options: Any) -> "Engine":
-        """An engine whose behaviours are kept in this memory."""
+        """Return an engine whose behaviours are stored in this memory."""
         return self._sync.engine(name, **options)
 
     @property
     def heuristics(self) -> "Heuristics":
-        """The lessons in this memory; its methods are not awaited."""
+        """The lessons in this memory; call its methods without await."""
         return self._sync.heuristics
 
     @property
     def subjects(self) -> "Subjects":
-        """The states of this memory's subjects; its methods are not awaited."""
+        """The states of this memory's subjects; call its methods without await."""
         return self._sync.subjects
 
     def workflows(self, *args: Any, **options: Any) -> "Workflows":
-        """The workflows of a file; its methods are not awaited."""
+        """Return the workflows of a file; call their methods without await."""
         return self._sync.workflows(*args, **options)
 
     def record(self, goal: str | None = None, **options: Any) -> "Recording":
-        """Record an agent, as `Memory.record` does; `async with` takes it too."""
+        """Record an agent, as `Memory.record` does; `async with` works too."""
         return self._sync.record(goal, **options)
 
     observe = _threaded(Memory.observe)

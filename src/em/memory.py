@@ -1,0 +1,605 @@
+"""Memory: one object that reaches everything. It opens a store and delegates to the rooms."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import msgspec
+
+from em.errors import NotFound, UsageError
+from em.log.event import Draft, Event, EventQuery, check_name
+from em.settings import AllowSettings, Settings
+from em.store import Erasure, open_store
+from em.store.log import Log
+from em.store.protocol import Store, Within
+from em.values.canonical import Json, canonical, uncollected
+from em.values.ids import new_id
+from em.values.times import Moment, moment
+
+if TYPE_CHECKING:
+    from typing import Unpack
+
+    from em.behaviour.engine import Engine
+    from em.compiler.heal import Healing
+    from em.compiler.suggestions import Suggestion
+    from em.heuristics.book import Heuristics
+    from em.heuristics.heuristic import Briefing, Heuristic
+    from em.llm.interface import LlmClient
+    from em.recall.embed import Embed
+    from em.recall.embed import Progress as EmbedProgress
+    from em.recall.search import Recall, Recalled
+    from em.runner.attempts import AutoFix
+    from em.runner.engine import RunOptions, Tools
+    from em.runner.library import KeptRoutine
+    from em.runner.routine import Routine
+    from em.runner.run import RunResult
+    from em.state.questions import Answer
+    from em.state.rules import Alert
+    from em.state.state import Conflict, State
+    from em.state.subjects import Subjects
+    from em.traces.recorder import Recording
+    from em.traces.trace import KeptTrace, Outcome, Trace
+    from em.traces.transcripts import FileRead, Progress
+    from em.values.call import Effect
+    from em.workflows.builtins import Sourced, Sources
+    from em.workflows.outcome import WorkflowResult
+    from em.workflows.runs import WorkflowOptions, Workflows
+
+
+class Memory:
+    """The memory of an agent, on one store. A context manager; safe to share between threads.
+
+    db: a path or a `postgresql://` address; by default `EM_DB`, else `.em/em.db`.
+    embedder: a function from texts to vectors for recall; the settings may name one too.
+    llm: the model that checkpoints and questions may ask; by default no model is asked.
+    checkpoint_every: checkpoint a subject after this many events (500) or this much time (10m);
+        by default as `em.yaml` says.
+    """
+
+    def __init__(
+        self,
+        db: str | Path | None = None,
+        *,
+        settings: Settings | None = None,
+        create: bool = True,
+        embedder: "Embed | None" = None,
+        llm: "LlmClient | None" = None,
+        checkpoint_every: int | str | None = None,
+    ) -> None:
+        self._settings = settings
+        # None: read em.yaml when a run needs to know.
+        self._allow = None if settings is None else settings.allow
+        settings = settings or Settings.load()
+        self.store: Store = open_store(db, settings, create=create)
+        self._db = None if db is None else str(db)
+        self.address = settings.db if db is None else str(db)
+        self._embed_settings = settings.embed
+        self._state_settings = settings.state
+        if checkpoint_every is not None:
+            self._state_settings = msgspec.structs.replace(
+                settings.state, checkpoint_every=checkpoint_every
+            )
+        self._embedder = embedder
+        self._llm = llm
+        self.log = Log(self.store)
+
+    def __repr__(self) -> str:
+        return f"<Memory {self.store.location}>"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the store."""
+        self.store.close()
+
+    # Observations and recall
+
+    def observe(
+        self,
+        subject: str,
+        text_or_record: str | Mapping[str, Any],
+        *,
+        type: str | None = None,  # noqa: A002 - the name users know from records
+        at: Moment | None = None,
+        speaker: str | None = None,
+        role: str | None = None,
+        session: str | None = None,
+        source: str | None = None,
+    ) -> str:
+        """Store something learned about a subject. Return the id of its event."""
+        from em.state.observation import observation
+
+        details = {
+            "type": type,
+            "speaker": speaker,
+            "role": role,
+            "session": session,
+            "source": source,
+        }
+        return self._append_observations([observation(subject, text_or_record, at, details)])[0]
+
+    def observe_many(
+        self, items: Iterable[tuple[str, str | Mapping[str, Any]] | Mapping[str, Any]]
+    ) -> list[str]:
+        """Store many observations in one transaction. Return the ids of their events.
+
+        An item is `(subject, text_or_record)`, or a mapping with `subject`, either `text` or
+        `record`, and optionally what `observe` takes by name.
+        """
+        from em.state.observation import observations
+
+        with uncollected():
+            return self._append_observations(observations(items))
+
+    def _append_observations(self, drafts: Sequence[Draft]) -> list[str]:
+        events = self.log.append_many(drafts)
+        if self._state_settings.checkpoint_every is not None:
+            self.subjects.observed(events)
+        return [event.id for event in events]
+
+    def recall(
+        self,
+        query: str,
+        subject: str | None = None,
+        k: int = 10,
+        since: Moment | None = None,
+        until: Moment | None = None,
+        *,
+        neighbours: int = 0,
+        in_order: bool = False,
+        now: Moment | None = None,
+    ) -> "Recalled":
+        """Return the passages that fit a question best, one per event, the best first.
+
+        subject: search only this subject's texts; without it, everybody's.
+        neighbours: how many passages before and after each to return with it.
+        in_order: sort by the order in which they were said.
+        now: the moment that "last week" in a question counts from.
+
+        The result's `notes` say what could not be done, such as reaching an embedder.
+        """
+        within = Within(
+            subject=subject,
+            since=None if since is None else moment(since, "since"),
+            until=None if until is None else moment(until, "until"),
+        )
+        return self._recall.recall(
+            query,
+            within,
+            k,
+            neighbours=neighbours,
+            in_order=in_order,
+            now=None if now is None else moment(now, "now"),
+        )
+
+    def embed(self, progress: "EmbedProgress | None" = None) -> int:
+        """Compute missing vectors of passages and lessons. Return how many are still missing.
+
+        Needed after a large import or with another embedder; a search computes a few hundred by
+        itself. `progress(done, total)` is called as it goes.
+        """
+        left = self._recall.embed_all(progress)
+        self.heuristics.embed_all(progress)
+        return left
+
+    @cached_property
+    def _recall(self) -> "Recall":
+        from em.recall.search import Recall
+
+        return Recall(self.store, self._embed)
+
+    @cached_property
+    def _embed(self) -> "Embed | None":
+        """The embedder that was given, or that the settings name."""
+        if self._embedder is not None or self._embed_settings.use == "none":
+            return self._embedder
+        from em.recall.embed import make_embedder
+
+        return make_embedder(self._embed_settings)
+
+    # Traces and routines
+
+    def record(
+        self,
+        goal: str | None = None,
+        input_summary: Json | None = None,
+        *,
+        app: str = "",
+        subject: str | None = None,
+    ) -> "Recording":
+        """Record an agent: as a context manager, or as a decorator of a sync or async agent.
+
+        The trace is stored when the agent is done. Calls are recorded of tools made by
+        `recorder.tool`, and of those decorated with `em.recorded_tool` anywhere.
+        """
+        from em.traces.recorder import Recording
+
+        def store_trace(trace: "Trace") -> str:
+            return self.add_trace(trace, subject=subject)
+
+        return Recording(store_trace, goal, input_summary, app=app)
+
+    def add_trace(self, trace: "Trace | Mapping[str, Any]", *, subject: str | None = None) -> str:
+        """Store one attempt at a task. Return the trace's id; its stream is `trace/ID`.
+
+        A mapping is read as the native format, or as a trajectory.
+        """
+        from em.traces.catalogue import trace_events
+        from em.traces.trace import Trace, read_trace
+
+        if not isinstance(trace, Trace):
+            trace = read_trace(canonical(trace, "trace")[0], "trace")
+        trace_id = new_id()
+        self.log.append_many(trace_events(trace, trace_id, subject=subject))
+        return trace_id
+
+    def import_files(
+        self,
+        paths: "str | Path | Sequence[str | Path]",
+        *,
+        format: str | None = None,  # noqa: A002 - the name users know from the command
+        subject: str | None = None,
+        progress: "Progress | None" = None,
+    ) -> "list[FileRead]":
+        """Import the traces in transcripts that agents left on disk. Return a report per file.
+
+        A path is a file, a folder or a pattern. The format is detected unless it is named. What
+        the log has already is not stored twice; a file that has grown adds only what is new.
+        """
+        from em.traces.transcripts import import_paths
+
+        given = [paths] if isinstance(paths, str | Path) else paths
+        return import_paths(self.store, given, format_=format, subject=subject, progress=progress)
+
+    def traces(
+        self, task: str | None = None, outcome: "Outcome | None" = None
+    ) -> "list[KeptTrace]":
+        """Return the traces in this memory, oldest first; `task` is some words of their goal."""
+        from em.traces.catalogue import find_traces
+
+        return list(find_traces(self.store, task=task, outcome=outcome))
+
+    def suggest(
+        self, task: str | None = None, *, at_least: int = 2, limit: int = 10
+    ) -> "list[Suggestion]":
+        """Return groups of traces that went the same way and are worth compiling, best first."""
+        from em.compiler.suggestions import suggest
+        from em.traces.catalogue import find_traces
+
+        return suggest(find_traces(self.store, task=task), at_least=at_least, limit=limit)
+
+    def compile(
+        self,
+        trace_ids: str | Sequence[str],
+        *,
+        name: str | None = None,
+        declared: "Mapping[str, Effect | None] | None" = None,
+        keep_all: bool = False,
+        client: "LlmClient | None" = None,
+    ) -> "KeptRoutine":
+        """Compile traces of this memory into a routine, stored as a new version.
+
+        Of several traces of one task, take the way that most of them went, and of those the
+        shortest; prove the routine by replaying the trace it was compiled from. With a `client`
+        its model may improve the routine; an improvement that fails the same proof is dropped.
+        """
+        from em.compiler.compilation import compile_several
+        from em.runner.library import keep_routine
+        from em.traces.catalogue import get_traces
+
+        ids = [trace_ids] if isinstance(trace_ids, str) else trace_ids
+        traces = get_traces(self.store, ids)
+        made = compile_several(
+            traces, name=name, declared=declared, keep_all=keep_all, client=client
+        )
+        return keep_routine(self.store, made.files, made.from_events)
+
+    def run(
+        self,
+        routine: "str | Path | Routine",
+        input_data: Json | None = None,
+        tools: "Tools" = None,
+        auto_fix_fn: "AutoFix | None" = None,
+        *,
+        run_id: str | None = None,
+        **options: "Unpack[RunOptions]",
+    ) -> "RunResult":
+        """Run a routine; every step is journalled in this memory.
+
+        routine: a folder, or a routine of this memory: its name, `name@version`, or the object.
+        Tools that the routine declares may use what `allow` names, else what the settings allow.
+        """
+        from em.runner.engine import run_routine
+        from em.runner.library import opened
+
+        options.setdefault("allow", self._allow)
+        with opened(self.store, routine) as package:
+            return run_routine(
+                package,
+                input_data,
+                tools,
+                auto_fix_fn,
+                store=self.store,
+                run_id=run_id,
+                **options,
+            )
+
+    def resume(
+        self,
+        run_id: str,
+        tools: "Tools" = None,
+        auto_fix_fn: "AutoFix | None" = None,
+        *,
+        input_data: Json | None = None,
+        **options: "Unpack[RunOptions]",
+    ) -> "RunResult":
+        """Resume a run that was interrupted or needs input; no completed step runs again."""
+        from em.runner.engine import resume_run
+
+        options.setdefault("allow", self._allow)
+        return resume_run(self.store, run_id, tools, auto_fix_fn, input_data=input_data, **options)
+
+    def heal(self, run_id: str, *, dry_run: bool = False) -> "Healing":
+        """Write the fixes that a run needed into its routine, stored as a new version."""
+        from em.compiler.heal import heal_run
+
+        return heal_run(self.store, run_id, dry_run=dry_run)
+
+    # Heuristics and the behaviour cache
+
+    @cached_property
+    def heuristics(self) -> "Heuristics":
+        """The lessons in this memory: list, report outcomes, retire, merge."""
+        from em.heuristics.book import Heuristics
+
+        return Heuristics(self.store, self._settings, embed=self._embed)
+
+    def reflect(
+        self,
+        trace: "Trace | str | Sequence[str]",
+        client: "LlmClient | None" = None,
+        *,
+        subject: str | None = None,
+    ) -> "list[Heuristic]":
+        """Learn lessons from a trace, or from stored traces by their ids; store and return them.
+
+        A trace given as an object is stored too. Without a `client`, lessons are mined from what
+        happened; with one, its model also puts them in words (see `em.llm`).
+        """
+        return self.heuristics.reflect(trace, client, subject=subject)
+
+    def brief(
+        self,
+        task: str,
+        k: int = 5,
+        tokens: int | None = None,
+        *,
+        tools: Sequence[str] | None = None,
+        subject: str | None = None,
+        client: "LlmClient | None" = None,
+    ) -> "Briefing":
+        """Return a prompt section with the best lessons for a task, empty if none fits.
+
+        tokens: the limit of its length. tools: the names of the tools that the agent has.
+        client: a model that ranks the lessons.
+        """
+        return self.heuristics.brief(task, k, tokens, tools=tools, subject=subject, client=client)
+
+    def feedback(
+        self, heuristic_ids: str | Sequence[str], outcome: "Outcome", *, task: str = ""
+    ) -> "list[Heuristic]":
+        """Report the outcome of a run that got these lessons; it changes their rank."""
+        return self.heuristics.feedback(heuristic_ids, outcome, task=task)
+
+    def engine(self, name: str, **options: Any) -> "Engine":
+        """Return an engine whose behaviours are stored here; `options` are those of `em.Engine`.
+
+        On a miss the agent gets the lessons that fit (`progress.heuristics`). The engine is called
+        for a sync agent and awaited for an async one, so AsyncMemory returns the same.
+        """
+        from em.behaviour.engine import Engine
+
+        def lessons(arguments: Mapping[str, Any]) -> Sequence[Any]:
+            task = " ".join([name, *map(str, arguments.values())])
+            return self.brief(task).heuristics
+
+        return Engine(self.store, name=name, **{"briefing": lessons, **options})
+
+    # State
+
+    @cached_property
+    def subjects(self) -> "Subjects":
+        """The states of this memory's subjects."""
+        from em.state.subjects import Subjects
+
+        def recall(text: str, subject: str, until: datetime | None) -> "Recalled":
+            return self.recall(text, subject=subject, k=10, until=until)
+
+        return Subjects(self.store, self._state_settings, recall=recall, client=self._llm)
+
+    def checkpoint(
+        self,
+        subject: str,
+        *,
+        llm: "LlmClient | None" = None,
+        accept: bool = False,
+        again: bool = False,
+        rebuild: bool = False,
+    ) -> "State":
+        """Compile what is new about a subject. Return its state, with the checkpoint's `report`.
+
+        accept: store the state even if it breaks stored questions or rules. again: let the model
+        read again what it could not structure before. rebuild: compile everything from the log.
+        """
+        return self.subjects.checkpoint_state(
+            subject, client=llm, accept=accept, again=again, rebuild=rebuild
+        )
+
+    def checkpoint_many(
+        self,
+        /,
+        subjects: Iterable[str] | None = None,
+        *,
+        processes: int | None = None,
+        **how: Any,
+    ) -> tuple[int, dict[str, str]]:
+        """Checkpoint many subjects, or all, on all cores. Return the count and the failures."""
+        from em.state.parallel import checkpoint_many, subjects_of
+
+        names = subjects_of(self.store) if subjects is None else subjects
+        return checkpoint_many(self.subjects, names, processes=processes, db=self._db, **how)
+
+    def state(
+        self, subject: str, as_of: Moment | None = None, *, known_at: Moment | None = None
+    ) -> "State":
+        """Return a subject's state as last compiled, as it was at a moment, or was known then."""
+        return self.subjects.state(subject, as_of=as_of, known_at=known_at)
+
+    def ask(
+        self,
+        subject: str,
+        question: str | None = None,
+        *,
+        code: str | None = None,
+        llm: "LlmClient | None" = None,
+        as_of: Moment | None = None,
+    ) -> "Answer":
+        """Answer a question by code over the state, else from what was said; or run `code`."""
+        return self.subjects.ask(subject, question, code=code, client=llm, as_of=as_of)
+
+    def check(self, subject: str, action: str, /, **details: Any) -> "list[Alert]":
+        """Return the alerts of the rules that apply to an action, the most severe first."""
+        return self.subjects.state(subject).check(action, **details)
+
+    def alerts(self, subject: str, now: Moment | None = None) -> "list[Alert]":
+        """Return the alerts that are due about a subject: deadlines and active windows."""
+        return self.subjects.state(subject).alerts(now)
+
+    def conflicts(self, subject: str) -> "list[Conflict]":
+        """Return the contradictions about a subject, and how each was resolved."""
+        return self.subjects.state(subject).conflicts()
+
+    def resolve(self, subject: str, field: str, /, **decision: Any) -> str:
+        """Decide a field by `value`, `event` or `policy` (with `order`). Return the event's id."""
+        return self.subjects.resolve(subject, field, **decision)
+
+    def undo(self, subject: str, decision: str) -> str:
+        """Take back a decision of `resolve` or `declare` by its event. Return the event's id."""
+        return self.subjects.undo(subject, decision)
+
+    def declare(self, subject: str, type: str, key: str | Sequence[str]) -> str:  # noqa: A002 - the name users know from records
+        """Declare which fields identify records of a type. Return the event's id."""
+        return self.subjects.declare(subject, type, [key] if isinstance(key, str) else key)
+
+    # Workflows
+
+    def workflows(
+        self,
+        file: str | Path | None = None,
+        tools: "Tools" = None,
+        *,
+        client: "LlmClient | None" = None,
+        allow: AllowSettings | None = None,
+    ) -> "Workflows":
+        """Return the workflows of a file (by default em.yaml), to be run in this memory.
+
+        client: a model that answers for every provider that a step names.
+        """
+        from em.workflows.runs import Workflows
+
+        return Workflows(
+            self.store,
+            file=file,
+            tools=tools,
+            client=client,
+            settings=self._settings,
+            allow=self._allow if allow is None else allow,
+            sources=self._sources(),
+        )
+
+    def workflow(
+        self,
+        name: str,
+        params: Mapping[str, Any] | None = None,
+        prompt: str | None = None,
+        file: str | Path | None = None,
+        tools: "Tools" = None,
+        *,
+        client: "LlmClient | None" = None,
+        run_id: str | None = None,
+        **options: "Unpack[WorkflowOptions]",
+    ) -> "WorkflowResult":
+        """Run a workflow: each step gets the context that it names.
+
+        run_id: resume this run if it exists, else start it under this id.
+        """
+        workflows = self.workflows(file, tools, client=client)
+        return workflows.start(name, params, prompt=prompt, run_id=run_id, **options)
+
+    def _sources(self) -> "Sources":
+        """Where workflow steps get what is not of their run: recall, lessons, state."""
+        from em.workflows.builtins import Sourced, Sources
+
+        def recall(query: str, k: int, subject: str | None = None) -> Sourced:
+            found = self.recall(query, subject, k)
+            return Sourced([one.text for one in found], [one.event_id for one in found])
+
+        def heuristics(task: str, k: int) -> Sourced:
+            briefing = self.brief(task, k)
+            lessons = [one.heuristic.lesson for one in briefing.heuristics]
+            ids = [event_id for one in lessons for event_id in one.evidence.event_ids]
+            return Sourced(briefing.text, ids)
+
+        def state(subject: str, path: str) -> "Sourced":
+            return Sourced(*self.subjects.look_up(subject, path))
+
+        return Sources(recall=recall, heuristics=heuristics, state=state)
+
+    # Erasure
+
+    def forget(
+        self,
+        events: str | Event | Sequence[str | Event] = (),
+        *,
+        subject: str | None = None,
+        reason: str = "",
+    ) -> Erasure:
+        """Erase the bodies of events, or all of a subject's, with everything derived from them."""
+        chosen = [events] if isinstance(events, str | Event) else events
+        if not chosen and subject is None:
+            raise UsageError("nothing to forget", fix="name events or a subject")
+        ids = [event.id if isinstance(event, Event) else event for event in chosen]
+        if subject is not None:
+            ids += self._ids_about(subject)
+        subjects = () if subject is None else (subject,)
+        # Drop recall's knowledge of which passages have vectors.
+        self.__dict__.pop("_recall", None)
+        touched = self._subjects_of(ids) - {subject}
+        erasure = self.store.erase(ids, subjects=subjects, reason=reason)
+        from em.heuristics.shelf import rebuild
+
+        rebuild(self.store, erasure.events)
+        for other in sorted(touched):
+            if self.subjects.has_state(other):
+                self.subjects.checkpoint(other, accept=True, rebuild=True)
+        return erasure
+
+    def _subjects_of(self, ids: Sequence[str]) -> set[str]:
+        found: set[str] = set()
+        for start in range(0, len(ids), 500):
+            query = EventQuery(ids=ids[start : start + 500])
+            found |= {event.subject for event in self.store.read(query) if event.subject}
+        return found
+
+    def _ids_about(self, subject: str) -> list[str]:
+        check_name(subject, "subject")
+        found = [(event.id, event.kind) for event in self.log.read(subject=subject)]
+        if not found:
+            raise NotFound(f"the log has no events about {subject!r}", place="subject")
+        return [event_id for event_id, kind in found if kind != "erased"]
