@@ -1,73 +1,73 @@
-"""Every error em raises on purpose.
+"""The errors that em raises.
 
     EmError
-    ├── UsageError            the call is wrong: an argument, a setting, a name (exit code 2)
-    │   ├── MissingExtra      a part that was not installed
-    │   └── MissingKey        no key for the model's provider
-    ├── InputError            what was given can't be used; `place` says where (exit code 2)
-    │   ├── BadBody           not JSON, too deep, too large, or not what its kind asks for
-    │   ├── BadLine           a line of a file that is no event
-    │   ├── NoTranscript      a file in which no format of transcripts was found
+    ├── UsageError            wrong call: an argument, a setting or a name (exit code 2)
+    │   ├── MissingExtra      an optional part of em is not installed
+    │   └── MissingKey        no API key for the model's provider
+    ├── InputError            data that can't be used; `place` names the field (exit code 2)
+    │   ├── BadBody           not JSON, too deep, too large, or invalid for its kind
+    │   ├── BadLine           a line of a file is not an event
+    │   ├── NoTranscript      a file in no known transcript format
     │   └── NotFound          no such event, artefact or log
-    ├── RoutineError          a routine is wrong, or can't be run here
-    │   ├── InvalidRoutine    everything that is wrong with it, in `problems`
-    │   ├── ExpressionError   an expression does not parse, or a name in it is not there
-    │   ├── NotAllowed        a declared tool uses what the user did not allow
-    │   └── ExportError       it can't be written as a script of its own
-    ├── StateError            a state can't be compiled, or not be asked that
-    │   ├── StateInvalid      a checkpoint that failed its proof; the last good one stays
-    │   ├── StateHeld         it would break questions or rules; it waits for --accept
-    │   └── BadQuestion       the code of a question failed, each time it was tried
-    ├── WorkflowError         a workflow is wrong, or can't be run here
-    │   └── InvalidWorkflow   what is wrong with it; all of it in `problems`
-    ├── LlmError              a model could not be asked, or its answer not be used
-    │   ├── LlmUnavailable    no answer, after every retry
-    │   ├── LlmRejected       the provider does not take the request: key, model, parameter
+    ├── RoutineError          a routine is invalid, or can't run here
+    │   ├── InvalidRoutine    validation failed; all problems in `problems`
+    │   ├── ExpressionError   an expression does not parse, or uses an unknown name
+    │   ├── NotAllowed        a declared tool uses something that is not allowed
+    │   └── ExportError       a routine can't be exported as a script
+    ├── StateError            a state can't be compiled, or can't answer this
+    │   ├── StateInvalid      a checkpoint failed its proof; the last good one stays
+    │   ├── StateHeld         it would break questions or rules; needs --accept
+    │   └── BadQuestion       the code of a question failed on every attempt
+    ├── WorkflowError         a workflow is invalid, or can't run here
+    │   └── InvalidWorkflow   validation failed; all problems in `problems`
+    ├── LlmError              a model can't be asked, or its answer not used
+    │   ├── LlmUnavailable    no answer after every retry
+    │   ├── LlmRejected       the provider rejects the request: key, model, parameter
     │   ├── LlmRefused        the model declines to answer
-    │   └── BadAnswer         the answer is cut off, empty or no fit for its schema; see `problems`
-    ├── SandboxError          code that a model wrote did not run to its end
-    │   ├── SandboxRefused    there is no sandbox here that can run it
-    │   ├── SandboxFault      the code raised, or gave what JSON can't say
-    │   ├── SandboxTimeout    it ran longer than it may
-    │   ├── SandboxMemory     it asked for more memory than it may have
-    │   ├── SandboxOutput     its result is larger than it may be
-    │   └── SandboxBroken     its process ended, or answered with nonsense
-    ├── BehaviourError        a recorded behaviour can't be kept, or did not go through
-    │   ├── NotRecordable     a run that can't be kept; the agent's answer stands
-    │   └── Diverged          a replay ended half-way, and the engine was told to raise
-    ├── EmbedderError         an embedder failed, or what it returned is no vector
-    ├── ServiceError          a request that the service does not carry out
-    │   ├── Unauthorized      no token, or one that is not known
-    │   ├── Forbidden         a token that may not do this, or a host that is not served
-    │   ├── TooLarge          a body of more bytes than are taken
-    │   ├── TooSlow           a body that did not come in time
-    │   ├── KeyReused         an idempotency key that stands for another request
-    │   └── ResponseGone      the request was carried out, and its response was forgotten since
-    ├── WorkError             queued work could not be done, or not be queued
-    │   └── JobFailed         something of a job failed; its report says what
-    ├── StoreError            the store could not do it; what it held before is still there
-    │   ├── NotADatabase      the file is something else
-    │   ├── NewerDatabase     written by a newer em
+    │   └── BadAnswer         cut off, empty, or invalid for its schema; see `problems`
+    ├── SandboxError          code that a model wrote did not finish
+    │   ├── SandboxRefused    no sandbox on this machine can run it
+    │   ├── SandboxFault      the code raised, or returned what is not JSON
+    │   ├── SandboxTimeout    it ran longer than allowed
+    │   ├── SandboxMemory     it used more memory than allowed
+    │   ├── SandboxOutput     its result is larger than allowed
+    │   └── SandboxBroken     its process died, or answered with garbage
+    ├── BehaviourError        a behaviour can't be stored, or its replay failed
+    │   ├── NotRecordable     a run can't be recorded; the agent's answer counts
+    │   └── Diverged          a replay stopped half-way, with on_divergence="raise"
+    ├── EmbedderError         an embedder failed, or returned something else than vectors
+    ├── ServiceError          the service rejects a request
+    │   ├── Unauthorized      no token, or an unknown one
+    │   ├── Forbidden         this token may not do this, or the host is not served
+    │   ├── TooLarge          the body is larger than allowed
+    │   ├── TooSlow           the body took longer than allowed
+    │   ├── KeyReused         the idempotency key belongs to another request
+    │   └── ResponseGone      the request was done, but its response was forgotten
+    ├── WorkError             work can't be queued, or failed
+    │   └── JobFailed         a part of a job failed; its report says which
+    ├── StoreError            the store failed; what it held before is still there
+    │   ├── NotADatabase      the file is not a database of em
+    │   ├── NewerDatabase     the database was written by a newer em
     │   ├── StoreBusy         another writer held the lock for the whole busy timeout
-    │   ├── StoreReadOnly     the file, folder or server takes no writes
+    │   ├── StoreReadOnly     the file, folder or server is read-only
     │   ├── StoreFull         no space left
     │   ├── StoreUnreachable  the server or the file can't be reached
-    │   └── StoreCorrupt      a stored value can't be read back
-    └── Conflict              somebody else was there first: read again, then decide
-        ├── PositionConflict  the stream is not where the writer expected it
-        ├── DuplicateEvent    an event of that id is in the log already
+    │   └── StoreCorrupt      a stored value can't be read
+    └── Conflict              another writer was faster: read again, then decide
+        ├── PositionConflict  the stream has moved on since it was read
+        ├── DuplicateEvent    the log has an event with this id already
         ├── ChainConflict     an imported event does not continue its stream
-        └── ClaimLost         the request key was taken over
+        └── ClaimLost         another process took over the request key
 
 An error carries a stable `code`, its `place` (file, line, field, step), the `fix`, and data. The
-command line, HTTP and MCP only render it.
+command line, HTTP and MCP render it.
 """
 
 from typing import Any, ClassVar
 
 
 class EmError(Exception):
-    """Base of the tree. `str()` is one line a user can act on."""
+    """Base of all errors. `str()` is one line: the place, the message and the fix."""
 
     code: ClassVar[str] = "error"
     exit_code: ClassVar[int] = 1
@@ -84,20 +84,20 @@ class EmError(Exception):
         return f"{text} ({self.fix})" if self.fix else text
 
     def as_dict(self) -> dict[str, Any]:
-        """The error as data, for `--json`, HTTP and MCP."""
+        """Return the error as data, for `--json`, HTTP and MCP."""
         known = {"code": self.code, "message": self.message, "place": self.place, "fix": self.fix}
         return {name: value for name, value in {**known, **self.data}.items() if value != ""}
 
 
 class UsageError(EmError):
-    """The call is wrong: an argument, a setting, a name."""
+    """The call is wrong: an argument, a setting or a name."""
 
     code = "usage"
     exit_code = 2
 
 
 class MissingExtra(UsageError):
-    """A part of em that was not installed."""
+    """An optional part of em is not installed."""
 
     code = "missing_extra"
 
@@ -110,33 +110,33 @@ class MissingExtra(UsageError):
 
 
 class MissingKey(UsageError):
-    """No key for the model's provider."""
+    """No API key for the model's provider."""
 
     code = "missing_key"
 
 
 class InputError(EmError):
-    """What was given can't be used."""
+    """The given data can't be used."""
 
     code = "bad_input"
     exit_code = 2
 
 
 class BadBody(InputError):
-    """A body that is not JSON, too deep, too large, or not what its kind asks for."""
+    """A body is not JSON, too deep, too large, or invalid for its kind."""
 
     code = "bad_body"
 
 
 class BadLine(InputError):
-    """A line of a file that is no event."""
+    """A line of a file is not an event."""
 
     code = "bad_line"
     exit_code = 1
 
 
 class NoTranscript(InputError):
-    """A file in which no format of transcripts was found."""
+    """A file is in no known transcript format."""
 
     code = "no_transcript"
 
@@ -149,73 +149,73 @@ class NotFound(InputError):
 
 
 class RoutineError(EmError):
-    """A routine is wrong, or can't be run here."""
+    """A routine is invalid, or can't run here."""
 
     code = "routine"
 
 
 class InvalidRoutine(RoutineError):
-    """Everything that is wrong with a routine, in `problems`."""
+    """Validation of a routine failed; `problems` lists everything."""
 
     code = "invalid_routine"
 
 
 class ExpressionError(RoutineError):
-    """An expression does not parse, or a name in it is not there."""
+    """An expression does not parse, or uses an unknown name."""
 
     code = "bad_expression"
 
 
 class StateError(EmError):
-    """A state can't be compiled, or not be asked that."""
+    """A state can't be compiled, or can't answer this."""
 
     code = "state"
 
 
 class StateInvalid(StateError):
-    """A checkpoint that failed its proof; the last good one stays."""
+    """A checkpoint failed its proof; the last good one stays."""
 
     code = "state_invalid"
 
 
 class StateHeld(StateError):
-    """A checkpoint that would break questions or rules, in `breaks`; it waits to be accepted."""
+    """A checkpoint would break questions or rules (`breaks`); it must be accepted."""
 
     code = "state_held"
 
 
 class BadQuestion(StateError):
-    """The code of a question failed, each time it was tried."""
+    """The code of a question failed on every attempt."""
 
     code = "bad_question"
 
 
 class WorkflowError(EmError):
-    """A workflow is wrong, or can't be run here."""
+    """A workflow is invalid, or can't run here."""
 
     code = "workflow"
 
 
 class InvalidWorkflow(WorkflowError):
-    """What is wrong with a workflow; all of it in `problems`."""
+    """Validation of a workflow failed; `problems` lists everything."""
 
     code = "invalid_workflow"
 
 
 class LlmError(EmError):
-    """A model could not be asked, or its answer not be used. `place` is provider and model."""
+    """A model can't be asked, or its answer not used. `place` is provider and model."""
 
     code = "llm"
 
 
 class LlmUnavailable(LlmError):
-    """No answer, after every retry."""
+    """No answer after every retry."""
 
     code = "llm_unavailable"
 
 
 class LlmRejected(LlmError):
-    """The provider does not take the request: its key, its model, a parameter."""
+    """The provider rejects the request: its key, its model, a parameter."""
 
     code = "llm_rejected"
 
@@ -227,157 +227,157 @@ class LlmRefused(LlmError):
 
 
 class BadAnswer(LlmError):
-    """The answer is cut off, empty, or does not fit its schema; see `problems`."""
+    """The answer is cut off, empty, or invalid for its schema; see `problems`."""
 
     code = "bad_answer"
 
 
 class SandboxError(EmError):
-    """Code that a model wrote did not run to its end."""
+    """Code that a model wrote did not finish."""
 
     code = "sandbox"
 
 
 class SandboxRefused(SandboxError):
-    """There is no sandbox here that can run this code; `findings` says what stood in the way."""
+    """No sandbox on this machine can run this code; `findings` says why."""
 
     code = "sandbox_refused"
 
 
 class SandboxFault(SandboxError):
-    """The code raised, or gave what JSON can't say; `type`, `reason` and `line` are in its data."""
+    """The code raised, or returned what is not JSON; see `type`, `reason` and `line`."""
 
     code = "sandbox_fault"
 
 
 class SandboxTimeout(SandboxError):
-    """It ran longer than it may."""
+    """It ran longer than allowed."""
 
     code = "sandbox_timeout"
 
 
 class SandboxMemory(SandboxError):
-    """It asked for more memory than it may have."""
+    """It used more memory than allowed."""
 
     code = "sandbox_memory"
 
 
 class SandboxOutput(SandboxError):
-    """Its result is larger than it may be."""
+    """Its result is larger than allowed."""
 
     code = "sandbox_output"
 
 
 class SandboxBroken(SandboxError):
-    """Its process ended, or answered with nonsense."""
+    """Its process died, or answered with garbage."""
 
     code = "sandbox_broken"
 
 
 class NotAllowed(RoutineError):
-    """A tool that is declared in a routine uses what the user did not allow."""
+    """A declared tool uses a command, host, variable or server that is not allowed."""
 
     code = "not_allowed"
 
 
 class ExportError(RoutineError):
-    """A routine that can't be written as a script of its own."""
+    """A routine can't be exported as a script."""
 
     code = "export"
 
 
 class BehaviourError(EmError):
-    """A recorded behaviour can't be kept, or did not go through."""
+    """A behaviour can't be stored, or its replay failed."""
 
     code = "behaviour"
 
 
 class NotRecordable(BehaviourError):
-    """A run that can't be kept; the agent's answer stands."""
+    """A run can't be recorded; the agent's answer counts."""
 
     code = "not_recordable"
 
 
 class Diverged(BehaviourError):
-    """A replay ended half-way, and the engine was told to raise; `data` has what was done."""
+    """A replay stopped half-way, and the engine is set to raise; `data` lists what was done."""
 
     code = "diverged"
 
 
 class EmbedderError(EmError):
-    """An embedder failed, or what it returned is no vector."""
+    """An embedder failed, or returned something else than vectors."""
 
     code = "embedder"
 
 
 class ServiceError(EmError):
-    """A request that the service does not carry out."""
+    """The service rejects a request."""
 
     code = "service"
 
 
 class Unauthorized(ServiceError):
-    """No token, or one that is not known."""
+    """No token, or an unknown one."""
 
     code = "unauthorized"
 
 
 class Forbidden(ServiceError):
-    """A token that may not do this, or a host that is not served."""
+    """This token may not do this, or the host is not served."""
 
     code = "forbidden"
 
 
 class TooLarge(ServiceError):
-    """A body of more bytes than are taken."""
+    """The body is larger than allowed."""
 
     code = "too_large"
 
 
 class TooSlow(ServiceError):
-    """A body that did not come in time."""
+    """The body took longer than allowed."""
 
     code = "too_slow"
 
 
 class KeyReused(ServiceError):
-    """An idempotency key that stands for another request."""
+    """The idempotency key belongs to another request."""
 
     code = "key_reused"
 
 
 class ResponseGone(ServiceError):
-    """The request was carried out, and its response was forgotten since."""
+    """The request was done, but its response was forgotten since."""
 
     code = "response_gone"
 
 
 class WorkError(EmError):
-    """Queued work could not be done, or not be queued."""
+    """Work can't be queued, or failed."""
 
     code = "work"
 
 
 class JobFailed(WorkError):
-    """Something of a job failed; its report says what."""
+    """A part of a job failed; its report says which."""
 
     code = "job_failed"
 
 
 class StoreError(EmError):
-    """The store could not do it; what it held before is still there."""
+    """The store failed; what it held before is still there."""
 
     code = "store"
 
 
 class NotADatabase(StoreError):
-    """The file is something else."""
+    """The file is not a database of em."""
 
     code = "not_a_database"
 
 
 class NewerDatabase(StoreError):
-    """Written by a newer em."""
+    """The database was written by a newer em."""
 
     code = "newer_database"
 
@@ -389,7 +389,7 @@ class StoreBusy(StoreError):
 
 
 class StoreReadOnly(StoreError):
-    """The file, folder or server takes no writes."""
+    """The file, folder or server is read-only."""
 
     code = "read_only"
 
@@ -407,25 +407,25 @@ class StoreUnreachable(StoreError):
 
 
 class StoreCorrupt(StoreError):
-    """A stored value can't be read back."""
+    """A stored value can't be read."""
 
     code = "corrupt"
 
 
 class Conflict(EmError):
-    """Somebody else was there first: read again, then decide."""
+    """Another writer was faster: read again, then decide."""
 
     code = "conflict"
 
 
 class PositionConflict(Conflict):
-    """The stream is not where the writer expected it."""
+    """The stream has moved on since it was read."""
 
     code = "position_conflict"
 
 
 class DuplicateEvent(Conflict):
-    """An event of that id is in the log already."""
+    """The log has an event with this id already."""
 
     code = "duplicate_event"
 
@@ -437,6 +437,6 @@ class ChainConflict(Conflict):
 
 
 class ClaimLost(Conflict):
-    """The request key was taken over."""
+    """Another process took over the request key."""
 
     code = "claim_lost"
