@@ -70,8 +70,8 @@ def test_a_search_looks_at_so_many_and_says_where_to_go_on(
 def test_a_step_that_failed_without_an_effect_is_in_the_timeline(tmp_path: Path) -> None:
     with Memory(tmp_path / "em.db") as memory:
         add_run(memory, "a", "failed")
-        seen = runs.timeline(memory.store, "a")
-        assert [(line.step, line.status, line.error) for line in seen.steps] == [
+        seen = runs.read_run(memory.store, "a")
+        assert [(line.step, line.status, line.error) for line in seen.timeline] == [
             ("s", "failed", "m")
         ]
 
@@ -84,7 +84,7 @@ def test_the_intent_of_a_step_gives_its_arguments(tmp_path: Path) -> None:
         done = {"step": "send", "result": "sent", "duration_ms": 20.0, "next": other}
         for kind, body in (("step_started", intent), ("step_done", done)):
             memory.log.append("run/a", kind, body)
-        first, second = runs.timeline(memory.store, "a").steps
+        first, second = runs.read_run(memory.store, "a").timeline
         assert (first.tool, first.args, first.result) == ("mail", {"to": "ana"}, "sent")
         assert (second.tool, second.args, second.status) == ("bank", {"sum": 4}, "under way")
 

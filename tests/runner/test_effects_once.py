@@ -9,7 +9,7 @@ import pytest
 from em.errors import RoutineError, StoreError, UsageError
 from em.log.event import EventQuery
 from em.runner.engine import arun_routine, resume_run, run_routine
-from em.runner.journal import read_run
+from em.runner.history import read_run
 from em.runner.run import RunResult
 from em.settings import AllowSettings
 from em.store.protocol import Store

@@ -15,7 +15,7 @@ from tests.work.conftest import SETTINGS, Workplace, kill
 
 from em import Memory
 from em.errors import BadBody, InputError, NotFound, UsageError, WorkError
-from em.runner.journal import read_run
+from em.runner.history import read_run
 from em.work.job import Item, Job
 
 pytestmark = pytest.mark.timeout(1_800)  # for what hangs: workers wait as long as work is done

@@ -26,12 +26,11 @@ from em.errors import EmError, NotFound, UsageError
 from em.memory import Memory
 from em.runner.attempts import AutoFix
 from em.runner.engine import resume_run, run_routine
-from em.runner.history import RunSummary, find_runs
-from em.runner.journal import PastRun, how_to_resume, new_run_id, read_run
+from em.runner.history import PastRun, find_runs, read_run, savings
+from em.runner.journal import how_to_resume, new_run_id
 from em.runner.package import Package
 from em.runner.routine import ToolSpec
 from em.runner.run import PendingPrompt, RunResult, StepReport
-from em.runner.savings import savings
 from em.runner.tools import ToolRegistry, functions_of, load_module
 from em.settings import Settings
 from em.store.protocol import Store
@@ -525,12 +524,12 @@ def list_runs(ctx: click.Context, limit: int) -> None:
         click.echo("no runs yet; `em run` makes one", err=True)
 
 
-def _run_as_json(run: RunSummary) -> dict[str, Any]:
+def _run_as_json(run: PastRun) -> dict[str, Any]:
     return {
         "run": run.run_id,
         "began": run.began.strftime("%Y-%m-%d %H:%M:%S"),
         "status": run.status,
-        "steps": run.steps,
+        "steps": run.step_count,
         "routine": run.routine,
     }
 
@@ -543,8 +542,7 @@ def show_run(ctx: click.Context, run_id: str) -> None:
     """One run: its steps with their times, how it ended, and what it saved."""
     store = open_memory(ctx).store
     past = read_run(store, run_id)
-    steps = [body for kind, body in past.notes if kind == "step_done"]
-    last = past.notes[-1][1]
+    steps = [step.body for step in past.steps]
     if ctx.obj["json"]:
         print_json(
             {
@@ -552,7 +550,7 @@ def show_run(ctx: click.Context, run_id: str) -> None:
                 "status": past.status,
                 "input": past.input,
                 "steps": steps,
-                "end": last,
+                "end": past.end,
                 "saved": saved_as_json(store, past) if past.status == "ok" else None,
             }
         )
@@ -569,7 +567,7 @@ def show_run(ctx: click.Context, run_id: str) -> None:
     ]
     if rows:
         print_table(("step", "status", "ms", "attempts", "result"), rows)
-    failure = last.get("failure") if past.status == "failed" else None
+    failure = past.failure
     for step, item in sorted(past.restored.in_flight, key=str):
         if failure and failure["step_id"] == step:
             continue

@@ -23,8 +23,8 @@ from em.errors import EmError, RoutineError
 from em.redaction.redactor import marker
 from em.runner.drivers import drive
 from em.runner.expressions.language import FUNCTIONS, compile_value
-from em.runner.journal import PastRun, read_run
-from em.runner.library import files_in, keep_routine, package_of
+from em.runner.history import PastRun, PastStep, package_of, read_run
+from em.runner.library import files_in, keep_routine
 from em.runner.machine import Machine
 from em.runner.package import ROUTINE, write_files
 from em.runner.program import Program
@@ -110,8 +110,7 @@ def heal_run(store: Store, run_id: str, *, dry_run: bool = False) -> Healing:
 
 def heal(routine: Routine, past: PastRun) -> Healed:
     """Write the fixes of a run into its routine, and prove it by replaying the run."""
-    notes = [body for kind, body in past.notes if kind == "step_done"]
-    if not any(body.get("fix") for body in notes):
+    if not any(done.fix for done in past.steps):
         raise RoutineError("no step of this run was mended", place=f"run {past.run_id}")
     if past.status != "ok":
         raise RoutineError(
@@ -119,16 +118,16 @@ def heal(routine: Routine, past: PastRun) -> Healed:
             place=f"run {past.run_id}",
             fix="a fix is worth keeping only if it led somewhere",
         )
-    healer = _Healer(routine, past, notes)
+    healer = _Healer(routine, past)
     healed = healer.heal()
     if not healed.changed:
         return healed
-    return msgspec.structs.replace(healed, recording=_replay(healed, past, notes))
+    return msgspec.structs.replace(healed, recording=_replay(healed, past))
 
 
 class _Healer:
-    def __init__(self, routine: Routine, past: PastRun, notes: Sequence[Json]) -> None:
-        self._routine, self._past, self._notes = routine, past, notes
+    def __init__(self, routine: Routine, past: PastRun) -> None:
+        self._routine, self._past = routine, past
         self._changed: list[str] = []
         self._refused: list[str] = []
 
@@ -137,34 +136,33 @@ class _Healer:
         scope: Json = {**FUNCTIONS, **self._past.input, **_markers(self._routine)}
         wiring = Wiring(self._past.input, Names())
         for number, step in enumerate(self._routine.steps):
-            own = [body for body in self._notes if body["step"] == step.id]
+            own = [done for done in self._past.steps if done.step == step.id]
             steps.append(self._mended(step, own, scope, wiring))
             if isinstance(step, PromptStep) and step.save_as is not None:
                 scope[step.save_as] = self._past.restored.answers.get(step.id, {})
             elif step.save_as is not None and own:
-                result = own[0].get("result")
+                result = own[0].result
                 if step.for_each is not None:
-                    result = [body.get("result") for body in own]
+                    result = [done.result for done in own]
                 scope[step.save_as] = result
                 wiring.add_result(number, step.save_as, result)
-        end = self._past.notes[-1][1]
         return Healed(
             routine=msgspec.structs.replace(self._routine, steps=steps),
             changed=self._changed,
             refused=self._refused,
             input=self._past.input,
-            output=end.get("output"),
+            output=self._past.output,
             answers=self._past.restored.answers,
         )
 
-    def _mended(self, step: Step, own: Sequence[Json], scope: Json, wiring: Wiring) -> Step:
-        fixed = [body for body in own if body.get("fix")]
+    def _mended(self, step: Step, own: Sequence[PastStep], scope: Json, wiring: Wiring) -> Step:
+        fixed = [done for done in own if done.fix]
         if not fixed or not isinstance(step, ToolStep | UdfStep):
             return step
         if len(fixed) < len(own):
             self._refused.append(f"step {step.id}: only some of its items needed a fix")
             return step
-        made = {canonical(self._one(step, body, scope, wiring))[0] for body in fixed}
+        made = {canonical(self._one(step, done, scope, wiring))[0] for done in fixed}
         if len(made) > 1:
             self._refused.append(f"step {step.id}: its items needed different fixes")
             return step
@@ -174,15 +172,15 @@ class _Healer:
         return healed
 
     def _one(
-        self, step: ToolStep | UdfStep, body: Json, scope: Json, wiring: Wiring
+        self, step: ToolStep | UdfStep, done: PastStep, scope: Json, wiring: Wiring
     ) -> ToolStep | UdfStep:
         """The step with one fix written into it."""
-        fix = body["fix"]
+        fix = done.fix or {}
         try:
             if fix["strategy"] == "skip":
                 self._check_default(step, fix.get("default"), scope)
                 return msgspec.structs.replace(step, on_error=Default(fix.get("default")))
-            args = self._args(step, body, fix["args"], scope, wiring)
+            args = self._args(step, done, fix["args"], scope, wiring)
             return msgspec.structs.replace(step, args=args)
         except _Unexplained as error:
             refusal = f"step {step.id}{error}"
@@ -210,12 +208,12 @@ class _Healer:
                 )
 
     def _args(
-        self, step: ToolStep | UdfStep, body: Json, args: Json, scope: Json, wiring: Wiring
+        self, step: ToolStep | UdfStep, done: PastStep, args: Json, scope: Json, wiring: Wiring
     ) -> Json:
         own = dict(scope)
         if step.for_each is not None:
             items = compile_value(step.for_each, f"step {step.id}")(scope)
-            own[step.as_] = items[body.get("item") or 0]
+            own[step.as_] = items[done.item or 0]
         old = _evaluated(step.args, own, step.id)
         source = _Source(step.args, old, wiring)
         return {key: source.of((key,), value) for key, value in args.items()}
@@ -311,33 +309,31 @@ def _evaluated(template: Any, scope: Json, step_id: str) -> Any:
         return {}  # its arguments were what failed
 
 
-def _replay(healed: Healed, past: PastRun, notes: Sequence[Json]) -> list[Recorded]:
+def _replay(healed: Healed, past: PastRun) -> list[Recorded]:
     """Make the run again with what its journal holds: no fix may be needed, the output the same."""
     calls = {step.id: step for step in healed.routine.steps if isinstance(step, ToolStep | UdfStep)}
-    left = [body for body in notes if body["step"] in calls]
-    intents = [body for kind, body in past.notes if kind == "step_started"]
-    announced = {(body["step"], body.get("item")): body.get("args") for body in intents}
+    left = [done for done in past.steps if done.step in calls]
     made: list[Recorded] = []
 
     def stand_in(name: str, *, is_udf: bool) -> Any:
         def call(**args: Any) -> Any:
-            body = left.pop(0) if left else None
-            step = calls[body["step"]] if body else None
-            if body is None or step is None or _name_of(step) != name:
+            done = left.pop(0) if left else None
+            step = calls[done.step] if done else None
+            if done is None or step is None or _name_of(step) != name:
                 raise NotReproduced(f"the healed routine calls {name} where the run did not")
-            fix = body.get("fix") or {}
+            fix = done.fix or {}
             args.pop("idempotency_key", None)
             if fix.get("strategy") == "skip":
-                raise RuntimeError(body.get("error", "it failed"))
-            expected = fix.get("args", announced.get((body["step"], body.get("item"))))
+                raise RuntimeError(done.error or "it failed")
+            expected = fix.get("args", done.args)
             if expected is not None and not identical(expected, args):
                 raise NotReproduced(
                     f"the run called {name}({short(expected)}), the healed routine"
                     f" {name}({short(args)})",
                     place=f"step {step.id}",
                 )
-            made.append(Recorded(step.id, name, is_udf, args, body.get("result")))
-            return body.get("result")
+            made.append(Recorded(step.id, name, is_udf, args, done.result))
+            return done.result
 
         return call
 

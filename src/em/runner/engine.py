@@ -13,17 +13,15 @@ from em.redaction.redactor import MARKER
 from em.runner.answers import check_steps
 from em.runner.attempts import AutoFix
 from em.runner.drivers import Running, WriteNotes, adrive, drive
+from em.runner.history import PastRun, package_of, read_run
 from em.runner.journal import (
     Journal,
     Note,
-    PastRun,
     answered_note,
     keepable,
     new_run_id,
-    read_run,
     started_note,
 )
-from em.runner.library import package_of
 from em.runner.machine import Machine
 from em.runner.package import Package
 from em.runner.run import RunResult, StepReport
@@ -115,7 +113,9 @@ def resume_run(
     past = read_run(store, run_id)
     if input_data is not None:
         past.input = same_input(past, _input(input_data))
-    refuse_to_go_on(past, options.get("answers") or {})
+    refuse_lost_secrets(past, options.get("answers") or {})
+    if past.status in ("ok", "failed"):
+        raise RoutineError(f"this run is over: {past.status}", place=f"run {past.run_id}")
     with package_of(store, past) as package:
         package.check_unchanged(past.routine_hash)
         with _Run(package, tool_registry, auto_fix_fn, options) as run:
@@ -123,8 +123,8 @@ def resume_run(
             return run.secrets.result(drive(machine, write))
 
 
-def refuse_to_go_on(past: PastRun, answers: Mapping[str, Json]) -> None:
-    """Raise for a run that is over, or was given what the journal did not keep."""
+def refuse_lost_secrets(past: PastRun, answers: Mapping[str, Json]) -> None:
+    """Raise if the run was given a secret, which the journal does not store, and lacks it now."""
     kept = {step: said for step, said in past.restored.answers.items() if step not in answers}
     if MARKER.search(msgspec.json.encode([past.input, kept]).decode()):
         raise RoutineError(
@@ -132,8 +132,6 @@ def refuse_to_go_on(past: PastRun, answers: Mapping[str, Json]) -> None:
             place=f"run {past.run_id}",
             fix="give it again (--input; --params for a workflow), and the answers (--answers)",
         )
-    if past.status in ("ok", "failed"):
-        raise RoutineError(f"this run is over: {past.status}", place=f"run {past.run_id}")
 
 
 def same_input(past: PastRun, given: Json) -> Json:

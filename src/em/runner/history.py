@@ -1,42 +1,261 @@
-"""Runs as people look at them: the newest first, in short; one run step by step, with its times."""
+"""Past runs: one run as its journal records it, lists of runs, and what a run saved.
 
-from collections.abc import Sequence
+`read_run` reads a run's stream once and returns a `PastRun`. Everything that shows, resumes or
+inspects a run uses it; only this module and `em.runner.journal` know the kinds of events.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import datetime, timedelta
-from typing import Any
+from functools import cached_property
+from typing import Any, Literal
 
 import msgspec
 
-from em.errors import NotFound
+from em.errors import NotFound, RoutineError
 from em.log.event import Event, EventQuery
 from em.log.stream import RUN_PREFIX, run_stream
-from em.runner.journal import PastRun, read_run
+from em.redaction.redactor import MARKER
+from em.runner.journal import (
+    ROUTINE_STARTED,
+    WORKFLOW_STARTED,
+    ItemKey,
+    Restored,
+    question_of,
+)
+from em.runner.library import unpacked
+from em.runner.package import Package
+from em.runner.run import Failure, PendingPrompt, RunResult
 from em.store.log import newest_first
 from em.store.protocol import Store
+from em.values.call import Usage
 from em.values.canonical import Json
 
+RunKind = Literal["routine", "workflow"]
+RunChange = Literal["started", "paused", "answered", "ended"]
+RUN_EVENTS: dict[str, RunChange] = {
+    ROUTINE_STARTED: "started",
+    WORKFLOW_STARTED: "started",
+    "run_paused": "paused",
+    "run_answered": "answered",
+    "run_ended": "ended",
+}
+"""The kinds of events that change the status of a run."""
+
 LOOKED_AT = 2_000
-"""Runs that one search passes over; where it ended is told, and the next goes on from there."""
+"""Runs that one search passes over; it returns where it stopped, and the next goes on there."""
+
+RECORDING = "recording.json"
 
 
-class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """A run in short. `seq` is the number of the event that it began with."""
+class PastStep(msgspec.Struct, frozen=True, kw_only=True):
+    """One step of a past run, or one item of it. `body` is the event's, with its defaults."""
 
-    run_id: str
-    seq: int
-    began: datetime
+    step: str
+    item: int | None
     status: str
-    steps: int
-    routine: str
-    stored: str = ""
-    failure: Json | None = None
-    prompt: Json | None = None
-    is_workflow: bool = False
+    began: datetime
+    duration_ms: float = 0.0
+    attempts: int = 1
+    tool: str = ""
+    args: Any = None
+    result: Any = None
+    error: str = ""
+    fix: Json | None = None
+    event_id: str = ""
+    body: Json = {}
+
+
+class PastRun:
+    """A run of a routine or a workflow, as its journal records it.
+
+    `started` is the body of its first event. `steps` are in the order in which they ended.
+    `end` is the body of the event that paused or ended the run, and empty while it is running.
+    """
+
+    def __init__(self, run_id: str, events: Sequence[Event], pos: int) -> None:
+        first, last = events[0], events[-1]
+        self.run_id = run_id
+        self.events = events
+        self.pos = pos
+        self.began = first.at
+        self.is_workflow = first.kind == WORKFLOW_STARTED
+        self.started: Json = first.body or {}
+        self.input: Json = self.started["input"]
+        self.routine = str(self.started.get("workflow" if self.is_workflow else "routine", ""))
+        self.folder = str(self.started.get("folder", ""))
+        self.stored = str(self.started.get("stored", ""))
+        self.routine_hash = str(self.started["hash"])
+        self.resume_with = str(self.started.get("resume_with", ""))
+        self.is_over = last.kind == "run_ended"
+        self.ended = last.at if self.is_over else None
+        self.end: Json = (last.body or {}) if self.is_over or last.kind == "run_paused" else {}
+        self.output = self.end.get("output")
+        self.failure: Json | None = self.end.get("failure")
+        self.prompt: Json | None = self.end.get("prompt")
+        self.status = "running"
+        self.steps: list[PastStep] = []
+        self.restored = Restored()
+        self._intents: dict[ItemKey, tuple[Json, datetime]] = {}
+        for event in events:
+            self._take(event)
+
+    @property
+    def step_count(self) -> int:
+        """How many calls have a result."""
+        return len(self.restored.results)
+
+    @cached_property
+    def timeline(self) -> Sequence[PastStep]:
+        """The steps that ended, then those under way, or where the run failed."""
+        lines = self.steps + [self._under_way(*intent) for intent in self._intents.values()]
+        failed = (self.failure or {}).get("step_id")
+        if failed and not any(line.status == "failed" for line in lines):
+            # A step without an effect has no intent: the run's failure is its only trace.
+            lines.append(self._under_way({"step": failed}, self.events[-1].at))
+        return lines
+
+    def result(self) -> RunResult:
+        """The result of a run that is over or waits."""
+        failure, prompt = self.failure, self.prompt
+        return RunResult(
+            run_id=self.run_id,
+            status=self.status,  # type: ignore[arg-type]  # a run that is over or waits
+            output=self.output,
+            failure=None if failure is None else msgspec.convert(failure, Failure),
+            pending_prompt=None if prompt is None else msgspec.convert(prompt, PendingPrompt),
+        )
+
+    def _take(self, event: Event) -> None:
+        body = event.body or {}
+        if event.kind == "step_started":
+            self._begin(body, event.at)
+        elif event.kind == "step_done":
+            self._end_step(body, event)
+        elif event.kind == "run_answered":
+            self.restored.answers.update(body["answers"])
+        elif event.kind in ("run_paused", "run_ended"):
+            self.status = body.get("status", "needs_input")
+
+    def _begin(self, intent: Json, at: datetime) -> None:
+        restored, key = self.restored, _key(intent)
+        self._intents[key] = (intent, at)
+        if intent.get("item_hash"):
+            restored.items[key] = intent["item_hash"]
+        restored.in_flight.add(key)
+        restored.keys[key] = None if _has_marker(intent.get("key")) else intent.get("key")
+        # An answer about an earlier attempt does not count for this one.
+        restored.answers.pop(question_of(key), None)
+
+    def _end_step(self, noted: Json, event: Event) -> None:
+        restored, key = self.restored, _key(noted)
+        intent, _ = self._intents.pop(key, ({}, event.at))
+        # A step that is done may carry the intent of the next.
+        following = noted.get("next")
+        body = {"status": "done", "attempts": 1, **noted}
+        body.pop("next", None)
+        took = float(body.get("duration_ms", 0.0))
+        self.steps.append(
+            PastStep(
+                step=key[0],
+                item=key[1],
+                status=str(body["status"]),
+                began=event.at - timedelta(milliseconds=took),
+                duration_ms=took,
+                attempts=int(body["attempts"]),
+                tool=str(intent.get("tool", "")),
+                args=intent.get("args"),
+                result=body.get("result"),
+                error=str(body.get("error", "")),
+                fix=body.get("fix"),
+                event_id=event.id,
+                body=body,
+            )
+        )
+        if body.get("item_hash"):
+            restored.items[key] = body["item_hash"]
+        restored.in_flight.discard(key)
+        restored.results[key] = body.get("result")
+        if _has_marker(body.get("result")):
+            restored.redacted.add(key)
+        if following is not None:
+            self._begin(following, event.at)
+
+    def _under_way(self, intent: Json, at: datetime) -> PastStep:
+        """A step that began and did not end: it failed with the run, or is still running."""
+        failure = self.failure or {}
+        failed = failure.get("step_id") == intent.get("step")
+        return PastStep(
+            step=str(intent.get("step")),
+            item=intent.get("item"),
+            status="failed" if failed else "under way",
+            began=at,
+            tool=str(intent.get("tool", "")),
+            args=intent.get("args"),
+            error=str(failure.get("message", "")) if failed else "",
+        )
+
+
+def _key(body: Json) -> ItemKey:
+    return str(body.get("step")), body.get("item")
+
+
+def _has_marker(value: Any) -> bool:
+    return MARKER.search(msgspec.json.encode(value).decode()) is not None
+
+
+def read_run(store: Store, run_id: str, kind: RunKind | None = "routine") -> PastRun:
+    """Read one run in one pass over its stream. `kind` None: of a routine or of a workflow.
+
+    Raises NotFound for a run that is not there, that was erased, or of the other kind.
+    """
+    found = list(store.read(EventQuery(stream=run_stream(run_id))))
+    events = [event for event in found if event.body is not None and event.kind != "erased"]
+    first = events[0].kind if events else ""
+    started = {"routine": [ROUTINE_STARTED], "workflow": [WORKFLOW_STARTED]}.get(
+        kind or "", [ROUTINE_STARTED, WORKFLOW_STARTED]
+    )
+    if first in started:
+        return PastRun(run_id, events, found[-1].pos)
+    if kind == "workflow":
+        raise NotFound(
+            f"there is no workflow run {run_id!r}",
+            fix="`em workflow inspect --all` lists the runs of workflows",
+        )
+    fix = "`em runs list` lists the runs of routines"
+    if first == WORKFLOW_STARTED:
+        fix = "it is a workflow's: see `em workflow inspect` and `em workflow resume`"
+    raise NotFound(f"there is no run {run_id!r}", fix=fix)
+
+
+def run_id_of(event: Event) -> str:
+    """The run that an event belongs to."""
+    return event.stream.removeprefix(RUN_PREFIX)
+
+
+def run_change(event: Event) -> RunChange | None:
+    """How an event changes the status of its run; None if it does not."""
+    return RUN_EVENTS.get(event.kind)
+
+
+def started_runs(store: Store, kind: RunKind, limit: int | None = None) -> list[Event]:
+    """The first events of runs, newest first, without those that were erased."""
+    first = WORKFLOW_STARTED if kind == "workflow" else ROUTINE_STARTED
+    query = EventQuery(kinds=[first], limit=limit, newest=limit is not None)
+    return [event for event in reversed(list(store.read(query))) if event.body is not None]
+
+
+def sources_of_steps(store: Store) -> Iterator[tuple[str, str]]:
+    """For each step that used other events: its run, and the id of an event it used."""
+    for event in store.read(EventQuery(kinds=["step_done"])):
+        for event_id in (event.body or {}).get("from_events") or ():
+            yield run_id_of(event), event_id
 
 
 class RunPage(msgspec.Struct, frozen=True):
     """Some runs, newest first; `older` is where to go on, None where nothing is left."""
 
-    runs: Sequence[RunSummary]
+    runs: Sequence[PastRun]
     older: int | None
 
 
@@ -48,13 +267,13 @@ def find_runs(
     before: int | None = None,
     limit: int = 20,
 ) -> RunPage:
-    """The newest runs whose routine, id or input has the words, and that have this status."""
-    found: list[RunSummary] = []
+    """Find the newest runs whose routine, id or input contains the words, with this status."""
+    found: list[PastRun] = []
     passed_over = 0
-    for event in newest_first(store, "run_started", before=before):
+    for event in newest_first(store, ROUTINE_STARTED, before=before):
         if len(found) == limit or passed_over == LOOKED_AT:
             return RunPage(found, event.seq + 1)
-        run = summary(store, event) if _has_words(event, words) else None
+        run = read_run(store, run_id_of(event)) if _has_words(event, words) else None
         if run is not None and status in ("", run.status):
             found.append(run)
         else:
@@ -70,147 +289,70 @@ def _has_words(event: Event, words: str) -> bool:
     return words.casefold() in msgspec.json.encode(shown).decode().casefold()
 
 
-def summary(store: Store, started: Event) -> RunSummary:
-    """One run in short, from the event that it began with."""
-    run_id = started.stream.removeprefix(RUN_PREFIX)
-    return summary_of(read_run(store, run_id), started)
+@contextmanager
+def package_of(store: Store, past: PastRun) -> Iterator[Package]:
+    """Open the package that a run was started from: its folder, or the stored one."""
+    if not past.stored:
+        yield Package(past.folder)
+        return
+    with unpacked(store, past.stored) as package:
+        yield package
 
 
-def run_summary(store: Store, run_id: str) -> RunSummary:
-    """One run in short, by its id: of a routine, or of a workflow, whose journal is the same."""
-    first = next(iter(store.read(EventQuery(stream=run_stream(run_id), limit=1))), None)
-    if first is not None and first.kind == "workflow_started" and first.body is not None:
-        return _workflow_summary(store, first, run_id)
-    past = read_run(store, run_id)
-    assert first is not None
-    return summary_of(past, first)
+class Saved(msgspec.Struct, frozen=True, kw_only=True):
+    """One figure of the agent's run beside this run's; None where it was not recorded."""
+
+    what: str
+    agent: float | None
+    run: float | None
+    saved: float | None
 
 
-def _workflow_summary(store: Store, first: Event, run_id: str) -> RunSummary:
-    last = next(iter(store.read(EventQuery(stream=first.stream, limit=1, newest=True))))
-    said = last.body or {}
-    is_over = last.kind in ("run_ended", "run_paused")
-    return RunSummary(
-        run_id=run_id,
-        seq=first.seq,
-        began=first.at,
-        status=str(said.get("status", "needs_input")) if is_over else "running",
-        steps=0,
-        routine=str((first.body or {}).get("workflow", "")),
-        failure=said.get("failure"),
-        prompt=said.get("prompt"),
-        is_workflow=True,
-    )
+class _Recording(msgspec.Struct):
+    usage: Usage = Usage()
 
 
-def summary_of(past: PastRun, started: Event) -> RunSummary:
-    """The same, of a run that was read."""
-    kind, last = past.notes[-1]
-    body = started.body or {}
-    return RunSummary(
-        run_id=past.run_id,
-        seq=started.seq,
-        began=started.at,
-        status=past.status,
-        steps=len(past.restored.results),
-        routine=str(body.get("routine", "")),
-        stored=past.stored,
-        failure=last.get("failure") if kind == "run_ended" else None,
-        prompt=last.get("prompt") if kind == "run_paused" else None,
-    )
+def recorded_usage(store: Store, past: PastRun) -> Usage:
+    """What the agent's run used, from its package; empty if the package changed since the run."""
+    try:
+        with package_of(store, past) as package:
+            if package.content_hash != past.routine_hash:
+                return Usage()
+            data = (package.folder / RECORDING).read_bytes()
+        return msgspec.json.decode(data, type=_Recording).usage
+    except (OSError, RoutineError, NotFound, msgspec.MsgspecError):
+        return Usage()
 
 
-class StepLine(msgspec.Struct, frozen=True, kw_only=True):
-    """One step of a run, or one item of it: when it began, how long it took, what became of it."""
-
-    step: str
-    item: int | None
-    status: str
-    began: datetime
-    duration_ms: float
-    attempts: int = 1
-    tool: str = ""
-    args: Any = None
-    result: Any = None
-    error: str = ""
-    fix: Json | None = None
-
-
-class Timeline(msgspec.Struct, frozen=True, kw_only=True):
-    """A run with its steps in the order in which they ended; those under way come last."""
-
-    run: RunSummary
-    input: Json
-    steps: Sequence[StepLine]
-    ended: datetime | None
-    output: Any = None
-    answers: Json = {}
+def savings(store: Store, past: PastRun, agent: Usage | None = None) -> list[Saved]:
+    """Compare a run with the recorded agent run. `agent`: what that used, where it is known."""
+    agent = recorded_usage(store, past) if agent is None else agent
+    asked = sum(1 for step in past.steps if step.fix)
+    # Without a model there are no tokens and no cost; with one, the journal does not have them.
+    nothing = None if asked else 0
+    agent_seconds = None if agent.duration_ms is None else agent.duration_ms / 1e3
+    figures: list[tuple[str, float | None, float | None]] = [
+        ("calls", agent.calls, sum(step.attempts for step in past.steps)),
+        ("model calls", agent.model_calls, asked),
+        ("seconds", agent_seconds, _seconds(past.steps)),
+        ("tokens", agent.tokens, nothing),
+        ("cost_usd", agent.cost_usd, nothing),
+    ]
+    return [
+        Saved(
+            what=what,
+            agent=before,
+            run=now,
+            saved=None if before is None or now is None else before - now,
+        )
+        for what, before, now in figures
+    ]
 
 
-def timeline(store: Store, run_id: str) -> Timeline:
-    """A run, step by step."""
-    past = read_run(store, run_id)
-    events = [event for event in store.read(EventQuery(stream=run_stream(run_id))) if event.body]
-    if not events:
-        raise NotFound(f"there is no run {run_id!r}")
-    intents: dict[tuple[str, int | None], tuple[Json, datetime]] = {}
-    steps: list[StepLine] = []
-    for event in events:
-        body = event.body or {}
-        if event.kind == "step_done":
-            steps.append(_line(body, event.at, intents.pop(_key(body), ({}, event.at))[0]))
-        intent = body.get("next") if event.kind == "step_done" else body
-        if intent and event.kind in ("step_done", "step_started"):
-            intents[_key(intent)] = (intent, event.at)
-    run = summary_of(past, events[0])
-    last = events[-1]
-    steps += [_under_way(intent, at, run) for intent, at in intents.values()]
-    failed = (run.failure or {}).get("step_id")
-    if failed and not any(line.status == "failed" for line in steps):
-        # A step without an effect leaves no intent: its failure is all that is told of it.
-        steps.append(_under_way({"step": failed}, last.at, run))
-    return Timeline(
-        run=run,
-        input=past.input,
-        steps=steps,
-        ended=last.at if last.kind == "run_ended" else None,
-        output=(last.body or {}).get("output") if last.kind == "run_ended" else None,
-        answers=past.restored.answers,
-    )
-
-
-def _key(body: Json) -> tuple[str, int | None]:
-    return str(body.get("step")), body.get("item")
-
-
-def _line(body: Json, at: datetime, intent: Json) -> StepLine:
-    took = float(body.get("duration_ms", 0.0))
-    return StepLine(
-        step=str(body["step"]),
-        item=body.get("item"),
-        status=str(body.get("status", "done")),
-        began=at - timedelta(milliseconds=took),
-        duration_ms=took,
-        attempts=int(body.get("attempts", 1)),
-        tool=str(intent.get("tool", "")),
-        args=intent.get("args"),
-        result=body.get("result"),
-        error=str(body.get("error", "")),
-        fix=body.get("fix"),
-    )
-
-
-def _under_way(intent: Json, at: datetime, run: RunSummary) -> StepLine:
-    """A step that began and has not ended: it failed with the run, or is still at it."""
-    failure = run.failure or {}
-    failed = failure.get("step_id") == intent.get("step")
-    return StepLine(
-        step=str(intent.get("step")),
-        item=intent.get("item"),
-        status="failed" if failed else "under way",
-        began=at,
-        duration_ms=0.0,
-        tool=str(intent.get("tool", "")),
-        args=intent.get("args"),
-        error=str(failure.get("message", "")) if failed else "",
-    )
+def _seconds(steps: Iterable[PastStep]) -> float:
+    """The time that steps took, without waiting for a person."""
+    longest: dict[str, float] = {}
+    for one in steps:
+        # Each item of a step counts from where the step began.
+        longest[one.step] = max(longest.get(one.step, 0.0), one.duration_ms)
+    return sum(longest.values()) / 1e3

@@ -11,10 +11,9 @@ from typing import Any
 
 import msgspec
 
-from em.errors import BadBody, EmError, NotFound, RoutineError
-from em.log.event import Draft, EventQuery
+from em.errors import BadBody, EmError, RoutineError
+from em.log.event import Draft
 from em.log.stream import run_stream
-from em.redaction.redactor import MARKER
 from em.runner.answers import check_answers
 from em.runner.effects import Outcome, Write
 from em.runner.failures import Mismatch, Pause, plain, quietly
@@ -27,6 +26,9 @@ from em.values.ids import new_id
 
 Note = tuple[str, Json]
 """The kind and the body of an event."""
+
+ROUTINE_STARTED, WORKFLOW_STARTED = "run_started", "workflow_started"
+"""The kinds of the first event of a run."""
 
 ItemKey = tuple[str, int | None]
 """A step, and the number of its item where it runs for each of several."""
@@ -59,21 +61,6 @@ class Journal:
         self._pos += len(drafts)
 
 
-class PastRun(msgspec.Struct, kw_only=True):
-    """A run as its journal tells it."""
-
-    run_id: str
-    folder: str
-    stored: str
-    routine_hash: str
-    input: Json
-    status: str
-    resume_with: str
-    pos: int
-    restored: Restored
-    notes: list[Note]
-
-
 def how_to_resume(run_id: str, options: str) -> str:
     """What a person types to go on with a run."""
     return f"em resume {run_id} {options}".rstrip()
@@ -85,83 +72,13 @@ def question_of(key: ItemKey) -> str:
     return f"{step}?" if item is None else f"{step}[{item}]?"
 
 
-def read_run(store: Store, run_id: str, first: str = "run_started") -> PastRun:
-    """What the journal says of a run; `first` is the kind of event that it begins with."""
-    notes: list[Note] = []
-    pos = 0
-    for event in store.read(EventQuery(stream=run_stream(run_id))):
-        pos = event.pos
-        if event.body is not None and event.kind != "erased":
-            notes += _notes_of(event.kind, event.body)
-    if not notes or notes[0][0] != first:
-        raise _no_run(run_id, notes[0][0] if notes else "")
-    started = notes[0][1]
-    restored, status = _restore(notes)
-    return PastRun(
-        run_id=run_id,
-        folder=started.get("folder", ""),
-        stored=started.get("stored", ""),
-        routine_hash=started["hash"],
-        input=started["input"],
-        status=status,
-        resume_with=started.get("resume_with", ""),
-        pos=pos,
-        restored=restored,
-        notes=notes,
-    )
-
-
-def _no_run(run_id: str, kind: str) -> NotFound:
-    fix = "`em runs list` shows those there are"
-    if kind == "workflow_started":
-        fix = "it is a workflow's: see `em workflow inspect` and `em workflow resume`"
-    return NotFound(f"there is no run {run_id!r}", fix=fix)
-
-
-def _notes_of(kind: str, body: Json) -> list[Note]:
-    """What an event says: a step that is done may carry the intent of the next."""
-    if kind != "step_done":
-        return [(kind, body)]
-    intent = body.pop("next", None)
-    done: Note = (kind, {"status": "done", "attempts": 1, **body})
-    return [done] if intent is None else [done, ("step_started", intent)]
-
-
-def _restore(notes: Iterable[Note]) -> tuple[Restored, str]:
-    """What is known of a run's steps, and its status."""
-    restored, status = Restored(), "running"
-    for kind, body in notes:
-        key = (str(body.get("step")), body.get("item"))
-        if kind in ("step_started", "step_done") and body.get("item_hash"):
-            restored.items[key] = body["item_hash"]
-        if kind == "step_started":
-            restored.in_flight.add(key)
-            restored.keys[key] = None if _has_marker(body.get("key")) else body.get("key")
-            # What was said of an earlier attempt says nothing of this one.
-            restored.answers.pop(question_of(key), None)
-        elif kind == "step_done":
-            restored.in_flight.discard(key)
-            restored.results[key] = body.get("result")
-            if _has_marker(body.get("result")):
-                restored.redacted.add(key)
-        elif kind == "run_answered":
-            restored.answers.update(body["answers"])
-        elif kind in ("run_paused", "run_ended"):
-            status = body.get("status", "needs_input")
-    return restored, status
-
-
-def _has_marker(value: Any) -> bool:
-    return MARKER.search(msgspec.json.encode(value).decode()) is not None
-
-
 def started_note(
     folder: str, routine: str, routine_hash: str, input_data: Json, *, stored: str = ""
 ) -> Note:
     """The first note of a run; `stored` is the `name@version` of a routine in the memory."""
     body = {"routine": routine, "hash": routine_hash, "input": input_data}
     body |= {"stored": stored} if stored else {"folder": folder}
-    return "run_started", body
+    return ROUTINE_STARTED, body
 
 
 def answered_note(answers: Mapping[str, Json]) -> Note:

@@ -10,7 +10,6 @@ import msgspec
 
 from em.errors import NotFound, RoutineError, UsageError
 from em.runner.authorship import WRITTEN_BY, code_notes
-from em.runner.journal import PastRun
 from em.runner.package import ROUTINE, Package, parse_yaml, read_routine, write_files
 from em.runner.routine import Routine
 from em.store.protocol import Artefact, ArtefactDraft, Commit, Store
@@ -144,16 +143,6 @@ def opened(store: Store, routine: str | Path | Routine) -> Iterator[Package]:
             yield package
     else:
         yield Package(routine)
-
-
-@contextmanager
-def package_of(store: Store, past: PastRun) -> Iterator[Package]:
-    """The package that a run was started from: its folder, or what the memory keeps of it."""
-    if not past.stored:
-        yield Package(past.folder)
-        return
-    with unpacked(store, past.stored) as package:
-        yield package
 
 
 @contextmanager

@@ -25,7 +25,8 @@ from em.errors import (
 )
 from em.log.stream import job_stream, run_stream
 from em.memory import Memory
-from em.runner.journal import how_to_resume, read_run
+from em.runner.history import read_run
+from em.runner.journal import how_to_resume
 from em.settings import Settings
 from em.values.canonical import Json
 from em.values.ids import new_id
@@ -86,8 +87,7 @@ def _routine(doing: Doing, job: Job, item: Item) -> Ended:
     if past.status == "needs_input":
         return Ended("waiting", how_to_resume(item.id, past.resume_with))
     if past.status == "failed":
-        failure = past.notes[-1][1].get("failure") or {}
-        return Ended("failed", _failure(failure))
+        return Ended("failed", _failure(past.failure or {}))
     return DONE
 
 

@@ -14,10 +14,10 @@ from em.log.stream import run_stream
 from em.runner.engine import RunOptions, resume_run, run_routine
 from em.runner.expressions.language import as_text
 from em.runner.failures import Pause
-from em.runner.journal import read_run
+from em.runner.history import read_run
 from em.runner.library import opened
 from em.runner.routine import Routine
-from em.runner.run import Failure, PendingPrompt, RunResult
+from em.runner.run import PendingPrompt, RunResult
 from em.runner.secrets import Secrets
 from em.runner.tools import Function, Tool, ToolRegistry, missing_tool, renamed
 from em.runner.tools.declarations import declared_tools, spec_of
@@ -226,14 +226,7 @@ class Routines:
         past = read_run(self._store, run_id)
         if past.status not in ("ok", "failed"):
             return resume_run(self._store, run_id, self._tools, **options)
-        ended = past.notes[-1][1]
-        failure = ended.get("failure")
-        return RunResult(
-            run_id=run_id,
-            status="ok" if past.status == "ok" else "failed",
-            output=ended.get("output"),
-            failure=None if failure is None else msgspec.convert(failure, Failure),
-        )
+        return past.result()
 
 
 def _run_id(key: str) -> str:

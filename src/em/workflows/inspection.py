@@ -3,18 +3,17 @@
 Templates are filled in from what the journal holds, so nothing of it is kept twice.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
 import msgspec
 
-from em.errors import EmError, NotFound
-from em.log.event import Event, EventQuery
-from em.log.stream import RUN_PREFIX, run_stream
+from em.errors import EmError
 from em.runner.expressions.language import FUNCTIONS
-from em.runner.journal import PastRun, keepable, read_run
-from em.runner.run import Failure, PendingPrompt, StepReport
+from em.runner.history import PastRun, PastStep, read_run, run_id_of, started_runs
+from em.runner.journal import keepable
+from em.runner.run import StepReport
 from em.runner.tools import Tool
 from em.store.protocol import Store
 from em.values.canonical import Json
@@ -38,31 +37,27 @@ from em.workflows.slices import (
 )
 from em.workflows.workflow_machine import Done
 
-STARTED = "workflow_started"
-
 
 class PastWorkflow:
-    """One run of a workflow, read from the log."""
+    """One run of a workflow, as its journal records it."""
 
-    def __init__(self, store: Store, run_id: str) -> None:
-        try:
-            self.run: PastRun = read_run(store, run_id, STARTED)
-        except NotFound:
-            raise NotFound(
-                f"there is no workflow run {run_id!r}",
-                fix="`em workflow inspect --all` shows those there are",
-            ) from None
-        self.run_id = run_id
-        started = self.run.notes[0][1]
-        self.workflow = str(started["workflow"])
-        self.definition: Json = msgspec.json.decode(started["definition"])
-        self.params: Json = started["input"]
-        self._said: str | None = started.get("prompt")
+    def __init__(self, run: PastRun) -> None:
+        self.run = run
+        self.run_id = run.run_id
+        self.workflow = run.routine
+        self.definition: Json = msgspec.json.decode(run.started["definition"])
+        self.params: Json = run.input
+
+    @classmethod
+    def read(cls, store: Store, run_id: str) -> "PastWorkflow":
+        """Read a run; NotFound if there is no such run of a workflow."""
+        return cls(read_run(store, run_id, "workflow"))
 
     @property
     def prompt(self) -> str | None:
         """What started it."""
-        return prompt_of(plan_of(self.definition).workflow, self.params, self._said)
+        given = self.run.started.get("prompt")
+        return prompt_of(plan_of(self.definition).workflow, self.params, given)
 
     @property
     def status(self) -> str:
@@ -71,69 +66,57 @@ class PastWorkflow:
 
     def done(self) -> dict[str, Done]:
         """The steps that are over as a whole."""
-        found: dict[str, Done] = {}
-        for body in self.steps_done():
-            if body.get("item") is None:
-                found[str(body["step"])] = Done(
-                    status=str(body["status"]),
-                    records=[body.get("result") or {}],
-                    error=str(body.get("error", "")),
-                )
-        return found
-
-    def steps_done(self) -> Iterator[Json]:
-        """What the journal says of each call."""
-        return (body for kind, body in self.run.notes if kind == "step_done")
-
-    def fetched(self) -> dict[str, Json]:
-        """What each step was given that is not of the run."""
         return {
-            str(body["step"]): body["result"]["memory"]
-            for body in self.steps_done()
-            if isinstance(body.get("result"), dict) and "memory" in body["result"]
+            step.step: Done(status=step.status, records=[step.result or {}], error=step.error)
+            for step in self.run.steps
+            if step.item is None
         }
 
-    def records(self, step: str) -> list[Json]:
+    def fetched(self) -> dict[str, Json]:
+        """What each step was given from outside the run."""
+        return {
+            step.step: step.result["memory"]
+            for step in self.run.steps
+            if isinstance(step.result, dict) and "memory" in step.result
+        }
+
+    def records(self, name: str) -> list[Json]:
         """What the calls of a step left, in the order of its items."""
-        bodies = [body for body in self.steps_done() if body["step"] == step]
-        bodies.sort(key=lambda body: body.get("item") or 0)
-        return [body.get("result") or {} for body in bodies]
+        steps = [step for step in self.run.steps if step.step == name]
+        steps.sort(key=lambda step: step.item or 0)
+        return [step.result or {} for step in steps]
 
     def result(self) -> WorkflowResult:
-        """What became of it."""
-        kind, last = self.run.notes[-1]
-        ended = last if kind == "run_ended" else {}
-        failure = ended.get("failure")
-        prompt = last.get("prompt") if kind == "run_paused" else None
-        warnings = [
-            f"step {body['step']}: {text}"
-            for body in self.steps_done()
-            for text in (body.get("result") or {}).get("warnings", ())
-        ]
+        """The result so far."""
+        ended = self.run.result()
         return WorkflowResult(
             run_id=self.run_id,
             workflow=self.workflow,
             status=self.status,
-            output=ended.get("output"),
-            failure=None if failure is None else msgspec.convert(failure, Failure),
-            pending_prompt=None if prompt is None else msgspec.convert(prompt, PendingPrompt),
-            steps=[_report(body) for body in self.steps_done()],
+            output=ended.output,
+            failure=ended.failure,
+            pending_prompt=ended.pending_prompt,
+            steps=[_report(step) for step in self.run.steps],
             outputs={
-                str(body["step"]): (body.get("result") or {}).get("output")
-                for body in self.steps_done()
-                if body["status"] == "done" and body.get("item") is None
+                step.step: (step.result or {}).get("output")
+                for step in self.run.steps
+                if step.status == "done" and step.item is None
             },
-            warnings=warnings,
+            warnings=[
+                f"step {step.step}: {text}"
+                for step in self.run.steps
+                for text in (step.result or {}).get("warnings", ())
+            ],
         )
 
 
-def _report(body: Json) -> StepReport:
+def _report(step: PastStep) -> StepReport:
     return StepReport(
-        id=str(body["step"]),
-        status=body["status"],
-        attempts=int(body.get("attempts", 1)),
-        duration_ms=float(body.get("duration_ms", 0.0)),
-        error=str(body.get("error", "")),
+        id=step.step,
+        status=step.status,  # type: ignore[arg-type]  # as a machine reported it
+        attempts=step.attempts,
+        duration_ms=step.duration_ms,
+        error=step.error,
     )
 
 
@@ -147,45 +130,38 @@ class RunLine(msgspec.Struct, frozen=True, kw_only=True):
     steps: int
 
 
-def started_runs(store: Store, limit: int | None = None) -> list[Event]:
-    """The events with which workflow runs began, newest first; erased ones are not there."""
-    query = EventQuery(kinds=[STARTED], limit=limit, newest=limit is not None)
-    return [event for event in reversed(list(store.read(query))) if event.body is not None]
-
-
-def run_id_of(event: Event) -> str:
-    """The run that an event belongs to."""
-    return event.stream.removeprefix(RUN_PREFIX)
-
-
-def run_line(store: Store, event: Event) -> RunLine:
-    """A run in short, from the event with which it began."""
-    run_id = run_id_of(event)
-    past = PastWorkflow(store, run_id)
-    return RunLine(
-        run_id=run_id,
-        workflow=past.workflow,
-        began=event.at,
-        status=past.status,
-        steps=sum(1 for _ in past.steps_done()),
+def run_lines(store: Store, limit: int | None = None) -> list[RunLine]:
+    """Runs in short, newest first."""
+    runs = (
+        read_run(store, run_id_of(event), "workflow")
+        for event in started_runs(store, "workflow", limit)
     )
+    return [
+        RunLine(
+            run_id=run.run_id,
+            workflow=run.routine,
+            began=run.began,
+            status=run.status,
+            steps=len(run.steps),
+        )
+        for run in runs
+    ]
 
 
 def latest_output(store: Store, workflow: str, step: str) -> tuple[Any, Sequence[str]]:
     """The output of a step in the newest run of a workflow that has one; and its events."""
-    for event in started_runs(store):
+    for event in started_runs(store, "workflow"):
         if (event.body or {}).get("workflow") != workflow:
             continue
-        found, ids = [], []
-        for done in store.read(EventQuery(stream=event.stream, kinds=["step_done"])):
-            body = done.body or {}
-            result = body.get("result")
-            if body.get("step") == step and isinstance(result, dict) and "output" in result:
-                found.append((body.get("item"), result["output"]))
-                ids.append(done.id)
+        found = [
+            (done.item, done.result["output"], done.event_id)
+            for done in read_run(store, run_id_of(event), "workflow").steps
+            if done.step == step and isinstance(done.result, dict) and "output" in done.result
+        ]
         if found:
             is_list = found[0][0] is not None
-            return ([output for _, output in sorted(found)] if is_list else found[-1][1]), ids
+            outputs = [output for _, output, _ in sorted(found, key=lambda one: one[0] or 0)]
+            return (outputs if is_list else found[-1][1]), [one[2] for one in found]
     return None, ()
 
 
@@ -231,16 +207,19 @@ class RunView(msgspec.Struct, frozen=True, kw_only=True):
 
 def inspect_run(store: Store, run_id: str, count: CountTokens = about) -> RunView:
     """A run as its journal tells it."""
-    past = PastWorkflow(store, run_id)
+    return view_of(PastWorkflow.read(store, run_id), count)
+
+
+def view_of(past: PastWorkflow, count: CountTokens = about) -> RunView:
+    """The same, of a run that was read already."""
     plan = plan_of(past.definition)
     views = _Replay(plan, past, count).views()
     result = past.result()
-    (first,) = store.read(EventQuery(stream=run_stream(run_id), limit=1))
     return RunView(
-        run_id=run_id,
+        run_id=past.run_id,
         workflow=past.workflow,
         status=past.status,
-        began=first.at,
+        began=past.run.began,
         prompt=past.prompt,
         params=past.params,
         steps=views,
@@ -268,9 +247,9 @@ class _Replay:
         self._past = past
         self._count = count
         self._fetched = past.fetched()
-        self._bodies: dict[str, list[Json]] = {}
-        for body in past.steps_done():
-            self._bodies.setdefault(str(body["step"]), []).append(body)
+        self._steps: dict[str, list[PastStep]] = {}
+        for done in past.run.steps:
+            self._steps.setdefault(done.step, []).append(done)
         self._in_flight = {step for step, _ in past.run.restored.in_flight}
         order = [step.name for step in plan.steps]
         self._context = Context(past.prompt, past.params, order)
@@ -279,12 +258,12 @@ class _Replay:
             self._leave(step)
 
     def _leave(self, step: PlannedStep) -> None:
-        bodies = self._bodies.get(step.name, [])
-        if not bodies or bodies[0]["status"] == "skipped":
+        done = self._steps.get(step.name, [])
+        if not done or done[0].status == "skipped":
             return
         is_list = step.call.for_each is not None
-        if not is_list and bodies[0]["status"] != "done":
-            self._context.leave(step.name, [failed_slice(step.name, bodies[0].get("error", ""))])
+        if not is_list and done[0].status != "done":
+            self._context.leave(step.name, [failed_slice(step.name, done[0].error)])
             return
         records = [as_or_record(record) for record in self._past.records(step.name)]
         self._context.leave(step.name, list(slices_of(step.name, records, is_list=is_list)))
@@ -293,16 +272,16 @@ class _Replay:
         return [self._view(step) for step in self._plan.steps]
 
     def _view(self, step: PlannedStep) -> StepView:
-        bodies = self._bodies.get(step.name, [])
+        done = self._steps.get(step.name, [])
         definition = step.definition
         shown: Json = {"name": step.name, "tool": definition.tool, "needs": definition.memory.needs}
-        if not bodies:
+        if not done:
             status = "under way" if step.name in self._in_flight else "not begun"
             return StepView(**shown, status=status)
         values, _ = self._context.memory_for(
             step.needs, self._fetched.get(step.name, {}), step.before
         )
-        status = str(bodies[-1]["status"])
+        status = done[-1].status
         if status == "skipped":
             return StepView(**shown, status=status, memory=values)
         inputs = self._inputs(step, values)
@@ -318,10 +297,10 @@ class _Replay:
             classification=str(record.get("classification") or "output"),
             metadata=record.get("metadata") or {},
             saved=[saved for one in records for saved in one.get("saved", ())],
-            error="; ".join(body["error"] for body in bodies if body.get("error")),
+            error="; ".join(one.error for one in done if one.error),
             warnings=[text for one in records for text in one.get("warnings", ())],
-            duration_ms=max(float(body.get("duration_ms", 0.0)) for body in bodies),
-            attempts=sum(int(body.get("attempts", 1)) for body in bodies),
+            duration_ms=max(one.duration_ms for one in done),
+            attempts=sum(one.attempts for one in done),
             tokens=self._tokens(step, values, inputs, records),
         )
 

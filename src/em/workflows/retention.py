@@ -10,12 +10,12 @@ from pathlib import Path
 import msgspec
 
 from em.errors import UsageError
-from em.log.event import Draft, Event, EventQuery
+from em.log.event import Draft, EventQuery
 from em.log.stream import WORKFLOW_CLEAN_UP
+from em.runner.history import PastRun, read_run, run_id_of, sources_of_steps, started_runs
 from em.settings import Settings, WorkflowMemorySettings
 from em.store import Commit, open_store
 from em.store.protocol import Store
-from em.workflows.inspection import STARTED, run_id_of
 
 CLEANED = "workflow_cleaned"
 EVERY = timedelta(hours=1)
@@ -30,21 +30,6 @@ class Cleaned(msgspec.Struct, frozen=True, kw_only=True):
     bytes: int = 0
     left: dict[str, str] = {}
     scrubbed: bool = True
-
-
-class _Run(msgspec.Struct, frozen=True, kw_only=True):
-    run_id: str
-    began: datetime
-    events: Sequence[Event]
-
-    @property
-    def bytes(self) -> int:
-        return sum(len(msgspec.json.encode(event.body)) for event in self.events)
-
-    @property
-    def is_over(self) -> bool:
-        last = [event for event in self.events if event.kind != "erased"]
-        return bool(last) and last[-1].kind == "run_ended"
 
 
 class MemoryStore:
@@ -87,23 +72,23 @@ def clean(
     if older_than is not None and older_than < timedelta(0):
         raise UsageError("an age is not negative", place="days_old")
     runs = list(_runs(store))
-    chosen: dict[str, _Run] = {}
+    chosen: dict[str, PastRun] = {}
     if older_than is not None:
         before = datetime.now(UTC) - older_than
         chosen |= {run.run_id: run for run in runs if run.began <= before}
     if max_bytes is not None:
-        total = sum(run.bytes for run in runs)
+        total = sum(_bytes(run) for run in runs)
         for run in runs:
             if total <= max_bytes:
                 break
-            total -= run.bytes
+            total -= _bytes(run)
             chosen[run.run_id] = run
     left = _left(store, list(chosen.values()))
     gone = [run for run in chosen.values() if run.run_id not in left]
     cleaned = Cleaned(
         runs=[run.run_id for run in gone],
         events=sum(len(run.events) for run in gone),
-        bytes=sum(run.bytes for run in gone),
+        bytes=sum(_bytes(run) for run in gone),
         left=left,
     )
     if dry_run or not gone:
@@ -140,20 +125,17 @@ def _note(store: Store, cleaned: Cleaned, reason: str) -> None:
     store.commit(Commit(events=[Draft(stream=WORKFLOW_CLEAN_UP, kind=CLEANED, body=body)]))
 
 
-def _runs(store: Store) -> Iterator[_Run]:
+def _runs(store: Store) -> Iterator[PastRun]:
     """Every run whose content is there, oldest first."""
-    for started in store.read(EventQuery(kinds=[STARTED])):
-        if started.body is None:
-            continue
-        events = [
-            event
-            for event in store.read(EventQuery(stream=started.stream))
-            if event.body is not None and event.kind != "erased"
-        ]
-        yield _Run(run_id=run_id_of(started), began=started.at, events=events)
+    for started in reversed(started_runs(store, "workflow")):
+        yield read_run(store, run_id_of(started), "workflow")
 
 
-def _left(store: Store, runs: Sequence[_Run]) -> dict[str, str]:
+def _bytes(run: PastRun) -> int:
+    return sum(len(msgspec.json.encode(event.body)) for event in run.events)
+
+
+def _left(store: Store, runs: Sequence[PastRun]) -> dict[str, str]:
     """The runs that stay, with the reason."""
     left = {run.run_id: "it is not over" for run in runs if not run.is_over}
     owners = {event.id: run.run_id for run in runs for event in run.events}
@@ -175,8 +157,6 @@ def _uses(store: Store, owners: Mapping[str, str]) -> Iterator[tuple[str, str, s
         for event_id in artefact.from_events:
             if event_id in owners:
                 yield owners[event_id], "", f"{artefact.kind} {artefact.name}@{artefact.version}"
-    for event in store.read(EventQuery(kinds=["step_done"])):
-        for event_id in (event.body or {}).get("from_events") or ():
-            user = run_id_of(event)
-            if event_id in owners and owners[event_id] != user:
-                yield owners[event_id], user, f"run {user}"
+    for user, event_id in sources_of_steps(store):
+        if event_id in owners and owners[event_id] != user:
+            yield owners[event_id], user, f"run {user}"

@@ -14,9 +14,10 @@ from em.log.stream import run_stream
 from em.redaction.redactor import MARKER
 from em.runner.answers import check_steps
 from em.runner.drivers import WriteNotes, drive
-from em.runner.engine import Tools, refuse_to_go_on, same_input
+from em.runner.engine import Tools, refuse_lost_secrets, same_input
 from em.runner.expressions.language import as_text
 from em.runner.journal import (
+    WORKFLOW_STARTED,
     Journal,
     Note,
     answered_note,
@@ -35,7 +36,6 @@ from em.values.canonical import Json
 from em.workflows.builtins import Binding, Models, Sourced, Sources, no_source
 from em.workflows.definition import WorkflowDef, WorkflowFile
 from em.workflows.inspection import (
-    STARTED,
     PastWorkflow,
     Rehearsed,
     RunLine,
@@ -43,8 +43,7 @@ from em.workflows.inspection import (
     inspect_run,
     latest_output,
     rehearse,
-    run_line,
-    started_runs,
+    run_lines,
 )
 from em.workflows.needs import Need
 from em.workflows.outcome import WorkflowResult
@@ -153,7 +152,7 @@ class Workflows:
             body["prompt"] = prompt
         if options.get("resume_with"):
             body["resume_with"] = options["resume_with"]
-        return self._run(ready.plan, given, said, run_id, [(STARTED, body)], None, options)
+        return self._run(ready.plan, given, said, run_id, [(WORKFLOW_STARTED, body)], None, options)
 
     def resume(
         self,
@@ -169,7 +168,7 @@ class Workflows:
         No completed step runs again. `retry`: a run that failed goes on at the step that failed.
         `params` and `prompt` are given again where they held a secret: the journal did not keep it.
         """
-        past = PastWorkflow(self.store, run_id)
+        past = PastWorkflow.read(self.store, run_id)
         if past.status == "ok" or (past.status == "failed" and not retry):
             if options.get("answers"):
                 raise WorkflowError(f"this run is over: {past.status}", place=f"run {run_id}")
@@ -177,8 +176,7 @@ class Workflows:
         if params is not None:
             past.params = same_input(past.run, dict(params))
             past.run.input = past.params
-        over = msgspec.structs.replace(past.run, status="running")
-        refuse_to_go_on(over, options.get("answers") or {})
+        refuse_lost_secrets(past.run, options.get("answers") or {})
         plan = plan_of(past.definition)
         said = past.prompt if prompt is None else prompt
         if said is not None and MARKER.search(said):
@@ -191,7 +189,7 @@ class Workflows:
 
     def result(self, run_id: str) -> WorkflowResult:
         """What became of a run so far."""
-        return PastWorkflow(self.store, run_id).result()
+        return PastWorkflow.read(self.store, run_id).result()
 
     def names(self) -> list[WorkflowDef]:
         """The workflows of the file."""
@@ -217,7 +215,7 @@ class Workflows:
 
     def runs(self, limit: int | None = None) -> list[RunLine]:
         """Runs in short, newest first."""
-        return [run_line(self.store, event) for event in started_runs(self.store, limit)]
+        return run_lines(self.store, limit)
 
     def compile(
         self, run_id: str, may_freeze: "MayFreeze | None" = None, *, name: str | None = None
@@ -247,7 +245,7 @@ class Workflows:
         run_id: str,
         options: WorkflowOptions,
     ) -> WorkflowResult:
-        past = PastWorkflow(self.store, run_id)
+        past = PastWorkflow.read(self.store, run_id)
         before = past.prompt or ""
         same = prompt is None or before == prompt or MARKER.search(before) is not None
         if past.workflow != name or not same:

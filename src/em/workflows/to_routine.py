@@ -13,9 +13,8 @@ from em.compiler.draft import Draft, GivenUdfs, Recorded
 from em.compiler.names import identifier
 from em.compiler.verification import verify_draft
 from em.errors import WorkflowError
-from em.log.event import EventQuery
-from em.log.stream import run_stream
 from em.runner.expressions.language import lexed
+from em.runner.history import run_id_of, started_runs
 from em.runner.routine import (
     AssertStep,
     Prompt,
@@ -31,14 +30,7 @@ from em.store.protocol import Store
 from em.values.call import Effect
 from em.values.canonical import Json, identical
 from em.values.json_schema import kind_of, of_input
-from em.workflows.inspection import (
-    PastWorkflow,
-    RunView,
-    StepView,
-    inspect_run,
-    run_id_of,
-    started_runs,
-)
+from em.workflows.inspection import PastWorkflow, RunView, StepView, view_of
 from em.workflows.needs import FETCHED
 from em.workflows.plan import (
     ASK,
@@ -168,12 +160,12 @@ def compile_run(
 
     What is not frozen becomes an input of the routine. `effect_of` tells the effect of a tool.
     """
-    past = PastWorkflow(store, run_id)
+    past = PastWorkflow.read(store, run_id)
     if past.status != "ok":
         raise WorkflowError(
             f"this run is {past.status}", place=f"run {run_id}", fix="compile one that is ok"
         )
-    views = [inspect_run(store, run_id), *_others(store, past)]
+    views = [view_of(past), *_others(store, past)]
     builder = _Builder(plan_of(past.definition), past, views, may_freeze, effect_of)
     draft = builder.build(name)
     source = _constants(builder.frozen)
@@ -186,18 +178,21 @@ def compile_run(
         files=package_texts(draft, GivenUdfs(own, source)),
         frozen=builder.frozen,
         inputs=list(draft.input),
-        from_events=[event.id for event in store.read(EventQuery(stream=run_stream(run_id)))],
+        from_events=[event.id for event in past.run.events],
     )
 
 
 def _others(store: Store, past: PastWorkflow) -> Iterator[RunView]:
     """Other runs of the same workflow, as it was written then, that ended well."""
-    for event in started_runs(store):
+    for event in started_runs(store, "workflow"):
         body = event.body or {}
         run_id = run_id_of(event)
         same = body.get("hash") == past.run.routine_hash and run_id != past.run_id
-        if same and PastWorkflow(store, run_id).status == "ok":
-            yield inspect_run(store, run_id)
+        if not same:
+            continue
+        other = PastWorkflow.read(store, run_id)
+        if other.status == "ok":
+            yield view_of(other)
 
 
 def _constants(frozen: Sequence[Frozen]) -> str:

@@ -7,8 +7,8 @@ from litestar import Response, get, post
 
 from em.errors import NotFound, UsageError
 from em.log.event import EventQuery
-from em.log.stream import RUN_PREFIX, run_stream
-from em.runner.journal import read_run
+from em.log.stream import run_stream
+from em.runner.history import PastRun, read_run, run_id_of, started_runs
 from em.runner.library import find_routine, routine_of
 from em.runner.run import RunResult
 from em.serve.api.shapes import AnswersIn, RunIn, RunOut, Runs
@@ -46,7 +46,7 @@ def _go_on(service: Service, run_id: str, answers: dict[str, Any]) -> RunOut | R
     past = read_run(service.store, run_id)
     if past.status == "running":
         return service.memory.resume(run_id, answers=answers or None)
-    return _run(service, run_id)
+    return _run(past)
 
 
 def _answer(service: Service, pending: Pending, result: RunOut | RunResult, status: int) -> None:
@@ -75,10 +75,8 @@ def list_runs(request: AnyRequest, limit: Limit = 50, offset: Offset = 0) -> Run
     """Runs of routines, newest first."""
     service = service_of(request)
     service.caller(request).must_see(None)
-    started = list(service.store.read(EventQuery(kinds=["run_started"])))
-    shown, pagination = page(reversed(started), limit, offset)
-    found = [_run(service, event.stream.removeprefix(RUN_PREFIX)) for event in shown if event.body]
-    return Runs(found, pagination)
+    shown, pagination = page(started_runs(service.store, "routine"), limit, offset)
+    return Runs([_run(read_run(service.store, run_id_of(event))) for event in shown], pagination)
 
 
 @get("/runs/{run_id:str}", responses=errors(404), sync_to_thread=True, tags=["routines"])
@@ -86,22 +84,18 @@ def get_run(request: AnyRequest, run_id: str) -> RunOut:
     """One run: its status, and its output, its failure or what it waits for."""
     service = service_of(request)
     service.caller(request).must_see(None)
-    return _run(service, run_id)
+    return _run(read_run(service.store, run_id))
 
 
-def _run(service: Service, run_id: str) -> RunOut:
-    past = read_run(service.store, run_id)
-    (_, started), (kind, last) = past.notes[0], past.notes[-1]
-    ended = last if kind == "run_ended" else {}
-    (first,) = service.store.read(EventQuery(stream=run_stream(run_id), limit=1))
+def _run(past: PastRun) -> RunOut:
     return RunOut(
-        run_id=run_id,
+        run_id=past.run_id,
         status=past.status,
-        routine=str(started.get("stored") or started.get("routine", "")),
-        output=ended.get("output"),
-        failure=ended.get("failure"),
-        pending_prompt=last.get("prompt") if kind == "run_paused" else None,
-        started_at=first.at,
+        routine=past.stored or past.routine,
+        output=past.output,
+        failure=past.failure,
+        pending_prompt=past.prompt,
+        started_at=past.began,
     )
 
 

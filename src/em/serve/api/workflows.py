@@ -7,6 +7,7 @@ from litestar import Response, get, post
 
 from em.errors import UsageError
 from em.log.stream import run_stream
+from em.runner.history import run_id_of, started_runs
 from em.serve.api.shapes import (
     AnswersIn,
     ParamOut,
@@ -22,7 +23,7 @@ from em.serve.idempotency import Pending
 from em.serve.service import AnyRequest, Key, Limit, Offset, Service, errors, page, service_of
 from em.store.protocol import Commit
 from em.values.ids import new_id
-from em.workflows.inspection import PastWorkflow, run_id_of, started_runs
+from em.workflows.inspection import PastWorkflow
 from em.workflows.outcome import WorkflowResult
 from em.workflows.runs import Workflows as Runner
 
@@ -99,9 +100,9 @@ def list_workflow_runs(request: AnyRequest, limit: Limit = 50, offset: Offset = 
     """Runs of workflows, newest first."""
     service = service_of(request)
     service.caller(request).must_see(None)
-    shown, pagination = page(started_runs(service.store), limit, offset)
+    shown, pagination = page(started_runs(service.store, "workflow"), limit, offset)
     found = [
-        _told(PastWorkflow(service.store, run_id_of(event)).result(), started_at=event.at)
+        _told(PastWorkflow.read(service.store, run_id_of(event)).result(), started_at=event.at)
         for event in shown
     ]
     return WorkflowRuns(found, pagination)
@@ -112,7 +113,7 @@ def get_workflow_run(request: AnyRequest, run_id: str) -> WorkflowRunOut:
     """One run: its status, and its output, its failure or what it waits for."""
     service = service_of(request)
     service.caller(request).must_see(None)
-    return _told(PastWorkflow(service.store, run_id).result())
+    return _told(PastWorkflow.read(service.store, run_id).result())
 
 
 @get(
@@ -151,7 +152,7 @@ async def post_workflow_answers(
     service.caller(request, "write").must_see(None)
 
     def work(data: AnswersIn, pending: Pending) -> None:
-        past = PastWorkflow(service.store, run_id)
+        past = PastWorkflow.read(service.store, run_id)
         if past.status not in ("needs_input", "running"):
             raise UsageError(f"this run is over: {past.status}", place=f"run {run_id}")
         result = _runner(service).resume(run_id, answers=data.answers)

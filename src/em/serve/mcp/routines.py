@@ -20,7 +20,7 @@ from mcp_types import (
 
 from em.errors import EmError, NotFound, UsageError
 from em.runner.failures import plain
-from em.runner.journal import read_run
+from em.runner.history import read_run
 from em.runner.library import KIND, KeptRoutine, kept_routines, routine_of
 from em.runner.routine import Routine, ToolStep
 from em.runner.run import PendingPrompt, RunResult
@@ -291,10 +291,9 @@ class Routines:
 
     def _waiting(self, run_id: str) -> PendingPrompt:
         past = read_run(self._desk.store, run_id)
-        kind, note = past.notes[-1]
-        if kind != "run_paused":
+        if past.prompt is None:
             raise UsageError(f"this run does not wait: {past.status}", place=f"run {run_id}")
-        return msgspec.convert(note["prompt"], PendingPrompt)
+        return msgspec.convert(past.prompt, PendingPrompt)
 
     def _told_result(self, result: RunResult, note: str = "") -> CallToolResult:
         told: Json = {"run_id": result.run_id, "status": result.status}

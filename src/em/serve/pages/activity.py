@@ -17,8 +17,15 @@ from em.behaviour.inventory import Counts, count
 from em.errors import NotFound, StoreError
 from em.log.event import Event, EventQuery
 from em.log.stream import BEHAVIOUR_PREFIX, RUN_PREFIX, TRACE_PREFIX
-from em.runner.journal import PastRun, read_run
-from em.runner.savings import recorded_usage, savings
+from em.runner.history import (
+    RUN_EVENTS,
+    PastRun,
+    read_run,
+    recorded_usage,
+    run_change,
+    run_id_of,
+    savings,
+)
 from em.store.protocol import Commit, Record, Store
 from em.values.call import Usage
 
@@ -28,9 +35,8 @@ FAILED = 20
 """The newest failed runs, by their ids."""
 KEPT_AFTER = 1_000
 """Events that are counted before the counts are written again."""
-_RUNS = ("run_started", "workflow_started", "run_paused", "run_answered", "run_ended")
 _BEHAVIOURS = ("behaviour_recorded", "behaviour_replayed", "behaviour_missed")
-_KINDS = (*_RUNS, *_BEHAVIOURS, "trace_ended", "erased")
+_KINDS = (*RUN_EVENTS, *_BEHAVIOURS, "trace_ended", "erased")
 _COUNTED = (RUN_PREFIX, BEHAVIOUR_PREFIX, TRACE_PREFIX)
 
 
@@ -171,15 +177,15 @@ class Activity:
         if body is None or event.kind == "erased":
             return
         day = known.days.setdefault(event.at.date().isoformat(), Day())
-        run_id = event.stream.removeprefix(RUN_PREFIX)
-        if event.kind in _RUNS:
+        run_id, change = run_id_of(event), run_change(event)
+        if change is not None:
             known.waiting.pop(run_id, None)
-        match event.kind:
-            case "run_started" | "workflow_started":
+        match change or event.kind:
+            case "started":
                 day.runs += 1
-            case "run_paused":
+            case "paused":
                 known.waiting[run_id] = event.seq
-            case "run_ended":
+            case "ended":
                 self._count_end(known, day, run_id, body)
             case "behaviour_recorded":
                 day.recorded += 1

@@ -8,7 +8,7 @@ from typing import Any
 from em.errors import EmError, StoreBusy
 from em.log.stream import run_stream
 from em.memory import Memory
-from em.runner.journal import read_run
+from em.runner.history import read_run
 from em.runner.library import find_routine, routine_of
 from em.runner.run import RunResult
 from em.values.canonical import Json

@@ -6,7 +6,7 @@ from datetime import date, timedelta
 from litestar import Response, get
 
 from em.errors import NotFound
-from em.runner.history import RunSummary, run_summary
+from em.runner.history import PastRun, read_run
 from em.serve.auth import PAGES
 from em.serve.pages.activity import Day, Seen, add_up
 from em.serve.pages.drawing import Chart, chart
@@ -87,11 +87,11 @@ def _went(rows: Rows) -> list[Chart]:
     ]
 
 
-def _runs(service: Service, ids: Sequence[str]) -> list[RunSummary]:
-    found: list[RunSummary] = []
+def _runs(service: Service, ids: Sequence[str]) -> list[PastRun]:
+    found: list[PastRun] = []
     for run_id in ids[:SHOWN]:
         try:
-            found.append(run_summary(service.store, run_id))
+            found.append(read_run(service.store, run_id, None))
         except NotFound:
             continue  # erased since it was counted
     return found

@@ -6,11 +6,10 @@ from typing import Any
 from litestar import Response, get, post
 
 from em.errors import EmError, NotFound, UsageError
-from em.runner.history import StepLine, Timeline, find_runs, timeline
-from em.runner.journal import PastRun, how_to_resume, read_run
+from em.runner.history import PastRun, PastStep, find_runs, read_run, savings
+from em.runner.journal import how_to_resume
 from em.runner.library import find_routine, routine_of
 from em.runner.routine import Routine
-from em.runner.savings import savings
 from em.serve.auth import PAGES
 from em.serve.pages.drawing import spans
 from em.serve.pages.forms import prompt_fields, read_fields
@@ -56,20 +55,19 @@ def _show(
     request: AnyRequest, service: Service, run_id: str, problem: EmError | None = None
 ) -> Response[str]:
     past = read_run(service.store, run_id)
-    seen = timeline(service.store, run_id)
-    began = [(line.began.timestamp(), line.duration_ms / 1e3) for line in seen.steps]
-    prompt = seen.run.prompt
+    lines = past.timeline
+    began = [(line.began.timestamp(), line.duration_ms / 1e3) for line in lines]
+    prompt = past.prompt
     return page(
         request,
         "run.html",
         code=200 if problem is None else 400,
         marks=marks,
-        run=seen.run,
-        seen=seen,
-        lines=list(zip(seen.steps, spans(began), strict=True))[:MOST_STEPS],
-        left_out=max(0, len(seen.steps) - MOST_STEPS),
+        run=past,
+        lines=list(zip(lines, spans(began), strict=True))[:MOST_STEPS],
+        left_out=max(0, len(lines) - MOST_STEPS),
         kinds=_kinds(service.store, past),
-        seconds=_seconds(seen),
+        seconds=_seconds(past),
         saved=savings(service.store, past) if past.status == "ok" else [],
         prompt=prompt,
         fields=prompt_fields(prompt.get("fields", ())) if prompt else [],
@@ -79,8 +77,8 @@ def _show(
     )
 
 
-def _seconds(seen: Timeline) -> float | None:
-    return None if seen.ended is None else (seen.ended - seen.run.began).total_seconds()
+def _seconds(past: PastRun) -> float | None:
+    return None if past.ended is None else (past.ended - past.began).total_seconds()
 
 
 def _kinds(store: Store, past: PastRun) -> dict[str, Any]:
@@ -102,12 +100,11 @@ async def post_answer(request: AnyRequest) -> Response[str]:
 
     def work() -> Response[str]:
         past = read_run(service.store, run_id)
-        kind, last = past.notes[-1]
-        if kind != "run_paused":
+        prompt = past.prompt
+        if prompt is None:
             raise UsageError(f"this run asks nothing now: {past.status}", place=f"run {run_id}")
         if not past.stored:
             raise NotFound("this run is not of a routine that is kept", place=f"run {run_id}")
-        prompt = last["prompt"]
         try:
             answer = read_fields(prompt_fields(prompt.get("fields", ())), form)
             pages_of(request).background.answer(run_id, {str(prompt["step_id"]): answer})
@@ -118,7 +115,7 @@ async def post_answer(request: AnyRequest) -> Response[str]:
     return await asyncio.to_thread(work)
 
 
-def marks(line: StepLine) -> str:
+def marks(line: PastStep) -> str:
     """What a row of the waterfall is coloured by."""
     if line.status == "failed" or (line.error and not line.fix):
         return "failed"

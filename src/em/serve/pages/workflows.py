@@ -5,7 +5,7 @@ from litestar import Response, get
 from em.serve.auth import PAGES
 from em.serve.pages.view import asked, page
 from em.serve.service import AnyRequest, service_of
-from em.workflows.inspection import inspect_run, run_line, started_runs
+from em.workflows.inspection import inspect_run, run_lines
 
 SHOWN = 50
 
@@ -15,7 +15,7 @@ def get_workflows(request: AnyRequest) -> Response[str]:
     """The newest runs of workflows."""
     service = service_of(request)
     service.caller(request).must_see(None)
-    runs = [run_line(service.store, event) for event in started_runs(service.store, SHOWN)]
+    runs = run_lines(service.store, SHOWN)
     return page(request, "workflows.html", runs=runs)
 
 
