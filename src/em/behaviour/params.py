@@ -11,7 +11,7 @@ from em.behaviour.behaviour import Task
 from em.compiler.names import Names, identifier
 from em.compiler.wire import literal, plain_segment
 from em.values.canonical import Json, identical
-from em.values.leaves import is_informative, leaves
+from em.values.leaves import is_informative, leaves, texts
 
 KEY_LENGTH = 32
 HOLE = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
@@ -162,7 +162,7 @@ def _pattern(value: str | int | float) -> re.Pattern[str]:
 def followed(templates: Any, names: Sequence[str]) -> set[str]:
     """Which names stand in the expressions of a template."""
     found: set[str] = set()
-    for text in _texts(templates):
+    for text in texts(templates):
         for hole in HOLE.findall(text):
             found.update(name for name in names if re.search(rf"\b{re.escape(name)}\b", hole))
     return found
@@ -170,19 +170,8 @@ def followed(templates: Any, names: Sequence[str]) -> set[str]:
 
 def constant_texts(templates: Any) -> Iterator[str]:
     """What stands in a template outside of its expressions."""
-    for text in _texts(templates):
+    for text in texts(templates):
         yield HOLE.sub(" ", text)
-
-
-def _texts(value: Any) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, dict):
-        for item in value.values():
-            yield from _texts(item)
-    elif isinstance(value, list):
-        for item in value:
-            yield from _texts(item)
 
 
 def make_task(arguments: Json, tags: Sequence[str], params: Json) -> Task:

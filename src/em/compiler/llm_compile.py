@@ -47,6 +47,7 @@ from em.runner.validation import validate
 from em.traces.trace import Trace
 from em.values.call import Effect
 from em.values.canonical import Json, identical, short
+from em.values.leaves import texts
 
 LONGEST_VALUE = 2_000
 """Characters of one recorded value that the model is shown."""
@@ -194,25 +195,13 @@ def broken_promises(draft: Draft, routine: Routine) -> list[str]:
 
 
 def _unbounded(routine: Routine) -> Iterator[str]:
-    for text in _texts(msgspec.to_builtins(routine)):
+    for text in texts(msgspec.to_builtins(routine), names=True):
         if "{%" in text:
             yield "no {% %} in a routine: write an expression, or a function in udf.py"
             return
         if len(text) > LONGEST_TEXT:
             yield f"a text of more than {LONGEST_TEXT:,} characters"
             return
-
-
-def _texts(value: Any) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, dict):
-        yield from (key for key in value if isinstance(key, str))
-        for item in value.values():
-            yield from _texts(item)
-    elif isinstance(value, list | tuple):
-        for item in value:
-            yield from _texts(item)
 
 
 def _inputs(draft: Draft, routine: Routine) -> Iterator[str]:
@@ -238,9 +227,9 @@ def _calls(draft: Draft, routine: Routine) -> Iterator[str]:
 
 def _conditions(old: Routine, new: Routine) -> Iterator[str]:
     """What is handed on is not chosen: a choice would show on other inputs only."""
-    known = {text for step in old.steps for text in _texts(_handed_on(step))}
+    known = {text for step in old.steps for text in texts(_handed_on(step), names=True)}
     for step in new.steps:
-        for text in _texts(_handed_on(step)):
+        for text in texts(_handed_on(step), names=True):
             if "{{" in text and text not in known and _chooses(text, f"step {step.id}"):
                 yield f"step {step.id}: no condition or default in an expression: {text[:80]}"
 

@@ -22,7 +22,7 @@ from em.runner.secrets import Secrets
 from em.runner.tools import Function, Tool
 from em.values.call import Effect
 from em.values.canonical import Json, identical, short
-from em.values.leaves import is_by_id, is_informative, is_telling, said_in
+from em.values.leaves import is_by_id, is_informative, is_telling, said_in, scalars
 
 ASK = "ask a person"
 """Stands for a question among the effects of a replay; no tool has such a name."""
@@ -360,17 +360,7 @@ def steps_text(draft: Draft) -> str:
     said = []
     for step in msgspec.to_builtins(draft.routine)["steps"]:
         said.append({key: item for key, item in step.items() if key not in ("description", "id")})
-    return "\n".join(_leaves(said))
-
-
-def _leaves(value: Any) -> Iterator[str]:
-    if isinstance(value, dict):
-        value = list(value.values())
-    if isinstance(value, list):
-        for item in value:
-            yield from _leaves(item)
-    else:
-        yield _text(value)
+    return "\n".join(_text(value) for _, value in scalars(said))
 
 
 def _literals(code: str) -> Iterator[str]:

@@ -5,12 +5,12 @@ was talked into it must not be able to move a card number into a URL.
 """
 
 import re
-from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 
 from em.redaction.redactor import MARKER
+from em.values.leaves import texts
 
 Json = dict[str, Any]
 """As in models, which stands beside this part and is not imported."""
@@ -29,23 +29,10 @@ def put_back(answer: Any, shown: Any, real: Any) -> Any:
 
 def refuse_markers(value: Any) -> Any:
     """A value in which nothing stands for something hidden. Raises MarkerMoved."""
-    for text in texts_in(value):
+    for text in texts(value, names=True):
         if marker := ANY_MARKER.search(text):
             raise MarkerMoved(f"{marker.group()} stands where its value may not go")
     return value
-
-
-def texts_in(value: Any) -> Iterator[str]:
-    """Every text in a value, names included."""
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, dict):
-        for name, item in value.items():
-            yield name
-            yield from texts_in(item)
-    elif isinstance(value, list):
-        for item in value:
-            yield from texts_in(item)
 
 
 def _put_back(answer: Any, shown: Any, real: Any) -> Any:

@@ -13,6 +13,7 @@ import msgspec
 from em.redaction.markers import ANY_MARKER, put_back
 from em.redaction.redactor import MARKER, Redactor, forms
 from em.values.canonical import Json
+from em.values.leaves import scalars
 
 SHORT = 4
 """Shorter values are hidden in texts only where they stand alone, as a word."""
@@ -69,24 +70,14 @@ def _without_private(value: Any, names: frozenset[str], found: dict[str, str]) -
             clean[name] = _without_private(item, names, found)
             continue
         marker = clean[name] = _marker(name)
-        for text in _scalars(item):
-            found[text] = marker
+        for _, scalar in scalars(item):
+            if scalar is not None and not isinstance(scalar, bool) and str(scalar).strip():
+                found[str(scalar)] = marker
     return clean
 
 
 def _marker(name: Any) -> str:
     return f"<private:{re.sub(r'[<>]', '', str(name))}>"
-
-
-def _scalars(value: Any) -> Iterator[str]:
-    """Every value in it that can be told as a text; true, false and null tell nothing."""
-    if isinstance(value, dict):
-        value = list(value.values())
-    if isinstance(value, list | tuple):
-        for item in value:
-            yield from _scalars(item)
-    elif value is not None and not isinstance(value, bool) and str(value).strip():
-        yield str(value)
 
 
 def _leaves_beside(before: Any, after: Any) -> Iterator[tuple[Any, Any]]:

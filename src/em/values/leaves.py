@@ -1,10 +1,11 @@
-"""Where values can be found: the leaves of results, each with the path that leads to it."""
+"""The leaves of JSON values: walk them, and judge how much finding one of them means."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from em.values.canonical import same
+from em.values.mismatch import Where
 
 Scalar = str | int | float | bool | None
 
@@ -20,8 +21,34 @@ class Segment(NamedTuple):
 Path = tuple[Segment, ...]
 
 
+def scalars(value: Any, where: Where = ()) -> Iterator[tuple[Where, Any]]:
+    """Yield every scalar of a value with its path: keys, and positions in lists."""
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from scalars(item, (*where, key))
+    elif isinstance(value, list | tuple):
+        for number, item in enumerate(value):
+            yield from scalars(item, (*where, number))
+    else:
+        yield where, value
+
+
+def texts(value: Any, *, names: bool = False) -> Iterator[str]:
+    """Yield every text of a value; with `names`, the keys of its objects as well."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for key, item in value.items():
+            if names and isinstance(key, str):
+                yield key
+            yield from texts(item, names=names)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from texts(item, names=names)
+
+
 def leaves(value: Any, path: Path = ()) -> Iterator[tuple[Path, Scalar]]:
-    """Every scalar of a value with its path."""
+    """Yield every scalar of a value with its path, in which a mapping by id is a collection."""
     if isinstance(value, dict):
         by_id = is_by_id(value)
         for number, (key, item) in enumerate(value.items()):

@@ -15,6 +15,7 @@ from em.runner.expressions.language import (
     names_in,
     whole_expression,
 )
+from em.runner.expressions.references import texts_in
 from em.runner.program import CompiledStep, Program
 from em.runner.routine import Prompt, PromptStep, Retry, Routine, ToolSpec, ToolStep
 from em.values.canonical import Json
@@ -287,12 +288,4 @@ def templates_of(step: StepDef) -> Iterator[tuple[tuple[str | int, ...], str, bo
 def _texts(
     value: Any, where: tuple[str | int, ...]
 ) -> Iterator[tuple[tuple[str | int, ...], str, bool]]:
-    if isinstance(value, str):
-        if "{{" in value or "{%" in value:
-            yield where, value, False
-    elif isinstance(value, dict):
-        for key, item in value.items():
-            yield from _texts(item, (*where, key))
-    elif isinstance(value, list):
-        for number, item in enumerate(value):
-            yield from _texts(item, (*where, number))
+    return ((path, text, False) for path, text in texts_in(value, where))

@@ -6,6 +6,7 @@ from typing import Any
 from em.errors import ExpressionError
 from em.runner.expressions.language import FUNCTIONS, compile_expression, compile_value, names_in
 from em.values.canonical import Json
+from em.values.leaves import scalars
 from em.values.mismatch import Found, Where, closest
 
 _NEVER_EVALUATED = (
@@ -138,15 +139,9 @@ class References:
 
 def texts_in(value: Any, where: Where) -> Iterator[tuple[Where, str]]:
     """Every text of a value that holds expressions, with its path."""
-    if isinstance(value, str):
-        if "{{" in value or "{%" in value:
-            yield where, value
-    elif isinstance(value, dict):
-        for key, item in value.items():
-            yield from texts_in(item, (*where, key))
-    elif isinstance(value, list):
-        for number, item in enumerate(value):
-            yield from texts_in(item, (*where, number))
+    for path, text in scalars(value, where):
+        if isinstance(text, str) and ("{{" in text or "{%" in text):
+            yield path, text
 
 
 def _templated_names(value: Any, where: Where) -> Iterator[Where]:

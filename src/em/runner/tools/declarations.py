@@ -5,7 +5,7 @@ address. It never splits, is never read for expressions again, and never becomes
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
@@ -28,6 +28,7 @@ from em.runner.tools.mcp import McpFailed, Servers, value_of
 from em.runner.tools.permissions import Environment, check_host, find_program, host_of
 from em.settings import AllowSettings, McpServer
 from em.values.canonical import Json
+from em.values.leaves import texts
 
 TIMEOUT = 60.0
 """Seconds that a declared tool has where neither it nor its step says."""
@@ -90,18 +91,7 @@ def templates_of(spec: ToolSpec) -> Iterator[str]:
         http = spec.http
         yield http.url
         yield from http.headers.values()
-        yield from _texts([http.query, http.json, http.body])
-
-
-def _texts(value: Any) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, Mapping):
-        for item in value.values():
-            yield from _texts(item)
-    elif isinstance(value, list):
-        for item in value:
-            yield from _texts(item)
+        yield from texts([http.query, http.json, http.body])
 
 
 def _tool(spec: ToolSpec, allow: AllowSettings, secrets: Secrets) -> Tool:
