@@ -452,7 +452,7 @@ def test_nonsense_on_the_input_is_survived() -> None:
 
 @pytest.mark.parametrize(
     ("missing", "code"),
-    [("litestar", "import em.serve.mcp.stdio"), ("mcp", "from em.cli import main; main()")],
+    [("litestar", "import em.serve.mcp.server"), ("mcp", "from em.cli import main; main()")],
 )
 def test_stdio_needs_no_web_framework_and_says_which_extra_is_missing(
     missing: str, code: str

@@ -124,7 +124,7 @@ def mcp(ctx: click.Context, tools: str | None, read_only: bool, subjects: tuple[
     Over HTTP, `em serve` has the same at /mcp. docs/mcp.md says how to add it to an agent.
     """
     try:
-        from em.serve.mcp.stdio import serve_stdio
+        from em.serve.mcp.server import serve_stdio
     except ImportError:
         raise MissingExtra("mcp", "the MCP server") from None
     caller = Caller("local", frozenset(subjects) or None, "read" if read_only else "write")

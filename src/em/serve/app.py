@@ -20,12 +20,12 @@ import em
 from em.errors import EmError, StoreError
 from em.memory import Memory
 from em.serve.api import heuristics as lessons
-from em.serve.api import log, observations, otlp, routines, runs, states, traces, workflows
+from em.serve.api import log, observations, routines, runs, states, traces, workflows
 from em.serve.api.shapes import HealthOut
 from em.serve.auth import Sessions, Tokens, refuse_open_door
-from em.serve.failures import body_of, code_of, envelope, status_of
-from em.serve.guard import Guard, Metrics, is_page, say
-from em.serve.pages.handlers import HANDLERS as PAGES
+from em.serve.guard import Guard, Metrics, body_of, code_of, envelope, is_page, say, status_of
+from em.serve.pages import HANDLERS as PAGES
+from em.serve.pages.runs import Background
 from em.serve.pages.view import Pages, error_page
 from em.serve.service import AnyRequest, Service, errors, service_of
 from em.settings import Settings
@@ -51,11 +51,14 @@ def make_app(memory: Memory, settings: Settings, tokens: Tokens | None = None) -
             *runs.HANDLERS,
             *states.HANDLERS,
             *workflows.HANDLERS,
-            *otlp.HANDLERS,
             *PAGES,
         ],
         state=State(
-            {"service": Service(memory, settings, metrics), "pages": Pages(memory, sessions)}
+            {
+                "service": Service(memory, settings, metrics),
+                "pages": Pages(memory, sessions),
+                "background": Background(memory),
+            }
         ),
         exception_handlers={
             EmError: _em_error,
@@ -86,7 +89,7 @@ class _Mcp(NamedTuple):
 def _mcp(memory: Memory, settings: Settings) -> _Mcp:
     if find_spec("mcp") is None:
         return _Mcp()
-    from em.serve.mcp.http import Mounted
+    from em.serve.mcp.server import Mounted
 
     mounted = Mounted(memory, settings)
 

@@ -27,8 +27,17 @@ from em.serve.api.shapes import (
 )
 from em.serve.api.traces import to_trace
 from em.serve.auth import Caller
-from em.serve.idempotency import Pending
-from em.serve.service import AnyRequest, Key, Limit, Offset, Service, errors, page, service_of
+from em.serve.service import (
+    AnyRequest,
+    Key,
+    Limit,
+    Offset,
+    Pending,
+    Service,
+    errors,
+    page,
+    service_of,
+)
 from em.traces.catalogue import get_traces
 
 TopK = Annotated[int, Parameter(ge=1, le=50, description="At most so many lessons.")]

@@ -8,8 +8,7 @@ from litestar.params import Parameter
 
 from em.errors import InputError
 from em.serve.api.shapes import Kept, ObservationIn, PassageOut, RecalledOut
-from em.serve.idempotency import Pending
-from em.serve.service import AnyRequest, Key, Moment, errors, service_of
+from em.serve.service import AnyRequest, Key, Moment, Pending, errors, service_of
 from em.state.observation import DETAILS, observation
 from em.values.ids import new_id
 

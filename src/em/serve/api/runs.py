@@ -12,8 +12,17 @@ from em.runner.history import PastRun, read_run, run_id_of, started_runs
 from em.runner.library import find_routine, routine_of
 from em.runner.run import RunResult
 from em.serve.api.shapes import AnswersIn, RunIn, RunOut, Runs
-from em.serve.idempotency import Pending
-from em.serve.service import AnyRequest, Key, Limit, Offset, Service, errors, page, service_of
+from em.serve.service import (
+    AnyRequest,
+    Key,
+    Limit,
+    Offset,
+    Pending,
+    Service,
+    errors,
+    page,
+    service_of,
+)
 from em.store.protocol import Commit
 from em.values.ids import new_id
 

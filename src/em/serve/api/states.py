@@ -28,8 +28,17 @@ from em.serve.api.shapes import (
     StateOut,
 )
 from em.serve.auth import Access
-from em.serve.idempotency import Pending
-from em.serve.service import AnyRequest, Key, Limit, Moment, Offset, errors, page, service_of
+from em.serve.service import (
+    AnyRequest,
+    Key,
+    Limit,
+    Moment,
+    Offset,
+    Pending,
+    errors,
+    page,
+    service_of,
+)
 from em.state.checkpoint import KIND
 from em.state.state import State
 from em.store.protocol import Commit

@@ -19,8 +19,17 @@ from em.serve.api.shapes import (
     Workflows,
     WorkflowSteps,
 )
-from em.serve.idempotency import Pending
-from em.serve.service import AnyRequest, Key, Limit, Offset, Service, errors, page, service_of
+from em.serve.service import (
+    AnyRequest,
+    Key,
+    Limit,
+    Offset,
+    Pending,
+    Service,
+    errors,
+    page,
+    service_of,
+)
 from em.store.protocol import Commit
 from em.values.ids import new_id
 from em.workflows.inspection import PastWorkflow

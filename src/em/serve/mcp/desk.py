@@ -14,8 +14,7 @@ from em.memory import Memory
 from em.redaction.redactor import Redactor
 from em.runner.tools import ToolRegistry
 from em.serve.auth import Caller
-from em.serve.failures import body_of, status_of
-from em.serve.guard import CALLER, say
+from em.serve.guard import CALLER, body_of, say, status_of
 from em.settings import Settings
 from em.store import redactor_of
 from em.values.canonical import Json

@@ -1,18 +1,25 @@
-"""The server: what the protocol asks for, answered by the parts beside it."""
+"""The MCP server, over standard input and output (`serve_stdio`) and over HTTP (`Mounted`)."""
 
+import atexit
 import os
+import signal
+import sys
 import time
 import traceback
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, NoReturn
 
 import anyio
 from mcp.server import Server
+from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
+from mcp.server.auth.provider import AccessToken
 from mcp.server.lowlevel.server import NotificationOptions
 from mcp.server.models import InitializationOptions
 from mcp.server.request_state import RequestStateBoundary, RequestStateSecurity
 from mcp.server.session import ServerSession
+from mcp.server.stdio import stdio_server
+from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.server.subscriptions import (
     InMemorySubscriptionBus,
     ListenHandler,
@@ -36,11 +43,15 @@ from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 
 import em
 from em.errors import EmError
-from em.serve.guard import say
+from em.memory import Memory
+from em.runner.tools import ToolRegistry
+from em.serve.auth import Caller
+from em.serve.guard import CALLER, Receive, Scope, Send, say
 from em.serve.mcp.desk import Context, Desk
 from em.serve.mcp.resources import TEMPLATES, Reading
 from em.serve.mcp.routines import Answer, Routines, resume_tool
 from em.serve.mcp.tools import BUILT_IN
+from em.settings import Settings
 
 LOOK_EVERY = 2.0
 """Seconds between two looks whether a routine was kept or retired."""
@@ -236,3 +247,70 @@ class McpServer:
         caller = self._desk.caller(ctx)
         given = params.arguments or {}
         return await self._desk.in_thread(lambda: self._reading.prompt(caller, params.name, given))
+
+
+MOST_SESSIONS = 1_000
+
+
+class Mounted:
+    """The MCP server as a part of the service."""
+
+    def __init__(self, memory: Memory, settings: Settings) -> None:
+        self._mcp = McpServer(Desk(memory, settings))
+        self._manager = StreamableHTTPSessionManager(
+            self._mcp.server,
+            max_request_body_size=settings.api.max_request_bytes,
+            max_sessions=MOST_SESSIONS,
+        )
+
+    @asynccontextmanager
+    async def running(self, _app: Any) -> AsyncIterator[None]:
+        """For as long as the service runs."""
+        async with self._manager.run():
+            yield
+
+    def leave(self) -> None:
+        """End what clients only listen to."""
+        self._mcp.close_streams()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request of a client; a session is of the token that began it."""
+        caller: Caller = scope[CALLER]
+        who = AccessToken(token="", client_id=caller.name, scopes=[])
+        await self._manager.handle_request({**scope, "user": AuthenticatedUser(who)}, receive, send)
+
+
+def serve_stdio(
+    memory: Memory, settings: Settings, caller: Caller, tools: ToolRegistry | None = None
+) -> None:
+    """Serve a memory until the client closes our input.
+
+    While it is served, what tools print goes to standard error: the output is the protocol's.
+    """
+    anyio.run(_serve, McpServer(Desk(memory, settings, tools=tools, local=caller)))
+
+
+async def _serve(mcp: McpServer) -> None:
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(_leave_when_told)
+        async with stdio_server() as (incoming, outgoing):
+            await mcp.server.run(incoming, outgoing, mcp.options())
+        tasks.cancel_scope.cancel()
+
+
+async def _leave_when_told() -> None:
+    with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as told:
+        async for number in told:
+            _leave(number)
+
+
+def _leave(number: int) -> NoReturn:
+    """End at once: a thread waits for input that may never come, and can't be told.
+
+    Nothing is lost by it: what was committed is there, and a run goes on with `resume`.
+    """
+    if number == signal.SIGINT:
+        sys.stderr.write("interrupted\n")
+        sys.stderr.flush()
+    atexit._run_exitfuncs()  # folders that routines were unpacked to go with us
+    os._exit(128 + number)

@@ -1,12 +1,34 @@
-"""Forms made from what a routine asks for: its input schema, or the fields of a prompt."""
+"""Forms: made from an input schema or the fields of a prompt, and read when a page sends them."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
 
-from em.errors import InputError
+from em.errors import Forbidden, InputError
+from em.serve.pages.view import cookie_of, pages_of
+from em.serve.service import AnyRequest
 from em.values.canonical import Json
+
+
+async def form_of(request: AnyRequest) -> dict[str, Any]:
+    """A form that a page of ours sent; refused where it is from elsewhere."""
+    _refuse_other_sites(request)
+    form = await request.form()
+    given = {name: form.getall(name) for name in form}
+    found = {name: values[0] if len(values) == 1 else values for name, values in given.items()}
+    pages_of(request).sessions.check_form(cookie_of(request), str(found.get("form_token", "")))
+    return found
+
+
+def _refuse_other_sites(request: AnyRequest) -> None:
+    """A browser tells which site a form comes from; `none` is the person at the keyboard."""
+    site = request.headers.get("sec-fetch-site", "none")
+    origin = request.headers.get("origin", "")
+    ours = not origin or origin.partition("://")[2] == request.headers.get("host", "")
+    if site not in ("same-origin", "none") or not ours:
+        raise Forbidden("forms of other sites are not taken", place="Origin")
+
 
 PREFIX = "field."
 """Before the names of fields, so that none is taken for one of ours."""

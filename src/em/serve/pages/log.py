@@ -1,4 +1,4 @@
-"""The log: follow it, filter it, prove it; and one event with all that it says."""
+"""The log: follow it, filter it, search it, prove it; and one event with all that it says."""
 
 from litestar import Response, get
 
@@ -65,4 +65,23 @@ def get_verify(request: AnyRequest) -> Response[str]:
     return page(request, "verify.html", report=service.memory.log.verify())
 
 
-HANDLERS = [get_log, get_event, get_verify]
+MOST = 20
+
+
+@get(f"{PAGES}/recall", include_in_schema=False, sync_to_thread=True)
+def get_recall(request: AnyRequest) -> Response[str]:
+    """Passages that fit a question; a token that is limited to subjects searches one of them."""
+    service = service_of(request)
+    caller = service.caller(request)
+    words, subject = asked(request, "q"), asked(request, "subject")
+    if caller.subjects is not None and not subject:
+        subject = min(caller.subjects, default="")
+    found = None
+    if words:
+        caller.must_see(subject or None)
+        found = service.memory.recall(words, subject=subject or None, k=MOST, neighbours=1)
+    subjects = [] if caller.subjects is None else sorted(caller.subjects)
+    return page(request, "recall.html", q=words, subject=subject, subjects=subjects, found=found)
+
+
+HANDLERS = [get_log, get_event, get_verify, get_recall]

@@ -1,12 +1,12 @@
 """Logging in with a token, logging out, and the files that every page loads."""
 
 from importlib.resources import files
-from typing import Any
 
 from litestar import Response, get, post
 
-from em.errors import EmError, Forbidden, NotFound
+from em.errors import EmError, NotFound
 from em.serve.auth import COOKIE, LOGIN, PAGES
+from em.serve.pages.forms import form_of
 from em.serve.pages.view import HEADERS, asked, cookie_of, go_to, page, pages_of
 from em.serve.service import AnyRequest
 
@@ -15,25 +15,6 @@ _FILES = {
     "em.js": "text/javascript; charset=utf-8",
     "icon.svg": "image/svg+xml",
 }
-
-
-async def form_of(request: AnyRequest) -> dict[str, Any]:
-    """A form that a page of ours sent; refused where it is from elsewhere."""
-    _refuse_other_sites(request)
-    form = await request.form()
-    given = {name: form.getall(name) for name in form}
-    found = {name: values[0] if len(values) == 1 else values for name, values in given.items()}
-    pages_of(request).sessions.check_form(cookie_of(request), str(found.get("form_token", "")))
-    return found
-
-
-def _refuse_other_sites(request: AnyRequest) -> None:
-    """A browser tells which site a form comes from; `none` is the person at the keyboard."""
-    site = request.headers.get("sec-fetch-site", "none")
-    origin = request.headers.get("origin", "")
-    ours = not origin or origin.partition("://")[2] == request.headers.get("host", "")
-    if site not in ("same-origin", "none") or not ours:
-        raise Forbidden("forms of other sites are not taken", place="Origin")
 
 
 @get("/", include_in_schema=False, sync_to_thread=False)

@@ -13,9 +13,9 @@ from em.runner.package import ROUTINE
 from em.runner.routine import Routine, ToolStep
 from em.serve.auth import PAGES
 from em.serve.pages.drawing import graph_of
-from em.serve.pages.forms import Field, input_fields, read_fields
-from em.serve.pages.login import form_of
-from em.serve.pages.view import address, asked, go_to, number, page, pages_of
+from em.serve.pages.forms import Field, form_of, input_fields, read_fields
+from em.serve.pages.runs import background_of
+from em.serve.pages.view import address, asked, go_to, number, page
 from em.serve.service import AnyRequest, Service, service_of
 from em.store.protocol import Artefact
 
@@ -117,7 +117,7 @@ async def post_run(request: AnyRequest) -> Response[str]:
         artefact = find_routine(service.store, ref)
         fields = _fields(routine_of(artefact), texts_of(artefact))
         try:
-            run_id = pages_of(request).background.start(ref, read_fields(fields, form))
+            run_id = background_of(request).start(ref, read_fields(fields, form))
         except EmError as problem:
             given = {field.name: form.get(field.input_name, "") for field in fields}
             return _show(request, service, ref, problem, given)

@@ -1,22 +1,87 @@
-"""Runs: the list, one run as a waterfall, and answering what it asks."""
+"""Runs of routines and workflows: lists, one run as a waterfall, starting and answering one."""
 
 import asyncio
+import threading
+import time
+from collections.abc import Callable
 from typing import Any
 
 from litestar import Response, get, post
 
-from em.errors import EmError, NotFound, UsageError
+from em.errors import EmError, NotFound, StoreBusy, UsageError
+from em.log.stream import run_stream
+from em.memory import Memory
 from em.runner.history import PastRun, PastStep, find_runs, read_run, savings
 from em.runner.journal import how_to_resume
 from em.runner.library import find_routine, routine_of
 from em.runner.routine import Routine
+from em.runner.run import RunResult
 from em.serve.auth import PAGES
 from em.serve.pages.drawing import spans
-from em.serve.pages.forms import prompt_fields, read_fields
-from em.serve.pages.login import form_of
-from em.serve.pages.view import address, asked, go_to, number, page, pages_of
+from em.serve.pages.forms import form_of, prompt_fields, read_fields
+from em.serve.pages.view import address, asked, go_to, number, page
 from em.serve.service import AnyRequest, Service, service_of
 from em.store.protocol import Store
+from em.values.canonical import Json
+from em.values.ids import new_id
+from em.workflows.inspection import inspect_run, run_lines
+
+AT_ONCE = 8
+FIRST_NOTE = 10.0
+"""Seconds after which a page no longer waits for a run to begin or to go on."""
+
+
+class Background:
+    """Starts runs and goes on with them. What is killed with the process can be resumed."""
+
+    def __init__(self, memory: Memory) -> None:
+        self._memory = memory
+        self._free = threading.BoundedSemaphore(AT_ONCE)
+
+    def start(self, ref: str, input_data: Json) -> str:
+        """Begin a run of a routine that is kept; its id. What can't be run at all is raised."""
+        # The routine itself: a name alone could also be a folder of this machine.
+        routine = routine_of(find_routine(self._memory.store, ref))
+        run_id = new_id()
+        self._do(run_id, 0, lambda: self._memory.run(routine, input_data, run_id=run_id))
+        return run_id
+
+    def answer(self, run_id: str, answers: dict[str, Any]) -> None:
+        """Go on with a run that waits."""
+        pos = read_run(self._memory.store, run_id).pos
+        self._do(run_id, pos, lambda: self._memory.resume(run_id, answers=answers))
+
+    def _do(self, run_id: str, pos: int, work: Callable[[], RunResult]) -> None:
+        if not self._free.acquire(blocking=False):
+            raise StoreBusy(f"{AT_ONCE} runs are under way already", fix="wait for one of them")
+        problem: list[BaseException] = []
+        done = threading.Event()
+
+        def run() -> None:
+            try:
+                work()
+            except Exception as error:  # noqa: BLE001 - told to who waits; the journal has the rest
+                problem.append(error)
+            finally:
+                self._free.release()
+                done.set()
+
+        threading.Thread(target=run, daemon=True, name=f"em-run-{run_id}").start()
+        deadline = time.monotonic() + FIRST_NOTE
+        while not done.wait(0.02) and time.monotonic() < deadline:
+            if self._memory.store.head(run_stream(run_id))[0] > pos:
+                break
+        if problem and isinstance(problem[0], EmError):
+            raise problem[0]
+        if problem:
+            raise EmError("the run could not be started") from problem[0]
+
+
+def background_of(request: AnyRequest) -> Background:
+    """What starts runs for the pages of the service that a request came to."""
+    found: Background = request.app.state.background
+    return found
+
 
 MOST_STEPS = 500
 STATUSES = ("ok", "failed", "needs_input", "running")
@@ -107,7 +172,7 @@ async def post_answer(request: AnyRequest) -> Response[str]:
             raise NotFound("this run is not of a routine that is kept", place=f"run {run_id}")
         try:
             answer = read_fields(prompt_fields(prompt.get("fields", ())), form)
-            pages_of(request).background.answer(run_id, {str(prompt["step_id"]): answer})
+            background_of(request).answer(run_id, {str(prompt["step_id"]): answer})
         except EmError as problem:
             return _show(request, service, run_id, problem)
         return go_to(address("/run", id=run_id))
@@ -122,4 +187,26 @@ def marks(line: PastStep) -> str:
     return "fixed" if line.fix or line.status == "defaulted" else line.status.replace(" ", "-")
 
 
-HANDLERS = [get_runs, get_run, post_answer]
+SHOWN = 50
+
+
+@get(f"{PAGES}/workflows", include_in_schema=False, sync_to_thread=True)
+def get_workflows(request: AnyRequest) -> Response[str]:
+    """The newest runs of workflows."""
+    service = service_of(request)
+    service.caller(request).must_see(None)
+    runs = run_lines(service.store, SHOWN)
+    return page(request, "workflows.html", runs=runs)
+
+
+@get(f"{PAGES}/workflow", include_in_schema=False, sync_to_thread=True)
+def get_workflow(request: AnyRequest) -> Response[str]:
+    """One run of a workflow, step by step."""
+    service = service_of(request)
+    service.caller(request).must_see(None)
+    seen = inspect_run(service.store, asked(request, "id"))
+    most = max((step.tokens.full for step in seen.steps if step.tokens), default=0) or 1
+    return page(request, "workflow.html", seen=seen, most=most)
+
+
+HANDLERS = [get_runs, get_run, post_answer, get_workflows, get_workflow]

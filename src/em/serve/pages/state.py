@@ -12,7 +12,7 @@ from em.errors import EmError, NotFound
 from em.log.event import EventQuery
 from em.log.stream import subject_stream
 from em.serve.auth import PAGES, Caller
-from em.serve.pages.login import form_of
+from em.serve.pages.forms import form_of
 from em.serve.pages.view import address, asked, go_to, page
 from em.serve.service import AnyRequest, Service, service_of
 from em.state.parallel import NEWS

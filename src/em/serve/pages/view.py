@@ -17,10 +17,8 @@ import em
 from em.errors import InputError
 from em.memory import Memory
 from em.serve.auth import PAGES, Caller, Sessions, cookie_in
-from em.serve.failures import ErrorBody
-from em.serve.guard import CALLER
+from em.serve.guard import CALLER, ErrorBody
 from em.serve.pages.activity import Activity
-from em.serve.pages.background import Background
 from em.serve.service import AnyRequest
 
 HEADERS = {
@@ -57,7 +55,6 @@ class Pages:
     def __init__(self, memory: Memory, sessions: Sessions) -> None:
         self.activity = Activity(memory.store)
         self.sessions = sessions
-        self.background = Background(memory)
 
 
 def pages_of(request: AnyRequest) -> Pages:
