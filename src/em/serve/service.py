@@ -11,7 +11,7 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 from litestar import Request, Response
 from litestar.openapi.datastructures import ResponseSpec
-from litestar.params import Parameter
+from litestar.params import HeaderParameter, QueryParameter
 
 from em.errors import EmError, InputError, KeyReused, ResponseGone, StoreBusy
 from em.llm.interface import LlmClient
@@ -144,13 +144,13 @@ def _carry_out(pending: Pending, work: Work) -> Answered:
 T = TypeVar("T")
 AnyRequest = Request[Any, Any, Any]
 
-Limit = Annotated[int, Parameter(ge=1, le=200, description="At most so many.")]
-Offset = Annotated[int, Parameter(ge=0, le=2**31 - 1, description="Leave out so many.")]
-Moment = Annotated[str | None, Parameter(max_length=64, description="A date or a time.")]
+Limit = Annotated[int, QueryParameter(ge=1, le=200, description="At most so many.")]
+Offset = Annotated[int, QueryParameter(ge=0, le=2**31 - 1, description="Leave out so many.")]
+Moment = Annotated[str | None, QueryParameter(max_length=64, description="A date or a time.")]
 Key = Annotated[
     str | None,
-    Parameter(
-        header="Idempotency-Key",
+    HeaderParameter(
+        name="Idempotency-Key",
         description="The same key and payload get the same answer, and one effect.",
         max_length=255,
     ),

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import msgspec
 from litestar import Response, get, post
 from litestar.openapi.datastructures import ResponseSpec
-from litestar.params import Parameter
+from litestar.params import FromPath, JSONBody, QueryParameter
 
 from em.errors import InputError
 from em.heuristics.benchmark import Evaluation, evaluate
@@ -40,9 +40,9 @@ from em.serve.service import (
 )
 from em.traces.catalogue import get_traces
 
-TopK = Annotated[int, Parameter(ge=1, le=50, description="At most so many lessons.")]
-Query = Annotated[str | None, Parameter(max_length=2_000)]
-Subject = Annotated[str | None, Parameter(max_length=512, description="Whom it is about.")]
+TopK = Annotated[int, QueryParameter(ge=1, le=50, description="At most so many lessons.")]
+Query = Annotated[str | None, QueryParameter(max_length=2_000)]
+Subject = Annotated[str | None, QueryParameter(max_length=512, description="Whom it is about.")]
 
 
 def may_see(caller: Caller, lesson: Lesson) -> bool:
@@ -84,7 +84,7 @@ def list_heuristics(
 
 
 @get("/heuristics/{heuristic_id:str}", responses=errors(404), tags=["heuristics"])
-async def get_heuristic(request: AnyRequest, heuristic_id: str) -> HeuristicOut:
+async def get_heuristic(request: AnyRequest, heuristic_id: FromPath[str]) -> HeuristicOut:
     """One heuristic, also one that is retired."""
     service = service_of(request)
     return HeuristicOut.of(await service.look_up(lambda: _find(service, request, heuristic_id)))
@@ -100,7 +100,7 @@ def _find(service: Service, request: AnyRequest, heuristic_id: str) -> Heuristic
 
 @post("/heuristics", responses=errors(409, 410), tags=["heuristics"])
 async def post_heuristic(
-    request: AnyRequest, data: HeuristicIn, key: Key = None
+    request: AnyRequest, data: JSONBody[HeuristicIn], key: Key = None
 ) -> Response[HeuristicOut]:
     """Keep a lesson; one that says the same as one that is there becomes evidence for it."""
     service = service_of(request)
@@ -154,7 +154,9 @@ def _evidence(
     sync_to_thread=True,
     tags=["heuristics"],
 )
-def post_feedback(request: AnyRequest, heuristic_id: str, data: FeedbackIn) -> HeuristicOut:
+def post_feedback(
+    request: AnyRequest, heuristic_id: FromPath[str], data: JSONBody[FeedbackIn]
+) -> HeuristicOut:
     """Say how a run ended that a heuristic was handed to; its rank follows it."""
     service = service_of(request)
     service.caller(request, "write").must_see(_find(service, request, heuristic_id).lesson.subject)
@@ -169,7 +171,9 @@ def post_feedback(request: AnyRequest, heuristic_id: str, data: FeedbackIn) -> H
     sync_to_thread=True,
     tags=["heuristics"],
 )
-def post_retire(request: AnyRequest, heuristic_id: str, data: RetireIn) -> HeuristicOut:
+def post_retire(
+    request: AnyRequest, heuristic_id: FromPath[str], data: JSONBody[RetireIn]
+) -> HeuristicOut:
     """Take a heuristic out of use; its history stays."""
     service = service_of(request)
     service.caller(request, "write").must_see(_find(service, request, heuristic_id).lesson.subject)
@@ -179,10 +183,10 @@ def post_retire(request: AnyRequest, heuristic_id: str, data: RetireIn) -> Heuri
 @get("/brief", responses=errors(), sync_to_thread=True, tags=["heuristics"])
 def get_brief(
     request: AnyRequest,
-    task: Annotated[str, Parameter(max_length=2_000)],
+    task: Annotated[str, QueryParameter(max_length=2_000)],
     k: TopK = 5,
-    tokens: Annotated[int | None, Parameter(ge=0, le=1_000_000)] = None,
-    tools: Annotated[list[str] | None, Parameter(description="Tools in play.")] = None,
+    tokens: Annotated[int | None, QueryParameter(ge=0, le=1_000_000)] = None,
+    tools: Annotated[list[str] | None, QueryParameter(description="Tools in play.")] = None,
     subject: Subject = None,
 ) -> BriefingOut:
     """A prompt section with the best lessons for a task; empty where none fits."""
@@ -204,7 +208,7 @@ def get_brief(
     tags=["heuristics"],
 )
 async def post_reflect(
-    request: AnyRequest, data: ReflectIn, key: Key = None
+    request: AnyRequest, data: JSONBody[ReflectIn], key: Key = None
 ) -> Response[Reflected]:
     """Learn from a trajectory. A model that refuses, or answers nonsense, leaves nothing behind."""
     service = service_of(request)
@@ -258,8 +262,8 @@ def _evaluated(seed: int, tasks: int) -> Evaluation:
 @get("/evaluate", responses=errors(), sync_to_thread=True, tags=["heuristics"])
 def get_evaluate(
     request: AnyRequest,
-    seed: Annotated[int, Parameter(ge=0, le=1_000)] = 0,
-    tasks: Annotated[int, Parameter(ge=1, le=300)] = 300,
+    seed: Annotated[int, QueryParameter(ge=0, le=1_000)] = 0,
+    tasks: Annotated[int, QueryParameter(ge=1, le=300)] = 300,
 ) -> Evaluation:
     """The seeded benchmark of retrieval, in a store of its own: nothing that is kept is touched."""
     service = service_of(request)

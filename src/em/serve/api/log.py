@@ -4,14 +4,14 @@ from typing import Annotated
 
 import msgspec
 from litestar import get
-from litestar.params import Parameter
+from litestar.params import QueryParameter
 
 from em.log.event import Event, EventQuery
 from em.serve.api.shapes import EventOut, Events, Verified
 from em.serve.service import AnyRequest, Limit, errors, service_of
 from em.values.times import moment
 
-Name = Annotated[str | None, Parameter(max_length=512)]
+Name = Annotated[str | None, QueryParameter(max_length=512)]
 
 
 @get("/log", responses=errors(), sync_to_thread=True, tags=["log"])
@@ -22,7 +22,7 @@ def get_log(
     kind: Name = None,
     since: Name = None,
     until: Name = None,
-    after: Annotated[int, Parameter(ge=0, le=2**62)] = 0,
+    after: Annotated[int, QueryParameter(ge=0, le=2**62)] = 0,
     limit: Limit = 50,
 ) -> Events:
     """Events, oldest first. A token that is limited to subjects names one of them."""

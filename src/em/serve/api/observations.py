@@ -4,7 +4,7 @@ from typing import Annotated
 
 import msgspec
 from litestar import Response, get, post
-from litestar.params import Parameter
+from litestar.params import JSONBody, QueryParameter
 
 from em.errors import InputError
 from em.serve.api.shapes import Kept, ObservationIn, PassageOut, RecalledOut
@@ -15,7 +15,7 @@ from em.values.ids import new_id
 
 @post("/observations", responses=errors(409, 410), tags=["log"])
 async def post_observation(
-    request: AnyRequest, data: ObservationIn, key: Key = None
+    request: AnyRequest, data: JSONBody[ObservationIn], key: Key = None
 ) -> Response[Kept]:
     """Keep something learned about a subject; the id of its event."""
     service = service_of(request)
@@ -37,12 +37,12 @@ async def post_observation(
 @get("/recall", responses=errors(), sync_to_thread=True, tags=["recall"])
 def get_recall(
     request: AnyRequest,
-    question: Annotated[str, Parameter(query="query", max_length=10_000)],
-    subject: Annotated[str | None, Parameter(max_length=512)] = None,
-    k: Annotated[int, Parameter(ge=1, le=200, description="At most so many.")] = 10,
+    question: Annotated[str, QueryParameter(name="query", max_length=10_000)],
+    subject: Annotated[str | None, QueryParameter(max_length=512)] = None,
+    k: Annotated[int, QueryParameter(ge=1, le=200, description="At most so many.")] = 10,
     since: Moment = None,
     until: Moment = None,
-    neighbours: Annotated[int, Parameter(ge=0, le=10)] = 0,
+    neighbours: Annotated[int, QueryParameter(ge=0, le=10)] = 0,
 ) -> RecalledOut:
     """The passages that fit a question best. A token that is limited to subjects names one."""
     service = service_of(request)

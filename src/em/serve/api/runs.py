@@ -4,6 +4,7 @@ from typing import Any
 
 import msgspec
 from litestar import Response, get, post
+from litestar.params import FromPath, JSONBody
 
 from em.errors import NotFound, UsageError
 from em.log.event import EventQuery
@@ -28,7 +29,7 @@ from em.values.ids import new_id
 
 
 @post("/runs", responses=errors(404, 409, 410), tags=["routines"])
-async def post_run(request: AnyRequest, data: RunIn, key: Key = None) -> Response[RunOut]:
+async def post_run(request: AnyRequest, data: JSONBody[RunIn], key: Key = None) -> Response[RunOut]:
     """Run a routine that is kept; it needs no tools but those it declares and em.yaml allows.
 
     With a key, a run that was interrupted goes on where it was.
@@ -89,7 +90,7 @@ def list_runs(request: AnyRequest, limit: Limit = 50, offset: Offset = 0) -> Run
 
 
 @get("/runs/{run_id:str}", responses=errors(404), sync_to_thread=True, tags=["routines"])
-def get_run(request: AnyRequest, run_id: str) -> RunOut:
+def get_run(request: AnyRequest, run_id: FromPath[str]) -> RunOut:
     """One run: its status, and its output, its failure or what it waits for."""
     service = service_of(request)
     service.caller(request).must_see(None)
@@ -115,7 +116,7 @@ def _run(past: PastRun) -> RunOut:
     tags=["routines"],
 )
 async def post_answers(
-    request: AnyRequest, run_id: str, data: AnswersIn, key: Key = None
+    request: AnyRequest, run_id: FromPath[str], data: JSONBody[AnswersIn], key: Key = None
 ) -> Response[RunOut]:
     """Answer what a run asks, by the ids of its prompts; the run goes on."""
     service = service_of(request)

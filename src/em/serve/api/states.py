@@ -7,7 +7,7 @@ from typing import Annotated
 
 import msgspec
 from litestar import Response, get, post
-from litestar.params import Parameter
+from litestar.params import JSONBody, QueryParameter
 
 from em.errors import NotFound
 from em.log.event import check_name
@@ -44,12 +44,14 @@ from em.state.state import State
 from em.store.protocol import Commit
 from em.values.ids import new_id
 
-Subject = Annotated[str, Parameter(min_length=1, max_length=512, description="Whom it is about.")]
+Subject = Annotated[
+    str, QueryParameter(min_length=1, max_length=512, description="Whom it is about.")
+]
 
 
 @post("/checkpoint", responses=errors(404, 409, 410, 502), status_code=200, tags=["state"])
 async def post_checkpoint(
-    request: AnyRequest, data: CheckpointIn, key: Key = None
+    request: AnyRequest, data: JSONBody[CheckpointIn], key: Key = None
 ) -> Response[CheckpointOut]:
     """Compile what is new about a subject; doing it again does what is left to be done."""
     service = service_of(request)
@@ -101,7 +103,7 @@ def get_state(
 def get_records(
     request: AnyRequest,
     subject: Subject,
-    collection: Annotated[str, Parameter(max_length=512)],
+    collection: Annotated[str, QueryParameter(max_length=512)],
     limit: Limit = 50,
     offset: Offset = 0,
     as_of: Moment = None,
@@ -126,7 +128,9 @@ def get_code(request: AnyRequest, subject: Subject) -> CodeOut:
 
 
 @post("/ask", responses=errors(404, 409, 410, 502), status_code=200, tags=["state"])
-async def post_ask(request: AnyRequest, data: AskIn, key: Key = None) -> Response[AnswerOut]:
+async def post_ask(
+    request: AnyRequest, data: JSONBody[AskIn], key: Key = None
+) -> Response[AnswerOut]:
     """Answer a question about a subject: by code over its records, or from what was said.
 
     With `llm` the server's model writes the code, which is kept for the next such question: that
@@ -147,7 +151,7 @@ async def post_ask(request: AnyRequest, data: AskIn, key: Key = None) -> Respons
 
 
 @post("/check", responses=errors(404, 409), status_code=200, sync_to_thread=True, tags=["state"])
-def post_check(request: AnyRequest, data: CheckIn) -> Alerts:
+def post_check(request: AnyRequest, data: JSONBody[CheckIn]) -> Alerts:
     """The rules that fire before an action, the worst first. Nothing is written."""
     return Alerts(_state(request, data.subject).check(data.action, **data.details))
 
@@ -165,7 +169,9 @@ def get_conflicts(request: AnyRequest, subject: Subject) -> Conflicts:
 
 
 @post("/resolve", responses=errors(404, 409, 410), tags=["state"])
-async def post_resolve(request: AnyRequest, data: ResolveIn, key: Key = None) -> Response[Kept]:
+async def post_resolve(
+    request: AnyRequest, data: JSONBody[ResolveIn], key: Key = None
+) -> Response[Kept]:
     """Settle a field by a person's decision, in force with the next checkpoint; its event's id."""
     service = service_of(request)
     service.caller(request, "write").must_see(data.subject)

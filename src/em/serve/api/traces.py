@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import msgspec
 from litestar import Response, get, post
-from litestar.params import Parameter
+from litestar.params import FromPath, HeaderParameter, JSONBody, QueryParameter
 
 from em.errors import Conflict, InputError, MissingExtra, TooLarge
 from em.serve.api.shapes import Trajectories, TrajectoryIn, TrajectoryOut
@@ -24,7 +24,7 @@ from em.traces.intake import Intake
 from em.traces.trace import Outcome, Trace, read_trace
 from em.values.ids import new_id
 
-Query = Annotated[str | None, Parameter(max_length=2_000)]
+Query = Annotated[str | None, QueryParameter(max_length=2_000)]
 
 
 def to_trace(given: TrajectoryIn) -> Trace:
@@ -49,7 +49,9 @@ def list_trajectories(
     limit: Limit = 50,
     offset: Offset = 0,
     task: Query = None,
-    outcome: Annotated[Outcome | None, Parameter(description="Only with this outcome.")] = None,
+    outcome: Annotated[
+        Outcome | None, QueryParameter(description="Only with this outcome.")
+    ] = None,
 ) -> Trajectories:
     """Trajectories, oldest first, whose task contains `task`, in upper or lower case."""
     service = service_of(request)
@@ -65,7 +67,7 @@ def list_trajectories(
     sync_to_thread=True,
     tags=["trajectories"],
 )
-def get_trajectory(request: AnyRequest, trajectory_id: str) -> TrajectoryOut:
+def get_trajectory(request: AnyRequest, trajectory_id: FromPath[str]) -> TrajectoryOut:
     """One trajectory with its steps."""
     service = service_of(request)
     caller = service.caller(request)
@@ -76,7 +78,7 @@ def get_trajectory(request: AnyRequest, trajectory_id: str) -> TrajectoryOut:
 
 @post("/trajectories", responses=errors(409, 410), tags=["trajectories"])
 async def post_trajectory(
-    request: AnyRequest, data: TrajectoryIn, key: Key = None
+    request: AnyRequest, data: JSONBody[TrajectoryIn], key: Key = None
 ) -> Response[TrajectoryOut]:
     """Keep one attempt at a task."""
     service = service_of(request)
@@ -102,7 +104,7 @@ TRIES = 5
 
 OtlpSubject = Annotated[
     str | None,
-    Parameter(header="X-Em-Subject", description="Whose traces they are.", max_length=512),
+    HeaderParameter(name="X-Em-Subject", description="Whose traces they are.", max_length=512),
 ]
 
 

@@ -4,6 +4,7 @@ from typing import Any
 
 import msgspec
 from litestar import Response, get, post
+from litestar.params import FromPath, JSONBody
 
 from em.errors import UsageError
 from em.log.stream import run_stream
@@ -61,7 +62,7 @@ def list_workflows(request: AnyRequest, limit: Limit = 50, offset: Offset = 0) -
 
 @post("/workflow-runs", responses=errors(404, 409, 410), tags=["workflows"])
 async def post_workflow_run(
-    request: AnyRequest, data: WorkflowRunIn, key: Key = None
+    request: AnyRequest, data: JSONBody[WorkflowRunIn], key: Key = None
 ) -> Response[WorkflowRunOut]:
     """Run a workflow of em.yaml. With a key, a run that was interrupted goes on where it was."""
     service = service_of(request)
@@ -118,7 +119,7 @@ def list_workflow_runs(request: AnyRequest, limit: Limit = 50, offset: Offset = 
 
 
 @get("/workflow-runs/{run_id:str}", responses=errors(404), sync_to_thread=True, tags=["workflows"])
-def get_workflow_run(request: AnyRequest, run_id: str) -> WorkflowRunOut:
+def get_workflow_run(request: AnyRequest, run_id: FromPath[str]) -> WorkflowRunOut:
     """One run: its status, and its output, its failure or what it waits for."""
     service = service_of(request)
     service.caller(request).must_see(None)
@@ -131,7 +132,7 @@ def get_workflow_run(request: AnyRequest, run_id: str) -> WorkflowRunOut:
     sync_to_thread=True,
     tags=["workflows"],
 )
-def get_workflow_steps(request: AnyRequest, run_id: str) -> WorkflowSteps:
+def get_workflow_steps(request: AnyRequest, run_id: FromPath[str]) -> WorkflowSteps:
     """What each step of a run was given and left, and what the full context would have cost."""
     service = service_of(request)
     service.caller(request).must_see(None)
@@ -154,7 +155,7 @@ def get_workflow_steps(request: AnyRequest, run_id: str) -> WorkflowSteps:
     tags=["workflows"],
 )
 async def post_workflow_answers(
-    request: AnyRequest, run_id: str, data: AnswersIn, key: Key = None
+    request: AnyRequest, run_id: FromPath[str], data: JSONBody[AnswersIn], key: Key = None
 ) -> Response[WorkflowRunOut]:
     """Answer what a run asks, a gate too, by the names of its steps; the run goes on."""
     service = service_of(request)

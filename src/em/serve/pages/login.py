@@ -3,6 +3,7 @@
 from importlib.resources import files
 
 from litestar import Response, get, post
+from litestar.params import FromPath
 
 from em.errors import EmError, NotFound
 from em.serve.auth import COOKIE, LOGIN, PAGES
@@ -67,7 +68,7 @@ def _safe(next_: str) -> str:
 
 
 @get(f"{PAGES}/static/{{name:str}}", include_in_schema=False, sync_to_thread=False)
-def get_static(name: str) -> Response[bytes]:
+def get_static(name: FromPath[str]) -> Response[bytes]:
     """Our style sheet, script and icon."""
     if name not in _FILES:
         raise NotFound("there is no such file")
