@@ -13,8 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from em import Memory
-from em.compiler.export.agent_tools import export_langchain, export_openai, strict_schema
-from em.compiler.export.script.agents import without_nulls
+from em.compiler.export.agent_tools import (
+    export_langchain,
+    export_openai,
+    strict_schema,
+    without_nulls,
+)
 from em.compiler.export.skill import export_skill, skill_name
 from em.errors import ExportError
 from em.runner.authorship import WRITTEN_BY

@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ from hypothesis import strategies as st
 
 from em.compiler.compile_trace import compile_trace, write_package
 from em.compiler.export.python import export_python
-from em.compiler.export.script.values import as_text
+from em.compiler.export.script import as_text
 from em.errors import ExportError
 from em.runner.engine import run_routine
 from em.runner.expressions.language import compile_value
@@ -121,21 +120,23 @@ def test_what_any_trace_compiles_to_does_the_same_as_a_script(
 
 
 STEPS = """
-  - {id: fetch, type: tool.call, tool: fetch, args: {url: "{{ url }}"}, save_as: raw,
-     retry: {attempts: 3, backoff: 0.001, errors: [Busy]}}
-  - {id: parse, type: udf.call, function: parse, args: {text: "{{ raw }}"}, save_as: rows,
-     checks: {pre: ["len(raw) > 0"], post: ["result[0].city is defined", "len(result) > 1"]}}
-  - {id: some, type: assert, check: "len(rows) > limit | default(1)", message: "few in {{ url }}"}
+  - {id: fetch, type: tool.call, tool: fetch, args: {url: "{{ url }}"}, save_as: raw}
+  - {id: parse, type: udf.call, function: parse, args: {text: "{{ raw }}"}, save_as: rows}
+  - {id: some, type: assert, check: "len(rows) > limit", message: "few in {{ url }}"}
   - {id: ask, type: prompt.user, save_as: answer,
      prompt: {message: "Send {{ len(rows) }}?", fields: [{name: ok, type: confirm}]}}
-  - {id: many, type: tool.call, when: answer.ok, tool: send, for_each: "{{ rows }}", as: row,
-     parallel: 1, on_error: {default: nobody}, idempotency_key: "{{ url }}-{{ row.city }}",
-     args: {to: "{{ row.city }}", text: "{{ row }} of {{ len(rows) }}"}, save_as: sent}
-  - {id: late, type: tool.call, when: "not answer.ok", tool: send, on_error: continue,
-     args: {to: x, text: "{{ gone }}"}, save_as: late}
-  - {id: early, type: return, when: "late is defined and late is none", value: "{{ late }}"}
+  - {id: agreed, type: assert, check: answer.ok, message: "{{ url }} is not sent"}
+  - {id: send, type: tool.call, tool: send,
+     args: {to: "{{ pick(rows, city='lisbon').city }}", text: "{{ rows[0] }} of {{ len(rows) }}"},
+     save_as: sent}
+  - {id: late, type: tool.call, tool: send, on_error: continue, save_as: late,
+     args: {to: Porto, text: "{{ nth(rows, 1).cost }}"}}
+  - {id: later, type: tool.call, tool: send, on_error: {default: nobody}, save_as: later,
+     args: {to: x, text: "{{ gone }}"}}
   - {id: end, type: return,
-     value: {count: "{{ len(rows) }}", sent: "{{ sent }}", first: "{{ rows[0].city | upper }}"}}
+     value: {count: "{{ len(rows) }}", sent: ["{{ sent }}", "{{ late }}", "{{ later }}"],
+             first: "{{ rows[0].city | upper }}", cost: "{{ int(rows[1].cost) }}",
+             note: "{{ note | default('-') }}"}}
 """
 UDF = '''"""Functions."""
 
@@ -151,27 +152,19 @@ if __name__ == "__main__":
     raise SystemExit("not here")
 '''
 HEAD = (
-    "input_schema: {type: object, required: [url], properties:"
+    "input_schema: {type: object, required: [url, limit], properties:"
     " {url: {type: string}, limit: {type: integer}}}\noutput_schema: {type: [object, 'null']}"
 )
 
 
-class Busy(Exception):
-    pass
-
-
 def make_tools() -> dict[str, Any]:
-    tries = iter([Busy("later"), Busy("later"), None])
-
     def fetch(url: str) -> str:
-        if (problem := next(tries)) is not None:
-            raise problem
         return "city,cost\nLisbon,840\nPorto,120" if url != "none" else "city,cost"
 
-    def send(to: str, text: str, idempotency_key: str = "") -> str:
+    def send(to: str, text: str) -> str:
         if to == "Porto":
             raise ValueError("not there")
-        return f"{to}:{text}:{idempotency_key}"
+        return f"{to}:{text}"
 
     return {"fetch": fetch, "send": send}
 
@@ -179,14 +172,16 @@ def make_tools() -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("data", "answers", "end"),
     [
-        ({"url": "u"}, {"ask": {"ok": True}}, "ok"),
-        ({"url": "u"}, {"ask": {"ok": "no"}}, "ok"),
-        ({"url": "u"}, None, "needs_input"),
-        ({"url": "u"}, {"ask": {"ok": "perhaps"}}, "needs_input"),
-        ({"url": "u"}, {"ask": {"other": 1}}, "needs_input"),
+        ({"url": "u", "limit": 1}, {"ask": {"ok": True}}, "ok"),
+        ({"url": "u", "limit": 1, "note": [1.5]}, {"ask": {"ok": "y"}}, "ok"),
+        ({"url": "u", "limit": 1}, {"ask": {"ok": "no"}}, "failed"),
+        ({"url": "u", "limit": 1}, None, "needs_input"),
+        ({"url": "u", "limit": 1}, {"ask": {"ok": "perhaps"}}, "needs_input"),
+        ({"url": "u", "limit": 1}, {"ask": {"other": 1}}, "needs_input"),
         ({"url": "u", "limit": 7}, {"ask": {"ok": True}}, "failed"),
-        ({"url": "none"}, {"ask": {"ok": True}}, "failed"),
-        ({"url": 3}, None, "failed"),
+        ({"url": "none", "limit": 1}, {"ask": {"ok": True}}, "failed"),
+        ({"url": 3, "limit": 1}, None, "failed"),
+        ({"url": "u"}, None, "failed"),
         ({}, None, "failed"),
     ],
 )
@@ -195,50 +190,59 @@ def test_every_kind_of_step_and_end(routine: Any, data: Any, answers: Any, end: 
     assert done["end"][0] == end
 
 
-def test_side_by_side_with_retries_defaults_and_checks(routine: Any) -> None:
-    steps = """
-  - {id: a, type: tool.call, tool: work, for_each: [1, 2, 3, 4, 5], parallel: 3, save_as: got,
-     retry: {attempts: 2, backoff: 0.001}, on_error: {default: -1}, args: {n: "{{ item }}"},
-     checks: {pre: ["item > 0"], post: ["result != 40"]}}
-  - {id: b, type: return, value: "{{ got }}"}
-"""
-
-    def tools() -> dict[str, Any]:
-        tried: dict[int, int] = {}
-
-        def work(n: int) -> int:
-            tried[n] = tried.get(n, 0) + 1
-            if n == 3 or (n == 2 and tried[n] == 1):
-                raise ValueError("no")
-            return n * 10
-
-        return {"work": work}
-
-    folder = routine(steps)
-    script, runner = (go(folder, {}, tools()) for go in (by_the_script, by_the_runner))
-    assert script["end"] == runner["end"] == ("ok", [10, 20, -1, -1, 50])
-    assert sorted(map(repr, script["calls"])) == sorted(map(repr, runner["calls"]))
-    assert by_the_script(routine(steps.replace("item > 0", "item > 1")), {}, tools())["end"] == (
-        "failed",
-        "a",
-    )
-
-
-def test_a_timeout_and_a_coroutine(routine: Any) -> None:
+def test_a_coroutine_is_awaited(routine: Any) -> None:
     steps = """
   - {id: a, type: tool.call, tool: soon, args: {n: 1}, save_as: x}
-  - {id: b, type: tool.call, tool: never, timeout: 0.05, on_error: {default: gone}, save_as: y}
-  - {id: c, type: udf.call, function: twice, args: {n: "{{ x }}"}, save_as: z}
-  - {id: d, type: return, value: ["{{ x }}", "{{ y }}", "{{ z }}"]}
+  - {id: b, type: udf.call, function: twice, args: {n: "{{ x }}"}, save_as: y}
+  - {id: c, type: return, value: ["{{ x }}", "{{ y }}"]}
 """
 
     async def soon(n: int) -> int:
         return n + 1
 
     folder = routine(steps, udf="async def twice(n):\n    return n * 2\n")
-    tools = {"soon": soon, "never": lambda: time.sleep(60)}
-    ran = run_routine(folder, {}, tools)
-    assert load(folder)["run"]({}, tools) == ran.output == [2, "gone", 4]
+    ran = run_routine(folder, {}, {"soon": soon})
+    assert load(folder)["run"]({}, {"soon": soon}) == ran.output == [2, 4]
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("when", "x"),
+        ("for_each", "[1, 2]"),
+        ("parallel", "3"),
+        ("retry", "{attempts: 2}"),
+        ("timeout", "0.5"),
+        ("checks", "{post: [result]}"),
+        ("idempotency_key", '"{{ x }}"'),
+    ],
+)
+def test_what_only_the_runner_does_is_refused_with_its_step(
+    routine: Any, field: str, value: str
+) -> None:
+    folder = routine(f"  - {{id: a, type: tool.call, tool: t, {field}: {value}}}")
+    with pytest.raises(ExportError) as caught:
+        export_python(Package(folder))
+    assert f"`{field}`" in str(caught.value)
+    assert caught.value.place == f"step a, field {field}"
+    assert "`em run`" in caught.value.fix
+
+
+@pytest.mark.parametrize(
+    ("step", "says", "field"),
+    [
+        ("type: assert, check: x, on_error: continue", "`on_error`", "on_error"),
+        ("type: assert, check: x, for_each: [1]", "`for_each`", "for_each"),
+        ("type: prompt.user, prompt: {message: m, fields: [{name: n, type: integer}]}",
+         "the field 'n' of type integer", "prompt"),
+        ("type: return, value: .inf", "the number inf", "value"),
+    ],
+)  # fmt: skip
+def test_other_steps_are_refused_likewise(routine: Any, step: str, says: str, field: str) -> None:
+    with pytest.raises(ExportError) as caught:
+        export_python(Package(routine(f"  - {{id: a, {step}}}")))
+    assert says in str(caught.value)
+    assert caught.value.place == f"step a, field {field}"
 
 
 @pytest.mark.parametrize(
@@ -248,13 +252,12 @@ def test_a_timeout_and_a_coroutine(routine: Any) -> None:
         ('  - {id: a, type: tool.call, tool: t, args: {x: "{{ order.itms }}"}}', {"order": {}}),
         ('  - {id: a, type: return, value: "{{ order.items }}"}', {"order": {}}),
         ('  - {id: a, type: return, value: "{{ order.items }}"}', {"order": {"items": [1]}}),
-        ('  - {id: a, type: tool.call, tool: t, for_each: "{{ x }}"}', {"x": "text"}),
-        ('  - {id: a, type: tool.call, tool: t, for_each: [], save_as: x}', {}),
         ('  - {id: a, type: return, value: "{{ class }}"}', {"class": [1, {"b": None}]}),
         ('  - {id: a, type: return, value: "{{ len(tools) }}"}', {"tools": "abc"}),
-        ('  - {id: a, type: return, value: "{{ run ~ step }}"}', {"run": 1, "step": None}),
+        ('  - {id: a, type: return, value: "{{ run }}{{ step }}"}', {"run": 1, "step": None}),
         ("  - {id: a, type: tool.call, tool: t, args: {class: 1, a b: 2}}", {}),
-        ('  - {id: a, type: tool.call, tool: t, when: "x > 1", save_as: y}', {"x": 2}),
+        ('  - {id: a, type: tool.call, tool: t, save_as: x}\n'
+         '  - {id: b, type: return, value: "{{ x }}"}', {"x": 2}),
         ('  - {id: a, type: assert, check: "x", save_as: y}\n'
          '  - {id: b, type: return, value: "{{ y }}"}', {"x": 1}),
         ('  - {id: a, type: tool.call, tool: none_such}', {}),
@@ -277,53 +280,34 @@ SCOPE = {
     "words": ["b", "A", "c", "a", "B"],
     "number": "42",
     "empty": [],
+    "odd": {"class": {"from": 7}},
 }
 EXPRESSIONS = """
 url; n; rows[1].a; order.items; order['first name']; order.deep.list[0].k; nothing
-n * 2 + 1; n // 2; n / 2; n ** 2; n % 2; -n; len(rows) > 1; 1 < n < 5; n in [1, 3]
+n * 2 + 1; n // 2; n / 2; -n; len(rows) > 1; 1 < n < 5; n in [1, 3]
 'x' not in url; not nothing; url and n; nothing or 'x'; 'a' if n > 2 else 'b'
-'a' if n > 5; [n, url]; (n, 1); {'a': n}; url ~ n ~ nothing; url[0:4]; rows[-1].b
-words[n]; url.upper(); order.keys() | list; order.items() | list; order.get('id')
-url.split(':'); rows | map(attribute='a'); rows | length
-rows | selectattr('a', 'equalto', 2) | first; rows | selectattr('tags') | list
-rows | rejectattr('a', 'gt', 1) | map(attribute='b') | list
-sum(rows | map(attribute='a')); missing | default('x'); order.gone | default(7)
-order.gone.more | default(7); nothing | default(1, true); words | sort
-words | sort(reverse=true, case_sensitive=true)
-rows | sort(attribute='b') | map(attribute='a'); rows | sort(attribute='b,a') | list
-words | unique | list; words | min; words | max; rows | max(attribute='a')
-words | join(', '); rows | join('-', attribute='a'); number | int + 1; 'x' | int
-'x' | int(5); '0x1f' | int(0, 16); number | float; n | string; ' x ' | trim; url | upper
-'ana b' | title; 'abc' | capitalize; 2.567 | round(1); 2.5 | round; 2.1 | round(0, 'ceil')
-'a-b' | replace('-', '+'); words | reverse | list; 'abc' | reverse; words | last
-empty | first | default('none'); empty | first; empty | max
-words | select('in', ['a', 'b']); words | reject('equalto', 'a') | list
-words | map('upper') | list; rows | sum(attribute='a'); -5 | abs; order | items | list
-n is odd; n is divisibleby 3; n is number; url is string; order is mapping
-rows is sequence; nothing is none; missing is defined; order.gone is undefined
-order.id is defined; 3 is eq 3; 'a' is lower; only(order.items); pick(rows, b='x').a
+[n, url]; {'a': n}; url[0:4]; rows[-1].b; words[n]
+missing | default('x'); nothing | default(1); n | default(n + 1)
+url | upper; number | trim; order.id | lower; nothing is none; url is not none
+only(order.items); pick(rows, b='x').a
 nth(rows, 1).a; nth(rows, 5); pick(rows, b='z'); only(rows); str(n) + 'x'; int(number)
-float('1.5'); int('x'); round(2.567, 1); sorted(words); min(n, 5); zip(words, words)
-enumerate(words); any(empty); all(rows); abs(-n); max(rows | map(attribute='a')); 1 / 0
-n.x; nothing.x; ulr; order.itms; rows[7]; url.nothing; order.keys; url.upper; [1, 2] + [3]
-'%d' % 3; not (n == 3 and url); n - -1; (rows | selectattr('a', 'gt', 5) | list) or 'no'
-rows | selectattr('a', 'gt', 5); words | first ~ words | last; n is integer
-true is integer; n is float; true is boolean
+float('1.5'); int('x'); round(2.567, 1); sorted(words); min(n, 5); any(empty); all(rows); abs(-n)
+1 / 0; n.x; nothing.x; ulr; order.itms; rows[7]; url.nothing; order.keys; [1, 2] + [3]
+not (n == 3 and url); n - -1; only(order.deep.list).k; str(order.deep.list[0].k); order["id"]
+order == {'items': [5]}; n == 3 and nothing is none; "a \\"q\\" 'b'"; true; None; odd.class.from
 """.replace("\n", ";").split(";")
 TEXTS = [
     "order {{ order.id }}",
     "{{ n }} of {{ rows }}",
-    "{% if n > 2 %}many{% endif %}!",
     "{{ url }}{{ n }}",
     "<{{ nothing }}> {{ order }}",
-    "{% if n > 5 %}a{% elif n > 2 %}b{{ n }}{% else %}c{% endif %} x",
     "'{{ url }}' \"{{ n }}\" \\ { }} {",
     '{{ "{{ quoted }}" }}',
+    'a {{ "{% quoted %}" }} b {{ n }}',
     "x {{ missing }}",
     "{{ 1.5 }} {{ true }} {{ [1e-5] }}",
-    "{{ url }} {{ rows | map(attribute='a') | list }}",
     "{# gone #}a {{ n }}",
-    "{{ n }}\t{{ '\"' }} é {{ words | join('\\n') }}\n",
+    "{{ n }}\t{{ '\"' }} é\n",
     "  {{ n }} {{- n }} ",
 ]
 
@@ -350,13 +334,22 @@ def test_a_value_stands_in_a_text_as_the_runner_writes_it(value: Any) -> None:
     ("value", "says"),
     [
         ("{{ rows | groupby('a') }}", "the filter 'groupby'"),
-        ("{% for r in rows %}x{% endfor %}", "{% for %}"),
-        ("{{ rows | tojson }}", "tojson"),
-        ("x {{ rows | map(attribute='a') }}", "one by one"),
-        ("{{ len }}", "is a function"),
+        ("{{ rows | map(attribute='a') | list }}", "the filter 'map'"),
+        ("{{ url | upper | trim }}", "the filter 'upper'"),
+        ("{{ order.gone | default(1) }}", "the filter 'default'"),
+        ("{{ n + n | default(1) }}", "the filter 'default'"),
+        ("{% for r in rows %}x{% endfor %}", "{% … %}"),
+        ("{% if n %}x{% endif %}!", "{% … %}"),
         ("{{ url.encode() }}", "the method 'encode'"),
-        ("{{ n is callable }}", "the test 'callable'"),
-        ("{{ len(*rows) }}", "a call with *"),
+        ("{{ order.items() }}", "the method 'items'"),
+        ("{{ n is odd }}", "the test 'odd'"),
+        ("{{ n is not defined }}", "the test 'defined'"),
+        ("{{ url ~ n }}", "the operator ~"),
+        ("{{ n % 2 }}", "the operator %"),
+        ("{{ n ** 2 }}", "the operator **"),
+        ("{{ zip(rows, rows) }}", "the function 'zip'"),
+        ("{{ range(3) }}", "the function 'range'"),
+        ("{{ 'a' if n }}", "'a'ifn"),
     ],
 )
 def test_what_has_no_counterpart_is_refused_with_its_place(
@@ -376,7 +369,7 @@ def test_what_has_no_counterpart_is_refused_with_its_place(
         ("from em import Memory\ndef f():\n    pass", "imports em"),
         ("import beside\ndef f():\n    pass", "imports beside"),
         ("def g():\n    pass", "no function 'f'"),
-        ("def f(:", "no Python"),
+        ("def f(:", "must be Python"),
     ],
 )
 def test_a_udf_that_could_not_live_in_the_script_is_refused(
@@ -400,7 +393,7 @@ def test_the_script_runs_alone_and_reads_well(routine: Any, tmp_path: Path) -> N
         "def fetch(url):\n    return 'city,cost\\nLisbon,840\\nPorto,120'\n"
         "def send(to, text):\n    return to\n"
     )
-    (script.parent / "in.json").write_text('{"url": "u"}')
+    (script.parent / "in.json").write_text('{"url": "u", "limit": 1}')
     (script.parent / "answers.json").write_text('{"ask": {"ok": true}}')
     # -S leaves out what is installed, em among it.
     args = [sys.executable, "-I", "-S", "script.py", "--input", "in.json", "--tools", "tools.py"]
@@ -412,7 +405,13 @@ def test_the_script_runs_alone_and_reads_well(routine: Any, tmp_path: Path) -> N
 
     done = run("--answers", "answers.json")
     assert (done.returncode, done.stderr) == (0, "")
-    assert json.loads(done.stdout) == {"count": 2, "sent": ["Lisbon", "Porto"], "first": "LISBON"}
+    assert json.loads(done.stdout) == {
+        "count": 2,
+        "sent": ["Lisbon", "Porto", "nobody"],
+        "first": "LISBON",
+        "cost": 120,
+        "note": "-",
+    }
     waits = run()
     assert waits.returncode == 1
     assert waits.stderr == "step ask waits for an answer: Send 2?\n"

@@ -539,9 +539,9 @@ def export(
     python: a script. skill: an Agent Skill, a folder with SKILL.md and the script. langchain: a
     module with a StructuredTool. openai: a module with a function for a model, and its handler.
 
-    The script does what `em run --no-journal` does. What it can't do is an error that names the
-    step and the field; nothing is written then. A script has no sandbox:
-    functions that a model wrote are exported only once they are trusted.
+    The script does what `em run --no-journal` does. It can do what `em compile` writes; anything
+    else is an error that names the step and the field, and nothing is written. A script has no
+    sandbox: functions that a model wrote are exported only once they are trusted.
     """
     if tools and to != "skill":
         raise UsageError("tools go along with a skill only", place="--tools", fix="--to skill")

@@ -1,8 +1,12 @@
 """A routine as a tool of an agent that knows nothing of em: for LangChain, and for OpenAI."""
 
+import inspect
+import json
+from collections.abc import Callable
 from typing import Any
 
 from em.compiler.export.python import Section, export_python
+from em.compiler.export.script import Failed, NeedsInput
 from em.errors import ExportError
 from em.runner.package import Package
 from em.runner.routine import Routine
@@ -67,16 +71,98 @@ def _nullable(schema: Json) -> Json:
 
 _TAKEN_BY_LANGCHAIN = frozenset({"config", "run_manager", "callbacks"})
 
+
+# These functions are copied into the scripts of agents' tools, after the code of `script`.
+
+
+def for_agent(run: Callable[..., Any], given: Any, tools: Any, answers: Any) -> Any:
+    """Return what an agent gets: the output, or the question that a person must answer first."""
+    try:
+        return run(given, tools or {}, answers or {})
+    except NeedsInput as problem:
+        return {
+            "status": "needs_input",
+            "step_id": problem.step_id,
+            "message": str(problem.message),
+            "fields": problem.fields,
+        }
+
+
+def as_langchain(run: Callable[..., Any], about: dict[str, Any], tools: Any, answers: Any) -> Any:
+    """Return a LangChain tool; the model sees why a run failed and may try again."""
+    from langchain_core.tools import StructuredTool, ToolException
+
+    def work(**given: Any) -> Any:
+        try:
+            return for_agent(run, given, tools, answers)
+        except Failed as problem:
+            raise ToolException(str(problem)) from problem
+
+    return StructuredTool.from_function(
+        func=work,
+        name=about["name"],
+        description=about["description"],
+        args_schema=about["parameters"],
+        handle_tool_error=True,
+    )
+
+
+def openai_answer(
+    run: Callable[..., Any], schema: Any, arguments: Any, tools: Any, answers: Any
+) -> str:
+    """Return the text to send back for a call; the model sees why a run failed."""
+    try:
+        given = json.loads(arguments) if isinstance(arguments, str) else arguments
+        output = for_agent(run, without_nulls(schema, given), tools, answers)
+    except (Failed, ValueError) as problem:
+        return json.dumps({"error": str(problem)}, ensure_ascii=False)
+    return json.dumps(output, ensure_ascii=False, default=str)
+
+
+def without_nulls(schema: Any, value: Any) -> Any:
+    """Drop null for optional properties: a strict function must name every property."""
+    if not isinstance(schema, dict):
+        return value
+    if isinstance(value, list):
+        return [without_nulls(schema.get("items"), item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    known, required = schema.get("properties", {}), schema.get("required", ())
+    return {
+        name: without_nulls(known.get(name), item)
+        for name, item in value.items()
+        if item is not None or name in required or name not in known or takes_null(known[name])
+    }
+
+
+def takes_null(schema: Any) -> bool:
+    """Return whether a schema allows null."""
+    if not isinstance(schema, dict) or not schema.keys() & {"type", "enum", "const", "anyOf"}:
+        return True
+    kinds = schema.get("type", [])
+    named = "null" in ([kinds] if isinstance(kinds, str) else kinds)
+    listed = None in schema.get("enum", ()) or ("const" in schema and schema["const"] is None)
+    return named or listed or any(takes_null(part) for part in schema.get("anyOf", ()))
+
+
 _LANGCHAIN = '''\
 def langchain_tool(tools: Any = None, answers: Any = None) -> Any:
-    """The routine as a LangChain tool; `tools` are those that it calls itself."""
+    """Return the routine as a LangChain tool; `tools` are those that it calls itself."""
     return as_langchain(run, TOOL, tools, answers)
 '''
 _OPENAI = '''\
 def handle(arguments: Any, tools: Any = None, answers: Any = None) -> str:
-    """What to send back for a call of FUNCTION; `tools` are those that the routine calls."""
+    """Return the text to send back for a call of FUNCTION; `tools` are those that it calls."""
     return openai_answer(run, {schema}, arguments, tools, answers)
 '''
+
+
+def _section(constants: Json, code: str, usage: str, *functions: Callable[..., Any]) -> Section:
+    """Return a section with some code and the functions that it calls."""
+    name = code.partition("(")[0].removeprefix("def ")
+    copied = [inspect.getsource(function) for function in functions]
+    names = [name, *(function.__name__ for function in functions)]
+    return Section(constants, "\n\n".join([code, *copied]), names, usage)
 
 
 def export_langchain(package: Package, *, trust: bool = False) -> str:
@@ -89,9 +175,8 @@ def export_langchain(package: Package, *, trust: bool = False) -> str:
             fix="give the input another name",
         )
     about = {**_about(package.routine), "parameters": schema}
-    section = Section(
-        {"TOOL": about}, _LANGCHAIN, "langchain_tool", "    tool = langchain_tool(my_tools)"
-    )
+    usage = "    tool = langchain_tool(my_tools)"
+    section = _section({"TOOL": about}, _LANGCHAIN, usage, for_agent, as_langchain)
     return export_python(package, trust=trust, section=section)
 
 
@@ -106,13 +191,11 @@ def export_openai(package: Package, *, trust: bool = False) -> str:
         "strict": strict is not None,
     }
     handler = _OPENAI.format(schema="INPUT_SCHEMA" if routine.input_schema is not None else "{}")
-    section = Section(
-        {"FUNCTION": {"type": "function", "function": function}},
-        handler,
-        "handle",
-        "    client.chat.completions.create(..., tools=[FUNCTION])\n"
-        "    handle(call.function.arguments, my_tools)",
-    )
+    usage = "    client.chat.completions.create(..., tools=[FUNCTION])\n"
+    usage += "    handle(call.function.arguments, my_tools)"
+    constants = {"FUNCTION": {"type": "function", "function": function}}
+    functions = (for_agent, openai_answer, without_nulls, takes_null)
+    section = _section(constants, handler, usage, *functions)
     return export_python(package, trust=trust, section=section)
 
 

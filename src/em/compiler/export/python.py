@@ -1,18 +1,40 @@
-"""A routine as one Python script that needs its tools, and not em."""
+"""A routine as one Python script that needs its tools, but not em.
+
+A script has the steps as plain Python, the functions of udf.py, and a copy of `script`, on which
+both run. It can do what `em compile` writes: calls, prompts, asserts and a return, with references,
+texts and functions. Anything else is an `ExportError` that names the step and the construct.
+"""
 
 import ast
+import inspect
 import keyword
+import math
+import re
+import symtable
+import sys
 import textwrap
-from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple, Union
 
 import msgspec
 
-from em.compiler.export.python_expressions import Translator, call, constant, name
-from em.compiler.export.script_file import WIDTH, Parts, Udfs, expression, tools_to_bring
+from em.compiler.export import script as runtime
 from em.errors import ExportError
 from em.runner.authorship import runs_in_sandbox
-from em.runner.expressions.language import FUNCTIONS
+from em.runner.expressions.language import (
+    FUNCTIONS,
+    items_of,
+    lexed,
+    matches,
+    nth,
+    only,
+    parse_reference,
+    pick,
+    syntax_of,
+    whole_expression,
+)
 from em.runner.package import UDF, Package
 from em.runner.routine import (
     AssertStep,
@@ -24,188 +46,32 @@ from em.runner.routine import (
     ToolStep,
     UdfStep,
 )
-from em.values.canonical import Json
+from em.runner.tools import one_line
+from em.values.canonical import Json, same
 
-
-class Script(Protocol):
-    """What a call needs of the script it stands in."""
-
-    def python(self, word: str) -> str:
-        """What a name of the routine is called in the script."""
-        ...
-
-    def target(self, step: ToolStep | UdfStep) -> ast.expr:
-        """The function that a step calls."""
-        ...
-
-    def translate(self, step: Step, field: str, value: Any, **local: str) -> ast.expr:
-        """A value of a step."""
-        ...
-
-    def translate_bare(self, step: Step, field: str, source: str, **local: str) -> ast.expr:
-        """A bare expression of a step."""
-        ...
-
-
-class StepCall:
-    """The call of one step, in the simplest form that does all that the step asks for."""
-
-    def __init__(self, script: Script, step: ToolStep | UdfStep) -> None:
-        self._script, self._step = script, step
-        self._each = step.for_each is not None
-        self._item = script.python(step.as_) if self._each else ""
-        self._local = {step.as_: self._item} if self._each else {}
-
-    def value(self) -> tuple[ast.expr, list[ast.expr], list[ast.expr]]:
-        """The call, with the checks that stand before and behind it."""
-        step = self._step
-        items = None
-        if self._each:
-            items = call("each", self._script.translate(step, "for_each", step.for_each))
-        if items is not None and step.parallel > 1:
-            return self._side_by_side(items), [], []
-        has_checks = bool(step.checks and (step.checks.pre or step.checks.post))
-        careful = bool(step.retry or step.timeout is not None or step.on_error != "fail")
-        if careful or (has_checks and self._each):
-            args = function_of(self._args(), bound=self._item)
-            one: ast.expr = call("attempt", self._target(), args, **self._policy())
-            return self._for_all(one, items), [], []
-        pre = self._checks("pre")
-        return self._for_all(self._plain(), items), pre, self._checks("post")
-
-    def _target(self) -> ast.expr:
-        return self._script.target(self._step)
-
-    def _for_all(self, one: ast.expr, items: ast.expr | None) -> ast.expr:
-        if items is None:
-            return one
-        target = ast.Name(self._item, ast.Store())
-        return ast.ListComp(one, [ast.comprehension(target, items, [], 0)])
-
-    def _plain(self) -> ast.expr:
-        args = self._args()
-        assert isinstance(args, ast.Dict)
-        keywords, rest = [], ast.Dict([], [])
-        for key, value in zip(args.keys, args.values, strict=True):
-            if isinstance(key, ast.Constant) and is_word(key.value):
-                keywords.append(ast.keyword(str(key.value), value))
-            elif key is None:
-                keywords.append(ast.keyword(None, value))
-            else:
-                rest.keys.append(key)
-                rest.values.append(value)
-        if rest.keys:
-            keywords.append(ast.keyword(None, rest))
-        return ast.Call(self._target(), [], keywords)
-
-    def _args(self) -> ast.expr:
-        step = self._step
-        args = self._script.translate(step, "args", dict(step.args), **self._local)
-        assert isinstance(args, ast.Dict)
-        if step.idempotency_key is not None:
-            if "idempotency_key" in step.args:
-                raise ExportError(
-                    "the key is also given as an argument", place=f"step {step.id}, field args"
-                )
-            key = self._script.translate(
-                step, "idempotency_key", step.idempotency_key, **self._local
-            )
-            args.keys.append(None)
-            args.values.append(call("key_for", self._target(), function_of(key, bound=self._item)))
-        return args
-
-    def _checks(self, when: str) -> list[ast.expr]:
-        checks = self._step.checks
-        sources: Sequence[str] = getattr(checks, when) if checks else ()
-        local = {**self._local, "result": "result"} if when == "post" else self._local
-        return [
-            call(
-                "check",
-                self._script.translate_bare(self._step, f"checks.{when}[{n}]", source, **local),
-                ast.Constant(when),
-                ast.Constant(source),
-            )
-            for n, source in enumerate(sources)
-        ]
-
-    def _policy(self, *, with_item: bool = False) -> dict[str, ast.expr]:
-        step = self._step
-        found: dict[str, ast.expr] = {}
-        item = [self._item] if with_item else []
-        for when, names in (("pre", item), ("post", [*item, "result"])):
-            checks = self._checks(when)
-            if checks:
-                all_of = checks[0] if len(checks) == 1 else ast.List(checks, ast.Load())
-                found[when] = function_of(all_of, *names, bound="" if with_item else self._item)
-        if step.retry is not None:
-            found["attempts"] = ast.Constant(step.retry.attempts)
-            found["backoff"] = ast.Constant(step.retry.backoff)
-            if step.retry.errors:
-                found["errors"] = constant(tuple(step.retry.errors), f"step {step.id}, field retry")
-        if step.timeout is not None:
-            found["timeout"] = ast.Constant(step.timeout)
-        if step.on_error != "fail":
-            default = step.on_error.default if isinstance(step.on_error, Default) else None
-            found["otherwise"] = constant(default, f"step {step.id}, field on_error")
-        return found
-
-    def _side_by_side(self, items: ast.expr) -> ast.expr:
-        return call(
-            "side_by_side",
-            items,
-            self._target(),
-            function_of(self._args(), self._item),
-            at_once=ast.Constant(self._step.parallel),
-            **self._policy(with_item=True),
-        )
-
-
-def is_word(word: Any) -> bool:
-    """Whether Python can have it as a name."""
-    return (
-        isinstance(word, str)
-        and word.isidentifier()
-        and word.isascii()
-        and not keyword.iskeyword(word)
-        and not word.startswith("__")
-    )
-
-
-def function_of(body: ast.expr, *names: str, bound: str = "") -> ast.Lambda:
-    """A function of these names; `bound` is one that keeps the value it has now."""
-    taken = ast.arguments(
-        posonlyargs=[],
-        args=[ast.arg(word) for word in (*names, *([bound] if bound else ()))],
-        kwonlyargs=[],
-        kw_defaults=[],
-        defaults=[name(bound)] if bound else [],
-    )
-    return ast.Lambda(taken, body)
-
-
-OWN_NAMES = frozenset("input tools answers run Tools TOOLS INPUT_SCHEMA OUTPUT_SCHEMA".split())
-BUILTINS = frozenset(
-    "list dict str int float bool isinstance getattr iter reversed Mapping".split()
-)
-CHECKED = frozenset(
-    "type properties required items enum const additionalProperties title description default"
-    " examples $schema".split()
-)
+WIDTH = 100
+NEEDS_RUNNER: Json = {
+    "when": None, "for_each": None, "parallel": 1, "retry": None, "timeout": None, "checks": None,
+    "idempotency_key": None,
+}  # fmt: skip
+"""Fields of steps that a script can't do, with their defaults."""
+FIELD_TYPES = ("text", "confirm", "json")
+SIGNATURE = "def run(input: Any, tools: Any, answers: Any = None) -> Any:"
 
 
 class Section(NamedTuple):
-    """What a script has beside its steps, to be used by other code."""
+    """What a script offers to other code: constants, functions, their names and how to use them."""
 
     constants: Json
     code: str
-    name: str
+    names: Sequence[str]
     usage: str
 
 
 def export_python(package: Package, *, trust: bool = False, section: Section | None = None) -> str:
-    """The script: it does what the runner does with this routine, without a journal.
+    """Return a script that does what `em run --no-journal` does with this routine.
 
-    It has no sandbox: functions that a model wrote must have been read by a person.
+    A script has no sandbox: functions that a model wrote are refused unless a person has read them.
     """
     path = package.folder / UDF
     code = path.read_bytes() if path.exists() else b""
@@ -213,281 +79,417 @@ def export_python(package: Package, *, trust: bool = False, section: Section | N
         raise ExportError(
             "a model wrote these functions and nobody has read them: a script has no sandbox",
             place=str(path),
-            fix="read them and say so with `em trust`, or export with --trust",
+            fix="read them and run `em trust`, or export with --trust",
         )
     try:
         source = code.decode()
     except UnicodeDecodeError as error:
-        raise ExportError(f"it is no UTF-8: {error}", place=str(path)) from None
-    return _Script(package.routine, Udfs(source, package.folder), section).text()
+        raise ExportError(f"the file must be UTF-8: {error}", place=str(path)) from None
+    section = section or Section({}, "", (), "")
+    return _Script(package.routine, _Source(source, package.folder), section).text()
+
+
+def is_word(word: str) -> bool:
+    """Return whether Python can use a text as a name."""
+    plain = word.isidentifier() and word.isascii() and not word.startswith("__")
+    return plain and not keyword.iskeyword(word)
+
+
+def signatures(routine: Routine) -> list[str]:
+    """Return the tools that a routine calls as signatures of the functions to bring."""
+    about = {tool.name: one_line(tool.description, 300) for tool in routine.tools}
+    names: dict[str, dict[str, None]] = {}
+    for step in routine.steps:
+        if isinstance(step, ToolStep):
+            names.setdefault(step.tool, {}).update(dict.fromkeys(step.args))
+    lines = []
+    for tool, args in names.items():
+        note = f"  # {about[tool]}" if about.get(tool) else ""
+        if all(is_word(word) for word in (tool, *args)):
+            given = f"*, {', '.join(args)}" if args else ""
+            lines.append(f"def {tool}({given}): ...{note}")
+        else:
+            lines.append(f"# {one_line(f'{tool}({list(args)})', 300)}{note}")
+    return lines
+
+
+def _refused(construct: str, place: str) -> ExportError:
+    return ExportError(
+        f"an exported script can't do this: {construct}",
+        place=place,
+        fix="run the routine with `em run`, or move this into a function of udf.py",
+    )
+
+
+# --- code and its layout --------------------------------------------------------------------------
+
+
+class Group(NamedTuple):
+    """Code in brackets: parts with their labels, each on a line of its own where it gets long."""
+
+    begin: str
+    parts: Sequence[tuple[str, "Code"]]
+    end: str
+
+
+Code = Union[str, Group]  # noqa: UP007 - `|` does not take the name of a class as a text
+
+
+def _flat(code: Code) -> str:
+    if isinstance(code, str):
+        return code
+    return code.begin + ", ".join(label + _flat(part) for label, part in code.parts) + code.end
+
+
+def _laid(code: Code, indent: int, used: int) -> str:
+    """Lay out code on a line of which other code takes `used` columns."""
+    line = _flat(code)
+    if isinstance(code, str) or not code.parts or used + len(line) <= WIDTH:
+        return line
+    pad = " " * (indent + 4)
+    parts = (label + _laid(part, indent + 4, indent + 5 + len(label)) for label, part in code.parts)
+    return "".join([code.begin, "\n", *(f"{pad}{part},\n" for part in parts), pad[4:], code.end])
+
+
+def _line(depth: int, begin: str, code: Code = "") -> str:
+    indent = 4 * depth
+    return " " * indent + begin + _laid(code, indent, indent + len(begin))
+
+
+def _called(function: str, *args: Code, **named: Code) -> Group:
+    parts = [("", arg) for arg in args] + [(f"{word}=", arg) for word, arg in named.items()]
+    return Group(f"{function}(", parts, ")")
+
+
+def _quoted(text: str) -> str:
+    """Return a text as a literal, in double quotes where that needs no more escapes."""
+    shown = repr(text)
+    if shown[0] == '"' or '"' in text:
+        return shown
+    return '"' + shown[1:-1].replace("\\'", "'") + '"'
+
+
+def _literal(value: Any, place: str) -> Code:
+    if isinstance(value, str):
+        return _quoted(value)
+    if isinstance(value, dict):
+        pairs = [(f"{_literal(key, place)}: ", _literal(v, place)) for key, v in value.items()]
+        return Group("{", pairs, "}")
+    if isinstance(value, list | tuple):
+        return Group("[", [("", _literal(item, place)) for item in value], "]")
+    if isinstance(value, float) and not math.isfinite(value):
+        raise _refused(f"the number {value!r}", place)
+    return repr(value)
+
+
+# --- expressions ----------------------------------------------------------------------------------
+
+WORDS = {"true": "True", "false": "False", "none": "None"}
+WORDS |= {word: word for word in "True False None and or not in is if else".split()}
+SIGNS = frozenset(", ( ) [ ] { } : = == != < <= > >= + - * / //".split())
+"""Words and signs that mean the same in Jinja and in Python."""
+METHODS = {"upper": "upper", "lower": "lower", "trim": "strip"}
+"""Filters that are a method of the text."""
+Tokens = list[tuple[str, str]]
+
+
+class _Expressions:
+    """Translates the expressions of one field of a step.
+
+    Jinja checks the syntax and splits the tokens. What a script can do is written alike in Jinja
+    and in Python, but for names, `a.b`, tests and filters.
+    """
+
+    def __init__(self, script: "_Script", place: str) -> None:
+        self._script, self._place = script, place
+        self._strings: list[str] = []
+
+    def value(self, value: Any) -> Code:
+        """Translate a value; every text in it may hold expressions."""
+        if isinstance(value, str):
+            whole = whole_expression(value)
+            return self._text(value) if whole is None else self.bare(whole)
+        if isinstance(value, dict):
+            parts = [(f"{_literal(key, self._place)}: ", self.value(v)) for key, v in value.items()]
+            return Group("{", parts, "}")
+        if isinstance(value, list):
+            return Group("[", [("", self.value(item)) for item in value], "]")
+        return _literal(value, self._place)
+
+    def bare(self, source: str) -> str:
+        """Translate an expression that stands by itself."""
+        syntax_of(source, self._place, bare=True)
+        tokens = lexed(f"{{{{ {source} }}}}", self._place)[1:-1]
+        return self._expression([(kind, signs) for _, kind, signs in tokens])
+
+    def _text(self, text: str) -> Code:
+        if "{{" not in text and "{%" not in text:
+            return _quoted(text)
+        syntax_of(text, self._place)
+        parts: list[str] = []
+        constant, inside = "", Tokens()
+        for _, kind, signs in lexed(text, self._place):
+            if kind in ("block_begin", "raw_begin"):
+                raise _refused("{% … %} in a text", self._place)
+            inside = [] if kind == "variable_begin" else [*inside, (kind, signs)]
+            found = self._expression(inside[:-1]) if kind == "variable_end" else ""
+            if found[:1] in ("'", '"') and found[:1]:
+                constant += ast.literal_eval(found)
+            elif found:
+                parts += [_quoted(constant)] * bool(constant) + [found]
+                constant = ""
+            constant += signs if kind == "data" else ""
+        if not parts:
+            return _quoted(constant)
+        return _called("as_text", *parts, *[_quoted(constant)] * bool(constant))
+
+    def _expression(self, tokens: Tokens) -> str:
+        tokens = [token for token in tokens if token[0] != "whitespace"]
+        bar = ("operator", "|")
+        if bar in tokens:
+            return self._filtered(tokens[: tokens.index(bar)], tokens[tokens.index(bar) + 1 :])
+        self._strings = []
+        words = [self._word(tokens, number) for number in range(len(tokens))]
+        try:
+            plain = ast.unparse(ast.parse(" ".join(words), mode="eval"))
+        except SyntaxError:
+            raise _refused("".join(signs for _, signs in tokens), self._place) from None
+        return re.sub(r"__string_(\d+)", lambda found: self._strings[int(found[1])], plain)
+
+    def _word(self, tokens: Tokens, number: int) -> str:
+        """Translate one token."""
+        kind, signs = tokens[number]
+        before = [signs for _, signs in tokens[max(0, number - 2) : number]]
+        after = tokens[number + 1][1] if number + 1 < len(tokens) else ""
+        if before[-1:] == ["."]:
+            if after == "(" or kind != "name":
+                raise _refused(f"the method {signs!r}", self._place)
+            return f"[{self._string(signs)}]"
+        if kind == "string":
+            return self._string(ast.literal_eval(signs))
+        if kind == "name":
+            is_test = before[-1:] == ["is"] or before == ["is", "not"]
+            if is_test and signs not in ("not", "none", "None"):
+                raise _refused(f"the test {signs!r}", self._place)
+            if signs in WORDS or after == "=":
+                return WORDS.get(signs, signs)
+            return self._function(signs) if after == "(" else self._name(signs)
+        if kind == "operator" and signs not in SIGNS | {"."}:
+            raise _refused(f"the operator {signs}", self._place)
+        return "" if signs == "." else signs
+
+    def _string(self, text: str) -> str:
+        """Return a name that stands for a text until the expression is laid out."""
+        self._strings.append(_quoted(text))
+        return f"__string_{len(self._strings) - 1}"
+
+    def _name(self, word: str) -> str:
+        variable, may_be_missing = self._script.variable(word)
+        return f"have({variable}, {self._string(word)})" if may_be_missing else variable
+
+    def _function(self, word: str) -> str:
+        known = self._script.udfs.functions | FUNCTIONS.keys() - {"zip", "enumerate"}
+        if word not in known:
+            raise _refused(f"the function {word!r}", self._place)
+        return f"awaited({word})" if word in self._script.udfs.coroutines else word
+
+    def _filtered(self, tokens: Tokens, words: Tokens) -> str:
+        """Translate `reference | upper` and the like, and `name | default(value)`."""
+        source, name = "".join(signs for _, signs in tokens), words[0][1]
+        reference = parse_reference(source)
+        if reference is not None and name in METHODS and len(words) == 1:
+            return f"str({self._expression(tokens)}).{METHODS[name]}()"
+        if reference == (source, ()) and name == "default" and ("operator", "|") not in words:
+            other = self._expression(words[2:-1])
+            return f"default_to({self._script.variable(source)[0]}, {other})"
+        raise _refused(f"the filter {name!r}", self._place)
+
+
+# --- the script -----------------------------------------------------------------------------------
 
 
 class _Script:
-    def __init__(self, routine: Routine, udfs: Udfs, section: Section | None) -> None:
-        self._routine, self._udfs, self._section = routine, udfs, section
-        self._parts = Parts()
-        taken = self._parts.names | OWN_NAMES
-        if section is not None:
-            taken |= {section.name, *section.constants}
-        udfs.check_names(taken)
-        self._reserved = taken | BUILTINS | FUNCTIONS.keys() | udfs.names
-        self._functions = frozenset(udfs.functions)
-        self._pythonic: dict[str, str] = {}
-        self._referred: set[str] = set()
-        self._local: dict[str, str] = {}
+    def __init__(self, routine: Routine, udfs: "_Source", section: Section) -> None:
+        self._routine, self.udfs, self._section = routine, udfs, section
+        self._runtime = _runtime()
+        taken = {"input", "tools", "answers", "output", "run", "TOOLS", *self._runtime.names}
+        taken |= {"INPUT_SCHEMA", "OUTPUT_SCHEMA", *section.names, *section.constants}
+        shared = {udfs.imports[line] for line in udfs.imports.keys() & self._runtime.imports.keys()}
+        for word in sorted((udfs.names - shared) & taken):
+            problem = f"the script has a {word!r} of its own"
+            raise ExportError(problem, place=UDF, fix="give it another name")
+        self._reserved = taken | FUNCTIONS.keys() | udfs.names
+        self._variables: dict[str, str] = {}
+        self._secrets = {secret.name: secret.variable for secret in routine.secrets}
+        self._required = set((routine.input_schema or {}).get("required") or ())
 
     def text(self) -> str:
-        """All of the script."""
-        self._steps()  # to learn which names are referred to
-        body = self._steps()
-        head = self._head()
-        schemas = self._schemas()
-        lines = [*head, *body] if head else body[1:]
-        run = "".join(f"    {line}".rstrip() + "\n" for line in lines)
-        signature = "def run(input: Any, tools: Any, answers: Any = None) -> Any:\n"
-        doc = _doc(self._routine.description or f"Run {self._routine.name}.", "    ")
-        bring = tools_to_bring(self._routine)
-        more = self._more()
-        used = "\n".join([schemas, bring, signature + run, more, "main"])
-        parts, imports = self._parts.needed_by(used, self._udfs)
-        sections = [
-            _doc(self._about(), ""),
-            imports.rstrip("\n"),
-            schemas.rstrip("\n"),
-            bring.rstrip("\n"),
-            self._udfs.code.strip("\n"),
-            (signature + doc + run).rstrip("\n"),
-            more.rstrip("\n"),
-            "# What follows does for the steps above what em's runner does for a routine.\n\n\n"
-            + parts,
+        """Return the whole script."""
+        about = self._routine.description or f"Run {self._routine.name}."
+        parts = [
+            f"{_doc(self._about(), '')}\n{_imports(self._runtime, self.udfs)}\n\n"
+            + self._constants(),
+            self.udfs.code,
+            f"{SIGNATURE}\n{_doc(about, '    ')}" + "\n".join(self._body()),
+            self._section.code,
+            "# The rest does for the steps above what em's runner does.",
+            self._runtime.code,
             'if __name__ == "__main__":\n    main(run, (__doc__ or "").partition("\\n")[0])',
         ]
-        script = _stacked([section for section in sections if section])
+        script = "\n\n\n".join(part.strip("\n") for part in parts if part.strip()) + "\n"
         ast.parse(script)
         return script
 
     def _about(self) -> str:
-        unchecked = sorted(
-            _unchecked(self._routine.input_schema) | _unchecked(self._routine.output_schema)
-        )
-        text = f"{self._routine.name}: a routine as a script, written by `em export`.\n\n"
-        text += "It needs Python 3.11 or newer and its tools (see Tools below), not em:\n\n"
-        text += "    python THIS_FILE --input input.json --tools my_tools.py\n\n"
-        if self._section is not None:
-            text += f"As a tool of an agent:\n\n{self._section.usage}\n\n"
-        text += "It keeps no journal: a run that was interrupted starts again from the beginning."
-        if unchecked:
-            text += f" Of the schemas it does not check: {', '.join(unchecked)}."
-        return text
+        about = f"{self._routine.name}: a routine as a script, written by `em export`.\n\n"
+        about += "It needs Python 3.11 or newer and its tools, not em:\n\n"
+        about += "    python THIS_FILE --input input.json --tools my_tools.py\n\n"
+        if tools := signatures(self._routine):
+            about += "Tools to bring, in a module, an object or a mapping:\n\n"
+            about += "".join(f"    {line}\n" for line in tools) + "\n"
+        if self._section.usage:
+            about += f"As a tool of an agent:\n\n{self._section.usage}\n\n"
+        about += "It has no journal: an interrupted run starts again from the beginning. Of its"
+        about += " schemas it checks types, names and options."
+        return about
 
-    # --- names -----------------------------------------------------------------------------------
+    def _constants(self) -> str:
+        named = {
+            "INPUT_SCHEMA": self._routine.input_schema,
+            "OUTPUT_SCHEMA": self._routine.output_schema,
+            **self._section.constants,
+        }
+        lines = [
+            _line(0, f"{word}: dict[str, Any] = ", _literal(value, word.lower()))
+            for word, value in named.items()
+            if value is not None
+        ]
+        tools = self._first_steps()
+        return "\n".join([*lines, *[_line(0, "TOOLS = ", _literal(tools, ""))] * bool(tools)])
 
-    def python(self, word: str) -> str:
-        """What a name of the routine is called in the script."""
-        if word not in self._pythonic:
-            free = word if word.isidentifier() and word.isascii() else "value"
-            taken = self._reserved | set(self._pythonic.values())
-            while free in taken or keyword.iskeyword(free) or free.startswith("it_"):
-                free = f"the_{free}" if free.startswith("it_") else f"{free}_"
-            self._pythonic[word] = free
-        return self._pythonic[word]
+    def _first_steps(self) -> dict[str, str]:
+        """Return for each tool the first step that calls it."""
+        calls = [step for step in self._routine.steps if isinstance(step, ToolStep)]
+        return {step.tool: step.id for step in reversed(calls)}
 
-    def _resolve(self, word: str, place: str) -> tuple[ast.expr, bool]:
-        """What a name is at this point of the script, and whether it may be missing."""
-        is_call, word = word.endswith("()"), word.removesuffix("()")
-        known = word in self._local or word in self._sure or word in self._maybe
-        if is_call and known:
-            raise ExportError(f"{word!r} is called, but is also the name of a value", place=place)
-        if is_call:
-            return name(word), False
-        if not known:
-            if word in FUNCTIONS or word in self._functions:
-                raise ExportError(f"{word!r} is a function; call it", place=place)
-            self._maybe.add(word)
-        self._referred.add(word)
-        may_be_missing = word not in self._local and word not in self._sure
-        if word not in self._local:
-            self._inputs.setdefault(word, None)
-        return name(self._local.get(word) or self.python(word)), may_be_missing
+    def variable(self, word: str) -> tuple[str, bool]:
+        """Return the variable that holds a name's value here, and whether it may be missing."""
+        if word in self._saved or word in self._secrets:
+            return self._python(word), False
+        self._inputs[word] = None
+        return self._python(word), word not in self._required
 
-    def _saved(self, word: str | None, *, surely: bool) -> str | None:
-        """The variable that keeps a result; None where nothing refers to it."""
-        if word is None:
-            return None
-        if word not in self._sure:
-            (self._sure if surely else self._maybe).add(word)
-        if surely:
-            self._begun.setdefault(word, None)
-        return self.python(word) if word in self._referred else None
+    def _python(self, word: str) -> str:
+        """Return what a name of the routine is called in the script."""
+        if word not in self._variables:
+            free = word if is_word(word) else "value"
+            while free in self._reserved or free in self._variables.values():
+                free += "_"
+            self._variables[word] = free
+        return self._variables[word]
 
-    def _translator(self, step: Step, field: str, **local: str) -> Translator:
-        self._local = local
-        return Translator(self._resolve, self._functions, f"step {step.id}, field {field}")
-
-    # --- the body --------------------------------------------------------------------------------
+    def _body(self) -> list[str]:
+        """Return the lines of `run`."""
+        self._saved: set[str] = set()
+        self._inputs: dict[str, None] = {}
+        lines = []
+        for step in self._routine.steps:
+            lines += ["", _line(1, f"with step({_quoted(step.id)}):"), *self._step(step)]
+            if isinstance(step, ReturnStep):
+                break
+        else:
+            lines += ["", *self._return("None", 1)]
+        head = self._head()
+        return [*head, *lines] if head else lines[1:]
 
     def _head(self) -> list[str]:
-        """Checks, and the input by its names."""
+        """Return the lines that check the input and bind inputs, secrets and tools."""
         lines = []
         if self._routine.input_schema is not None:
-            lines.append('check_shape(INPUT_SCHEMA, input, "input")')
-        if any(isinstance(step, ToolStep) for step in self._routine.steps):
-            lines.append("tools = bring(tools, TOOLS)")
-        for secret in self._routine.secrets:
-            given = call("secret", ast.Constant(secret.name), ast.Constant(secret.variable))
-            lines.append(_statement(f"{self.python(secret.name)} = ", given, 4))
+            lines.append(_line(1, 'check_shape(INPUT_SCHEMA, input, "input")'))
+        if self._first_steps():
+            lines.append(_line(1, "tools = bring(tools, TOOLS)"))
+        for word, variable in self._secrets.items():
+            value = _called("secret", _quoted(word), _quoted(variable))
+            lines.append(_line(1, f"{self._python(word)} = ", value))
         for word in self._inputs:
-            if word in self._secret_names():
-                continue
-            key = expression(ast.Constant(word), 0, 0)
-            if word in self._required():
-                lines.append(f"{self.python(word)} = input[{key}]")
-            elif word in self._may_be_input:
-                lines.append(f"{self.python(word)} = input.get({key}, MISSING)")
+            given = f"input[{_quoted(word)}]"
+            if word not in self._required:
+                given = f"input.get({_quoted(word)}, MISSING)"
+            lines.append(_line(1, f"{self._python(word)} = {given}"))
         return lines
-
-    def _required(self) -> set[str]:
-        schema = self._routine.input_schema or {}
-        return set(schema.get("required") or ())
-
-    def _secret_names(self) -> set[str]:
-        return {secret.name for secret in self._routine.secrets}
-
-    def _steps(self) -> list[str]:
-        declared = (self._routine.input_schema or {}).get("properties") or {}
-        self._sure = self._required() | self._secret_names()
-        self._maybe = set(declared) - self._sure
-        self._inputs: dict[str, None] = {}
-        self._begun: dict[str, None] = {}
-        self._local = {}
-        self._may_be_input: set[str] = set()
-        lines: list[str] = []
-        for step in self._routine.steps:
-            lines += ["", f"with step({expression(ast.Constant(step.id), 0, 0)}):"]
-            before = set(self._sure)
-            block = self._step(step)
-            self._may_be_input |= set(self._inputs) - before
-            lines += [f"    {line}".rstrip() for line in "\n".join(block).split("\n")]
-            if isinstance(step, ReturnStep) and step.when is None:
-                return lines
-        return [*lines, "", *self._leaving(ast.Constant(None), 4)]
 
     def _step(self, step: Step) -> list[str]:
-        indent = 8 if step.when is None else 12
-        test = None
-        if step.when is not None:
-            test = self._translator(step, "when").expression(step.when)
-        block = [f"# {line}" for line in _comment(step.description)]
+        unset = {**NEEDS_RUNNER, **({"on_error": "fail"} if isinstance(step, AssertStep) else {})}
+        for field, default in unset.items():
+            if getattr(step, field) != default:
+                raise _refused(f"`{field}`", f"step {step.id}, field {field}")
+        about = " ".join(_printable(step.description).split())
+        lines = [f"        # {line}" for line in textwrap.wrap(about, WIDTH - 10)]
         if isinstance(step, ReturnStep):
-            block += self._leaving(self._translator(step, "value").value(step.value), indent)
-        elif isinstance(step, AssertStep):
-            block += self._assertion(step, indent)
+            return [*lines, *self._return(self._in(step, "value").value(step.value), 2)]
+        if isinstance(step, AssertStep):
+            holds = self._in(step, "check").bare(step.check)
+            message = self._in(step, "message").value(step.message)
+            ensure = Group("ensure(", [("", holds), ("lambda: ", message)], ")")
+            lines.append(_line(2, self._save(step), ensure))
         elif isinstance(step, PromptStep):
-            block += self._question(step, indent)
+            lines.append(self._prompt(step))
         else:
-            block += self._calling(step, indent)
-        if test is None:
-            return block
-        lines = "\n".join(block).split("\n")
-        return [f"if {expression(test, 8, 11, 1)}:", *(f"    {line}".rstrip() for line in lines)]
-
-    def _leaving(self, value: ast.expr, indent: int) -> list[str]:
-        if self._routine.output_schema is None:
-            return [_statement("return ", value, indent)]
-        return [
-            _statement("output = ", value, indent),
-            'check_shape(OUTPUT_SCHEMA, output, "output")',
-            "return output",
-        ]
-
-    def _assertion(self, step: AssertStep, indent: int) -> list[str]:
-        holds = self._translator(step, "check").expression(step.check)
-        message = self._translator(step, "message").value(step.message)
-        lines = [_statement("", call("ensure", holds, function_of(message)), indent)]
-        saved = self._saved(step.save_as, surely=step.when is None)
-        return [*lines, f"{saved} = None"] if saved else lines
-
-    def _question(self, step: PromptStep, indent: int) -> list[str]:
-        prompt = msgspec.to_builtins(step.prompt)
-        translator = self._translator(step, "prompt")
-        asked = call(
-            "ask",
-            ast.Constant(step.id),
-            translator.value(prompt["message"]),
-            translator.value(list(prompt.get("fields", ()))),
-            ast.BoolOp(ast.Or(), [name("answers"), ast.Dict([], [])]),
-        )
-        saved = self._saved(step.save_as, surely=step.when is None)
-        return [_statement(f"{saved} = " if saved else "", asked, indent)]
-
-    def _calling(self, step: ToolStep | UdfStep, indent: int) -> list[str]:
-        value, before, after = StepCall(self, step).value()
-        saved = self._saved(step.save_as, surely=step.when is None)
-        lines = [_statement("", check, indent) for check in before]
-        kept = saved
-        if after:
-            kept = "result" if "result" not in self._pythonic.values() else "result_"
-        lines.append(_statement(f"{kept} = " if kept else "", value, indent))
-        lines += [_statement("", check, indent) for check in after]
-        if saved and kept != saved:
-            lines.append(f"{saved} = {kept}")
+            lines.append(self._call(step))
         return lines
 
-    # --- what stands above -----------------------------------------------------------------------
+    def _in(self, step: Step, field: str) -> _Expressions:
+        return _Expressions(self, f"step {step.id}, field {field}")
 
-    def _schemas(self) -> str:
-        lines = []
-        for word, schema in (
-            ("INPUT_SCHEMA", self._routine.input_schema),
-            ("OUTPUT_SCHEMA", self._routine.output_schema),
-        ):
-            if schema is not None:
-                value = constant(schema, word.lower())
-                lines.append(_statement(f"{word}: dict[str, Any] = ", value, 0))
-        return "\n".join(lines)
-
-    def _more(self) -> str:
-        """What is there for other code to use."""
-        if self._section is None:
+    def _save(self, step: Step) -> str:
+        """Return the beginning of the assignment of a step's result."""
+        if step.save_as is None:
             return ""
-        lines = [
-            _statement(f"{word}: dict[str, Any] = ", constant(value, word), 0)
-            for word, value in self._section.constants.items()
-        ]
-        return "\n".join([*lines, "", "", self._section.code])
+        self._saved.add(step.save_as)
+        return f"{self._python(step.save_as)} = "
 
-    def target(self, step: ToolStep | UdfStep) -> ast.expr:
-        """The function that a step calls."""
-        if isinstance(step, UdfStep):
-            if step.function not in self._functions:
-                raise ExportError(
-                    f"there is no function {step.function!r} in {UDF}",
-                    place=f"step {step.id}, field function",
-                )
-            found = name(step.function)
-            return call("awaited", found) if step.function in self._udfs.coroutines else found
-        if is_word(step.tool):
-            return ast.Attribute(name("tools"), step.tool, ast.Load())
-        return call("getattr", name("tools"), ast.Constant(step.tool))
+    def _return(self, value: Code, depth: int) -> list[str]:
+        if self._routine.output_schema is None:
+            return [_line(depth, "return ", value)]
+        check = _line(depth, 'check_shape(OUTPUT_SCHEMA, output, "output")')
+        return [_line(depth, "output = ", value), check, _line(depth, "return output")]
 
-    def translate(self, step: Step, field: str, value: Any, **local: str) -> ast.expr:
-        """A value of a step."""
-        return self._translator(step, field, **local).value(value)
+    def _prompt(self, step: PromptStep) -> str:
+        for field in step.prompt.fields:
+            if field.type not in FIELD_TYPES:
+                construct = f"the field {field.name!r} of type {field.type}"
+                raise _refused(construct, f"step {step.id}, field prompt")
+        prompt = msgspec.to_builtins(step.prompt)
+        terms = self._in(step, "prompt")
+        message, fields = terms.value(prompt["message"]), terms.value(prompt.get("fields") or [])
+        asked = _called("ask", _quoted(step.id), message, fields, "answers or {}")
+        return _line(2, self._save(step), asked)
 
-    def translate_bare(self, step: Step, field: str, source: str, **local: str) -> ast.expr:
-        """A bare expression of a step."""
-        return self._translator(step, field, **local).expression(source)
+    def _call(self, step: ToolStep | UdfStep) -> str:
+        place = f"step {step.id}, field function"
+        if isinstance(step, ToolStep):
+            plain = is_word(step.tool)
+            target = f"tools.{step.tool}" if plain else f"getattr(tools, {_quoted(step.tool)})"
+        elif step.function in self.udfs.functions:
+            own = step.function
+            target = f"awaited({own})" if own in self.udfs.coroutines else own
+        else:
+            raise ExportError(f"there is no function {step.function!r} in {UDF}", place=place)
+        terms = self._in(step, "args")
+        args = {key: terms.value(value) for key, value in step.args.items()}
+        parts = [(f"{key}=", value) for key, value in args.items() if is_word(key)]
+        odd = [(f"{_quoted(key)}: ", value) for key, value in args.items() if not is_word(key)]
+        parts += [("**", Group("{", odd, "}"))] * bool(odd)
+        call = Group(f"{target}(", parts, ")")
+        if step.on_error != "fail":
+            default = step.on_error.default if isinstance(step.on_error, Default) else None
+            otherwise = _literal(default, f"step {step.id}, field on_error")
+            call = Group("attempt(", [("lambda: ", call), ("", otherwise)], ")")
+        return _line(2, self._save(step), call)
 
 
-def _statement(begin: str, value: ast.expr, indent: int) -> str:
-    """`begin` and an expression, its further lines indented as those of a block are."""
-    text = expression(value, indent, indent + len(begin))
-    pad = " " * indent
-    return begin + "\n".join(line.removeprefix(pad) for line in text.split("\n"))
-
-
-def _comment(text: str) -> list[str]:
-    return textwrap.wrap(" ".join(_printable(text).split()), WIDTH - 16)
+# --- the file -------------------------------------------------------------------------------------
 
 
 def _printable(text: str) -> str:
@@ -495,36 +497,88 @@ def _printable(text: str) -> str:
 
 
 def _doc(text: str, pad: str) -> str:
-    """A docstring."""
+    """Return a docstring that holds a text, whatever it is."""
     safe = _printable(text).replace("\\", "\\\\").replace('"""', "'''").strip()
-    lines = []
+    lines: list[str] = []
     for line in safe.split("\n"):
-        lines += (
-            [line] if line.startswith("    ") else textwrap.wrap(line, WIDTH - 6 - len(pad)) or [""]
-        )
+        wrapped = textwrap.wrap(line, WIDTH - 6 - len(pad)) or [""]
+        lines += [line] if line.startswith("    ") else wrapped
     if len(lines) == 1 and not lines[0].endswith('"'):
         return f'{pad}"""{lines[0]}"""\n'
     body = "\n".join(f"{pad}{line}".rstrip() for line in lines[1:])
     return f'{pad}"""{lines[0]}\n{body}\n{pad}"""\n'
 
 
-def _stacked(sections: list[str]) -> str:
-    """Sections with the blank lines that Python programs have between them."""
-    text = sections[0].rstrip("\n")
-    for section in sections[1:]:
-        is_definition = section.startswith(("def ", "class ", "@", "if ", "# What"))
-        text += ("\n\n\n" if is_definition or "\ndef " in text[-4000:] else "\n\n") + section
-    return text + "\n"
+class _Source:
+    """A Python file taken apart: its imports, its names, and the code that is left.
+
+    The docstring and what runs under `if __name__ == "__main__"` are left out.
+    """
+
+    def __init__(self, source: str, folder: Path | None = None) -> None:
+        try:
+            tree = ast.parse(source)
+            symbols = symtable.symtable(source, UDF, "exec").get_symbols()
+        except (SyntaxError, ValueError) as error:
+            raise ExportError(f"the file must be Python: {error}", place=UDF) from None
+        self.imports: dict[str, str] = {}
+        """The names that it imports, by the line that imports each."""
+        dropped = tree.body[:1] if ast.get_docstring(tree) is not None else []
+        for node in tree.body:
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                self._import(node, folder)
+                dropped.append(node)
+            elif isinstance(node, ast.If) and "__name__" in ast.unparse(node.test):
+                dropped.append(node)
+        bound = [word for word in symbols if word.is_assigned() or word.is_imported()]
+        self.names = {word.get_name() for word in bound}
+        self.functions = {word for word in self.names if not word.startswith("_")}
+        self.coroutines = {n.name for n in ast.walk(tree) if isinstance(n, ast.AsyncFunctionDef)}
+        self.code = _without(source, tree, dropped)
+
+    def _import(self, node: ast.Import | ast.ImportFrom, folder: Path | None) -> None:
+        for alias in node.names:
+            module, one = alias.name, ast.unparse(ast.Import([alias]))
+            if isinstance(node, ast.ImportFrom):
+                module = "." * node.level + (node.module or "")
+                one = ast.unparse(ast.ImportFrom(node.module, [alias], node.level))
+            self.imports[one] = alias.asname or alias.name.partition(".")[0]
+            first = module.partition(".")[0]
+            beside = folder and ((folder / f"{first}.py").exists() or (folder / first).is_dir())
+            if first in ("", "em") or (beside and first not in sys.stdlib_module_names):
+                raise ExportError(
+                    f"it imports {module}, which the script would not have",
+                    place=f"{UDF}:{node.lineno}",
+                    fix="put what it needs into udf.py itself",
+                )
 
 
-def _unchecked(schema: Json | None) -> set[str]:
-    """The keywords of a schema that the script does not check."""
-    if not isinstance(schema, dict):
-        return set()
-    found = set(schema) - CHECKED
-    parts: list[Any] = [schema.get("items"), schema.get("additionalProperties")]
-    properties = schema.get("properties")
-    parts += properties.values() if isinstance(properties, dict) else ()
-    for part in parts:
-        found |= _unchecked(part)
-    return found
+@lru_cache(maxsize=1)
+def _runtime() -> _Source:
+    """Return the code that every script runs on: `script`, and functions of expressions."""
+    parts = [inspect.getsource(runtime), "from collections.abc import Iterable\n"]
+    own: Sequence[Callable[..., Any]] = (only, pick, nth, items_of, matches, same)
+    return _Source("\n\n".join([*parts, *map(inspect.getsource, own)]))
+
+
+def _imports(*sources: _Source) -> str:
+    """Return all imports of some files, in the order that linters expect."""
+    modules: dict[str, set[str]] = {}
+    for line in {line for source in sources for line in source.imports}:
+        module, _, names = line.partition(" import ")
+        modules.setdefault(module, set()).add(names)
+    order = sorted(modules, key=lambda line: ("__future__" not in line, line[:4] == "from", line))
+    return "\n".join(
+        f"{module} import {', '.join(sorted(modules[module]))}".removesuffix(" import ")
+        for module in order
+    )
+
+
+def _without(source: str, tree: ast.Module, dropped: Sequence[ast.stmt]) -> str:
+    """Return a source without some of its statements; its comments stay."""
+    if len({node.lineno for node in tree.body}) < len(tree.body):  # several on one line
+        return ast.unparse(ast.Module([node for node in tree.body if node not in dropped], []))
+    lines = source.split("\n")
+    for node in dropped:
+        lines[node.lineno - 1 : node.end_lineno] = [""] * ((node.end_lineno or 0) - node.lineno + 1)
+    return re.sub(r"\n{4,}", "\n\n\n", "\n".join(lines)).strip("\n")

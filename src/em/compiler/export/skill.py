@@ -5,7 +5,7 @@ import json
 import re
 from pathlib import Path
 
-from em.compiler.export.python import export_python, is_word
+from em.compiler.export.python import export_python, signatures
 from em.errors import ExportError
 from em.runner.authorship import refuse_unread
 from em.runner.package import Package
@@ -80,30 +80,12 @@ def _skill(routine: Routine, *, with_tools: bool) -> str:
         parts += [
             "## Tools to bring\n\nThe script calls these; write them as functions of a file, and "
             "name it as `--tools`:",
-            f"```python\n{_signatures(routine)}\n```",
+            "\n".join(["```python", *signatures(routine), "```"]),
         ]
     if routine.secrets:
         named = ", ".join(f"`{one_line(secret.variable, 100)}`" for secret in routine.secrets)
         parts += [f"## Secrets\n\nThese environment variables must be set: {named}."]
     return "\n\n".join(parts) + "\n"
-
-
-def _signatures(routine: Routine) -> str:
-    """The tools as functions that somebody must write."""
-    about = {tool.name: one_line(tool.description, 300) for tool in routine.tools}
-    names: dict[str, dict[str, None]] = {}
-    for step in routine.steps:
-        if isinstance(step, ToolStep):
-            names.setdefault(step.tool, {}).update(dict.fromkeys(step.args))
-    lines = []
-    for tool, args in names.items():
-        note = f"  # {about[tool]}" if about.get(tool) else ""
-        if all(is_word(word) for word in (tool, *args)):
-            given = f"*, {', '.join(args)}" if args else ""
-            lines.append(f"def {tool}({given}): ...{note}")
-        else:
-            lines.append(f"# {one_line(f'{tool}({list(args)})', 300)}{note}")
-    return "\n".join(lines)
 
 
 def _questions(asked: list[PromptStep]) -> str:

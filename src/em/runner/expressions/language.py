@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 def only(items: Any) -> Any:
     """The one item of a list, or the one value of a mapping; an error if there are more or none."""
-    found = _items(items)
+    found = items_of(items)
     if len(found) != 1:
         raise ValueError(f"only() needs exactly one item, there are {len(found)}")
     return found[0]
@@ -30,7 +30,7 @@ def only(items: Any) -> Any:
 
 def pick(items: Any, **fields: Any) -> Any:
     """The one item whose fields have these values; texts match in any case."""
-    found = [item for item in _items(items) if _matches(item, fields)]
+    found = [item for item in items_of(items) if matches(item, fields)]
     if len(found) != 1:
         asked = ", ".join(f"{name}={value!r}" for name, value in fields.items())
         raise ValueError(f"pick({asked}) needs exactly one item, there are {len(found)}")
@@ -39,13 +39,14 @@ def pick(items: Any, **fields: Any) -> Any:
 
 def nth(items: Any, number: int) -> Any:
     """An item of a list, or a value of a mapping, by where it stands; counted from 0."""
-    found = _items(items)
+    found = items_of(items)
     if number >= len(found):
         raise ValueError(f"there is no item {number}, there are {len(found)}")
     return found[number]
 
 
-def _items(items: Any) -> list[Any]:
+def items_of(items: Any) -> list[Any]:
+    """Return the items of a list, or the values of a mapping."""
     if isinstance(items, Mapping):
         return list(items.values())
     if isinstance(items, Iterable) and not isinstance(items, str):
@@ -53,7 +54,8 @@ def _items(items: Any) -> list[Any]:
     raise ValueError(f"a {type(items).__name__} has no items")
 
 
-def _matches(item: Any, fields: Mapping[str, Any]) -> bool:
+def matches(item: Any, fields: Mapping[str, Any]) -> bool:
+    """Return whether an item has these fields with these values."""
     return isinstance(item, Mapping) and all(
         name in item and same(item[name], value) for name, value in fields.items()
     )

@@ -1,0 +1,295 @@
+"""The code that exported scripts run on.
+
+`em export` copies this module into every script, so it imports only the standard library. Each
+definition behaves as the runner does; tests compare both.
+"""
+
+import argparse
+import asyncio
+import functools
+import importlib
+import importlib.util
+import inspect
+import json
+import math
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, redirect_stdout
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+MISSING: Any = object()
+"""Stands for an input that was not given."""
+
+
+class RoutineProblem(Exception):
+    """An expression, an answer or the input does not fit the routine."""
+
+
+class CheckFailed(RoutineProblem):
+    """An assertion does not hold."""
+
+
+class Failed(Exception):
+    """A step failed, and the run with it."""
+
+    def __init__(self, step_id: str, error: Exception) -> None:
+        self.step_id = step_id
+        self.error_type = type(error).__name__
+        self.message = str(error) or self.error_type
+        place = f"step {step_id}: " if step_id else ""
+        super().__init__(f"{place}{self.error_type}: {self.message}")
+
+
+class NeedsInput(Exception):
+    """A person must answer a prompt, and no answer was given."""
+
+    def __init__(
+        self, step_id: str, message: str, fields: list[dict[str, Any]], problem: str = ""
+    ) -> None:
+        self.step_id, self.message, self.fields = step_id, message, fields
+        why = f" ({problem})" if problem else ""
+        super().__init__(f"step {step_id} waits for an answer: {message}{why}")
+
+
+@contextmanager
+def step(step_id: str) -> Iterator[None]:
+    """Report an error inside this block as a failure of the step."""
+    try:
+        yield
+    except (Failed, NeedsInput):
+        raise
+    except Exception as error:
+        raise Failed(step_id, error) from error
+
+
+def secret(name: str, variable: str) -> str:
+    """Return a secret from the environment."""
+    value = os.environ.get(variable)
+    if not value:
+        raise Failed("", RoutineProblem(f"the secret {name!r} is not set: set {variable}"))
+    return value
+
+
+def bring(tools: Any, names: dict[str, str]) -> SimpleNamespace:
+    """Return the tools by name, from a module, an object or a mapping.
+
+    `names` gives for each tool the first step that calls it; a missing tool fails that step.
+    """
+    found: Any = tools
+    if not isinstance(tools, Mapping):
+        found = {name: getattr(tools, name, None) for name in names}
+    for name, step_id in names.items():
+        if found.get(name) is None:
+            raise Failed(step_id, RoutineProblem(f"there is no tool {name!r}"))
+    return SimpleNamespace(**{name: awaited(found[name]) for name in names})
+
+
+def awaited(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that runs a coroutine function to its end; others as they are."""
+    if not inspect.iscoroutinefunction(function):
+        return function
+
+    @functools.wraps(function)
+    def wait(*args: Any, **named: Any) -> Any:
+        return asyncio.run(function(*args, **named))
+
+    return wait
+
+
+def attempt(call: Callable[[], Any], otherwise: Any) -> Any:
+    """Return what a call returns, or the other value where it fails."""
+    try:
+        return call()
+    except Exception:  # noqa: BLE001 - the step goes on whatever fails
+        return otherwise
+
+
+def ensure(holds: Any, message: Callable[[], Any]) -> None:
+    """Fail unless an assertion holds."""
+    if not holds:
+        raise CheckFailed(str(message() or "the assertion does not hold"))
+
+
+def have(value: Any, name: str) -> Any:
+    """Return a value unless it is missing."""
+    if value is MISSING:
+        raise RoutineProblem(f"{name!r} is not defined")
+    return value
+
+
+def default_to(value: Any, other: Any) -> Any:
+    """Return a value, or the other one where it is missing."""
+    return other if value is MISSING else value
+
+
+def as_text(*parts: Any) -> str:
+    """Join parts into one text; structures are written as JSON."""
+    return "".join(
+        json_text(part) if isinstance(part, dict | list) else str(part) for part in parts
+    )
+
+
+def json_text(value: Any) -> str:
+    """Return a value as compact JSON."""
+    if isinstance(value, dict):
+        return "{" + ",".join(f"{json_key(key)}:{json_text(v)}" for key, v in value.items()) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ",".join(json_text(item) for item in value) + "]"
+    return json_number(value) if isinstance(value, float) else json.dumps(value, ensure_ascii=False)
+
+
+def json_number(value: float) -> str:
+    """Return a float in its shortest form, as em writes it."""
+    if not math.isfinite(value):
+        return "null"
+    digits, _, exponent = repr(value).partition("e")
+    if not exponent:
+        return digits
+    if int(exponent) == -5:
+        return ("-" if value < 0 else "") + "0.0000" + digits.lstrip("-").replace(".", "")
+    return f"{digits}e{int(exponent)}"
+
+
+def json_key(key: Any) -> str:
+    """Return a key as JSON: always a text."""
+    return json_text(key if isinstance(key, str) else json_text(key))
+
+
+def ask(
+    step_id: str, message: Any, fields: list[dict[str, Any]], answers: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return a person's answer to a prompt: from `answers`, else from the terminal."""
+    given = answers.get(step_id)
+    if given is None:
+        if not sys.stdin.isatty():
+            raise NeedsInput(step_id, message, fields)
+        print(message, file=sys.stderr)
+        given = {field["name"]: ask_field(field) for field in fields}
+    unknown = sorted(given.keys() - {field["name"] for field in fields})
+    if unknown:
+        raise NeedsInput(step_id, message, fields, f"the prompt has no field {unknown[0]!r}")
+    try:
+        return {field["name"]: checked(field, given.get(field["name"])) for field in fields}
+    except RoutineProblem as error:
+        raise NeedsInput(step_id, message, fields, str(error)) from error
+
+
+def ask_field(field: dict[str, Any]) -> Any:
+    """Read one line from the terminal; an empty line means the default."""
+    kind = field.get("type", "text")
+    hint = " [yes/no]" if kind == "confirm" else ""
+    line = input(f"{field.get('label') or field['name']}{hint}: ").strip()
+    return (json.loads(line) if kind == "json" else line) if line else None
+
+
+def checked(field: dict[str, Any], answer: Any) -> Any:
+    """Return an answer in the type of its field: text, confirm or json."""
+    place, kind = f"field {field['name']}", field.get("type", "text")
+    answer = field.get("default") if answer is None else answer
+    if answer is None and field.get("required", True):
+        raise RoutineProblem(f"{place}: an answer is required")
+    if answer is None or kind == "json" or (kind == "text" and isinstance(answer, str)):
+        return answer
+    words = {"yes": True, "y": True, "true": True, "no": False, "n": False, "false": False}
+    agreed = answer if isinstance(answer, bool) else words.get(str(answer).strip().lower())
+    if kind == "text" or agreed is None:
+        expected = "a text" if kind == "text" else "yes or no"
+        raise RoutineProblem(f"{place}: {answer!r} is not {expected}")
+    return agreed
+
+
+def check_shape(schema: dict[str, Any], value: Any, what: str) -> None:
+    """Fail unless the input or the output fits its JSON Schema."""
+    found = list(misfits(schema, value, what))
+    if found:
+        more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
+        raise Failed("", RoutineProblem(f"the {what} does not fit its schema: {found[0]}{more}"))
+
+
+def misfits(schema: Any, value: Any, place: str) -> Iterator[str]:
+    """Yield each way in which a value does not fit its JSON Schema."""
+    if not isinstance(schema, dict):
+        if schema is False:
+            yield f"{place}: nothing is allowed here"
+        return
+    types = schema.get("type", [])
+    names = [types] if isinstance(types, str) else types
+    if names and not any(is_of(value, name) for name in names):
+        yield f"{place}: {value!r} is not of type {' or '.join(names)}"
+    options = [schema["const"]] if "const" in schema else schema.get("enum", [value])
+    if not any(alike(value, option) for option in options):
+        yield f"{place}: {value!r} is not one of {options!r}"
+    yield from misfits_inside(schema, value, place)
+
+
+def misfits_inside(schema: dict[str, Any], value: Any, place: str) -> Iterator[str]:
+    """Yield each way in which the parts of a value do not fit."""
+    if isinstance(value, dict):
+        known, rest = schema.get("properties", {}), schema.get("additionalProperties", True)
+        for name in schema.get("required", ()):
+            if name not in value:
+                yield f"{place}: {name!r} is a required property"
+        for name, part in value.items():
+            yield from misfits(known.get(name, rest), part, f"{place}.{name}")
+    elif isinstance(value, list | tuple):
+        for number, item in enumerate(value):
+            yield from misfits(schema.get("items", True), item, f"{place}[{number}]")
+
+
+def is_of(value: Any, name: str) -> bool:
+    """Return whether a value is of a type of JSON Schema."""
+    if isinstance(value, bool) or value is None:
+        return name == ("null" if value is None else "boolean")
+    if isinstance(value, float) and name == "integer":
+        return value.is_integer()
+    kinds: dict[str, Any] = {
+        "string": str, "integer": int, "number": (int, float), "array": (list, tuple),
+        "object": dict,
+    }  # fmt: skip
+    return isinstance(value, kinds.get(name, ()))
+
+
+def alike(one: Any, other: Any) -> bool:
+    """Compare as JSON does: 1 equals 1.0, but not true."""
+    if isinstance(one, list | tuple) and isinstance(other, list | tuple):
+        return len(one) == len(other) and all(map(alike, one, other))
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(alike(one[key], other[key]) for key in one)
+    return bool(one == other) and isinstance(one, bool) == isinstance(other, bool)
+
+
+def main(run: Callable[..., Any], description: str) -> None:
+    """Run this file as a command: print the output as JSON, exit with 1 if a step fails."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--input", metavar="FILE", help="the input, as JSON")
+    parser.add_argument("--tools", metavar="MODULE|FILE", help="where the tools are")
+    parser.add_argument(
+        "--answers", metavar="FILE", help="answers: {step: {field: value}}, as JSON"
+    )
+    given = parser.parse_args()
+    try:
+        # Standard output holds the result alone, whatever tools print.
+        with redirect_stdout(sys.stderr):
+            output = run(
+                json.loads(Path(given.input).read_text("utf-8")) if given.input else {},
+                load_tools(given.tools) if given.tools else {},
+                json.loads(Path(given.answers).read_text("utf-8")) if given.answers else {},
+            )
+    except (Failed, NeedsInput) as problem:
+        sys.exit(str(problem))
+    print(json.dumps(output, ensure_ascii=False, indent=2))
+
+
+def load_tools(source: str) -> Any:
+    """Import a module by its name, or a file by its path."""
+    if not source.endswith(".py"):
+        return importlib.import_module(source)
+    spec = importlib.util.spec_from_file_location(Path(source).stem, source)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
