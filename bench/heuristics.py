@@ -126,8 +126,8 @@ def _retrieved(runs: "list[KeptTrace]", tools: list[str]) -> tuple[list[float], 
     from em.compiler.calls import calls_of
     from em.heuristics import shelf
     from em.heuristics.mine import error_shape, mine
-    from em.heuristics.relevance import Wanted, rank
-    from em.store.protocol import DocumentQuery
+    from em.heuristics.relevance import EVERYBODY, Wanted, rank
+    from em.recall.search import LessonRecall
     from em.store.sqlite import SqliteStore
 
     half = len(runs) // 2
@@ -143,8 +143,10 @@ def _retrieved(runs: "list[KeptTrace]", tools: list[str]) -> tuple[list[float], 
                 continue
             goal = kept.trace.mission.goal
             found = [one.heuristic for one in rank(store, Wanted(goal, tools), 5)]
-            hits = store.search(DocumentQuery(text=goal, kinds=[shelf.KIND], limit=5))
-            plain = [shelf.get(store, hit.document.id.removeprefix("heuristic/")) for hit in hits]
+            hits = LessonRecall(store, passed_over=frozenset())(goal, EVERYBODY, 5)
+            plain = [
+                shelf.get(store, hit.passage.stream.removeprefix("heuristic/")) for hit in hits
+            ]
             for answers, into in ((found, ours), (plain, theirs)):
                 shown = {(one.lesson.tools[0], one.lesson.error) for one in answers}
                 into.append(float(not wanted.isdisjoint(shown)))
@@ -155,10 +157,10 @@ def brief_speed() -> Iterator[Figure]:
     from em.heuristics import shelf
     from em.heuristics.benchmark import seeded_set
     from em.heuristics.book import Heuristics
-    from em.heuristics.heuristic import Lesson
-    from em.heuristics.relevance import telling_words
-    from em.store.protocol import Commit
+    from em.heuristics.heuristic import Lesson, searched_text
+    from em.heuristics.relevance import PASSED_OVER
     from em.store.sqlite import SqliteStore
+    from em.text.words import words_of
 
     chance = random.Random(1)
     made = seeded_set(0)
@@ -180,15 +182,12 @@ def brief_speed() -> Iterator[Figure]:
             "CREATE VIRTUAL TABLE w"
             " USING fts5(text, tokenize='porter unicode61 remove_diacritics 2')"
         )
-        texts = [shelf.searched_text(one) for one in lessons]
+        texts = [searched_text(one) for one in lessons]
         plain.executemany("INSERT INTO w(text) VALUES (?)", [(text,) for text in texts])
         plain.commit()
         with SqliteStore(Path(folder) / "em.db") as store:
             for start in range(0, HEURISTICS, 5_000):
-                parts = [shelf._made_from(o.id, o, o.id) for o in lessons[start : start + 5_000]]
-                store.commit(
-                    Commit(artefacts=[a for a, _ in parts], documents=[d for _, d in parts])
-                )
+                shelf.learn(store, lessons[start : start + 5_000])
             book = Heuristics(store)
 
             def ours() -> float:
@@ -197,7 +196,7 @@ def brief_speed() -> Iterator[Figure]:
             def theirs() -> float:
                 def query(task: str) -> list[tuple[str]]:
                     match = " OR ".join(
-                        f'"{w}"' for w in dict.fromkeys(telling_words(task).split())
+                        f'"{w}"' for w in dict.fromkeys(words_of(task)) if w not in PASSED_OVER
                     )
                     sql = "SELECT text FROM w WHERE w MATCH ? ORDER BY rank LIMIT 5"
                     return plain.execute(sql, (match,)).fetchall()

@@ -170,7 +170,7 @@ def vectors() -> Iterator[Figure]:
                     for n in range(start, start + BATCH)
                 ]
             )
-        _, numbers = store.without_vector("bench", "ana", count)
+        _, numbers = store.without_vector("bench", Within("ana"), count)
         for start in range(0, count, BATCH):
             portion = numbers[start : start + BATCH]
             store.put_vectors("bench", dict(zip(portion, rows[start : start + BATCH], strict=True)))

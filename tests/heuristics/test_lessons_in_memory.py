@@ -14,7 +14,9 @@ from em.heuristics.health import goes_along_with_failures
 from em.heuristics.heuristic import Lesson, Use
 from em.llm import ScriptedClient
 from em.llm.interface import Reply
+from em.recall.search import LessonRecall
 from em.store.postgres import PostgresStore
+from em.store.protocol import Within
 from em.store.sqlite import SqliteStore
 from em.testing import SECRET
 from em.traces.trace import Mission, Outcome, ToolCall, Trace
@@ -271,13 +273,13 @@ def test_candidates_may_come_from_elsewhere(memory: Memory) -> None:
     (learned,) = memory.reflect(recovered())
     asked = []
 
-    def search(query: Any) -> Any:
-        asked.append(query)
-        return memory.store.search(query)
+    def search(text: str, within: Within, limit: int) -> Any:
+        asked.append(within)
+        return LessonRecall(memory.store)(text, within, limit)
 
     book = Heuristics(memory.store, search=search)
     assert book.brief("find the user by email").ids == [learned.id]
-    assert [query.kinds for query in asked] == [["heuristic"]]
+    assert asked == [Within("", lessons=True)]
 
 
 def test_both_stores_rank_alike(store: SqliteStore | PostgresStore) -> None:

@@ -141,7 +141,10 @@ def test_another_analysis_indexes_anew(store: AnyStore, monkeypatch: pytest.Monk
     store.close()
     address = store._path if isinstance(store, SqliteStore) else store._url
     with type(store)(address) as again:
-        assert (again.count_passages("ana"), again.count_passages("bo")) == (1_199, 1)
+        assert (again.count_passages(Within("ana")), again.count_passages(Within("bo"))) == (
+            1_199,
+            1,
+        )
         assert found(again, "text 7")[0] == "text 7"
         append(again, said("text new"))
         assert found(again, "new")[0] == "text new"

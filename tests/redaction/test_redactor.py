@@ -15,9 +15,8 @@ from em.redaction.patterns import FIELD_ANCHORS, SHAPES
 from em.redaction.redactor import Redactor
 from em.settings import RedactSettings
 from em.store import Commit
-from em.store.protocol import ArtefactDraft, Document, Record, RequestOutcome
+from em.store.protocol import ArtefactDraft, Record, RequestOutcome
 from em.store.sqlite import SqliteStore
-from em.testing import T0
 
 R32 = "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6"
 HEX = "0123456789abcdef" * 2
@@ -347,10 +346,11 @@ def test_no_known_secret_survives_in_the_bytes_of_the_database(tmp_path: Path) -
                     events=[
                         Draft(stream="s", kind="message", body={"role": "user", "text": text}),
                         Draft(stream="s", kind="tool_call", body={"tool": "t", "result": nested}),
+                        Draft(stream="l", kind="note", body={"text": text}, id=f"lesson {n}"),
                     ],
                     artefacts=[ArtefactDraft(kind="routine", name=f"r{n}", body={"x": text})],
                     records=[Record(subject="ana", type="T", id=str(n), body={"x": text})],
-                    documents=[Document(id=str(n), kind="message", text=text, at=T0)],
+                    lessons={"l": f"lesson {n}"},
                 )
             )
         raw = b"".join(path.read_bytes() for path in tmp_path.iterdir())

@@ -13,6 +13,7 @@ from em.store import Commit
 from em.store.postgres import PostgresStore
 from em.store.sqlite import SqliteStore
 from em.testing import append, note
+from em.testing.store import learn, lessons
 from raw import run_sql
 
 WORDS = ("xylophonist", "quetzalcoatl", "zwitterionic")
@@ -35,7 +36,7 @@ def test_nothing_of_a_forgotten_text_is_left_in_the_files(tmp_path: Path, by: st
         memory.observe_many([("bo", f"more words {n}") for n in range(200)])
         assert held(bytes_of(tmp_path)) == list(WORDS)
         erasure = memory.forget([event_id]) if by == "event" else memory.forget(subject="ana")
-        assert (erasure.events, erasure.documents) == ([event_id], 1)
+        assert (erasure.events, erasure.passages) == ([event_id], 1)
         assert erasure.scrubbed
         assert held(bytes_of(tmp_path)) == []
         assert memory.log.verify().ok
@@ -101,7 +102,15 @@ def test_a_forgotten_text_is_gone_from_postgres_rows(postgres_store: PostgresSto
     (event,) = append(postgres_store, note(TEXT))
     assert run_sql(postgres_store, f"SELECT 1 FROM events WHERE body LIKE '%{WORDS[0]}%'")
     assert postgres_store.erase([event.id]).scrubbed
-    for table in ("events", "artefacts", "records", "documents", "requests", "derivations"):
+    for table in (
+        "events",
+        "artefacts",
+        "records",
+        "passages",
+        "lessons",
+        "requests",
+        "derivations",
+    ):
         rows = run_sql(postgres_store, f"SELECT t::text FROM {table} AS t")
         assert held(repr(rows).encode()) == []
 
@@ -126,21 +135,9 @@ def test_secrets_in_the_reason_are_redacted(store: SqliteStore | PostgresStore) 
     assert fact.body["reason"] == "password='[redacted:password]'"
 
 
-def test_forgetting_a_derived_document_keeps_others_searchable(
+def test_forgetting_a_lesson_keeps_others_searchable(
     store: SqliteStore | PostgresStore,
 ) -> None:
-    from em.store.protocol import Document, DocumentQuery
-    from em.testing import T0
-
-    one, two = append(store, note("1"), note("2"))
-    store.commit(
-        Commit(
-            documents=[
-                Document(id=e.id, kind="note", text="shared word", at=T0, from_events=[e.id])
-                for e in (one, two)
-            ]
-        )
-    )
+    one, _ = (learn(store, stream, "shared word") for stream in ("one", "two"))
     store.erase([one.id])
-    hits = store.search(DocumentQuery(text="shared"))
-    assert [hit.document.id for hit in hits] == [two.id]
+    assert lessons(store, "shared") == ["two"]

@@ -1,14 +1,19 @@
 """Older databases are brought up to date on opening; newer ones are refused."""
 
+import json
+from pathlib import Path
+
 import pytest
 
 from em.errors import NewerDatabase
+from em.heuristics.book import Heuristics
 from em.log.event import EventQuery
 from em.store import migrations
-from em.store.migrations import MIGRATIONS, Migration
+from em.store.migrations import MIGRATIONS, Migration, statements
 from em.store.postgres import PostgresStore
 from em.store.sqlite import SqliteStore
 from em.testing import append, note
+from em.text.words import ANALYSIS
 from raw import run_sql
 
 AnyStore = SqliteStore | PostgresStore
@@ -66,3 +71,64 @@ def test_a_newer_database_is_refused(store: AnyStore, monkeypatch: pytest.Monkey
     with pytest.raises(NewerDatabase) as caught:
         reopen(store)
     assert caught.value.fix == "upgrade em-core"
+
+
+LESSON = {
+    "trigger": "an insert fails on a foreign key",
+    "action": "insert the parent row first",
+    "key": "k",
+    "how": "recovery",
+}
+BODY = json.dumps({"lesson": LESSON, "from_events": ["source"]})
+
+
+def make_old(store: AnyStore) -> None:
+    """Put tables of schema 2 with one lesson in place of the store's own."""
+    store.close()
+    is_sqlite = isinstance(store, SqliteStore)
+    if is_sqlite:
+        Path(store._path).unlink()
+        setup = ["PRAGMA application_id=1701668205", "PRAGMA user_version=2"]
+        made = [part for step in MIGRATIONS[:2] for part in statements(step.sqlite)]
+        documents, values = "documents(num, id, kind, at, text, from_events)", "1, "
+        vector, empty = "x'003c'", "x''"
+    else:
+        gone = ("lessons", "events", "artefacts", "records", "requests", "derivations", "flags")
+        gone += ("scopes", "threads", "passages", "vectors", "em_schema")
+        setup = [f"DROP TABLE {name}" for name in gone]
+        setup.append("CREATE TABLE em_schema(number INTEGER, applied_at TIMESTAMPTZ)")
+        setup.append("INSERT INTO em_schema VALUES (1), (2)")
+        parts = [part for step in MIGRATIONS[:2] for part in step.postgres.split(";\n")]
+        made = [part for part in parts if part.strip()]
+        documents, values = "documents(id, kind, at, text, from_events, words)", ""
+        vector, empty = "'[1]'", "''"
+    text = "an insert fails on a foreign key insert the parent row first"
+    words = "" if is_sqlite else ", to_tsvector('em_words', 'insert')"
+    event = f"'heuristic/h1', 1, NULL, 'heuristic_learned', 1, 5, 5, '{BODY}', {empty}, {empty}"
+    run_sql(
+        store,
+        *setup,
+        *made,
+        f"INSERT INTO events VALUES (1, 'l1', {event}, {empty})",
+        "INSERT INTO artefacts VALUES ('a1', 'heuristic', 'h1', 1,"
+        f" '{json.dumps(LESSON)}', '', '[\"l1\"]', 5, NULL)",
+        f"INSERT INTO {documents} VALUES"
+        f" ({values}'heuristic/h1', 'heuristic', 5, '{text}', '[\"l1\"]'{words})",
+        "INSERT INTO derivations VALUES ('l1', 'documents', 'heuristic/h1')",
+        "INSERT INTO derivations VALUES ('l1', 'artefacts', 'a1')",
+        f"INSERT INTO flags VALUES ('analysis', '{ANALYSIS}'), ('embedder', 'e/1')",
+        f"INSERT INTO vectors VALUES (2305843009213693953, {vector})",
+        "INSERT INTO scopes VALUES (1, 'ana', 9, 0, 0)",
+    )
+
+
+def test_lessons_of_a_database_with_documents_are_found_and_forgotten(store: AnyStore) -> None:
+    make_old(store)
+    store = type(store)(store._path if isinstance(store, SqliteStore) else store._url)
+    book = Heuristics(store)
+    assert book.brief("debug a failing SQL insert: foreign key error").ids == ["h1"]
+    assert run_sql(store, "SELECT count(*) FROM vectors") == [(0,)]
+    assert run_sql(store, "SELECT count(*) FROM flags WHERE name = 'lessons_not_indexed'") == [(0,)]
+    assert store.erase(["l1"]).passages == 1
+    assert book.brief("debug a failing SQL insert: foreign key error").ids == []
+    store.close()

@@ -435,7 +435,7 @@ def _print_erasure(erasure: Erasure, *, as_json: bool) -> None:
         "event": len(erasure.events),
         "artefact": erasure.artefacts,
         "record": erasure.records,
-        "document": erasure.documents,
+        "passage": erasure.passages,
         "stored response": erasure.responses,
     }
     parts = ", ".join(count(number, noun) for noun, number in counts.items() if number)

@@ -19,9 +19,11 @@ from em.heuristics import shelf
 from em.heuristics.book import Heuristics
 from em.heuristics.health import feedback
 from em.heuristics.heuristic import Lesson
+from em.heuristics.relevance import EVERYBODY
 from em.log.stream import HEURISTIC_PREFIX
 from em.recall.embed import Embed
-from em.store.protocol import DocumentQuery, Store
+from em.recall.search import LessonRecall
+from em.store.protocol import Store
 from em.store.sqlite import IN_MEMORY, SqliteStore
 
 _VERBS = {
@@ -260,6 +262,7 @@ def _methods(
     store: Store, made: SeededSet, seed: int, embed: Embed | None
 ) -> list[tuple[str, Method]]:
     book = Heuristics(store, embed=embed)
+    by_words = LessonRecall(store, passed_over=frozenset())
     book.embed_all()
     answers: dict[str, Sequence[str]] = {}
     ids = sorted(lesson.id for lesson in made.lessons)
@@ -269,8 +272,8 @@ def _methods(
         return book.brief(task.text, DEPTH, tools=task.tools).ids
 
     def bm25(task: SeededTask) -> list[str]:
-        query = DocumentQuery(text=task.text, kinds=[shelf.KIND], limit=DEPTH)
-        return [hit.document.id.removeprefix(HEURISTIC_PREFIX) for hit in store.search(query)]
+        hits = by_words(task.text, EVERYBODY, DEPTH)
+        return [hit.passage.stream.removeprefix(HEURISTIC_PREFIX) for hit in hits]
 
     def remembered(name: str, method: Method) -> Method:
         def answer(task: SeededTask) -> Sequence[str]:

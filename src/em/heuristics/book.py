@@ -14,10 +14,10 @@ from em.heuristics.relevance import PASSED_OVER, Search, Wanted
 from em.llm.interface import LlmClient
 from em.log.event import Draft
 from em.recall.embed import Embed, Progress
-from em.recall.search import DocumentRecall
+from em.recall.search import LessonRecall
 from em.settings import Settings
 from em.store import redactor_of
-from em.store.protocol import DocumentQuery, Store
+from em.store.protocol import Store
 from em.traces.catalogue import as_kept, get_traces, list_traces, trace_events
 from em.traces.trace import KeptTrace, Outcome, Trace
 from em.values.ids import new_id
@@ -43,13 +43,12 @@ class Heuristics:
     ) -> None:
         self._store = store
         self._settings = settings
-        self._recall = DocumentRecall(store, embed, PASSED_OVER)
+        self._recall = LessonRecall(store, embed, PASSED_OVER)
         self._search = search or self._recall
 
     def embed_all(self, progress: Progress | None = None) -> None:
         """Give every lesson its vector; nothing is done where there is no embedder."""
-        kinds = [shelf.KIND, shelf.OF_SUBJECT]
-        self._recall.embed_all(DocumentQuery(text="", kinds=kinds), progress)
+        self._recall.embed_all(progress)
 
     def reflect(
         self,

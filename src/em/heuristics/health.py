@@ -8,11 +8,12 @@ import msgspec
 
 from em.errors import UsageError
 from em.heuristics import shelf
-from em.heuristics.heuristic import Heuristic, Lesson, Retired, Use, Used
-from em.heuristics.relevance import content_words, is_negated, similarity, telling_words
+from em.heuristics.heuristic import Heuristic, Lesson, Retired, Use, Used, searched_text
+from em.heuristics.relevance import PASSED_OVER, content_words, is_negated, similarity
 from em.log.event import Draft
 from em.log.stream import HEURISTIC_PREFIX, heuristic_stream
-from em.store.protocol import DocumentQuery, Store
+from em.recall.search import LessonRecall
+from em.store.protocol import Store, Within
 from em.traces.trace import Outcome
 from em.values.times import now
 
@@ -155,13 +156,10 @@ def _all_words(lesson: Lesson) -> frozenset[str]:
 
 
 def _near(store: Store, lesson: Lesson) -> list[Heuristic]:
-    query = DocumentQuery(
-        text=telling_words(shelf.searched_text(lesson)),
-        kinds=[shelf.KIND if lesson.subject is None else shelf.OF_SUBJECT],
-        subject=lesson.subject,
-        limit=LOOKED_AT,
-    )
-    ids = [hit.document.id.removeprefix(HEURISTIC_PREFIX) for hit in store.search(query)]
+    search = LessonRecall(store, passed_over=PASSED_OVER)
+    scope = Within(lesson.subject or "", lessons=True)
+    hits = search(searched_text(lesson), scope, LOOKED_AT)
+    ids = [hit.passage.stream.removeprefix(HEURISTIC_PREFIX) for hit in hits]
     found = [shelf.find(store, heuristic_id) for heuristic_id in ids]
     return [one for one in found if one is not None and not one.retired]
 

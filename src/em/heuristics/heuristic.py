@@ -7,8 +7,9 @@ from typing import Literal
 
 import msgspec
 
-from em.log.kinds import event_body
+from em.log.kinds import event_body, event_text
 from em.traces.trace import Outcome
+from em.values.canonical import Json
 
 Polarity = Literal["failure", "success"]
 How = Literal["recovery", "difference", "dead_end", "failed_check", "model", "given"]
@@ -114,6 +115,19 @@ class Learned(msgspec.Struct, frozen=True):
 
     lesson: Lesson
     from_events: list[str] = []
+
+
+@event_text("heuristic_learned")
+def learned_text(body: Json) -> str:
+    """Return the words by which a lesson is found."""
+    return searched_text(msgspec.convert(body, Learned).lesson)
+
+
+def searched_text(lesson: Lesson) -> str:
+    """Return the words by which a lesson is found."""
+    return "\n".join(
+        filter(None, (lesson.trigger, lesson.action, " ".join(lesson.tools), lesson.domain))
+    )
 
 
 @event_body("heuristic_used")

@@ -9,10 +9,10 @@ from math import exp, log
 from typing import NamedTuple
 
 from em.heuristics import shelf
-from em.heuristics.heuristic import Heuristic, Ranked
+from em.heuristics.heuristic import Heuristic, Ranked, searched_text
 from em.log.stream import HEURISTIC_PREFIX
-from em.recall.search import DocumentRecall, telling
-from em.store.protocol import DocumentQuery, Hit, Store
+from em.recall.search import Hit, LessonRecall
+from em.store.protocol import Store, Within
 from em.text.words import STOP_WORDS, stems_of, words_of
 from em.values.times import now
 
@@ -32,11 +32,6 @@ def content_words(text: str) -> frozenset[str]:
     return frozenset(stems_of([word for word in words_of(text) if word not in PASSED_OVER]))
 
 
-def telling_words(text: str) -> str:
-    """A text without the words that stand in any: what is left is worth a search."""
-    return telling(text, PASSED_OVER)
-
-
 def similarity(one: frozenset[str], other: frozenset[str]) -> float:
     """How much of two sets of words is in both (Jaccard)."""
     either = len(one | other)
@@ -48,8 +43,10 @@ def is_negated(action: str) -> bool:
     return _NEGATIONS.search(action) is not None
 
 
-Search = Callable[[DocumentQuery], Sequence[Hit]]
-"""Where candidates come from: recall, unless somebody brings another search."""
+Search = Callable[[str, Within, int], Sequence[Hit]]
+"""Find up to so many lessons for a text: recall, unless somebody brings another search."""
+EVERYBODY = Within("", lessons=True)
+"""The scope of lessons that are about no one subject."""
 
 CANDIDATES = 60
 WEIGHTS = {
@@ -144,36 +141,30 @@ def candidates(
     """What recall finds for the task: of what is for everybody, and of what is about the subject;
     and lessons about the tools in play.
     """
-    search = search or DocumentRecall(store, passed_over=PASSED_OVER)
-    queries = [DocumentQuery(text=wanted.task, kinds=[shelf.KIND], limit=CANDIDATES)]
+    search = search or LessonRecall(store, passed_over=PASSED_OVER)
+    scopes = [EVERYBODY]
     if wanted.subject is not None:
-        queries.append(
-            DocumentQuery(
-                text=wanted.task,
-                kinds=[shelf.OF_SUBJECT],
-                subject=wanted.subject,
-                limit=CANDIDATES,
-            )
-        )
+        scopes.append(Within(wanted.subject, lessons=True))
     scores: dict[str, tuple[float, float]] = {}
-    for query in queries:
-        hits = search(query)
-        scores |= {hit.document.id: (hit.score, hit.nearness or 0.0) for hit in hits}
+    for scope in scopes:
+        hits = search(wanted.task, scope, CANDIDATES)
+        scores |= {hit.passage.stream: (hit.score, hit.nearness or 0.0) for hit in hits}
         notes += [note for note in getattr(hits, "notes", ()) if note not in notes]
     if wanted.tools:
         # What is about a tool in play may share no word with the task: it has no score of words.
-        by_tool = DocumentQuery(text=" ".join(wanted.tools), kinds=[shelf.KIND], limit=CANDIDATES)
-        scores = {hit.document.id: (0.0, 0.0) for hit in store.search(by_tool)} | scores
+        by_tool = LessonRecall(store, passed_over=frozenset())
+        hits = by_tool(" ".join(wanted.tools), EVERYBODY, CANDIDATES)
+        scores = {hit.passage.stream: (0.0, 0.0) for hit in hits} | scores
     found = []
-    for document_id, (score, nearness) in scores.items():
-        heuristic = shelf.find(store, document_id.removeprefix(HEURISTIC_PREFIX))
+    for stream, (score, nearness) in scores.items():
+        heuristic = shelf.find(store, stream.removeprefix(HEURISTIC_PREFIX))
         if heuristic is not None and not heuristic.retired:
             found.append(Candidate(heuristic, score, nearness))
     return found
 
 
 def _words(heuristic: Heuristic) -> frozenset[str]:
-    return content_words(shelf.searched_text(heuristic.lesson))
+    return content_words(searched_text(heuristic.lesson))
 
 
 def _trigger(heuristic: Heuristic) -> frozenset[str]:

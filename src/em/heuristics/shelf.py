@@ -1,6 +1,6 @@
 """Where heuristics are kept. What was learned is in the log; what is used is made from it.
 
-A heuristic's stream has what was learned and what became of it. Its artefact and its document hold
+A heuristic's stream has what was learned and what became of it. Its artefact and its passages hold
 the words of one of those events, so that forgetting that one event takes them, and no other: then
 they are made again from the next that is left. Its record counts.
 """
@@ -21,20 +21,15 @@ from em.store.protocol import (
     Artefact,
     ArtefactDraft,
     Commit,
-    Document,
     Record,
     RequestOutcome,
     Store,
 )
 from em.values.ids import new_id
-from em.values.times import now
 
 T = TypeVar("T")
 
 KIND = "heuristic"
-OF_SUBJECT = "heuristic.subject"
-"""Documents of lessons about one subject are of a kind of their own: what is for everybody is
-searched without them."""
 USE = "heuristic_use"
 LEAST_DEAD_ENDS = 2
 """A dead end becomes a warning when it was run into again."""
@@ -81,7 +76,7 @@ def _to_learn(
     return Commit(
         events=[*events, *(draft for part in parts for draft in part.events)],
         artefacts=[artefact for part in parts for artefact in part.artefacts],
-        documents=[document for part in parts for document in part.documents],
+        lessons={stream: found for part in parts for stream, found in part.lessons.items()},
         records=[record for part in parts for record in part.records],
         request=None if answer is None else answer(list(drafts)),
         expected_pos={stream: pos for part in parts for stream, pos in part.expected_pos.items()},
@@ -107,11 +102,11 @@ def _parts(store: Store, heuristic_id: str, group: dict[str, Lesson]) -> Commit:
     newest = _newest(store, heuristic_id)
     is_new = newest is None or (newest.body is None and newest.retired_at is None)
     enough = lesson.how != "dead_end" or learned >= LEAST_DEAD_ENDS
-    artefact, document = _made_from(heuristic_id, lesson, event_id)
+    made = is_new and enough
     return Commit(
         events=drafts,
-        artefacts=[artefact] if is_new and enough else [],
-        documents=[document] if is_new and enough else [],
+        artefacts=[_artefact(heuristic_id, lesson, event_id)] if made else [],
+        lessons={heuristic_stream(heuristic_id): event_id} if made else {},
         records=[_record(heuristic_id, msgspec.structs.replace(use, learned=learned))],
         expected_pos={heuristic_stream(heuristic_id): pos},
     )
@@ -133,30 +128,13 @@ def _learned(event_id: str, lesson: Lesson) -> Draft:
     )
 
 
-def _made_from(heuristic_id: str, lesson: Lesson, event_id: str) -> tuple[ArtefactDraft, Document]:
-    sources = [event_id, *lesson.evidence.event_ids]
-    artefact = ArtefactDraft(
+def _artefact(heuristic_id: str, lesson: Lesson, event_id: str) -> ArtefactDraft:
+    return ArtefactDraft(
         kind=KIND,
         name=heuristic_id,
         body=msgspec.to_builtins(lesson),
-        from_events=sources,
+        from_events=[event_id, *lesson.evidence.event_ids],
     )
-    document = Document(
-        id=heuristic_stream(heuristic_id),
-        kind=KIND if lesson.subject is None else OF_SUBJECT,
-        text=searched_text(lesson),
-        at=now(),
-        subject=lesson.subject,
-        from_events=sources,
-    )
-    return artefact, document
-
-
-def searched_text(lesson: Lesson) -> str:
-    """The words by which a lesson is found."""
-    parts = (lesson.trigger, lesson.action, " ".join(lesson.tools), lesson.domain)
-    # PostgreSQL keeps no NUL in a text.
-    return "\n".join(filter(None, parts)).replace("\0", " ")
 
 
 def _record(heuristic_id: str, use: Use) -> Record:
@@ -275,15 +253,10 @@ def until_first(write: Callable[[], T]) -> T:
 
 def _change(store: Store, draft: Draft, use: Use, pos: int, *, retire: bool) -> None:
     heuristic_id = draft.stream.removeprefix(HEURISTIC_PREFIX)
-    gone = (
-        [Document(id=heuristic_stream(heuristic_id), kind=KIND, text=None, at=now())]
-        if retire
-        else []
-    )
     commit = Commit(
         events=[draft],
         records=[_record(heuristic_id, use)],
-        documents=gone,
+        lessons={draft.stream: None} if retire else {},
         expected_pos={draft.stream: pos},
     )
     store.commit(commit)
@@ -313,13 +286,13 @@ def _rebuild(store: Store, heuristic_id: str) -> bool:
     newest = _newest(store, heuristic_id)
     is_gone = newest is not None and newest.body is None and newest.retired_at is None
     enough = bool(left) and (left[0][1].how != "dead_end" or learned >= LEAST_DEAD_ENDS)
-    made = [_made_from(heuristic_id, left[0][1], left[0][0])] if is_gone and enough else []
+    made = is_gone and enough
     store.commit(
         Commit(
-            artefacts=[artefact for artefact, _ in made],
-            documents=[document for _, document in made],
+            artefacts=[_artefact(heuristic_id, left[0][1], left[0][0])] if made else [],
+            lessons={heuristic_stream(heuristic_id): left[0][0]} if made else {},
             records=[_record(heuristic_id, use)],
             expected_pos={heuristic_stream(heuristic_id): pos},
         )
     )
-    return bool(made)
+    return made

@@ -149,16 +149,35 @@ def _shape(kind: str) -> str:
     return f"it {has} {', '.join(optional)}" if optional else f"it has {' and '.join(required)}"
 
 
+_TEXTS: dict[str, Callable[[Json], str]] = {}
+
+
+def event_text(kind: str) -> Callable[[Callable[[Json], str]], Callable[[Json], str]]:
+    """Register the function that returns the text of a body of this kind, as it is searched."""
+
+    def register(text: Callable[[Json], str]) -> Callable[[Json], str]:
+        _TEXTS[kind] = text
+        return text
+
+    return register
+
+
 SEARCHED = frozenset({"observation", "message"})
+"""Kinds whose events are indexed when they are appended."""
 
 
 def searched_text(kind: str, body: Json | None) -> str | None:
-    """The text of an event that recall searches; None for a kind that is not searched."""
-    if body is None or kind not in SEARCHED:
+    """Return the text by which an event is found; None for an event without one."""
+    if body is None:
         return None
+    if kind not in SEARCHED and body_type(kind) is not None and kind in _TEXTS:
+        return _TEXTS[kind](body)
     if body.get("text") is not None:
         return str(body["text"])
-    return " ".join([f"{name}: {value!s}" for name, value in body["record"].items()])
+    record = body.get("record")
+    if not isinstance(record, dict):
+        return None
+    return " ".join([f"{name}: {value!s}" for name, value in record.items()])
 
 
 def detail(body: Json | None, name: str) -> str | None:

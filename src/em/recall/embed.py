@@ -251,26 +251,26 @@ class Meaning:
         self._store, self._embed, self._timeout = store, embed, timeout
         self._name = identity_of(embed)
         self._size = 0
-        self._complete: dict[str | None, int] = {}
+        self._complete: dict[tuple[bool, str | None], int] = {}
 
     def vector(self, text: str) -> Sequence[float]:
         """The vector of a question."""
         return self.vectors([text])[0]
 
     def catch_up(
-        self, subject: str | None, limit: int | None = AT_ONCE, progress: Progress = silent
+        self, within: Within, limit: int | None = AT_ONCE, progress: Progress = silent
     ) -> int:
         """Embed passages that have no vector yet, the newest first; how many are left."""
         done = 0
-        identity = self.identity
-        count = self._store.count_passages(subject)
-        if self._complete.get(subject) == count and self._store.embedder() == identity:
+        identity, scope = self.identity, (within.lessons, within.subject)
+        count = self._store.count_passages(within)
+        if self._complete.get(scope) == count and self._store.embedder() == identity:
             return 0  # as many as when all had theirs: looking for others would take long
         while limit is None or done < limit:
             most = LISTED if limit is None else limit - done
-            left, numbers = self._store.without_vector(identity, subject, most)
+            left, numbers = self._store.without_vector(identity, within, most)
             if not numbers:
-                self._complete[subject] = count
+                self._complete[scope] = count
                 return left
             for start in range(0, len(numbers), PORTION):
                 portion = numbers[start : start + PORTION]
@@ -279,7 +279,7 @@ class Meaning:
                 done += len(portion)
             identity = self.identity
             progress(done, done + left - len(numbers))
-        return self._store.without_vector(identity, subject, 0)[0]
+        return self._store.without_vector(identity, within, 0)[0]
 
     def _embed_passages(self, numbers: Sequence[int]) -> None:
         passages = self._store.passages(numbers)

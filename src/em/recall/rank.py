@@ -48,6 +48,8 @@ class Weights(msgspec.Struct, frozen=True, kw_only=True):
         return nearest, nearest * self.fade, nearest * self.fade**2
 
 
+ALONE = Weights(previous=0.0, following=0.0)
+"""For passages that have no neighbours, as lessons have none."""
 TYPICAL_LENGTH = 12.0
 """Content words of a passage of middle length."""
 ROLES = {"assistant": 0.95, "tool": 0.8, "system": 0.8}
@@ -133,7 +135,10 @@ def _spread(word: Word, worth: float, scores: defaultdict[int, float], weights: 
     after, after_2, after_3 = weights.shares(weights.previous)
     before, before_2, before_3 = weights.shares(weights.following)
     counts: defaultdict[int, float] = defaultdict(float)
-    for posting in word.postings:
+    if weights is ALONE:
+        for posting in word.postings:
+            counts[posting >> SHAPE_BITS] += units[posting & _SHAPE]
+    for posting in () if weights is ALONE else word.postings:
         number, unit = posting >> SHAPE_BITS, units[posting & _SHAPE]
         counts[number] += unit
         counts[number + 1] += unit * (after + after * answer if posting & QUESTION else after)

@@ -1,6 +1,5 @@
 """Recall: from a question to passages, best first."""
 
-import re
 from collections.abc import Sequence, Set
 from datetime import datetime
 
@@ -8,11 +7,11 @@ import msgspec
 
 from em.errors import EmbedderError, InputError, UsageError
 from em.log.event import check_name
-from em.recall.embed import AT_ONCE, PORTION, Embed, Meaning, Progress, silent
-from em.recall.question import MAX_CHARS, Question, read_question
-from em.recall.rank import ROLES, Weights, Word, best_of, rarity, score_words, substance
-from em.store.protocol import Document, DocumentQuery, Hit, Mark, Passage, Store, Within
-from em.text.words import STOP_WORDS, speaker_terms
+from em.recall.embed import Embed, Meaning, Progress, silent
+from em.recall.question import MAX_CHARS, MAX_WORDS, Question, read_question
+from em.recall.rank import ALONE, ROLES, Weights, Word, best_of, rarity, score_words, substance
+from em.store.protocol import Mark, Passage, Store, Within
+from em.text.words import STOP_WORDS, speaker_terms, stems_of, words_of
 from em.values.times import from_micros
 from em.values.times import now as this_moment
 
@@ -74,7 +73,7 @@ class Recall:
                 fix="give Memory one, or set EM_EMBED=local (docs/recall.md)",
             )
         self._meaning.vector("a first text, to learn how long its vectors are")
-        return self._meaning.catch_up(None, None, progress or silent)
+        return self._meaning.catch_up(Within(), None, progress or silent)
 
     def _with_meaning(
         self,
@@ -87,7 +86,7 @@ class Recall:
     ) -> dict[int, float]:
         """Scores by words and by meaning together: neither's candidates are dropped."""
         vector = meaning.vector(question.text)
-        left = meaning.catch_up(within.subject)
+        left = meaning.catch_up(within)
         if left:
             notes.append(f"{left:,} passages have no vector yet: `em recall --embed` makes them")
         candidates = [number for _, number in best_of(scores, _wanted(k))]
@@ -115,34 +114,7 @@ class Recall:
             question = question._replace(words=[*names, *(f"@{name}" for name in names)], times=[])
             groups = [[word] for word in question.words]
             found = self._store.find_words(groups, within, POSTINGS + 1)
-        if not any(found):
-            return {}
-        total = self._store.count_passages(within.subject)
-        rare = [
-            word
-            for group, has in zip(groups, found, strict=True)
-            if 0 < len(has) <= POSTINGS
-            for word in group
-        ]
-        words = []
-        for n, (group, postings) in enumerate(zip(groups, found, strict=True)):
-            count, known = self._settle(group, postings, rare, within)
-            named_time = n >= len(question.words)
-            worth = rarity(count, total) * (self._weights.time if named_time else 1)
-            words.append(Word(worth, known, spreads=not named_time))
-        return score_words(words, self._weights)
-
-    def _settle(
-        self, group: Sequence[str], postings: list[int], rare: Sequence[str], within: Within
-    ) -> tuple[int, list[int]]:
-        """How many passages have a word, and those of them that are worth looking at."""
-        if len(postings) <= POSTINGS:
-            return len(postings), postings
-        count = self._store.count_words(group, within)
-        if rare:
-            together = self._store.find_together(group, rare, within, POSTINGS)
-            postings = together or postings
-        return count, postings
+        return _score(self._store, groups, found, within, self._weights, len(question.words))
 
     def _best(
         self, scores: dict[int, float], question: Question, k: int, within: Within
@@ -191,6 +163,45 @@ class Recall:
         return found
 
 
+def _score(
+    store: Store,
+    groups: Sequence[Sequence[str]],
+    found: Sequence[list[int]],
+    within: Within,
+    weights: Weights,
+    first_time: int,
+) -> dict[int, float]:
+    """Score the passages found for each group of words; from `first_time` on they name times."""
+    if not any(found):
+        return {}
+    total = store.count_passages(within)
+    rare = [
+        word
+        for group, has in zip(groups, found, strict=True)
+        if 0 < len(has) <= POSTINGS
+        for word in group
+    ]
+    words = []
+    for n, (group, postings) in enumerate(zip(groups, found, strict=True)):
+        count, known = _settle(store, group, postings, rare, within)
+        named_time = n >= first_time
+        worth = rarity(count, total) * (weights.time if named_time else 1)
+        words.append(Word(worth, known, spreads=not named_time))
+    return score_words(words, weights)
+
+
+def _settle(
+    store: Store, group: Sequence[str], postings: list[int], rare: Sequence[str], within: Within
+) -> tuple[int, list[int]]:
+    """Count the passages that have a word, and return those that are worth scoring."""
+    if len(postings) <= POSTINGS:
+        return len(postings), postings
+    count = store.count_words(group, within)
+    if rare:
+        postings = store.find_together(group, rare, within, POSTINGS) or postings
+    return count, postings
+
+
 def _belongs(other: Passage | None, passage: Passage, within: Within) -> bool:
     """Whether one is beside the other in what was said: same stream, same session, in time."""
     if other is None or other.stream != passage.stream or other.session != passage.session:
@@ -220,23 +231,34 @@ def _check(query: str, within: Within, k: int, neighbours: int) -> None:
             )
 
 
-_WORD = re.compile(r"[^\W_]+")
 REMEMBERED = 64
 """Questions whose vectors are remembered: one task is looked for in several scopes."""
 
 
+class Hit(msgspec.Struct, frozen=True):
+    """A lesson that was found.
+
+    score: how well its words fit, comparable within one search; 0 for one found by meaning only.
+    nearness: the cosine to the question, for the nearest lessons where there is an embedder.
+    """
+
+    passage: Passage
+    score: float
+    nearness: float | None = None
+
+
 class Found(list[Hit]):
-    """Documents; those found by words first. `notes` says what could not be done."""
+    """Lessons, those found by words first. `notes` says what could not be done."""
 
     def __init__(self, hits: Sequence[Hit] = (), notes: Sequence[str] = ()) -> None:
         super().__init__(hits)
         self.notes = list(notes)
 
 
-class DocumentRecall:
-    """Search in the documents of a store.
+class LessonRecall:
+    """Search the lessons of a store, by the index and the vectors that recall uses.
 
-    passed_over: words that tell nothing in these documents.
+    passed_over: words that tell nothing in a lesson.
     """
 
     def __init__(
@@ -246,76 +268,62 @@ class DocumentRecall:
         self._passed_over = passed_over
         self._meaning = None if embed is None else Meaning(store, embed)
         self._asked: dict[str, Sequence[float]] = {}
-        self._complete: dict[tuple[str, ...], tuple[int, str] | None] = {}
 
-    def __call__(self, query: DocumentQuery) -> Found:
-        """Documents with words of the query, and those near to it in meaning.
+    def __call__(self, text: str, within: Within, limit: int) -> Found:
+        """Find the lessons that share words with a text, and those near to it in meaning."""
+        text = text[:MAX_CHARS]
+        scores = self._by_words(text, within)
+        near: dict[int, float] = {}
+        notes: list[str] = []
+        if self._meaning is not None and text.strip():
+            try:
+                near = self._near(self._meaning, text, within, limit, notes)
+            except EmbedderError as error:
+                notes.append(f"found by words only, since the embedder failed: {error}")
+        return Found(self._hits(scores, near, limit), notes)
 
-        A hit that has no word in common has a score of 0; one of those with the best `nearness` has
-        that said, whether it was found by words or not.
-        """
-        text = telling(query.text, self._passed_over)
-        hits = self._store.search(msgspec.structs.replace(query, text=text))
-        if self._meaning is None or not query.text.strip():
-            return Found(hits)
-        try:
-            near, left = self._near(self._meaning, query)
-        except EmbedderError as error:
-            return Found(hits, [f"found by words only, since the embedder failed: {error}"])
-        by_words = {hit.document.id: hit for hit in hits}
-        found = [
-            msgspec.structs.replace(hit, nearness=near.pop(name)[1]) if name in near else hit
-            for name, hit in by_words.items()
-        ]
-        found += [Hit(document, 0.0, nearness) for document, nearness in near.values()]
-        notes = [f"{left} or more lessons have no vector yet: `em recall --embed` makes them"]
-        return Found(found, notes if left else [])
-
-    def embed_all(self, query: DocumentQuery, progress: Progress | None = None) -> None:
-        """Give every document in a scope its vector."""
+    def embed_all(self, progress: Progress | None = None) -> None:
+        """Give every lesson its vector, where there is an embedder."""
         if self._meaning is not None:
             self._meaning.vector("a first text, to learn how long its vectors are")
-            self._catch_up(self._meaning, query, None, progress or silent)
+            self._meaning.catch_up(Within(lessons=True), None, progress or silent)
+
+    def _by_words(self, text: str, within: Within) -> dict[int, float]:
+        words = words_of(text)
+        telling = [word for word in words if word not in self._passed_over] or words
+        groups = [[stem] for stem in list(dict.fromkeys(stems_of(telling)))[:MAX_WORDS]]
+        found = self._store.find_words(groups, within, POSTINGS + 1) if groups else []
+        return _score(self._store, groups, found, within, ALONE, len(groups))
 
     def _near(
-        self, meaning: Meaning, query: DocumentQuery
-    ) -> tuple[dict[str, tuple[Document, float]], int]:
-        vector = self._vector(meaning, query.text[:MAX_CHARS])
-        left = self._catch_up(meaning, query, AT_ONCE, silent)
-        hits = self._store.near_documents(meaning.identity, vector, query)
-        return {hit.document.id: (hit.document, hit.score) for hit in hits}, left
-
-    def _vector(self, meaning: Meaning, text: str) -> Sequence[float]:
+        self, meaning: Meaning, text: str, within: Within, limit: int, notes: list[str]
+    ) -> dict[int, float]:
         vector = self._asked.get(text)
         if vector is None:
             vector = meaning.vector(text)
             if len(self._asked) >= REMEMBERED:
                 self._asked.clear()
             self._asked[text] = vector
-        return vector
+        left = meaning.catch_up(within)
+        if left:
+            notes.append(f"{left:,} lessons have no vector yet: `em recall --embed` makes them")
+        return dict(self._store.nearest(meaning.identity, vector, within, limit))
 
-    def _catch_up(
-        self, meaning: Meaning, query: DocumentQuery, limit: int | None, progress: Progress
-    ) -> int:
-        """Embed documents that have no vector yet, the newest first; some that are left."""
-        scope = (query.subject or "", *query.kinds)
-        done = 0
-        while True:
-            asked = msgspec.structs.replace(query, text="", limit=PORTION)
-            newest, texts = self._store.documents_without_vector(
-                meaning.identity, asked, self._complete.get(scope)
-            )
-            if not texts:
-                self._complete[scope] = newest
-                return 0
-            if limit is not None and done >= limit:
-                return len(texts)
-            vectors = meaning.vectors(list(texts.values()))
-            self._store.put_vectors(meaning.identity, dict(zip(texts, vectors, strict=True)))
-            done += len(texts)
-            progress(done, done)
-
-
-def telling(text: str, passed_over: Set[str] = STOP_WORDS) -> str:
-    """The words of a question that are worth looking for; all, if none is."""
-    return " ".join(word for word in _WORD.findall(text) if word.lower() not in passed_over) or text
+    def _hits(self, scores: dict[int, float], near: dict[int, float], limit: int) -> list[Hit]:
+        """The best of both, one passage of each lesson."""
+        # A long lesson may have several passages among the best.
+        best = [number for _, number in best_of(scores, 2 * limit)]
+        numbers = dict.fromkeys([*best, *near])
+        passages = {one.number: one for one in self._store.passages(list(numbers))}
+        hits: dict[str, Hit] = {}
+        by_words = 0
+        for number in numbers:
+            passage = passages.get(number)
+            if passage is None or passage.event_id in hits:
+                continue  # forgotten since it was ranked, or another passage of it is better
+            if number not in near:
+                if by_words >= limit:
+                    continue
+                by_words += 1
+            hits[passage.event_id] = Hit(passage, scores.get(number, 0.0), near.get(number))
+        return list(hits.values())

@@ -16,7 +16,6 @@ from em.store.holders import (
     erase_records,
     erase_responses,
     holders_of,
-    remove_documents,
 )
 from em.store.preparation import PreparedEvent
 from em.store.protocol import Erasure
@@ -102,15 +101,12 @@ def _erase_holders(
     holders = holders_of(session, located)
     located = located | _locate(session, sorted(holders["events"] - located.keys()))
     erased = [event_id for event_id, where in located.items() if where.erasable]
-    documents = remove_documents(session, "id", sorted(holders["documents"]), passages)
-    documents += remove_documents(session, "subject", subjects, passages)
     seqs = [where.seq for where in located.values() if where.erasable]
-    documents += remove_passages(session, passages, seqs)
     erasure = Erasure(
         events=erased,
         artefacts=erase_artefacts(session, sorted(holders["artefacts"])),
         records=erase_records(session, sorted(holders["records"]), subjects),
-        documents=documents,
+        passages=remove_passages(session, passages, seqs),
         responses=erase_responses(session, sorted(holders["requests"])),
     )
     for marks, part in chunks(erased):

@@ -441,7 +441,6 @@ def without_known(session: Session, prepared: Prepared) -> Prepared:
     return prepared._replace(
         events=list(new.values()),
         given_ids=[],  # none of those that are left is there
-        documents=[doc for doc in prepared.documents if known.keys().isdisjoint(doc.from_events)],
     )
 
 

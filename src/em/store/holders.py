@@ -1,19 +1,19 @@
-"""What was compiled from events: artefacts, records, documents, responses."""
+"""What was compiled from events: artefacts, records, responses."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from hashlib import sha256
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import msgspec
 
 from em.errors import ClaimLost, Conflict
 from em.store.preparation import PreparedArtefact
-from em.store.protocol import Artefact, Claim, Document, Record, RequestOutcome
+from em.store.protocol import Artefact, Claim, Record, RequestOutcome
 from em.store.session import Session, chunks, delete, select
 from em.values.ids import new_id
-from em.values.times import from_micros, now_micros, to_micros
+from em.values.times import from_micros, now_micros
 
 _MANY = 100
 """Sources from which on it pays to ask first whether anything was ever erased."""
@@ -90,21 +90,6 @@ def refuse_erased_sources(session: Session, sources: set[str]) -> None:
 
 
 ARTEFACT_COLUMNS = "id, kind, name, version, body, hash, from_events, created_at, retired_at"
-
-
-class DocumentExtras(NamedTuple):
-    """What a back end adds to a document's row: its vector, and what it needs to find its words."""
-
-    columns: str
-    marks: str
-    values: Callable[[Document], tuple[Any, ...]]
-
-
-class DocumentVectors(Protocol):
-    """Who keeps the vectors of documents."""
-
-    def delete_document_vectors(self, session: Session, nums: Sequence[int]) -> None:
-        """Delete the vectors of documents."""
 
 
 def put_artefact(session: Session, item: PreparedArtefact, created_at: int) -> Artefact:
@@ -245,48 +230,6 @@ def erase_records(session: Session, holders: Sequence[str], subjects: Sequence[s
 
 def _record_holder(subject: str, record_type: str, record_id: str) -> str:
     return msgspec.json.encode((subject, record_type, record_id)).decode()
-
-
-def put_documents(
-    session: Session,
-    documents: Sequence[Document],
-    extras: DocumentExtras,
-    vectors: DocumentVectors,
-) -> None:
-    """Put documents in the place of those of the same ids; those without a text are removed."""
-    remove_documents(session, "id", [document.id for document in documents], vectors)
-    kept = {document.id: document for document in documents if document.text is not None}
-    sql = (
-        "INSERT INTO documents(id, kind, subject, at, text, from_events, "  # noqa: S608 - names from the back ends
-        f"{extras.columns}) VALUES (?, ?, ?, ?, ?, ?, {extras.marks})"
-    )
-    rows = [
-        (
-            document.id,
-            document.kind,
-            document.subject,
-            to_micros(document.at),
-            document.text,
-            sources_text(document.from_events),
-            *extras.values(document),
-        )
-        for document in kept.values()
-    ]
-    session.executemany(sql, rows)
-    derivations: list[Derivation] = []
-    for document in kept.values():
-        derivations += derivations_of(document.from_events, "documents", document.id)
-    put_derivations(session, derivations)
-
-
-def remove_documents(
-    session: Session, column: str, values: Sequence[str], vectors: DocumentVectors
-) -> int:
-    """Remove documents, what the index says of them, and their vectors."""
-    rows = list(select(session, "id, from_events, num", "documents", column, values))
-    drop_derivations(session, "documents", [row[:2] for row in rows])
-    vectors.delete_document_vectors(session, [row[2] for row in rows])
-    return delete(session, "documents", column, values)
 
 
 def complete_request(session: Session, request: RequestOutcome) -> None:

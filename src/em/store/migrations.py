@@ -161,6 +161,43 @@ MIGRATIONS = (
         CREATE TABLE vectors(number BIGINT PRIMARY KEY, vector vector NOT NULL);
         """,
     ),
+    Migration(
+        3,
+        "lessons are passages: a list of the events that hold them takes the place of documents",
+        # A lesson's document was made from an event of the lesson's own stream. Its words are
+        # indexed when the database is opened; its vector, if there was one, is made again.
+        sqlite="""
+        CREATE TABLE lessons(stream TEXT PRIMARY KEY, seq INTEGER NOT NULL UNIQUE) WITHOUT ROWID;
+        INSERT INTO lessons(stream, seq)
+            SELECT e.stream, MIN(e.seq) FROM documents AS d
+            JOIN derivations AS v ON v.noun = 'documents' AND v.holder = d.id
+            JOIN events AS e ON e.id = v.source AND e.stream = d.id
+            WHERE e.body IS NOT NULL GROUP BY e.stream;
+        INSERT INTO flags(name, value) VALUES ('lessons_not_indexed', '1')
+            ON CONFLICT(name) DO NOTHING;
+        DELETE FROM vectors WHERE number >= 2305843009213693952;
+        DELETE FROM scopes WHERE subject = char(10) || 'documents';
+        DELETE FROM derivations WHERE noun = 'documents';
+        DROP TABLE documents_words;
+        DROP TABLE documents;
+        """,
+        postgres="""
+        CREATE TABLE lessons(stream TEXT COLLATE "C" PRIMARY KEY, seq BIGINT NOT NULL UNIQUE);
+        INSERT INTO lessons(stream, seq)
+            SELECT e.stream, MIN(e.seq) FROM documents AS d
+            JOIN derivations AS v ON v.noun = 'documents' AND v.holder = d.id
+            JOIN events AS e ON e.id = v.source AND e.stream = d.id
+            WHERE e.body IS NOT NULL GROUP BY e.stream;
+        INSERT INTO flags(name, value) VALUES ('lessons_not_indexed', '1')
+            ON CONFLICT(name) DO NOTHING;
+        DELETE FROM vectors WHERE number >= 2305843009213693952;
+        DELETE FROM scopes WHERE subject = chr(10) || 'documents';
+        DELETE FROM derivations WHERE noun = 'documents';
+        DROP TABLE documents;
+        DROP TEXT SEARCH CONFIGURATION em_words;
+        DROP TEXT SEARCH DICTIONARY em_stem;
+        """,
+    ),
 )
 
 NEWEST = MIGRATIONS[-1].number

@@ -1,7 +1,6 @@
 """The large store: PostgreSQL with pgvector (extra `postgres`)."""
 
 import time
-import unicodedata
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from functools import lru_cache
@@ -20,49 +19,18 @@ from em.errors import (
     StoreUnreachable,
 )
 from em.redaction.redactor import Redactor
-from em.store.document_index import document_conditions, plain_words, query_words, to_document
 from em.store.events import FetchPage, Page, bounded
-from em.store.holders import DocumentExtras
 from em.store.migrations import pending
 from em.store.pool import Pool
-from em.store.protocol import SHAPE_BITS, Document, DocumentQuery, Health, Hit, Within
+from em.store.protocol import SHAPE_BITS, Health, Within
 from em.store.search_index import PassageRow, numbers_of, time_conditions
 from em.store.session import Params, Rows, Session
 from em.store.sql import SqlStore, check_busy_timeout
-from em.store.vectors import drop_document_vectors, embedder_of, put_vectors
-
-SEARCHED_CHARS = 200_000
-"""Of one document; a text search vector has an upper size."""
+from em.store.vectors import embedder_of, put_vectors
 
 
 class PostgresSearch(SqlStore):
     """The part of the store that finds."""
-
-    def _document_extras(self) -> DocumentExtras:
-        def values(document: Document) -> tuple[str | None, str]:
-            vector = document.vector
-            encoded = None if vector is None else msgspec.json.encode(list(vector)).decode()
-            words = plain_words((document.text or "")[:SEARCHED_CHARS])
-            return encoded, _folded(" ".join(words))
-
-        return DocumentExtras("vector, words", "?, to_tsvector('em_words', ?)", values)
-
-    def search(self, query: DocumentQuery) -> list[Hit]:
-        """Documents that share a word with the query, best first (`ts_rank_cd`)."""
-        words = [_folded(word) for word in query_words(query.text)]
-        if not words:
-            return []
-        scope, params = document_conditions(query)
-        any_word = " || ".join(["plainto_tsquery('em_words', ?)"] * len(words))
-        sql = (
-            "SELECT d.id, d.kind, d.subject, d.at, d.text, d.from_events, d.vector::text,"  # noqa: S608 - fixed words; values are bound
-            " ts_rank_cd(d.words, q.query) AS score"
-            f" FROM documents AS d, (SELECT {any_word} AS query) AS q"
-            f" WHERE d.words @@ q.query{scope} ORDER BY score DESC, d.num LIMIT ?"
-        )
-        with self._reading() as session:
-            rows = session.execute(sql, (*words, *params, query.limit)).fetchall()
-        return [Hit(to_document(row, _floats(row[6])), row[7]) for row in rows]
 
     def insert_passages(
         self, session: Session, rows: Sequence[PassageRow], terms: Sequence[str]
@@ -79,10 +47,6 @@ class PostgresSearch(SqlStore):
         numbers = [posting >> SHAPE_BITS for posting in postings]
         for table in ("passages", "vectors"):
             session.execute(f"DELETE FROM {table} WHERE number = ANY(?)", (numbers,))  # noqa: S608 - one of two words
-
-    def delete_document_vectors(self, session: Session, nums: Sequence[int]) -> None:
-        """Delete the vectors of documents."""
-        drop_document_vectors(session, nums)
 
     def find_words(
         self, groups: Sequence[Sequence[str]], within: Within, limit: int
@@ -135,7 +99,7 @@ class PostgresSearch(SqlStore):
         with self._reading() as session:
             if embedder_of(session) != identity:
                 return []
-            bounds = numbers_of(session, within.subject)
+            bounds = numbers_of(session, within)
             params = (_vector(vector), *bounds, *moments, limit)
             return [(row[0], row[1]) for row in session.execute(sql, params)]
 
@@ -159,27 +123,13 @@ def _words_sql(session: Session, within: Within) -> tuple[str, list[int]]:
     """Postings of a match, as far as they are in scope; the match is the first value."""
     when, moments = time_conditions(within)
     sql = f"SELECT (p.number << {SHAPE_BITS}) | p.shape FROM passages AS p WHERE p.words @@ ?::tsquery"  # noqa: E501, S608 - fixed words; values are bound
-    if within.subject is None:
-        return f"{sql}{when} LIMIT ?", moments
-    bounds = list(numbers_of(session, within.subject))
+    bounds = list(numbers_of(session, within))
     return f"{sql} AND p.number BETWEEN ? AND ?{when} LIMIT ?", bounds + moments
 
 
 def _any(words: Sequence[str]) -> str:
     """A match for any of the words, each quoted: none is an operator."""
     return " | ".join(f"'{word}'" for word in words)
-
-
-def _folded(text: str) -> str:
-    """Without accents, as SQLite's tokenizer has it: café is cafe."""
-    if text.isascii():
-        return text
-    parts = unicodedata.normalize("NFKD", text)
-    return unicodedata.normalize("NFC", "".join(c for c in parts if not unicodedata.combining(c)))
-
-
-def _floats(text: str | None) -> tuple[float, ...] | None:
-    return None if text is None else tuple(float(x) for x in msgspec.json.decode(text))
 
 
 try:
@@ -194,7 +144,7 @@ COPY_FROM = 50
 """From so many events on, COPY is faster than INSERT."""
 
 _WRITE_LOCK = int.from_bytes(b"em-write")
-_TABLES = "events, artefacts, records, documents, requests, derivations, passages, threads, vectors"
+_TABLES = "events, artefacts, records, requests, derivations, passages, threads, vectors"
 _OLDER_READERS = (
     "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
     " AND pid <> pg_backend_pid() AND age(backend_xmin) > age(%s::xid)"

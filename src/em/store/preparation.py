@@ -4,10 +4,8 @@ All of this happens before the transaction begins, so that the write lock is hel
 """
 
 import re
-from array import array
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from math import isfinite
 from typing import Any, NamedTuple
 
 import msgspec
@@ -17,7 +15,7 @@ from em.log.chain import HASH_BYTES, SALT_BYTES, hash_body
 from em.log.event import Draft, Event, check_name
 from em.log.kinds import SEARCHED, check_body, check_kind, detail, searched_text
 from em.redaction.redactor import Redactor
-from em.store.protocol import ArtefactDraft, Commit, Document, Record, RequestOutcome
+from em.store.protocol import ArtefactDraft, Commit, Record, RequestOutcome
 from em.text.words import Piece, pieces
 from em.values.canonical import Json, canonical
 from em.values.ids import new_id, new_ids
@@ -54,7 +52,7 @@ class Prepared(NamedTuple):
     events: list[PreparedEvent]
     artefacts: list[PreparedArtefact]
     records: list[tuple[Record, bytes | None]]
-    documents: list[Document]
+    lessons: Mapping[str, str | None]
     request: RequestOutcome | None
     given_ids: list[str]
     expected_pos: Mapping[str, int]
@@ -71,7 +69,7 @@ def prepare(commit: Commit, redactor: Redactor) -> Prepared:
     if commit.is_only_events:
         return _prepared_events(commit, events, given_ids)
     sources = {event_id for event in events for event_id in event.sources}
-    for holders in (commit.artefacts, commit.records, commit.documents):
+    for holders in (commit.artefacts, commit.records):
         for holder in holders:
             sources.update(_sources(holder.from_events, "from_events"))
     if commit.request is not None:
@@ -80,7 +78,7 @@ def prepare(commit: Commit, redactor: Redactor) -> Prepared:
         events=events,
         artefacts=[_artefact(draft, redactor) for draft in commit.artefacts],
         records=[_record(record, redactor) for record in commit.records],
-        documents=[_document(document, redactor) for document in commit.documents],
+        lessons=_lessons(commit.lessons),
         request=_request(commit.request, redactor),
         given_ids=given_ids,
         expected_pos=commit.expected_pos,
@@ -100,7 +98,7 @@ def _prepared_events(commit: Commit, events: list[PreparedEvent], given_ids: lis
         and events[0].kind not in SEARCHED
     )
     return Prepared(
-        events, [], [], [], None, given_ids, commit.expected_pos, commit.skip_known, sources,
+        events, [], [], {}, None, given_ids, commit.expected_pos, commit.skip_known, sources,
         is_one_row,
     )  # fmt: skip
 
@@ -260,37 +258,12 @@ def _record(record: Record, redactor: Redactor) -> tuple[Record, bytes | None]:
     return record, _clean_body(record.body, place, redactor)[0]
 
 
-def _document(document: Document, redactor: Redactor) -> Document:
-    for field in ("id", "kind", "subject"):
-        if (name := getattr(document, field)) is not None:
-            check_name(name, f"document {field}")
-            refuse_secret_name(name, redactor)
-    if document.text is None:
-        return document
-    # PostgreSQL has no NUL in a text; both stores keep the same.
-    text = redactor.text(document.text).replace("\0", "\N{REPLACEMENT CHARACTER}")
-    canonical(text, f"document {document.id}")
-    vector = document.vector
-    return Document(
-        id=document.id,
-        kind=document.kind,
-        text=text,
-        at=moment(document.at),
-        subject=document.subject,
-        vector=None if vector is None else _float32(vector, f"document {document.id}, vector"),
-        from_events=document.from_events,
-    )
-
-
-def _float32(vector: Sequence[float], place: str) -> tuple[float, ...]:
-    """A vector with the precision that both stores keep."""
-    try:
-        kept = tuple(array("f", vector))
-    except (TypeError, OverflowError) as error:
-        raise InputError(f"this is no vector: {error}", place=place) from None
-    if not kept or not all(map(isfinite, kept)):
-        raise InputError("a vector has one or more finite numbers", place=place)
-    return kept
+def _lessons(lessons: Mapping[str, str | None]) -> Mapping[str, str | None]:
+    for stream, event_id in lessons.items():
+        check_name(stream, "stream")
+        if event_id is not None:
+            check_name(event_id, "id")
+    return lessons
 
 
 def _request(request: RequestOutcome | None, redactor: Redactor) -> RequestOutcome | None:

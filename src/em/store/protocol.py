@@ -51,46 +51,10 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     from_log: bool = False
 
 
-class Document(msgspec.Struct, frozen=True, kw_only=True):
-    """Committing one replaces that of the same id; `text=None` removes it."""
-
-    id: str
-    kind: str
-    text: str | None
-    at: datetime
-    subject: str | None = None
-    vector: Sequence[float] | None = None
-    from_events: Sequence[str] = ()
-
-
-class DocumentQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """What to search for. Any of the words may match; `subject` shuts out all others' texts."""
-
-    text: str
-    subject: str | None = None
-    kinds: Sequence[str] = ()
-    since: datetime | None = None
-    until: datetime | None = None
-    limit: int = 10
-
-
-class Hit(msgspec.Struct, frozen=True):
-    """A document and how well it fits; larger is better, comparable within one search only.
-
-    nearness: how near it is in meaning (cosine), where vectors were compared.
-    """
-
-    document: Document
-    score: float
-    nearness: float | None = None
-
-
 SLOT_BITS = 32
 SHAPE_BITS = 8
 REACH = 3
 """How far a passage's neighbours count."""
-FIRST_DOCUMENT = 1 << 61
-"""Vectors of documents lie beside those of passages, from this number on: no passage has one."""
 
 
 class Passage(msgspec.Struct, frozen=True, kw_only=True):
@@ -117,11 +81,16 @@ class Passage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Within(msgspec.Struct, frozen=True):
-    """Where to search: one subject, or all of them; and when it happened."""
+    """Where to search, and when it happened.
+
+    subject: one subject; "" for what is about nobody, None for all of it.
+    lessons: search the lessons, which are never among what was said.
+    """
 
     subject: str | None = None
     since: datetime | None = None
     until: datetime | None = None
+    lessons: bool = False
 
     def holds(self, at: datetime) -> bool:
         """Whether a moment is within the times."""
@@ -172,13 +141,14 @@ class Commit(msgspec.Struct, frozen=True, kw_only=True):
     An `Event` among the events is an import: it keeps its id, position, times and hash, and must
     continue its stream. `expected_pos` says for a stream the position of its last event (0: there
     is none), and makes the commit a compare-and-append. `skip_known` passes over events that are in
-    the log already, with their documents; one of the same id that says something else is refused.
+    the log already; one of the same id that says something else is refused. `lessons` says for a
+    stream which of its events is found among the lessons (None: no longer any).
     """
 
     events: Sequence[Draft | Event] = ()
     artefacts: Sequence[ArtefactDraft] = ()
     records: Sequence[Record] = ()
-    documents: Sequence[Document] = ()
+    lessons: Mapping[str, str | None] = {}
     request: RequestOutcome | None = None
     expected_pos: Mapping[str, int] = {}
     skip_known: bool = False
@@ -186,7 +156,7 @@ class Commit(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def is_only_events(self) -> bool:
         """Whether nothing but events is to be written."""
-        return not (self.artefacts or self.records or self.documents or self.request)
+        return not (self.artefacts or self.records or self.lessons or self.request)
 
 
 class Committed(msgspec.Struct, frozen=True):
@@ -205,7 +175,7 @@ class Erasure(msgspec.Struct, frozen=True, kw_only=True):
     events: Sequence[str] = ()
     artefacts: int = 0
     records: int = 0
-    documents: int = 0
+    passages: int = 0
     responses: int = 0
     scrubbed: bool = True
     scrub_problem: str = ""
@@ -279,11 +249,8 @@ class Store(Protocol):
     ) -> Iterator[Record]:
         """A subject's records, by type and id; only those of the given ids, if any are given."""
 
-    def search(self, query: DocumentQuery) -> list[Hit]:
-        """Documents that share a word with the query, best first."""
-
-    def count_passages(self, subject: str | None) -> int:
-        """How many passages of events can be found; of one subject, or of all."""
+    def count_passages(self, within: Within) -> int:
+        """Count the passages in a scope, whenever they happened."""
 
     def find_words(
         self, groups: Sequence[Sequence[str]], within: Within, limit: int
@@ -310,30 +277,14 @@ class Store(Protocol):
     def embedder(self) -> str | None:
         """The identity of the embedder that made the vectors, if there are any."""
 
-    def without_vector(
-        self, identity: str, subject: str | None, limit: int
-    ) -> tuple[int, list[int]]:
-        """How many passages have no vector of this embedder, and the newest of them."""
+    def without_vector(self, identity: str, within: Within, limit: int) -> tuple[int, list[int]]:
+        """Count the passages without a vector of this embedder, and return the newest of them."""
 
     def put_vectors(self, identity: str, vectors: Mapping[int, Sequence[float]]) -> None:
-        """Keep vectors of length 1, of passages and of documents, by their numbers.
+        """Store vectors of length 1 by the numbers of their passages.
 
         Those of another embedder go: two are never mixed.
         """
-
-    def documents_without_vector(
-        self, identity: str, query: DocumentQuery, after: tuple[int, str] | None = None
-    ) -> tuple[tuple[int, str] | None, dict[int, str]]:
-        """Numbers and texts of documents that have no vector of this embedder, newest first.
-
-        Before them the number and id of the newest document there is: as long as that one is there,
-        who had them all may ask only for those `after` it. The query's text does not count.
-        """
-
-    def near_documents(
-        self, identity: str, vector: Sequence[float], query: DocumentQuery
-    ) -> list[Hit]:
-        """The documents nearest to a vector of this embedder; the query's text does not count."""
 
     def nearest(
         self, identity: str, vector: Sequence[float], within: Within, limit: int

@@ -1,14 +1,14 @@
 """The word index: what is searched of events, written in the transaction that writes the events."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
+from em.errors import NotFound
 from em.log.kinds import SEARCHED, detail, details, searched_text
 from em.store.preparation import PreparedEvent, with_pieces
 from em.store.protocol import (
-    FIRST_DOCUMENT,
     REACH,
     SHAPE_BITS,
     SLOT_BITS,
@@ -17,8 +17,8 @@ from em.store.protocol import (
     Within,
     scope_range,
 )
-from em.store.session import Session, chunks, select_numbers
-from em.text.words import ANALYSIS
+from em.store.session import Session, select, select_numbers
+from em.text.words import ANALYSIS, pieces
 from em.values.times import from_micros, moment, to_micros
 
 GAP = REACH + 1
@@ -53,22 +53,32 @@ class PassageTable(Protocol):
     def delete_passages(self, session: Session, postings: Sequence[int]) -> None:
         """Delete passages, their words and their vectors."""
 
-    def delete_document_vectors(self, session: Session, nums: Sequence[int]) -> None:
-        """Delete the vectors of documents."""
+
+_NEXT_SAID = "COALESCE(MAX(CASE WHEN number > 0 THEN number END), 0) + 1"
+_NEXT_LESSONS = "COALESCE(MIN(CASE WHEN number < 0 THEN number END), 0) - 1"
+"""Scopes of what was said are numbered from 1 up, scopes of lessons from -1 down.
+
+So the sign of a passage's number says which it is, and one range of numbers has all of either.
+"""
+
+
+def scope_name(within: Within) -> str:
+    """Return the name of a subject's scope; no subject's own name is empty or has a line break."""
+    return ("\n" if within.lessons else "") + (within.subject or "")
 
 
 class _Scope:
     """The slots of a subject, while a commit is written."""
 
-    def __init__(self, session: Session, subject: str | None) -> None:
-        name = subject or ""  # which no name is
+    def __init__(self, session: Session, within: Within) -> None:
+        name = scope_name(within)
         sql = "SELECT number, next FROM scopes WHERE subject = ?"
         row = session.execute(sql, (name,)).fetchone()
         if row is None:
+            number = _NEXT_LESSONS if within.lessons else _NEXT_SAID
             sql = (
-                "INSERT INTO scopes(number, subject, next, passages, stamp)"
-                " SELECT COALESCE(MAX(number), 0) + 1, ?, 0, 0, 0 FROM scopes"
-                " RETURNING number, next"
+                "INSERT INTO scopes(number, subject, next, passages, stamp)"  # noqa: S608 - fixed words
+                f" SELECT {number}, ?, 0, 0, 0 FROM scopes RETURNING number, next"
             )
             row = session.execute(sql, (name,)).fetchone()
         self.number: int = row[0]
@@ -144,7 +154,7 @@ def index_events(
     for event, seq, at in items:
         scope = scopes.get(event.subject)
         if scope is None:
-            scope = scopes[event.subject] = _Scope(session, event.subject)
+            scope = scopes[event.subject] = _Scope(session, Within(event.subject))
         thread = scope.threads.get(event.stream) or scope.thread(session, event.stream)
         speaker, role, sitting = details(event.body)
         slot = thread.take(len(event.pieces), at, sitting)
@@ -163,15 +173,74 @@ def index_events(
         scope.save(session)
 
 
-def remove_passages(session: Session, table: PassageTable, seqs: Sequence[int]) -> int:
+class LessonRow(NamedTuple):
+    """An event that is found among the lessons."""
+
+    seq: int
+    id: str
+    stream: str
+    subject: str | None
+    kind: str
+    at: int
+    body: str | None
+
+
+_LESSON = "e.seq, e.id, e.stream, e.subject, e.kind, e.at, e.body"
+
+
+def put_lessons(session: Session, table: PassageTable, lessons: Mapping[str, str | None]) -> None:
+    """Make an event of each stream findable among the lessons, in place of the one before."""
+    streams = list(lessons)
+    before = [row[0] for row in select(session, "seq", "lessons", "stream", streams)]
+    remove_passages(session, table, before, "number < 0")
+    ids = [event_id for event_id in lessons.values() if event_id is not None]
+    rows = [LessonRow(*row) for row in select(session, _LESSON, "events AS e", "e.id", ids)]
+    found = {row.stream: row for row in rows if lessons.get(row.stream) == row.id}
+    for stream, event_id in lessons.items():
+        if event_id is not None and stream not in found:
+            raise NotFound(f"stream {stream!r} has no event {event_id!r}", place="lessons")
+    session.executemany(
+        "INSERT INTO lessons(stream, seq) VALUES (?, ?)",
+        [(row.stream, row.seq) for row in found.values()],
+    )
+    _index_lessons(session, table, list(found.values()))
+
+
+def _index_lessons(session: Session, table: PassageTable, lessons: Sequence[LessonRow]) -> None:
+    """Index lessons, each apart from the others: a lesson has no neighbours."""
+    scopes: dict[str | None, _Scope] = {}
+    rows: list[tuple[PassageRow, str]] = []
+    for lesson in lessons:
+        text = searched_text(lesson.kind, msgspec.json.decode(lesson.body or "null"))
+        if not text:
+            continue
+        scope = scopes.get(lesson.subject)
+        if scope is None:
+            scope = scopes[lesson.subject] = _Scope(session, Within(lesson.subject, lessons=True))
+        parts = pieces(text, from_micros(lesson.at), None)
+        number = (scope.number << SLOT_BITS) + scope.next + GAP
+        scope.next += GAP + len(parts)
+        scope.added += len(parts)
+        for n, (start, end, terms, shape) in enumerate(parts):
+            row = PassageRow(number + n, shape, lesson.seq, start, end, lesson.at, None, None)
+            rows.append((row, terms))
+    rows.sort()
+    table.insert_passages(session, [row for row, _ in rows], [terms for _, terms in rows])
+    for scope in scopes.values():
+        scope.save(session)
+
+
+def remove_passages(
+    session: Session, table: PassageTable, seqs: Sequence[int], condition: str = "1 = 1"
+) -> int:
     """Remove what was searched of events; how many passages there were."""
+    session.executemany("DELETE FROM lessons WHERE seq = ?", [(seq,) for seq in seqs])
     numbers: list[int] = []
     postings: list[int] = []
-    for marks, part in chunks([str(seq) for seq in seqs]):
-        sql = f"SELECT number, shape FROM passages WHERE seq IN ({marks})"  # noqa: S608 - question marks; values are bound
-        for number, shape in session.execute(sql, [int(seq) for seq in part]).fetchall():
-            numbers.append(number)
-            postings.append(number << SHAPE_BITS | shape)
+    sql = f"SELECT number, shape FROM passages WHERE seq IN ({{}}) AND {condition}"  # noqa: S608 - fixed words; values are bound
+    for number, shape in select_numbers(session, sql, seqs):
+        numbers.append(number)
+        postings.append(number << SHAPE_BITS | shape)
     if not postings:
         return 0
     table.delete_passages(session, postings)
@@ -193,15 +262,46 @@ ANALYSED = "analysis"
 """The flag that says by which analysis the passages were made."""
 
 
+LESSONS_MISSING = "lessons_not_indexed"
+"""The flag that a migration sets when it found lessons that are not in this index yet."""
+
+
 def is_current(session: Session) -> bool:
-    """Whether the passages were made by this em's analysis."""
-    sql = "SELECT value FROM flags WHERE name = ?"
-    row = session.execute(sql, (ANALYSED,)).fetchone()
-    return row is not None and row[0] == str(ANALYSIS)
+    """Whether all passages are there, made by this em's analysis."""
+    return _is_analysed(session) and _flag(session, LESSONS_MISSING) is None
 
 
-def reindex(session: Session, table: PassageTable) -> None:
-    """Index all events again, within the caller's transaction."""
+def _is_analysed(session: Session) -> bool:
+    return _flag(session, ANALYSED) == str(ANALYSIS)
+
+
+def _flag(session: Session, name: str) -> str | None:
+    row = session.execute("SELECT value FROM flags WHERE name = ?", (name,)).fetchone()
+    return None if row is None else str(row[0])
+
+
+def bring_up_to_date(session: Session, table: PassageTable) -> None:
+    """Index what is not indexed by this em's analysis, within the caller's transaction."""
+    if not _is_analysed(session):
+        _reindex(session, table)
+    elif _flag(session, LESSONS_MISSING) is not None:
+        _reindex_lessons(session, table)
+    session.execute("DELETE FROM flags WHERE name = ?", (LESSONS_MISSING,))
+
+
+def _reindex_lessons(session: Session, table: PassageTable) -> None:
+    after = 0
+    sql = (
+        f"SELECT {_LESSON} FROM lessons AS l JOIN events AS e ON e.seq = l.seq"  # noqa: S608 - fixed words; values are bound
+        " WHERE l.seq > ? AND e.body IS NOT NULL ORDER BY l.seq LIMIT 1000"
+    )
+    while rows := [LessonRow(*row) for row in session.execute(sql, (after,)).fetchall()]:
+        after = rows[-1].seq
+        _index_lessons(session, table, rows)
+
+
+def _reindex(session: Session, table: PassageTable) -> None:
+    """Index all events again."""
     postings = session.execute("SELECT number, shape FROM passages").fetchall()
     table.delete_passages(session, [number << SHAPE_BITS | shape for number, shape in postings])
     # The numbers are given out anew, so no vector fits any more.
@@ -218,6 +318,7 @@ def reindex(session: Session, table: PassageTable) -> None:
             items.append((with_pieces(event, from_micros(at)), seq, at))
         if found := [item for item in items if item[0].pieces]:
             index_events(session, table, found)
+    _reindex_lessons(session, table)
     session.execute(
         "INSERT INTO flags(name, value) VALUES (?, ?)"
         " ON CONFLICT(name) DO UPDATE SET value = excluded.value",
@@ -237,8 +338,8 @@ def _searched_rows(session: Session, after: int) -> list[Any]:
 
 NOWHERE = (1, 0)
 """A range without numbers, for a subject of whom nothing was said."""
-DOCUMENTS = "\ndocuments"
-"""Stands for all documents where a subject is asked for; it is no name that a subject may have."""
+LAST_NUMBER = 2**54 - 1
+"""The largest number of a passage: with its shape it is still a whole number of 63 bits."""
 
 _PASSAGES = (
     "SELECT p.number, p.starts, p.ends, p.at, p.speaker, p.role,"
@@ -248,21 +349,26 @@ _PASSAGES = (
 )
 
 
-def numbers_of(session: Session, subject: str | None) -> tuple[int, int]:
-    """The range of numbers that a subject's passages have; of all, without a subject."""
-    if subject is None:
-        return 0, FIRST_DOCUMENT - 1
-    if subject == DOCUMENTS:
-        return FIRST_DOCUMENT, 2**62
+def numbers_of(session: Session, within: Within) -> tuple[int, int]:
+    """Return the range of numbers that the passages of a scope have."""
+    if within.subject is None:
+        return (-LAST_NUMBER, -1) if within.lessons else (0, LAST_NUMBER)
     sql = "SELECT number FROM scopes WHERE subject = ?"
-    row = session.execute(sql, (subject,)).fetchone()
+    row = session.execute(sql, (scope_name(within),)).fetchone()
     return NOWHERE if row is None else scope_range(row[0])
 
 
-def count_passages(session: Session, subject: str | None) -> int:
-    """How many passages a subject has; all, without a subject."""
-    condition, params = ("", ()) if subject is None else (" WHERE subject = ?", (subject,))
-    sql = f"SELECT COALESCE(SUM(passages), 0) FROM scopes{condition}"  # noqa: S608 - fixed words; values are bound
+def scope_conditions(within: Within) -> tuple[str, list[str]]:
+    """Return the scopes to search as SQL on the table `scopes`."""
+    if within.subject is None:
+        return ("number < 0" if within.lessons else "number > 0"), []
+    return "subject = ?", [scope_name(within)]
+
+
+def count_passages(session: Session, within: Within) -> int:
+    """Count the passages in a scope, whenever they happened."""
+    condition, params = scope_conditions(within)
+    sql = f"SELECT COALESCE(SUM(passages), 0) FROM scopes WHERE {condition}"  # noqa: S608 - fixed words; values are bound
     return int(session.execute(sql, params).fetchone()[0])
 
 

@@ -11,7 +11,6 @@ import msgspec
 from em.errors import EmError, StoreError, UsageError
 from em.log.event import Event, EventQuery, Row, check_name
 from em.redaction.redactor import Redactor
-from em.store import document_index as documents
 from em.store import erasure as erasing
 from em.store import holders as claims
 from em.store import search_index as searching
@@ -30,10 +29,8 @@ from em.store.events import (
 )
 from em.store.holders import (
     ARTEFACT_COLUMNS,
-    DocumentExtras,
     complete_request,
     put_artefact,
-    put_documents,
     put_records,
     refuse_erased_sources,
     to_artefact,
@@ -44,23 +41,25 @@ from em.store.protocol import (
     Claim,
     Commit,
     Committed,
-    DocumentQuery,
     Erasure,
-    Hit,
     Mark,
     Passage,
     Record,
     Within,
 )
-from em.store.search_index import PassageRow, index_events, is_current, reindex
+from em.store.search_index import (
+    PassageRow,
+    bring_up_to_date,
+    index_events,
+    is_current,
+    put_lessons,
+)
 from em.store.session import Session, chunks
 from em.values.canonical import Json
 from em.values.ids import new_id
 from em.values.times import now_micros
 
 SCRUB_PENDING = "scrub_pending"
-MOST_LOOKED_AT = 5_000
-"""Documents near to a vector that are looked at for those that are asked for."""
 
 
 class SqlStore(ABC):
@@ -111,10 +110,6 @@ class SqlStore(ABC):
         return None
 
     @abstractmethod
-    def _document_extras(self) -> DocumentExtras:
-        """What a document's row has here beyond the common columns."""
-
-    @abstractmethod
     def insert_passages(
         self, session: Session, rows: Sequence[PassageRow], terms: Sequence[str]
     ) -> None:
@@ -123,10 +118,6 @@ class SqlStore(ABC):
     @abstractmethod
     def delete_passages(self, session: Session, postings: Sequence[int]) -> None:
         """Delete passages, their words and their vectors."""
-
-    @abstractmethod
-    def delete_document_vectors(self, session: Session, nums: Sequence[int]) -> None:
-        """Delete the vectors of documents."""
 
     @abstractmethod
     def nearest(
@@ -223,8 +214,8 @@ class SqlStore(ABC):
         artefacts = [put_artefact(session, item, recorded_at) for item in prepared.artefacts]
         if prepared.records:
             put_records(session, prepared.records)
-        if prepared.documents:
-            put_documents(session, prepared.documents, self._document_extras(), self)
+        if prepared.lessons:
+            put_lessons(session, self, prepared.lessons)
         searched = [
             (item, event.seq, recorded_at if item.at is None else item.at)
             for item, event in zip(prepared.events, events, strict=True)
@@ -348,10 +339,10 @@ class SqlStore(ABC):
                 return
             after = tuple(rows[-1][n] for n in at)
 
-    def count_passages(self, subject: str | None) -> int:
-        """How many passages of events can be found; of one subject, or of all."""
+    def count_passages(self, within: Within) -> int:
+        """Count the passages in a scope, whenever they happened."""
         with self._reading() as session:
-            return searching.count_passages(session, subject)
+            return searching.count_passages(session, within)
 
     def marks(self, numbers: Sequence[int]) -> list[Mark]:
         """What ranking needs of passages; numbers that nothing has are passed over."""
@@ -368,34 +359,10 @@ class SqlStore(ABC):
         with self._reading() as session:
             return vectors.embedder_of(session)
 
-    def without_vector(
-        self, identity: str, subject: str | None, limit: int
-    ) -> tuple[int, list[int]]:
-        """How many passages have no vector of this embedder, and the newest of them."""
+    def without_vector(self, identity: str, within: Within, limit: int) -> tuple[int, list[int]]:
+        """Count the passages without a vector of this embedder, and return the newest of them."""
         with self._reading() as session:
-            return vectors.without_vector(session, identity, subject, limit)
-
-    def documents_without_vector(
-        self, identity: str, query: DocumentQuery, after: tuple[int, str] | None = None
-    ) -> tuple[tuple[int, str] | None, dict[int, str]]:
-        """The newest document there is, and the texts of those without a vector by number."""
-        with self._reading() as session:
-            return documents.without_vector(session, identity, query, after)
-
-    def near_documents(
-        self, identity: str, vector: Sequence[float], query: DocumentQuery
-    ) -> list[Hit]:
-        """The documents nearest to a vector of this embedder; the query's text does not count."""
-        wanted = max(query.limit, 1)
-        while True:
-            near = dict(self.nearest(identity, vector, Within(searching.DOCUMENTS), wanted))
-            with self._reading() as session:
-                found = documents.read_documents(session, list(near), query)
-            if len(found) >= query.limit or len(near) < wanted or wanted > MOST_LOOKED_AT:
-                break
-            wanted *= 4  # others, which are not asked for, took the places
-        hits = [Hit(one, near[number], near[number]) for number, one in found.items()]
-        return sorted(hits, key=lambda hit: -hit.score)[: query.limit]
+            return vectors.without_vector(session, identity, within, limit)
 
     def claim(self, key: str, fingerprint: str, *, lease: timedelta, keep: timedelta) -> Claim:
         """Claim a request key; a claim not completed within `lease` may be taken over."""
@@ -422,13 +389,12 @@ class SqlStore(ABC):
         return msgspec.structs.replace(erasure, scrubbed=not problem, scrub_problem=problem)
 
     def _keep_index_current(self) -> None:
-        """Index all events again, if that was done by another analysis or not at all."""
+        """Index what was indexed by another analysis, or is not indexed since a migration."""
         with self._reading() as session:
             if is_current(session):
                 return
         with self._writing() as session:
-            if not is_current(session):
-                reindex(session, self)
+            bring_up_to_date(session, self)
 
     def _ask_for_scrub(self, session: Session) -> None:
         session.execute(

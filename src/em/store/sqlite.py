@@ -4,7 +4,6 @@ import os
 import sqlite3
 import threading
 import time
-from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,19 +24,16 @@ from em.errors import (
 )
 from em.log.event import Event
 from em.redaction.redactor import Redactor
-from em.store.document_index import document_conditions, query_words, to_document
 from em.store.events import FetchPage, Page, bounded
-from em.store.holders import DocumentExtras
 from em.store.migrations import pending, statements
 from em.store.pool import Pool
 from em.store.preparation import Prepared
-from em.store.protocol import SHAPE_BITS, Document, DocumentQuery, Health, Hit, Within
+from em.store.protocol import SHAPE_BITS, Health, Within
 from em.store.search_index import PassageRow, numbers_of, time_conditions
 from em.store.session import Session
 from em.store.sql import SqlStore, check_busy_timeout
 from em.store.vectors import (
     Matrices,
-    drop_document_vectors,
     embedder_of,
     put_vectors,
     similarities,
@@ -49,30 +45,6 @@ class SqliteSearch(SqlStore):
     """The part of the store that finds."""
 
     matrices: Matrices
-
-    def _document_extras(self) -> DocumentExtras:
-        def values(document: Document) -> tuple[bytes | None]:
-            vector = document.vector
-            return (None if vector is None else array("f", vector).tobytes(),)
-
-        return DocumentExtras("vector", "?", values)
-
-    def search(self, query: DocumentQuery) -> list[Hit]:
-        """Documents that share a word with the query, best first (BM25)."""
-        words = query_words(query.text)
-        if not words:
-            return []
-        scope, params = document_conditions(query)
-        sql = (
-            "SELECT d.id, d.kind, d.subject, d.at, d.text, d.from_events, d.vector,"  # noqa: S608 - fixed words; values are bound
-            " bm25(documents_words) AS score"
-            " FROM documents_words JOIN documents AS d ON d.num = documents_words.rowid"
-            f" WHERE documents_words MATCH ?{scope} ORDER BY score, d.num LIMIT ?"
-        )
-        match = " OR ".join(f'"{word}"' for word in words)
-        with self._reading() as session:
-            rows = session.execute(sql, (match, *params, query.limit)).fetchall()
-        return [Hit(to_document(row, _floats(row[6])), -row[7]) for row in rows]
 
     def insert_passages(
         self, session: Session, rows: Sequence[PassageRow], terms: Sequence[str]
@@ -94,11 +66,6 @@ class SqliteSearch(SqlStore):
         numbers = [(posting >> SHAPE_BITS,) for posting in postings]
         session.executemany("DELETE FROM passages WHERE number = ?", numbers)
         session.executemany("DELETE FROM vectors WHERE number = ?", numbers)
-
-    def delete_document_vectors(self, session: Session, nums: Sequence[int]) -> None:
-        """Delete the vectors of documents."""
-        if drop_document_vectors(session, nums):
-            self.matrices.forget_files()
 
     def find_words(
         self, groups: Sequence[Sequence[str]], within: Within, limit: int
@@ -156,26 +123,19 @@ class SqliteSearch(SqlStore):
 
 def _words_sql(session: Session, within: Within) -> tuple[str, list[int]]:
     """Postings of a match, as far as they are in scope; the match itself is the first value."""
-    first, last = numbers_of(session, within.subject)
+    first, last = numbers_of(session, within)
     sql = "SELECT w.rowid FROM words AS w"
     when, moments = time_conditions(within)
     if when:
         sql += f" JOIN passages AS p ON p.number = w.rowid >> {SHAPE_BITS}"
-    sql += " WHERE words MATCH ?"
-    if within.subject is None:
-        return sql + when, moments
-    # The index seeks to a range of numbers: it does not read the words of other subjects.
+    # The index seeks to a range of numbers: it does not read the words of other scopes.
     bounds = [first << SHAPE_BITS, ((last + 1) << SHAPE_BITS) - 1]
-    return f"{sql} AND w.rowid BETWEEN ? AND ?{when}", bounds + moments
+    return f"{sql} WHERE words MATCH ? AND w.rowid BETWEEN ? AND ?{when}", bounds + moments
 
 
 def _any(words: Sequence[str]) -> str:
     """A match for any of the words, each quoted: none is an operator."""
     return " OR ".join(f'"{word}"' for word in words)
-
-
-def _floats(blob: bytes | None) -> tuple[float, ...] | None:
-    return None if blob is None else tuple(array("f", blob))
 
 
 IN_MEMORY = ":memory:"
@@ -429,7 +389,6 @@ class SqliteStore(SqliteSearch):
         with self._translated(), self._pool.connection() as connection:
             mark = self._scrub_asked(connection)
             # A deleted text leaves its words in the index until its segments are merged.
-            connection.execute("INSERT INTO documents_words(documents_words) VALUES('optimize')")
             connection.execute("INSERT INTO words(words) VALUES('optimize')")
             connection.execute("VACUUM")
             busy, _, _ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()

@@ -13,8 +13,8 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from em.errors import MissingExtra, StoreError
-from em.store.protocol import FIRST_DOCUMENT, SLOT_BITS, Within
-from em.store.search_index import DOCUMENTS, numbers_of, time_conditions
+from em.store.protocol import SLOT_BITS, Within
+from em.store.search_index import numbers_of, scope_conditions, time_conditions
 from em.store.session import Session, select_numbers
 
 if TYPE_CHECKING:
@@ -49,10 +49,10 @@ def embedder_of(session: Session) -> str | None:
 
 
 def without_vector(
-    session: Session, identity: str, subject: str | None, limit: int
+    session: Session, identity: str, within: Within, limit: int
 ) -> tuple[int, list[int]]:
-    """How many passages have no vector of this embedder, and the newest of them."""
-    first, last = numbers_of(session, subject)
+    """Count the passages without a vector of this embedder, and return the newest of them."""
+    first, last = numbers_of(session, within)
     condition = "p.number BETWEEN ? AND ?"
     if embedder_of(session) == identity:
         condition += " AND NOT EXISTS (SELECT 1 FROM vectors AS v WHERE v.number = p.number)"
@@ -76,50 +76,24 @@ def put_vectors(
             " ON CONFLICT(name) DO UPDATE SET value = excluded.value",
             (EMBEDDER, identity),
         )
-    kept = _still_there(session, list(vectors))
+    there = "SELECT number FROM passages WHERE number IN ({})"
+    kept = [row[0] for row in select_numbers(session, there, list(vectors))]
     session.executemany(
         f"INSERT INTO vectors(number, vector) VALUES (?, {mark})"  # noqa: S608 - a question mark
         " ON CONFLICT(number) DO UPDATE SET vector = excluded.vector",
         [(number, vectors[number]) for number in kept],
     )
-    if any(number >= FIRST_DOCUMENT for number in kept):
-        _stamp_documents(session)
-    for scope in {number >> SLOT_BITS for number in kept if number < FIRST_DOCUMENT}:
+    for scope in {number >> SLOT_BITS for number in kept}:
         session.execute("UPDATE scopes SET stamp = stamp + 1 WHERE number = ?", (scope,))
 
 
-def _still_there(session: Session, numbers: Sequence[int]) -> list[int]:
-    """Those of the numbers that a passage or a document has."""
-    passages = [number for number in numbers if number < FIRST_DOCUMENT]
-    documents = [number - FIRST_DOCUMENT for number in numbers if number >= FIRST_DOCUMENT]
-    sql = "SELECT number FROM passages WHERE number IN ({})"
-    found = [row[0] for row in select_numbers(session, sql, passages)]
-    sql = "SELECT num FROM documents WHERE num IN ({})"
-    return [*found, *(row[0] + FIRST_DOCUMENT for row in select_numbers(session, sql, documents))]
+_Scope = tuple[bool, str | None]
+"""Whether it is of lessons, and its subject."""
 
 
-def _stamp_documents(session: Session) -> None:
-    """Tell who keeps vectors in memory that those of documents changed."""
-    sql = "UPDATE scopes SET stamp = stamp + 1 WHERE subject = ?"
-    if session.execute(sql, (DOCUMENTS,)).rowcount == 0:
-        session.execute(
-            "INSERT INTO scopes(number, subject, next, passages, stamp)"
-            " SELECT COALESCE(MAX(number), 0) + 1, ?, 0, 0, 1 FROM scopes",
-            (DOCUMENTS,),
-        )
-
-
-def drop_document_vectors(session: Session, nums: Sequence[int]) -> int:
-    """Delete the vectors of documents; how many there were."""
-    count = 0
-    for start in range(0, len(nums), 500):
-        part = [num + FIRST_DOCUMENT for num in nums[start : start + 500]]
-        marks = ",".join("?" * len(part))
-        sql = f"DELETE FROM vectors WHERE number IN ({marks})"  # noqa: S608 - question marks; values are bound
-        count += session.execute(sql, part).rowcount
-    if count:
-        _stamp_documents(session)
-    return count
+def _keys(numbers: Any) -> Any:
+    """Numbers as a graph takes them: without a sign."""
+    return numbers.view(import_numpy().uint64)
 
 
 class _Matrix:
@@ -141,17 +115,18 @@ class _Matrix:
         graph = 0 if self.graph is None else int(self.graph.memory_usage)
         return int(self.numbers.nbytes) + rows + graph
 
-    def refresh(self, session: Session, subject: str | None, approximate_from: int) -> None:
+    def refresh(self, session: Session, within: Within, approximate_from: int) -> None:
         """Take in what was added and let go of what was forgotten since it was read."""
         np = import_numpy()
-        bounds = numbers_of(session, subject)
+        bounds = numbers_of(session, within)
         sql = "SELECT number FROM vectors WHERE number BETWEEN ? AND ? ORDER BY number"
         now = np.fromiter((row[0] for row in session.execute(sql, bounds)), np.int64)
         if self.graph is None and len(now) >= approximate_from:
             self.rows, self.numbers = None, np.empty(0, np.int64)
             self.graph = _saved_graph(self._file)
             if self.graph is not None:
-                self.numbers = np.sort(np.asarray(self.graph.keys, dtype=np.int64))
+                keys = np.asarray(self.graph.keys, dtype=np.uint64)
+                self.numbers = np.sort(keys.view(np.int64))
         gone = np.setdiff1d(self.numbers, now, assume_unique=True)
         new = np.setdiff1d(now, self.numbers, assume_unique=True)
         if self.graph is not None or len(now) >= approximate_from:
@@ -170,12 +145,12 @@ class _Matrix:
 
     def _change_graph(self, session: Session, gone: Any, new: Any) -> None:
         if self.graph is not None and len(gone):
-            self.graph.remove(gone)
+            self.graph.remove(_keys(gone))
             self._has_forgotten = True  # only out of sight: its bytes must not reach a file
         for numbers, rows in _portions(session, new):
             if self.graph is None:
                 self.graph = _new_graph(rows.shape[1])
-            self.graph.add(numbers, rows)
+            self.graph.add(_keys(numbers), rows)
         if self._file is not None and len(new) >= SAVED_FROM and not self._has_forgotten:
             _save_graph(self.graph, self._file)
 
@@ -189,7 +164,7 @@ class Matrices:
     def __init__(
         self, folder: Path | None = None, approximate_from: int = APPROXIMATE_FROM
     ) -> None:
-        self._matrices: dict[str | None, _Matrix] = {}
+        self._matrices: dict[_Scope, _Matrix] = {}
         self._lock = Lock()
         self._folder = folder
         self._approximate_from = approximate_from
@@ -203,12 +178,12 @@ class Matrices:
         bounded = within.since is not None or within.until is not None
         allowed = _numbers_at(session, within) if bounded else None
         with self._lock:
-            matrix = self._matrix(session, within.subject)
+            matrix = self._matrix(session, Within(within.subject, lessons=within.lessons))
             if not len(matrix.numbers):
                 return []
             if matrix.graph is None:
                 return _exact(matrix, wanted, allowed, limit)
-            found = matrix.graph.search(wanted, max(limit, 10) * 2).keys
+            found = matrix.graph.search(wanted, max(limit, 10) * 2).keys.view(np.int64)
         near = [int(number) for number in found if allowed is None or int(number) in allowed]
         # The graph has its vectors rounded: the best are compared again as they were given.
         exact = similarities(session, vector, near)
@@ -231,23 +206,26 @@ class Matrices:
                 fix="remove this folder, then try again",
             ) from error
 
-    def _matrix(self, session: Session, subject: str | None) -> _Matrix:
-        identity, stamp = embedder_of(session), _stamp(session, subject)
-        known = self._matrices.pop(subject, None)
+    def _matrix(self, session: Session, within: Within) -> _Matrix:
+        identity, stamp = embedder_of(session), _stamp(session, within)
+        scope = (within.lessons, within.subject)
+        known = self._matrices.pop(scope, None)
         if known is None or known.identity != identity:
-            known = _Matrix(identity, self._file(identity, subject))
+            known = _Matrix(identity, self._file(identity, scope))
         if known.stamp != stamp:
-            known.refresh(session, subject, self._approximate_from)
+            known.refresh(session, within, self._approximate_from)
             known.stamp = stamp
-        self._matrices[subject] = known
+        self._matrices[scope] = known
         while len(self._matrices) > 1 and self.size() > CACHED_BYTES:
             self._matrices.pop(next(iter(self._matrices)))
         return known
 
-    def _file(self, identity: str | None, subject: str | None) -> Path | None:
+    def _file(self, identity: str | None, scope: _Scope) -> Path | None:
         if self._folder is None:
             return None
-        name = sha256(f"{identity}\0{subject}".encode()).hexdigest()[:32]
+        lessons, subject = scope
+        of = f"lessons\0{subject}" if lessons else str(subject)
+        name = sha256(f"{identity}\0{of}".encode()).hexdigest()[:32]
         return self._folder / f"{name}.usearch"
 
 
@@ -321,16 +299,16 @@ def _save_graph(graph: Any, file: Path) -> None:
         part.unlink(missing_ok=True)
 
 
-def _stamp(session: Session, subject: str | None) -> int:
-    condition, params = ("", ()) if subject is None else (" WHERE subject = ?", (subject,))
-    sql = f"SELECT COALESCE(SUM(stamp), 0) FROM scopes{condition}"  # noqa: S608 - fixed words; values are bound
+def _stamp(session: Session, within: Within) -> int:
+    condition, params = scope_conditions(within)
+    sql = f"SELECT COALESCE(SUM(stamp), 0) FROM scopes WHERE {condition}"  # noqa: S608 - fixed words; values are bound
     return int(session.execute(sql, params).fetchone()[0])
 
 
 def _numbers_at(session: Session, within: Within) -> set[int]:
     when, moments = time_conditions(within)
     sql = f"SELECT p.number FROM passages AS p WHERE p.number BETWEEN ? AND ?{when}"  # noqa: S608 - fixed words; values are bound
-    bounds = numbers_of(session, within.subject)
+    bounds = numbers_of(session, within)
     return {row[0] for row in session.execute(sql, (*bounds, *moments))}
 
 

@@ -208,19 +208,19 @@ class RecallConformance:
         """Neither as a hit nor as a neighbour, by words or by meaning; the rest still is."""
         events = append(store, said("we spoke of xylophones"), said("yes indeed"), said("more"))
         found(store, "xylophones", embed=embed)
-        assert store.erase([events[0].id]).documents == 1
+        assert store.erase([events[0].id]).passages == 1
         assert found(store, "xylophones") == []
         for embedder in (None, embed):
             texts = found(store, "yes xylophones", neighbours=3, embed=embedder)
             assert "yes indeed" in texts
             assert "xylophones" not in "".join(texts)
-        assert store.count_passages("ana") == 2
+        assert store.count_passages(Within("ana")) == 2
 
     def test_a_forgotten_subject_leaves_nothing(self, store: Store) -> None:
         """No passage, no count."""
         append(store, said("alpha"), said("beta", "bo"))
         store.erase([], subjects=["ana"])
-        assert (found(store, "alpha"), store.count_passages("ana")) == ([], 0)
+        assert (found(store, "alpha"), store.count_passages(Within("ana"))) == ([], 0)
         assert found(store, "beta", "bo") == ["beta"]
 
     def test_an_export_is_found_where_it_is_imported(self, store: Store) -> None:
@@ -235,7 +235,7 @@ class RecallConformance:
             for _ in range(2):
                 copy.commit(Commit(events=exported, skip_known=True))
             assert found(copy, "alpha")[0] == "alpha"
-            assert copy.count_passages("ana") == 2
+            assert copy.count_passages(Within("ana")) == 2
 
     # --- meaning -------------------------------------------------------------------------------
 
@@ -253,58 +253,54 @@ class RecallConformance:
             return [[1.0, float(len(text))] for text in texts]
 
         append(store, *(said(f"text {n}") for n in range(10)))
-        Meaning(store, embed).catch_up("ana")
+        Meaning(store, embed).catch_up(Within("ana"))
         first = store.embedder()
         assert first is not None
-        assert store.without_vector(first, None, 1)[0] == 0
+        assert store.without_vector(first, Within(), 1)[0] == 0
         meaning = Meaning(store, other)
         meaning.vector("x")
-        meaning.catch_up("ana", 3)
+        meaning.catch_up(Within("ana"), 3)
         second = store.embedder()
         assert second not in (None, first)
-        assert store.without_vector(second or "", None, 1)[0] == 7
+        assert store.without_vector(second or "", Within(), 1)[0] == 7
         assert store.nearest(first, embed(["text"])[0], Within("ana"), 5) == []
 
     def test_vectors_wait_for_nobody(self, store: Store) -> None:
         """Of a passage that was forgotten while it was embedded nothing is kept."""
         events = append(store, said("alpha"), said("beta"))
-        _, numbers = store.without_vector("x", "ana", 10)
+        _, numbers = store.without_vector("x", Within("ana"), 10)
         store.erase([events[0].id])
         store.put_vectors("x", {number: [1.0, 0.0] for number in numbers})
         assert len(store.nearest("x", [1.0, 0.0], Within("ana"), 10)) == 1
 
-    def test_documents_are_found_by_meaning_and_never_among_passages(self, store: Store) -> None:
-        """Each in its scope; who is removed is not found, and a new one is embedded."""
-        from em.recall.search import DocumentRecall
-        from em.store.protocol import Commit, Document, DocumentQuery
-
-        def put(name: str, text: str | None, kind: str = "n", subject: str | None = None) -> None:
-            document = Document(id=name, kind=kind, text=text, at=T0, subject=subject)
-            store.commit(Commit(documents=[document]))
+    def test_lessons_are_found_by_meaning_and_never_among_what_was_said(self, store: Store) -> None:
+        """Each in its scope; one that is removed is not found, and a new one is embedded."""
+        from em.recall.search import LessonRecall
+        from em.store.protocol import Commit
+        from em.testing.store import learn
 
         append(store, said("zzz qqq"))
         for n in range(70):
-            put(f"other {n}", f"zzzz{n}", kind="other", subject="bo")
-        put("1", "zzzz zz")
-        put("2", "plain words")
-        search = DocumentRecall(store, embed)
-        query = DocumentQuery(text="zzz", kinds=["n"], limit=1)
-        (hit,) = search(query)
-        assert (hit.document.id, hit.score, (hit.nearness or 0) > 0.9) == ("1", 0.0, True)
-        both = search(DocumentQuery(text="plain zzz", kinds=["n"]))
-        assert [hit.document.id for hit in both] == ["2", "1"]
-        assert search(DocumentQuery(text="zzz", kinds=["other"], subject="ana")) == []
+            learn(store, f"other {n}", f"zzzz{n}", subject="bo")
+        learn(store, "1", "zzzz zz")
+        learn(store, "2", "plain words")
+        search, everybody = LessonRecall(store, embed), Within("", lessons=True)
+        (hit,) = search("zzz", everybody, 1)
+        assert (hit.passage.stream, hit.score, (hit.nearness or 0) > 0.9) == ("1", 0.0, True)
+        both = search("plain zzz", everybody, 10)
+        assert [hit.passage.stream for hit in both] == ["2", "1"]
+        assert search("zzz", Within("ana", lessons=True), 10) == []
         assert found(store, "zzz", None, embed=embed) == ["zzz qqq"]
-        put("1", None)
-        assert [hit.document.id for hit in search(query)] == ["2"]
-        put("3", "zzz zzz zzz")
-        assert [hit.document.id for hit in search(query)] == ["3"]
+        store.commit(Commit(lessons={"1": None}))
+        assert [hit.passage.stream for hit in search("zzz", everybody, 1)] == ["2"]
+        learn(store, "3", "zzz zzz zzz")
+        assert [hit.passage.stream for hit in search("zzz", everybody, 1)] == ["3"]
 
         def failing(texts: Sequence[str]) -> Any:
             raise RuntimeError("out of memory")
 
-        words = DocumentRecall(store, failing)(DocumentQuery(text="plain", kinds=["n"]))
-        assert [hit.document.id for hit in words] == ["2"]
+        words = LessonRecall(store, failing)("plain", everybody, 10)
+        assert [hit.passage.stream for hit in words] == ["2"]
         assert "by words only" in words.notes[0]
 
     @pytest.mark.parametrize("how", ["fails", "hangs", "too few", "wrong size", "nan", "no vector"])

@@ -22,16 +22,17 @@ from em.errors import (
 )
 from em.log.event import Draft, Event, EventQuery
 from em.log.verify import Head, verify
+from em.recall.search import LessonRecall
 from em.store.protocol import (
     ArtefactDraft,
     Commit,
-    Document,
-    DocumentQuery,
     Record,
     RequestOutcome,
     Store,
+    Within,
 )
 from em.store.sqlite import SqliteStore
+from em.values.ids import new_id
 
 T0 = datetime(2025, 3, 1, 12, tzinfo=UTC)
 SECRET = "sk-ant-api03-" + "Abc1" * 10
@@ -46,6 +47,18 @@ def note(text: str, stream: str = "notes", **fields: Any) -> Draft:
 def append(store: Store, *drafts: Draft | Event, **rest: Any) -> list[Event]:
     """Commit events and return them."""
     return list(store.commit(Commit(events=drafts, **rest)).events)
+
+
+def learn(store: Store, stream: str, text: str, **fields: Any) -> Event:
+    """Append a note that is found among the lessons, as the one of its stream."""
+    draft = note(text, stream, id=new_id(), **fields)
+    return append(store, draft, lessons={stream: draft.id})[0]
+
+
+def lessons(store: Store, text: str, within: Within | None = None, limit: int = 10) -> list[str]:
+    """Return the streams of the lessons that have a word of a text, best first."""
+    search = LessonRecall(store, passed_over=frozenset())
+    return [hit.passage.stream for hit in search(text, within or Within(lessons=True), limit)]
 
 
 def texts(events: Iterator[Event]) -> list[str | None]:
@@ -265,14 +278,14 @@ class LogConformance:
                 append(store, Draft(stream="s", kind="note", body=body))
 
     def test_secrets_are_redacted_in_everything_that_is_written(self, store: Store) -> None:
-        """Events, artefacts, records, documents and responses."""
+        """Events, artefacts, records, lessons and responses."""
         claim = store.claim("k", "f", lease=MINUTE, keep=MINUTE)
         done = store.commit(
             Commit(
-                events=[note(SECRET)],
+                events=[note(f"word {SECRET}", id="n")],
                 artefacts=[ArtefactDraft(kind="routine", name="r", body={"x": SECRET})],
                 records=[Record(subject="ana", type="T", id="1", body={"x": SECRET})],
-                documents=[Document(id="d", kind="note", text=f"word {SECRET}", at=T0)],
+                lessons={"notes": "n"},
                 request=RequestOutcome(key="k", owner=claim.owner, response=SECRET.encode()),
             )
         )
@@ -282,7 +295,7 @@ class LogConformance:
             *done.artefacts,
             *store.artefacts(),
             *store.records("ana"),
-            *store.search(DocumentQuery(text="word")),
+            *LessonRecall(store)("word", Within(lessons=True), 10),
             store.claim("k", "f", lease=MINUTE, keep=MINUTE),
         ]
         assert len(kept) == 7
@@ -448,65 +461,73 @@ class HolderConformance:
         assert [record.body for record in kept[:3]] == [{"n": 0}, {"n": "new"}, {"n": 3}]
         assert len(list(store.records("ana"))) == 1_200
 
-    def test_documents_are_found_by_any_word_within_their_scope(self, store: Store) -> None:
-        """Stemmed; one subject never sees another's."""
-        documents = [
-            Document(id="1", kind="note", text="She was running in Lisbon", at=T0, subject="ana"),
-            Document(id="2", kind="note", text="He runs a shop", at=T0 + MINUTE, subject="bo"),
-            Document(id="3", kind="fact", text="nothing here", at=T0, vector=(0.5, -1.25)),
-        ]
-        store.commit(Commit(documents=documents))
+    def test_lessons_are_found_by_any_word_within_their_scope(self, store: Store) -> None:
+        """Stemmed; one subject never sees another's, and nobody's are a scope of their own."""
+        learn(store, "1", "She was running in Lisbon", at=T0, subject="ana")
+        learn(store, "2", "He runs a shop", at=T0 + MINUTE, subject="bo")
+        learn(store, "3", "nothing here")
 
-        def find(text: str, **scope: Any) -> set[str]:
-            hits = store.search(DocumentQuery(text=text, **scope))
-            return {hit.document.id for hit in hits}
+        def find(text: str, subject: str | None = None, limit: int = 10, **times: Any) -> set[str]:
+            return set(lessons(store, text, Within(subject, **times, lessons=True), limit))
 
         assert find("run") == {"1", "2"}
-        assert find("run", subject="ana") == {"1"}
+        assert find("run", "ana") == {"1"}
         assert find("run", since=T0 + MINUTE) == {"2"}
         assert find("run", until=T0 + MINUTE) == {"1"}
-        assert find("nothing", kinds=["note"]) == set()
+        assert find("run nothing", "") == {"3"}
+        assert find("run", "nobody") == set()
         assert find("run", limit=1) < {"1", "2"}
         assert find("lisbon shop") == {"1", "2"}
-        assert store.search(DocumentQuery(text="nothing"))[0].document == documents[2]
+
+    def test_what_was_said_and_lessons_are_never_mixed(self, store: Store) -> None:
+        """Neither is found, counted or forgotten as the other."""
+        draft = Draft(stream="s", kind="message", body={"role": "user", "text": "word"}, id="m")
+        append(store, draft, note("word", "t", id="n"), lessons={"s": "m", "t": "n"})
+        assert sorted(lessons(store, "word")) == ["s", "t"]
+        assert [len(found) for found in store.find_words([["word"]], Within(), 10)] == [1]
+        assert store.count_passages(Within()) == 1
+        assert store.count_passages(Within(lessons=True)) == 2
+        store.commit(Commit(lessons={"s": None}))
+        assert lessons(store, "word") == ["t"]
+        assert store.count_passages(Within()) == 1
+        assert store.erase(["m"]).passages == 1
+
+    def test_a_lesson_is_an_event_of_its_stream(self, store: Store) -> None:
+        """One that is not there is refused, and nothing is written."""
+        append(store, note("1", id="n"))
+        for stream, event_id in (("notes", "none"), ("other", "n")):
+            with pytest.raises(NotFound):
+                append(store, note("2"), lessons={stream: event_id})
+        assert texts(store.read(EventQuery())) == ["1"]
 
     def test_a_word_is_found_however_it_is_surrounded(self, store: Store) -> None:
         """Parts of addresses, paths and versions; with or without accents; and no stop words."""
         text = "write to ana@example.com about invoice-4711 in /etc/hosts, version 1.2.3; café, who"
-        store.commit(Commit(documents=[Document(id="1", kind="n", text=text, at=T0)]))
+        learn(store, "1", text)
         queries = (
             *("ana@example.com", "ana", "example", "4711", "/etc/hosts", "hosts", "1.2.3"),
             *("cafe", "café", "who", "versions", "CAFÉ"),
         )
         for query in queries:
-            assert len(store.search(DocumentQuery(text=query))) == 1, query
-        assert store.search(DocumentQuery(text="nowhere")) == []
-
-    @pytest.mark.parametrize("vector", [(), (float("nan"),), (1e300,), ("a",), ([1.0],)])
-    def test_a_vector_is_finite_numbers(self, store: Store, vector: Any) -> None:
-        """Of the precision that comes back."""
-        with pytest.raises(InputError):
-            store.commit(
-                Commit(documents=[Document(id="1", kind="n", text="t", at=T0, vector=vector)])
-            )
-        exact = Document(id="1", kind="n", text="t", at=T0, vector=(0.1, 3))
-        store.commit(Commit(documents=[exact]))
-        (hit,) = store.search(DocumentQuery(text="t"))
-        assert hit.document.vector == pytest.approx((0.1, 3), rel=1e-7)
+            assert lessons(store, query) == ["1"], query
+        assert lessons(store, "nowhere") == []
 
     @pytest.mark.parametrize("query", ["", " ", '"', "AND", "a* OR (", "'; DROP TABLE", "%", "\0"])
     def test_a_query_is_words_never_syntax(self, store: Store, query: str) -> None:
         """No query breaks the search."""
-        store.commit(Commit(documents=[Document(id="1", kind="n", text="text", at=T0)]))
-        assert store.search(DocumentQuery(text=query)) == []
-        assert len(store.search(DocumentQuery(text=f"{query} text"))) == 1
+        learn(store, "1", "text")
+        assert lessons(store, query) == []
+        assert lessons(store, f"{query} text") == ["1"]
 
-    def test_a_document_is_replaced_and_removed(self, store: Store) -> None:
+    def test_a_lesson_is_replaced_and_removed(self, store: Store) -> None:
         """And is not found by what it said before."""
         for text in ("alpha", "beta", None):
-            store.commit(Commit(documents=[Document(id="1", kind="n", text=text, at=T0)]))
+            if text is None:
+                store.commit(Commit(lessons={"1": None}))
+            else:
+                learn(store, "1", text)
             for word in ("alpha", "beta"):
-                assert len(store.search(DocumentQuery(text=word))) == (word == text)
+                assert lessons(store, word) == (["1"] if word == text else [])
 
     # --- requests ------------------------------------------------------------------------------
 
@@ -587,60 +608,56 @@ class ForgettingConformance:
                 key="k", owner=claim.owner, response=b"plan", from_events=[source.id]
             ),
         )
-        document = Document(id="d", kind="n", text="plan", at=T0, from_events=[derived.id])
-        store.commit(Commit(documents=[document]))
+        store.commit(Commit(lessons={"derived": derived.id}))
+        assert lessons(store, "plan") == ["derived"]
         erasure = store.erase([source.id])
         assert sorted(erasure.events) == sorted([source.id, derived.id])
-        counts = (erasure.artefacts, erasure.records, erasure.documents, erasure.responses)
+        counts = (erasure.artefacts, erasure.records, erasure.passages, erasure.responses)
         assert counts == (1, 1, 1, 1)
         artefact = store.artefact("routine", "r", 1)
         assert artefact is not None
         assert (artefact.body, artefact.hash) == (None, "")
         assert store.artefact("routine", "q", 1) is not None
         assert list(store.records("a")) == []
-        assert store.search(DocumentQuery(text="plan")) == []
+        assert lessons(store, "plan") == []
         assert store.claim("k", "f", lease=MINUTE, keep=MINUTE).status == "erased"
         assert texts(store.read(EventQuery(ids=[elsewhere.id]))) == ["else"]
         assert verify(store.rows).ok
 
     def test_forgetting_a_subject_leaves_the_others(self, store: Store) -> None:
-        """Its records and documents go, even those that name no source."""
+        """Its records go, even those that name no source, and its lessons."""
         mine, other = append(store, note("1", subject="ana"), note("2", subject="bo"))
         store.commit(
             Commit(
                 records=[Record(subject=name, type="T", id="1", body={}) for name in ("ana", "bo")],
-                documents=[
-                    Document(id=name, kind="n", text="word", at=T0, subject=name)
-                    for name in ("ana", "bo")
-                ],
             )
         )
+        for name in ("ana", "bo"):
+            learn(store, name, "word", subject=name)
         store.erase([mine.id], subjects=["ana"])
         assert list(store.records("ana")) == []
         assert len(list(store.records("bo"))) == 1
-        assert [hit.document.id for hit in store.search(DocumentQuery(text="word"))] == ["bo"]
+        assert lessons(store, "word") == ["bo"]
         assert texts(store.read(EventQuery(ids=[other.id]))) == ["2"]
 
     def test_what_replaced_a_derived_thing_is_not_erased_with_the_old_source(
         self, store: Store
     ) -> None:
         """The index follows the holder."""
-        old, new = append(store, note("1"), note("2"))
+        old, new = append(store, note("1"), note("2 word"))
         for source in (old, new):
             store.commit(
                 Commit(
                     records=[
                         Record(subject="a", type="T", id="1", body={}, from_events=[source.id])
                     ],
-                    documents=[
-                        Document(id="d", kind="n", text="word", at=T0, from_events=[source.id])
-                    ],
+                    lessons={"notes": source.id},
                 )
             )
         erasure = store.erase([old.id])
-        assert (erasure.records, erasure.documents) == (0, 0)
+        assert (erasure.records, erasure.passages) == (0, 0)
         assert len(list(store.records("a"))) == 1
-        assert len(store.search(DocumentQuery(text="word"))) == 1
+        assert lessons(store, "word") == ["notes"]
         assert store.erase([new.id]).records == 1
 
     def test_a_key_used_again_is_not_erased_with_what_it_was_used_for_before(
