@@ -35,7 +35,7 @@ def mined() -> Iterator[Figure]:
     from em.compiler.calls import calls_of
     from em.compiler.prune import made_good_by
     from em.heuristics import shelf
-    from em.heuristics.mine import call_ids, call_text, differences, mine
+    from em.heuristics.reflection import call_ids, call_text, differences, mine
     from em.store.sqlite import SqliteStore
 
     runs = _runs()
@@ -125,7 +125,7 @@ def retail_retrieval() -> Iterator[Figure]:
 def _retrieved(runs: "list[KeptTrace]", tools: list[str]) -> tuple[list[float], list[float]]:
     from em.compiler.calls import calls_of
     from em.heuristics import shelf
-    from em.heuristics.mine import error_shape, mine
+    from em.heuristics.reflection import error_shape, mine
     from em.heuristics.relevance import EVERYBODY, Wanted, rank
     from em.recall.search import LessonRecall
     from em.store.sqlite import SqliteStore

@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from em.errors import BadAnswer, LlmError, LlmRefused
 from em.heuristics.heuristic import Lesson
-from em.heuristics.mine import differences, error_shape, mine
-from em.heuristics.reflection import reflect
+from em.heuristics.reflection import differences, error_shape, mine, reflect
 from em.llm import ScriptedClient
 from em.llm.interface import Reply
 from em.traces.catalogue import as_kept

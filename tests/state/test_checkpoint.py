@@ -89,11 +89,11 @@ def test_a_checkpoint_that_fails_its_proof_leaves_the_last_good_one(
 ) -> None:
     observe_trips(memory, trip(1))
     memory.checkpoint("ana")
-    from em.state import proof as compiled
+    from em.state import rows
 
     observe_trips(memory, trip(2, hotel="X"))
     with monkeypatch.context() as broken:
-        broken.setattr(compiled, "bare_module", lambda _schema: "class Trip: ...")
+        broken.setattr(rows, "bare_module", lambda _schema: "class Trip: ...")
         with pytest.raises(StateInvalid, match="Trip"):
             memory.checkpoint("ana")
     state = memory.state("ana")

@@ -413,7 +413,7 @@ def _checkpoint_all(
 def _watch(
     memory: Memory, subjects: tuple[str, ...], every: float, how: dict[str, Any], *, as_json: bool
 ) -> None:
-    from em.state.parallel import subjects_of
+    from em.state.subjects import subjects_of
 
     seen = 0
     while True:

@@ -8,8 +8,7 @@ from em.errors import InputError
 from em.heuristics import health, shelf
 from em.heuristics.brief import brief
 from em.heuristics.heuristic import Briefing, Heuristic, Lesson
-from em.heuristics.mine import differences, mine
-from em.heuristics.reflection import reflect
+from em.heuristics.reflection import differences, mine, reflect
 from em.heuristics.relevance import PASSED_OVER, Search, Wanted
 from em.llm.interface import LlmClient
 from em.log.event import Draft

@@ -19,7 +19,7 @@ import msgspec
 from em.errors import InputError, LlmError, UsageError
 from em.heuristics.book import Heuristics
 from em.heuristics.heuristic import Briefing
-from em.heuristics.mine import AGENT, CHECK, LOOP
+from em.heuristics.reflection import AGENT, CHECK, LOOP
 from em.llm.interface import LlmClient
 from em.log.event import Draft, EventQuery
 from em.log.kinds import event_body

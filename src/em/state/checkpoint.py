@@ -26,8 +26,7 @@ from em.state.fold import (
     fold,
     sort_events,
 )
-from em.state.proof import prove
-from em.state.rows import Seen, block_id, blocks
+from em.state.rows import Seen, block_id, blocks, prove
 from em.state.schema import FORMAT, Coverage, Extraction, FieldSchema, StateSchema, TypeSchema
 from em.state.types import fits
 from em.store.protocol import Artefact, ArtefactDraft, Commit, Committed, Record, Store

@@ -7,13 +7,17 @@ subset of Python that every sandbox runs, each with a function that reads it fro
 Everything that came from outside enters as a quoted literal or as a cleaned name.
 """
 
+import re
+import sys
+import threading
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from types import ModuleType
 from typing import NamedTuple
 
-from em.state.constraints import condition_code, deadlines_code
-from em.state.profile import class_name
+from em.state.rules import RANKS, condition_code, deadlines_code
 from em.state.schema import PROFILE, Constraint, FieldSchema, Policy, StateSchema, TypeSchema
-from em.state.types import Typed, quoted, resolve
+from em.state.types import Typed, class_name, quoted, resolve
 
 HEADER = """\
 import datetime
@@ -500,8 +504,7 @@ def _rules(schema: StateSchema) -> Iterator[str]:
 
 def ordered(constraints: Sequence[Constraint]) -> list[Constraint]:
     """The worst first, then by name: the same order each time."""
-    ranks = {"critical": 0, "high": 1, "warning": 2, "info": 3}
-    return sorted(constraints, key=lambda found: (ranks[found.severity], found.id))
+    return sorted(constraints, key=lambda found: (RANKS[found.severity], found.id))
 
 
 def _rule(constraint: Constraint, function: str, number: int) -> str:
@@ -534,3 +537,41 @@ def _names_table(schema: StateSchema, names: ClassNames) -> Iterator[str]:
             yield f"    {quoted(name)}: {{{rows}}},"
     yield "}"
     yield ""
+
+
+MODULE = "em_state"
+
+
+_loading = threading.Lock()
+
+
+@lru_cache(maxsize=64)
+def load_module(code: str) -> ModuleType:
+    """The generated module, run. It is em's own code: no text of it came from anyone else."""
+    module = ModuleType(MODULE)
+    # dataclasses look the module of a class up by its name while they are made.
+    with _loading:
+        sys.modules[MODULE] = module
+        try:
+            exec(compile(code, f"<{MODULE}>", "exec"), module.__dict__)  # noqa: S102 - written by em
+        finally:
+            del sys.modules[MODULE]
+    return module
+
+
+_DOC = re.compile(r' *"""[^"\\]*"""')
+"""A docstring that can hold nothing but text: no quote ends it, nothing is escaped."""
+
+
+def bare_module(code: str) -> str:
+    """A module without its documentation: the same text for subjects of the same shape.
+
+    What is left out is proved to be text, so that running the rest proves the whole.
+    """
+    lines = code.split("\n")
+    for number, line in enumerate(lines):
+        if line.lstrip(" ").startswith('"""'):
+            if not _DOC.fullmatch(line):
+                raise ValueError(f"line {number + 1} is no docstring")
+            lines[number] = line[: -len(line.lstrip(" "))] + "..."
+    return "\n".join(lines)

@@ -1,12 +1,12 @@
 """What changed from one version of a state's types to the next, and what that would break."""
 
 import ast
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Literal
 
 import msgspec
 
-from em.state.schema import PROFILE, FieldSchema, StateSchema, TypeSchema
+from em.state.schema import FieldSchema, StateSchema, TypeSchema
 from em.state.types import Typed, resolve
 
 Kind = Literal["added", "removed", "renamed", "widened", "changed", "policy", "rule"]
@@ -151,12 +151,3 @@ def names_in(code: str) -> frozenset[str]:
         return frozenset()
     names = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
     return frozenset(names | {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)})
-
-
-def fields_by_class(schema: StateSchema) -> Mapping[str, list[str]]:
-    """The names of each class's fields."""
-    return {
-        type_.name: [field.name for field in type_.fields.values()]
-        for type_ in schema.types.values()
-        if type_.given != PROFILE or type_.fields
-    }

@@ -13,11 +13,10 @@ import msgspec
 
 from em.errors import BadAnswer, InputError, LlmRefused
 from em.llm.interface import LlmClient
-from em.state.constraints import CONSTRAINT_SCHEMA, read_constraint
 from em.state.fold import Text, partial_moment
-from em.state.profile import MONTHS, to_date, to_money
+from em.state.rules import CONSTRAINT_SCHEMA, read_constraint
 from em.state.schema import PROFILE, Extraction, StateSchema
-from em.state.types import resolve
+from em.state.types import MONTHS, resolve, to_date, to_money
 from em.values.canonical import Json
 from em.values.times import from_micros
 

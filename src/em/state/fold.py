@@ -12,9 +12,8 @@ from typing import Any, Protocol
 import msgspec
 
 from em.errors import InputError
-from em.state.constraints import check_constraint, read_constraint
-from em.state.profile import fold_records, type_of
 from em.state.rows import Seen
+from em.state.rules import check_constraint, read_constraint
 from em.state.schema import (
     PROFILE,
     Constraint,
@@ -24,6 +23,7 @@ from em.state.schema import (
     StateSchema,
     Status,
 )
+from em.state.types import fold_records, type_of
 from em.values.canonical import Json
 from em.values.times import moment, to_micros
 

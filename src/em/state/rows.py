@@ -1,18 +1,22 @@
-"""Records as rows that the generated classes read, in blocks.
+"""Records as rows that the generated classes read, in blocks, and the proof that they read back.
 
 A block is one record of the store. Its rows are one JSON text, so that they are decoded once,
 straight into the classes; so are the times, which only a state of the past reads.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from types import ModuleType
 from typing import Any, NamedTuple
 
 import msgspec
 
-from em.state.schema import TypeSchema
+from em.errors import StateInvalid
+from em.state.code import bare_module, load_module, write_module
+from em.state.schema import StateSchema, TypeSchema
 from em.state.types import Convert, converter
 from em.store.protocol import Record
-from em.values.canonical import Json
+from em.values.canonical import Json, identical
 
 BLOCK_ROWS = 500
 BLOCK_BYTES = 2 * 1024 * 1024
@@ -159,3 +163,65 @@ class _Writer:
 def block_id(number: int) -> str:
     """Blocks sort by their numbers."""
     return f"{number:010d}"
+
+
+def prove(schema: StateSchema, records: Sequence[Record]) -> ModuleType:
+    """Run the module and read every new row with it; StateInvalid if anything is not as written."""
+    try:
+        module = load_module(bare_module(write_module(schema)))
+    except Exception as error:
+        raise StateInvalid(
+            f"the generated module does not run: {type(error).__name__}: {error}",
+            place=f"state of {schema.subject!r}",
+            fix="the last good state stays; this is a bug of em, please report it",
+        ) from error
+    classes = {type_.name: getattr(module, type_.name) for type_ in schema.types.values()}
+    for record in records:
+        if record.type in classes and record.body is not None and "rows" in record.body:
+            _prove_block(record, classes[record.type])
+    return module
+
+
+def _prove_block(record: Record, class_: type) -> None:
+    block = msgspec.convert(record.body, Block)
+    try:
+        read = rows_decoder(class_).decode(block.rows)
+        written = msgspec.json.encode(read)
+        if written.replace(b',"as_given":{}}', b"}") == block.rows.encode():
+            return  # to the byte, but for what a class adds
+        again = msgspec.json.decode(written)
+    except (msgspec.MsgspecError, TypeError) as error:
+        raise _unreadable(record, str(error)) from error
+    rows: list[Mapping[str, Any]] = msgspec.json.decode(block.rows)
+    # A class adds None for what is not there; apart from that, not a byte may differ.
+    picked = [{name: back[name] for name in row} for row, back in zip(rows, again, strict=True)]
+    if msgspec.json.encode(picked) == block.rows.encode():
+        return
+    for row, back in zip(rows, picked, strict=True):
+        for wrong in [name for name, value in row.items() if not _same(value, back[name])]:
+            raise _unreadable(record, f"{wrong} is {row[wrong]!r:.60}, read {back[wrong]!r:.60}")
+
+
+def _same(written: Any, read: Any) -> bool:
+    """Whether a value was read as it was written, with None for what a nested class has not."""
+    if isinstance(written, dict) and isinstance(read, dict):
+        return written.keys() <= read.keys() and all(
+            _same(written.get(name), value) for name, value in read.items()
+        )
+    if isinstance(written, list) and isinstance(read, list) and len(written) == len(read):
+        return all(map(_same, written, read))
+    return identical(written, read)
+
+
+def _unreadable(record: Record, why: str) -> StateInvalid:
+    return StateInvalid(
+        f"a record does not read back as it was written: {why}",
+        place=f"{record.type}, block {record.id}",
+        fix="the last good state stays; this is a bug of em, please report it",
+    )
+
+
+@lru_cache(maxsize=256)
+def rows_decoder(class_: type) -> "msgspec.json.Decoder[list[Any]]":
+    """Reads the rows of a block into a class."""
+    return msgspec.json.Decoder(list[class_])  # type: ignore[valid-type]  # made at run time

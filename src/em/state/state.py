@@ -15,9 +15,8 @@ import msgspec
 
 from em.errors import NotFound, StateError
 from em.state import rules
-from em.state.code import policy_of, write_module
-from em.state.proof import load_module, rows_decoder
-from em.state.rows import Block
+from em.state.code import load_module, policy_of, write_module
+from em.state.rows import Block, rows_decoder
 from em.state.rules import Alert, UserRule
 from em.state.schema import PROFILE, Coverage, Entry, StateSchema, TypeSchema
 from em.state.types import converter

@@ -1,24 +1,423 @@
-"""From the profile of a field to its Python type, and from a given value to what that type reads.
+"""Types of records: what was seen in each field, the Python type that follows, and conversion.
 
-A value whose typed form does not come back as it was given is kept beside it (`as_given`).
+Records are folded into the profile of their type column by column. The counts of a profile add up,
+so a type is the same whether its records came at once or one checkpoint at a time. A value that
+does not convert back to exactly what was given is stored beside the typed one (`as_given`).
 """
 
+import builtins
+import keyword
 import re
-from collections.abc import Callable, Mapping
-from decimal import Decimal
+import unicodedata
+from collections import Counter
+from collections.abc import Callable, Container, Mapping, Sequence
+from datetime import date, datetime, time
+from decimal import Decimal, InvalidOperation
+from itertools import chain
 from typing import Any, NamedTuple
 
-from em.state.profile import (
-    TEXTS,
-    to_date,
-    to_datetime,
-    to_decimal,
-    to_money,
-    to_time,
-    written_datetime,
-)
-from em.state.schema import FieldSchema, TypeSchema
+from em.state.schema import Example, FieldSchema, StateSchema, TypeSchema
 from em.values.canonical import Json
+
+LONGEST = 40
+"""Characters of a text that may be more than a text."""
+
+_TRUTHS = frozenset({"true", "false", "True", "False"})
+_DIGIT = re.compile(r"\d")
+_NUMERIC = frozenset("-0123456789")
+_ISO_DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
+_SLASHED = re.compile(r"(\d{1,2})/(\d{1,2})/(\d{4})")
+_TIME = re.compile(r"\d{2}:\d{2}(:\d{2}(\.\d{1,6})?)?")
+_DATETIME = re.compile(r"\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}(:\d{2}(\.\d{1,6})?)?(Z|[+-]\d{2}:\d{2})?")
+_INT = re.compile(r"-?(0|[1-9]\d{0,30})")
+_DECIMAL = re.compile(r"-?(0|[1-9]\d{0,30})\.\d{1,30}")
+_MONEY = re.compile(
+    r"(?P<sign>-?)(?:(?P<symbol>US\$|[$€£¥])|(?P<before>[A-Z]{3}) )(?P<first>[\d,]+(?:\.\d+)?)"
+    r"|(?P<last>-?[\d,]+(?:\.\d+)?) ?(?:(?P<behind>[A-Z]{3})|(?P<euro>€))"
+)
+_GROUPED = re.compile(r"-?(\d{1,3}(,\d{3})+|\d+)(\.\d+)?")
+CURRENCIES = {"US$": "USD", "$": "USD", "€": "EUR", "£": "GBP", "¥": "JPY"}
+_KNOWN = frozenset(
+    "USD EUR GBP JPY CHF CAD AUD NZD CNY INR BRL SEK NOK DKK".split()
+    + "PLN CZK HUF MXN ZAR KRW SGD HKD".split()
+)
+MONTHS = {
+    name: number
+    for number, name in enumerate(
+        "january february march april may june july".split()
+        + "august september october november december".split(),
+        1,
+    )
+}
+MONTHS |= {name[:3]: number for name, number in MONTHS.items()} | {"sept": 9}
+_DAY_MONTH = re.compile(r"(\d{1,2})\.? ([A-Za-z]{3,9})\.?,? (\d{4})")
+_MONTH_DAY = re.compile(r"([A-Za-z]{3,9})\.? (\d{1,2})(?:st|nd|rd|th)?,? (\d{4})")
+_NUMERIC_DATES = (
+    (re.compile(r"(\d{4})/(\d{1,2})/(\d{1,2})"), (1, 2, 3)),
+    (re.compile(r"(\d{1,2})\.(\d{1,2})\.(\d{4})"), (3, 2, 1)),
+)
+
+
+def kind_of(value: Any) -> str:
+    """The kind of a JSON value; texts are looked into."""
+    kind = _KINDS.get(type(value))
+    return text_kind(value) if kind is None else kind
+
+
+_KINDS: dict[type, str] = {
+    bool: "bool",
+    int: "int",
+    float: "float",
+    list: "list",
+    dict: "object",
+    type(None): "null",
+}
+
+
+def text_kind(text: str) -> str:
+    """What a text says, by its shape alone."""
+    if not 0 < len(text) <= LONGEST:
+        return "text"
+    if text in _TRUTHS:
+        return "bool_text"
+    if _DIGIT.search(text) is None:
+        return "text"  # whatever else there is has a digit
+    # What begins with a letter can only be a date in words or an amount.
+    for kind, test in _TESTS if text[0] in _NUMERIC else _WORDY:
+        if test(text):
+            return kind
+    return _slashed_kind(text)
+
+
+def _slashed_kind(text: str) -> str:
+    """A date with slashes: the number above 12 tells the day; without one nothing does."""
+    found = _SLASHED.fullmatch(text)
+    if found is None or (to_date(text, "dmy") is None and to_date(text, "mdy") is None):
+        return "text"
+    if int(found[1]) > 12:
+        return "date_dmy"
+    return "date_mdy" if int(found[2]) > 12 else "date_slashed"
+
+
+def to_date(text: str, order: str = "") -> date | None:
+    """A date in ISO 8601, in words, with dots or year first; with slashes only in a known order."""
+    try:
+        if _ISO_DATE.fullmatch(text):
+            return date.fromisoformat(text)
+        for pattern, (year, month, day) in _NUMERIC_DATES:
+            if found := pattern.fullmatch(text):
+                return date(int(found[year]), int(found[month]), int(found[day]))
+        return _in_words(text) or _slashed(text, order)
+    except (ValueError, KeyError):
+        return None
+
+
+def _in_words(text: str) -> date | None:
+    if found := _DAY_MONTH.fullmatch(text):
+        return date(int(found[3]), MONTHS[found[2].lower()], int(found[1]))
+    if found := _MONTH_DAY.fullmatch(text):
+        return date(int(found[3]), MONTHS[found[1].lower()], int(found[2]))
+    return None
+
+
+def _slashed(text: str, order: str) -> date | None:
+    found = _SLASHED.fullmatch(text) if order else None
+    if found is None:
+        return None
+    first, second, year = int(found[1]), int(found[2]), int(found[3])
+    return date(year, second, first) if order == "dmy" else date(year, first, second)
+
+
+def _dated_in_words(text: str) -> date | None:
+    try:
+        return _in_words(text)
+    except (ValueError, KeyError):
+        return None
+
+
+def to_time(text: str) -> time | None:
+    """A time of day."""
+    try:
+        return time.fromisoformat(text) if _TIME.fullmatch(text) else None
+    except ValueError:
+        return None
+
+
+def to_datetime(text: str) -> datetime | None:
+    """A moment; its zone is kept, and none is made up."""
+    try:
+        return datetime.fromisoformat(text) if _DATETIME.fullmatch(text) else None
+    except ValueError:
+        return None
+
+
+def to_decimal(value: Any) -> Decimal | None:
+    """A number, exactly as it was written."""
+    if type(value) in (int, float):
+        return Decimal(repr(value))
+    if isinstance(value, str) and (_INT.fullmatch(value) or _DECIMAL.fullmatch(value)):
+        return Decimal(value)
+    return None
+
+
+def to_money(text: str) -> tuple[Decimal, str] | None:
+    """An amount with its currency; none without one."""
+    found = _MONEY.fullmatch(text)
+    if found is None:
+        return None
+    symbol = found["symbol"] or found["euro"]
+    currency = CURRENCIES[symbol] if symbol else (found["before"] or found["behind"])
+    number = (found["sign"] or "") + (found["first"] or found["last"])
+    if currency not in _KNOWN or not _GROUPED.fullmatch(number):
+        return None
+    try:
+        return Decimal(number.replace(",", "")), currency
+    except InvalidOperation:
+        return None
+
+
+def written_datetime(value: datetime) -> str:
+    """A moment as JSON has it here."""
+    text = value.isoformat()
+    return text[:-6] + "Z" if text.endswith("+00:00") else text
+
+
+_TESTS: tuple[tuple[str, Callable[[str], Any]], ...] = (
+    ("date", to_date),
+    ("time", to_time),
+    ("datetime", to_datetime),
+    ("int_text", _INT.fullmatch),
+    ("decimal_text", _DECIMAL.fullmatch),
+    ("money", to_money),
+)
+_WORDY: tuple[tuple[str, Callable[[str], Any]], ...] = (
+    ("date", _dated_in_words),
+    ("money", to_money),
+)
+
+
+MAX_NAME = 60
+_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+_NOT_WORD = re.compile(r"[^A-Za-z0-9]+")
+
+RESERVED_FIELDS = frozenset(
+    "event_ids as_given history datetime Decimal Any Literal Money field str int float bool list "
+    "dict tuple object self None True False".split()
+)
+"""Names that the body of a generated class uses itself."""
+
+RESERVED_CLASSES = frozenset(
+    "State Entry Rule Money Any Literal Decimal Mapping Sequence Callable Fraction".split()
+) | frozenset(name for name in dir(builtins) if name[:1].isupper())
+
+RESERVED_COLLECTIONS = frozenset(
+    "check alerts ask code schema history conflicts subject version as_of module profile rules "
+    "datetime coverage watermark unstructured collections run evidence types".split()
+)
+"""Names of a state's own attributes."""
+
+
+def _ascii(text: str) -> str:
+    """Letters without their marks; what is left beyond ASCII is spelled out, so none is mistaken.
+
+    Letters of two scripts that look alike must not become the same name.
+    """
+    parts = []
+    for char in unicodedata.normalize("NFKD", text[:MAX_NAME]):
+        if char.isascii():
+            parts.append(char)
+        elif not unicodedata.combining(char):
+            parts.append(f"_u{ord(char):04x}_" if char.isalnum() else "_")
+    return "".join(parts)
+
+
+def _words(text: str) -> list[str]:
+    return [word for word in _NOT_WORD.split(_CAMEL.sub("_", _ascii(text))) if word]
+
+
+def field_name(given: str, taken: Container[str]) -> str:
+    """The attribute for a field."""
+    name = "_".join(_words(given)).lower() or "field"
+    if name[0].isdigit():
+        name = f"n_{name}"
+    if keyword.iskeyword(name):
+        name += "_"
+    if name in RESERVED_FIELDS:
+        name += "_"
+    return _free(name, taken)
+
+
+def class_name(given: str, taken: Container[str]) -> str:
+    """The class for a type of records."""
+    words = _words(given) or ["record"]
+    name = "".join(word[:1].upper() + word[1:] for word in words)
+    if name[0].isdigit():
+        name = f"N{name}"
+    if name in RESERVED_CLASSES or keyword.iskeyword(name):
+        name += "Record"
+    return _free(name, taken)
+
+
+def collection_name(class_: str, taken: Container[str]) -> str:
+    """The attribute that holds a class's records: Trip, trips."""
+    name = _plural("_".join(_words(class_)).lower())
+    if name in RESERVED_COLLECTIONS or keyword.iskeyword(name):
+        name += "_"
+    return _free(name, taken)
+
+
+def _plural(word: str) -> str:
+    if word.endswith("y") and word[-2:-1] not in "aeiou":
+        return word[:-1] + "ies"
+    if word.endswith(("s", "x", "z", "ch", "sh")):
+        return word if word.endswith("s") and not word.endswith("ss") else word + "es"
+    return word + "s"
+
+
+def _free(name: str, taken: Container[str]) -> str:
+    free, number = name, 1
+    while free in taken:
+        number += 1
+        free = f"{name}_{number}"
+    return free
+
+
+MAX_FIELDS = 250
+"""Fields of one class; what a record has beyond them is kept as it was given."""
+MAX_VALUES = 12
+MAX_VALUE = 40
+EXAMPLES = 3
+EXAMPLE = 40
+MAX_LEVELS = 8
+"""Nested classes within each other."""
+TEXTS = frozenset(
+    "text date date_dmy date_mdy date_slashed time datetime".split()
+    + "int_text decimal_text bool_text money".split()
+)
+
+
+def type_of(schema: StateSchema, given: str, key: list[str] | None = None) -> TypeSchema:
+    """The type that records of this name have, known or new."""
+    given = schema.renames.get(given, given)
+    found = schema.types.get(given)
+    if found is None:
+        classes = {known.name for known in schema.types.values()}
+        name = class_name(given, classes)
+        taken = {known.collection for known in schema.types.values()}
+        collection = collection_name(name, taken)
+        found = TypeSchema(given=given, name=name, collection=collection, key=key)
+        schema.types[given] = found
+    return found
+
+
+def fold_records(
+    type_: TypeSchema, records: Sequence[Json], events: Sequence[str], level: int = 0
+) -> None:
+    """Take records, each with its event, into the profile of their type."""
+    type_.count += len(records)
+    names = dict.fromkeys(chain.from_iterable(records))
+    for given in names:
+        field = type_.fields.get(given)
+        if field is None:
+            if len(type_.fields) >= MAX_FIELDS:
+                type_.left_out += sum(given in record for record in records)
+                continue
+            taken = {known.name for known in type_.fields.values()}
+            field = FieldSchema(given=given, name=field_name(given, taken))
+            type_.fields[given] = field
+        try:
+            column = [record[given] for record in records]
+        except KeyError:  # some don't have it
+            having = [n for n, record in enumerate(records) if given in record]
+            column = [records[n][given] for n in having]
+            fold_column(field, column, [events[n] for n in having], level)
+        else:
+            fold_column(field, column, events, level)
+
+
+def fold_column(
+    field: FieldSchema, values: Sequence[Any], events: Sequence[str], level: int
+) -> None:
+    """Take the values of one field into its profile."""
+    types = Counter(map(type, values))
+    nulls = types.pop(type(None), 0)
+    field.nulls += nulls
+    field.count += len(values) - nulls
+    kinds = Counter(field.kinds)
+    if str in types:
+        kinds.update(_fold_texts(field, values, events, only=len(types) == 1 and not nulls))
+        del types[str]
+    for type_, number in types.items():
+        kinds[kind_of(type_())] += number
+    field.kinds = dict(kinds)
+    _fold_examples(field, values, events)
+    if list in types:
+        _fold_items(field, values, events, level)
+    if dict in types:
+        _fold_nested(field, values, events, level)
+
+
+def _fold_texts(
+    field: FieldSchema, values: Sequence[Any], events: Sequence[str], *, only: bool
+) -> Counter[str]:
+    texts = Counter(values if only else [value for value in values if type(value) is str])
+    kinds: Counter[str] = Counter()
+    for text, number in texts.items():
+        kind = text_kind(text)
+        kinds[kind] += number
+        if kind == "text" and len(field.odd) < EXAMPLES:
+            field.odd = [*field.odd, Example(text[:EXAMPLE], events[values.index(text)])]
+    if field.values is not None:
+        new = [text for text in texts if text not in field.values]
+        if len(field.values) + len(new) > MAX_VALUES or any(len(t) > MAX_VALUE for t in new):
+            field.values = None
+        else:
+            first = {text: events[values.index(text)] for text in new}
+            field.values = {**field.values, **first}
+    return kinds
+
+
+def _fold_examples(field: FieldSchema, values: Sequence[Any], events: Sequence[str]) -> None:
+    if len(field.examples) >= EXAMPLES:
+        return
+    seen = {example.text for example in field.examples}
+    examples = list(field.examples)
+    for value, event in zip(values[:200], events, strict=False):
+        if len(examples) >= EXAMPLES:
+            break
+        if value is None or isinstance(value, list | dict):
+            continue
+        text = str(value)[:EXAMPLE]
+        if text not in seen:
+            seen.add(text)
+            examples.append(Example(text, event))
+    field.examples = examples
+
+
+def _fold_items(
+    field: FieldSchema, values: Sequence[Any], events: Sequence[str], level: int
+) -> None:
+    items, their_events = [], []
+    for value, event in zip(values, events, strict=True):
+        if type(value) is list:
+            items += value
+            their_events += [event] * len(value)
+    if field.items is None:
+        field.items = FieldSchema(given=field.given, name=field.name)
+    if items:
+        fold_column(field.items, items, their_events, level + 1)
+
+
+def _fold_nested(
+    field: FieldSchema, values: Sequence[Any], events: Sequence[str], level: int
+) -> None:
+    if level >= MAX_LEVELS:
+        return
+    chosen = [n for n, value in enumerate(values) if type(value) is dict]
+    if field.nested is None:
+        field.nested = TypeSchema(given=field.given, name="", collection="")
+    fold_records(field.nested, [values[n] for n in chosen], [events[n] for n in chosen], level + 1)
+
 
 RARE = 20
 """One odd value in so many does not make a column of dates a column of texts."""
@@ -310,10 +709,3 @@ _CONVERTERS: Mapping[str, Convert] = {
     "money": _amount,
     "number": _number,
 }
-
-
-def as_json(value: Any) -> Any:
-    """A typed value as JSON says it."""
-    if isinstance(value, Decimal):
-        return str(value)
-    return value

@@ -19,7 +19,7 @@ from em.log.stream import job_stream
 from em.memory import Memory
 from em.runner.library import find_routine
 from em.settings import Settings, WorkSettings
-from em.state.parallel import subjects_of
+from em.state.subjects import subjects_of
 from em.store import redactor_of
 from em.traces.catalogue import attempts
 from em.values.canonical import Json

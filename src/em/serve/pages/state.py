@@ -15,9 +15,9 @@ from em.serve.auth import PAGES, Caller
 from em.serve.pages.forms import form_of
 from em.serve.pages.view import address, asked, go_to, page
 from em.serve.service import AnyRequest, Service, service_of
-from em.state.parallel import NEWS
 from em.state.schema import PROFILE
 from em.state.state import State
+from em.state.subjects import NEWS
 from em.store.protocol import Passage
 from em.values.times import moment
 
