@@ -21,9 +21,9 @@ from em.behaviour.solver import (
     solve,
 )
 from em.behaviour.tape import running
-from em.behaviour.tool import Tool
-from em.behaviour.trampoline import adrive, drive
+from em.behaviour.tool import EngineTool
 from em.errors import NotRecordable, UsageError
+from em.runner.drivers import adrive, drive
 from em.values.canonical import Json
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -148,7 +148,7 @@ class Engine(Workings):
         is_method: bool,
     ) -> Callable[[F], F]:
         def decorate(function: F) -> F:
-            tool = Tool(
+            tool = EngineTool(
                 function,
                 name=name,
                 is_method=is_method,
@@ -162,7 +162,7 @@ class Engine(Workings):
 
         return decorate
 
-    def _refuse_second(self, tool: Tool) -> None:
+    def _refuse_second(self, tool: EngineTool) -> None:
         """One name, one tool. A cell of a notebook may be run again; a closure is another tool."""
         known = self.tools.get(tool.name)
         if known is None:

@@ -4,15 +4,15 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from em.behaviour.tape import NESTED, Outcome, Run, current, record_call
-from em.behaviour.tool import Tool
-from em.behaviour.trampoline import adrive, drive
+from em.behaviour.tape import NESTED, Run, current, record_call
+from em.behaviour.tool import EngineTool
 from em.errors import NotRecordable
+from em.runner.drivers import adrive, drive
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def watched(tool: Tool, function: F, watching: Sequence[Run]) -> F:
+def watched(tool: EngineTool, function: F, watching: Sequence[Run]) -> F:
     """The function, whose calls are noted in the run they belong to, if that is being watched."""
     if tool.is_async:
 
@@ -39,13 +39,14 @@ def watched(tool: Tool, function: F, watching: Sequence[Run]) -> F:
     return result
 
 
-def _given(outcome: Outcome) -> Any:
-    if outcome.error is not None:
-        raise outcome.error
-    return outcome.value
+def _given(outcome: tuple[Any, BaseException | None]) -> Any:
+    value, error = outcome
+    if error is not None:
+        raise error
+    return value
 
 
-def _run_of(tool: Tool, watching: Sequence[Run]) -> Run | None:
+def _run_of(tool: EngineTool, watching: Sequence[Run]) -> Run | None:
     run = current.get()
     if run is not None:
         if run in watching:

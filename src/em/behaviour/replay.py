@@ -9,11 +9,11 @@ from em.behaviour.cache import Known
 from em.behaviour.check import Check
 from em.behaviour.codec import Unkept, copy, is_lazy, keep, seen
 from em.behaviour.result import Done, named, short
-from em.behaviour.tape import Call, Run, capture_effect
-from em.behaviour.tool import Bound, Contexts, Tool
-from em.behaviour.trampoline import Invoke, Machine, Raised
+from em.behaviour.tape import Call, Run
+from em.behaviour.tool import Bound, Contexts, EngineTool
 from em.behaviour.tree import Node, Sight, members, newest, restored
 from em.errors import EmError, NotRecordable
+from em.runner.effects import Effects
 from em.values.canonical import Json
 
 Cause = Literal["", "check", "error", "time", "value"]
@@ -26,7 +26,7 @@ class _Prepared:
         "bound", "is_seen", "kept", "node", "result", "seconds", "sights", "step", "tool", "value",
     )  # fmt: skip
 
-    def __init__(self, node: Node, step: Step, tool: Tool, bound: Bound, kept: Json) -> None:
+    def __init__(self, node: Node, step: Step, tool: EngineTool, bound: Bound, kept: Json) -> None:
         self.node = node
         self.step = step
         self.tool = tool
@@ -47,7 +47,7 @@ class Replay:
         known: Known,
         alive: int,
         inputs: Json,
-        tools: Mapping[str, Tool],
+        tools: Mapping[str, EngineTool],
         contexts: Contexts,
         budget: tuple[float, float],
     ) -> None:
@@ -82,7 +82,7 @@ class Replay:
         """Whether anything was done to the world."""
         return bool(self.done) or self.failed is not None
 
-    def run(self, hint: Any) -> Machine[bool]:
+    def run(self, hint: Any) -> Effects[bool]:
         """Replay to the end; whether it got there. Otherwise it says why, and what was done."""
         node = self._known.root
         try:
@@ -112,7 +112,7 @@ class Replay:
         self.reasons.append(reason)
         return False
 
-    def _choose(self, node: Node) -> Machine["_Prepared | None"]:
+    def _choose(self, node: Node) -> Effects["_Prepared | None"]:
         """The next step: one whose check passes, else one without a check.
 
         None where none is possible: only then a behaviour that is over here may answer. Where ways
@@ -214,16 +214,14 @@ class Replay:
 
     def _compare(
         self, prepared: "_Prepared", check: Check[Any], sights: list[Sight], name: str
-    ) -> Machine[int]:
+    ) -> Effects[int]:
         """Which behaviours the world still looks right for."""
         tool = prepared.tool
         place = f"the {name} of step {len(self.done) + (name == 'pre-check')} ({tool.name})"
         try:
-            now = yield capture_effect(tool, check, prepared.bound)
-        except Raised as raised:
-            if not isinstance(raised.error, Exception):
-                raise raised.error from None
-            self._diverge("check", f"{place} raised {named(raised.error)}")
+            now = yield tool.capture(check, prepared.bound)
+        except Exception as error:  # noqa: BLE001 - a check that raises does not pass
+            self._diverge("check", f"{place} raised {named(error)}")
             return 0
         prepared.sights[name] = now
         passing = 0
@@ -244,19 +242,16 @@ class Replay:
                 self._diverge("check", _Refusal(place, now, then, verdict))
         return passing
 
-    def _take(self, prepared: "_Prepared") -> Machine[bool]:
+    def _take(self, prepared: "_Prepared") -> Effects[bool]:
         """Make the call of a step; whether the world then looks as it did."""
         step, tool, bound = prepared.step, prepared.tool, prepared.bound
         self.reasons.clear()
         started = time.perf_counter()
-        args, kwargs = tool.unbind(bound.owner, bound.arguments)
         try:
-            value = yield Invoke(tool.function, args, kwargs, tool.is_async)
-        except Raised as raised:
-            if not isinstance(raised.error, Exception):
-                raise raised.error from None
-            self.failed = Done(step.tool, prepared.kept, None, named(raised.error), True)
-            return self._diverge("error", f"{self._place(step)} raised {named(raised.error)}")
+            value = yield tool.call(*tool.unbind(bound.owner, bound.arguments))
+        except Exception as error:  # noqa: BLE001 - a tool may raise anything
+            self.failed = Done(step.tool, prepared.kept, None, named(error), True)
+            return self._diverge("error", f"{self._place(step)} raised {named(error)}")
         if is_lazy(value):
             self.failed = Done(step.tool, prepared.kept, None, "it is not done", True)
             return self._diverge("error", f"{self._place(step)} gave what is not done yet")

@@ -1,6 +1,6 @@
 """Solving a task: replay what is known, hand over where it ends, keep what the agent then did.
 
-One machine for plain and for async agents; `effects` has the drivers.
+One machine for plain and for async agents; `em.runner.drivers` drives it.
 """
 
 import functools
@@ -21,13 +21,13 @@ from em.behaviour.refusals import refuse_unfinished
 from em.behaviour.replay import Replay
 from em.behaviour.result import Done, Progress, Result, Saved, named
 from em.behaviour.tape import NESTED, Call, Run, current
-from em.behaviour.tool import Contexts, Tool
-from em.behaviour.trampoline import Consult, Invoke, Machine, Raised
+from em.behaviour.tool import Contexts, EngineTool
 from em.behaviour.tree import members, newest
 from em.compiler.calls import infer_effect
 from em.errors import Diverged, EmError, NotRecordable, StoreError, UsageError
 from em.log.event import Draft, check_name
 from em.log.stream import behaviour_stream
+from em.runner.effects import CallTool, Consult, Effects
 from em.store import Store, open_store
 from em.values.canonical import Json, identical
 
@@ -68,7 +68,7 @@ class Workings:
         self.max_per_task = max_per_task
         self.max_behaviours = max_behaviours
         self.briefing = briefing
-        self.tools: dict[str, Tool] = {}
+        self.tools: dict[str, EngineTool] = {}
         self.contexts = Contexts()
         self.agent: Callable[..., Any] = no_agent
         self.is_async = False
@@ -181,16 +181,13 @@ def own_name(agent: Callable[..., Any]) -> str:
     return f"{module}.{named.__qualname__}".strip(".")
 
 
-def solve(engine: Workings, task: Task, args: tuple[Any, ...], kwargs: Json) -> Machine[Result]:
+def solve(engine: Workings, task: Task, args: tuple[Any, ...], kwargs: Json) -> Effects[Result]:
     """Do a task; the result says how."""
     try:
         known: Known = yield Consult(lambda: engine.cache.find(task.key))
-    except Raised as raised:
-        # A store that can't be reached is no reason not to work; misuse is to be told.
-        if not isinstance(raised.error, StoreError):
-            raise raised.error from None
-        reason = f"the store could not be read: {raised.error}"
-        return (yield from _let_agent(engine, task, args, kwargs, _Start(reason, raised.error)))
+    except StoreError as error:  # the agent can work without the store
+        start = _Start(f"the store could not be read: {error}", error)
+        return (yield from _let_agent(engine, task, args, kwargs, start))
     alive, reason = _usable(engine, known, task)
     if not alive:
         start = _Start(reason, versions=_versions(known, known.all))
@@ -261,7 +258,7 @@ def _words(ttl: timedelta | None) -> str:
     return f"{ttl.total_seconds():g} s" if ttl is not None else ""
 
 
-def _replaying(engine: Workings, task: Task, replay: Replay) -> Machine[bool]:
+def _replaying(engine: Workings, task: Task, replay: Replay) -> Effects[bool]:
     token = current.set(NESTED)
     try:
         return (yield from replay.run(engine.returns))
@@ -276,7 +273,7 @@ def _replaying(engine: Workings, task: Task, replay: Replay) -> Machine[bool]:
         current.reset(token)
 
 
-def _hit(engine: Workings, task: Task, known: Known, replay: Replay) -> Machine[Result]:
+def _hit(engine: Workings, task: Task, known: Known, replay: Replay) -> Effects[Result]:
     assert replay.ended_as is not None
     item = known.stored[replay.ended_as]
     saved = _saved(item.behaviour, replay)
@@ -285,8 +282,8 @@ def _hit(engine: Workings, task: Task, known: Known, replay: Replay) -> Machine[
         yield Consult(
             lambda: engine.cache.log(_replayed(engine, task, replay, "hit", [item], saved))
         )
-    except Raised as raised:
-        problem = _store_problem(raised)
+    except Exception as error:  # noqa: BLE001 - the run itself went well
+        problem = _store_problem(error)
     return Result(
         "hit",
         replay.value,
@@ -336,7 +333,7 @@ def _replayed(
 
 def _note_divergence(
     engine: Workings, task: Task, replay: Replay, followed: Stored
-) -> Machine[EmError | None]:
+) -> Effects[EmError | None]:
     def note() -> None:
         engine.cache.log(_replayed(engine, task, replay, "handed_over", [followed]))
         if engine.retire_after:
@@ -344,18 +341,15 @@ def _note_divergence(
 
     try:
         yield Consult(note)
-    except Raised as raised:
-        return _store_problem(raised)
+    except Exception as error:  # noqa: BLE001 - the run itself went well
+        return _store_problem(error)
     return None
 
 
-def _store_problem(raised: Raised) -> EmError:
-    if isinstance(raised.error, EmError):
-        return raised.error
-    if not isinstance(raised.error, Exception):
-        raise raised.error from None
-    # Whatever is wrong with the keeping: the run itself went well.
-    return NotRecordable(f"it could not be kept: {named(raised.error)}")
+def _store_problem(error: Exception) -> EmError:
+    if isinstance(error, EmError):
+        return error
+    return NotRecordable(f"it could not be stored: {named(error)}")
 
 
 def _diverged(replay: Replay) -> Diverged:
@@ -368,7 +362,7 @@ def _diverged(replay: Replay) -> Diverged:
 
 def _let_agent(
     engine: Workings, task: Task, args: tuple[Any, ...], kwargs: Json, start: _Start
-) -> Machine[Result]:
+) -> Effects[Result]:
     """Let the agent do it, or the rest of it; what it did is kept if it went well."""
     run = Run((yield from _progress(engine, task.arguments, start)), engine.contexts)
     replay = start.replay if engine.on_divergence == "continue" else None
@@ -400,7 +394,7 @@ def _let_agent(
 
 def let_agent_alone(
     engine: Workings, args: tuple[Any, ...], kwargs: Json, problem: EmError
-) -> Machine[Result]:
+) -> Effects[Result]:
     """Let the agent do a task that can't be found again: nothing is looked up or kept."""
     progress = Progress(reason=str(problem))
     given = {**kwargs, "progress": progress} if engine.takes_progress else kwargs
@@ -409,32 +403,29 @@ def let_agent_alone(
     return Result("miss", value, reason=str(problem), problem=problem)
 
 
-def _progress(engine: Workings, arguments: Json, start: _Start) -> Machine[Progress]:
+def _progress(engine: Workings, arguments: Json, start: _Start) -> Effects[Progress]:
     heuristics: Sequence[Any] = ()
     briefing = engine.briefing
     if briefing is not None:
         try:
             heuristics = yield Consult(lambda: briefing(arguments))
-        except Raised as raised:
-            start.problem = start.problem or _store_problem(raised)
+        except Exception as error:  # noqa: BLE001 - the agent can work without lessons
+            start.problem = start.problem or _store_problem(error)
     replay = start.replay
     if replay is None or engine.on_divergence == "restart":
         return Progress(reason=start.reason, heuristics=heuristics)
     return Progress(replay.done, start.reason, replay.failed, heuristics)
 
 
-def _watched(engine: Workings, run: Run, args: tuple[Any, ...], kwargs: Json) -> Machine[Any]:
+def _watched(engine: Workings, run: Run, args: tuple[Any, ...], kwargs: Json) -> Effects[Any]:
     """Run the agent, with its calls recorded."""
     token = current.set(run)
     engine.watching.append(run)
     try:
-        return (yield Invoke(engine.agent, args, kwargs, engine.is_async))
-    except Raised as raised:
-        error = raised.error
+        return (yield CallTool(engine.agent, kwargs, engine.is_async, None, args, False))
     finally:
         engine.watching.remove(run)
         current.reset(token)
-    raise error  # out here, so that its own cause and context stay what they were
 
 
 def _done(run: Run) -> list[Done]:
@@ -517,13 +508,13 @@ def _missed(
 
 def _keep(
     engine: Workings, task: Task, run: Run, result: Result, missed: Draft, seconds: float
-) -> Machine[None]:
+) -> Effects[None]:
     """Store what was done, or say in `problem` why not."""
     try:
         # Under asyncio not on the loop's own thread; what the agent left behind gets its turn.
         behaviour = yield Consult(lambda: compose(run, task, result.value, engine.returns, seconds))
-    except Raised as raised:
-        problem = _store_problem(raised)
+    except Exception as error:  # noqa: BLE001 - the run itself went well
+        problem = _store_problem(error)
         result.problem = result.problem or problem
         _warn(problem)
         yield from _tell(engine, missed, result)
@@ -540,16 +531,16 @@ def _keep(
     try:
         result.behaviour = yield Consult(store)
         result.stored = True
-    except Raised as raised:
-        result.problem = _store_problem(raised)
+    except Exception as error:  # noqa: BLE001 - the run itself went well
+        result.problem = _store_problem(error)
         _warn(result.problem)
 
 
-def _tell(engine: Workings, draft: Draft, result: Result) -> Machine[None]:
+def _tell(engine: Workings, draft: Draft, result: Result) -> Effects[None]:
     try:
         yield Consult(lambda: engine.cache.log(draft))
-    except Raised as raised:
-        result.problem = _store_problem(raised)
+    except Exception as error:  # noqa: BLE001 - the run itself went well
+        result.problem = _store_problem(error)
 
 
 def _tell_now(engine: Workings, draft: Draft) -> None:
@@ -557,7 +548,7 @@ def _tell_now(engine: Workings, draft: Draft) -> None:
     try:
         engine.cache.log(draft)
     except Exception as problem:  # noqa: BLE001 - the error that is on its way says more
-        _warn(_store_problem(Raised(problem)))
+        _warn(_store_problem(problem))
 
 
 def _warn(problem: EmError) -> None:

@@ -12,9 +12,9 @@ from em.behaviour.behaviour import Capture
 from em.behaviour.check import Check
 from em.behaviour.codec import Form, Unkept, is_lazy, keep, seen
 from em.behaviour.result import named
-from em.behaviour.tool import Bound, Contexts, Tool
-from em.behaviour.trampoline import Invoke, Machine, Raised
+from em.behaviour.tool import Bound, Contexts, EngineTool
 from em.errors import EmError, NotRecordable
+from em.runner.effects import Effects
 from em.values.canonical import Json
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ class Call:
         "replayed", "result", "seconds", "tool", "value",
     )  # fmt: skip
 
-    def __init__(self, tool: Tool) -> None:
+    def __init__(self, tool: EngineTool) -> None:
         self.tool = tool
         self.args: Json = {}
         self.forms: dict[str, Form] = {}
@@ -71,7 +71,7 @@ class Run:
         if self.problem is None:
             self.problem = problem
 
-    def begin(self, tool: Tool, bound: Bound) -> Call:
+    def begin(self, tool: EngineTool, bound: Bound) -> Call:
         """Note a call with its arguments as they are now."""
         call = Call(tool)
         call.began = self.tick()
@@ -82,7 +82,7 @@ class Run:
             self._take_owner(tool, bound.owner)
         return call
 
-    def _take_owner(self, tool: Tool, owner: Any) -> None:
+    def _take_owner(self, tool: EngineTool, owner: Any) -> None:
         """A replay uses the object of the context: the agent must have used just that."""
         given = None if self._contexts is None else self._contexts.owner_of(tool)
         if given is not None and given is not owner:
@@ -164,26 +164,19 @@ def running() -> Run | None:
     return None if run is NESTED else run
 
 
-class Outcome:
-    """What a recorded call gave, or raised."""
-
-    __slots__ = ("error", "value")
-
-    def __init__(self, value: Any = None, error: BaseException | None = None) -> None:
-        self.value = value
-        self.error = error
-
-
 def record_call(
-    run: Run, tool: Tool, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> Machine[Outcome]:
-    """Make a call and note it. Nothing that goes wrong with the noting reaches the agent."""
+    run: Run, tool: EngineTool, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Effects[tuple[Any, BaseException | None]]:
+    """Make a call and record it; its value, and what it raised.
+
+    Nothing that goes wrong with the recording reaches the agent.
+    """
     bound = tool.bind(args, kwargs)
     if bound is None:
         try:
-            value = yield Invoke(tool.function, args, kwargs, tool.is_async)
-        except Raised as raised:
-            return Outcome(error=raised.error)
+            value = yield tool.call(args, kwargs)
+        except BaseException as error:  # noqa: BLE001 - the wrapper raises it; a generator can't
+            return None, error
         run.cannot_keep(
             NotRecordable(
                 "it took arguments that its signature does not name",
@@ -191,7 +184,7 @@ def record_call(
                 fix="decorate a function that names all that it takes",
             )
         )
-        return Outcome(value)
+        return value, None
     token = current.set(NESTED)
     try:
         started = time.perf_counter()
@@ -199,33 +192,33 @@ def record_call(
         if tool.pre_check is not None:
             call.pre = yield from _captured(run, tool, tool.pre_check, bound, "pre-check")
         try:
-            value = yield Invoke(tool.function, args, kwargs, tool.is_async)
-        except Raised as raised:
-            call.error = raised.error
+            value = yield tool.call(args, kwargs)
+        except BaseException as error:  # noqa: BLE001 - the wrapper raises it; a generator can't
+            call.error = error
             call.seconds = time.perf_counter() - started
-            return Outcome(error=raised.error)
+            return None, error
         run.end(call, value)
         if tool.post_check is not None:
             call.post = yield from _captured(run, tool, tool.post_check, bound, "post-check")
         call.seconds = time.perf_counter() - started
-        return Outcome(value)
+        return value, None
     finally:
         current.reset(token)
 
 
 def _captured(
-    run: Run, tool: Tool, check: Check[Any], bound: Bound, name: str
-) -> Machine[Capture | None]:
+    run: Run, tool: EngineTool, check: Check[Any], bound: Bound, name: str
+) -> Effects[Capture | None]:
     place = f"tool {tool.name}, {name}"
     started = time.perf_counter()
     try:
-        seen_now = yield capture_effect(tool, check, bound)
+        seen_now = yield tool.capture(check, bound)
+    except Exception as error:  # noqa: BLE001 - a user's function may raise anything
+        run.cannot_keep(NotRecordable(f"its capture raised {named(error)}", place=place))
+        return None
+    try:
         value, form = keep(seen_now, tool.captured_type(check))
         return Capture(value, form, time.perf_counter() - started)
-    except Raised as raised:
-        if not isinstance(raised.error, Exception):
-            raise raised.error from None
-        run.cannot_keep(NotRecordable(f"its capture raised {named(raised.error)}", place=place))
     except Unkept as problem:
         run.cannot_keep(
             NotRecordable(
@@ -235,11 +228,3 @@ def _captured(
             )
         )
     return None
-
-
-def capture_effect(tool: Tool, check: Check[Any], bound: Bound) -> Invoke:
-    """The call of a check's `capture`."""
-    import inspect
-
-    args, kwargs = tool.look(check, bound)
-    return Invoke(check.capture, args, kwargs, inspect.iscoroutinefunction(check.capture))

@@ -1,7 +1,7 @@
 """Tools: functions and methods whose calls are recorded, and made again."""
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from types import FunctionType
@@ -11,10 +11,11 @@ from em.behaviour.check import Check
 from em.behaviour.codec import hints_of
 from em.behaviour.fingerprint import fingerprint
 from em.errors import UsageError
+from em.runner.effects import CallTool
+from em.runner.tools import Function, Tool
 from em.values.canonical import Json
 
-Function = Callable[..., Any]
-_PLAIN = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+_NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 _VARIABLE = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
@@ -25,8 +26,8 @@ class Bound(NamedTuple):
     arguments: Json
 
 
-class Tool:
-    """One decorated function or method, with its checks."""
+class EngineTool(Tool):
+    """A function or method that an engine records and replays, with its checks."""
 
     def __init__(
         self,
@@ -37,54 +38,39 @@ class Tool:
         pre_check: Check[Any] | None,
         post_check: Check[Any] | None,
     ) -> None:
-        self.function = function
-        if not callable(function):
-            raise UsageError(f"a {type(function).__name__} can't be called", place="tool")
-        # Without the function in which a class stands: that is no part of what it is called.
+        # Without the function that a class is defined in: it is not part of the tool's name.
         self._qualified = getattr(function, "__qualname__", type(function).__qualname__)
         short = self._qualified.rpartition("<locals>.")[2]
-        self.name = name or (short if is_method else short.rpartition(".")[2])
+        name = name or (short if is_method else short.rpartition(".")[2])
+        super().__init__(name, function, is_method=is_method)
         if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
             raise UsageError(
                 "it gives its results bit by bit, so nobody knows when it is done",
-                place=f"tool {self.name}",
+                place=f"tool {name}",
                 fix="return a list instead of using yield",
             )
+        if self.signature.parameters is None:
+            raise UsageError(
+                "a method takes self"
+                if is_method
+                else "the function does not declare its parameters",
+                place=f"tool {name}",
+                fix="wrap it in a function that declares them",
+            )
         self.is_method = is_method
-        self.is_async = inspect.iscoroutinefunction(function)
         self.pre_check = pre_check
         self.post_check = post_check
         self.hints = hints_of(function)
-        self._read_signature()
+        for parameter in self.signature.parameters:
+            if parameter.kind in _VARIABLE:
+                self.hints.pop(parameter.name, None)  # it speaks of each one, not of all
+        self.defaults = {
+            p.name: p.default for p in self.signature.parameters if p.default is not p.empty
+        }
         self._looks = {
             id(check): _Look(check, self) for check in (pre_check, post_check) if check is not None
         }
         self._code: str | None = None
-
-    def _read_signature(self) -> None:
-        try:
-            parameters = list(inspect.signature(self.function).parameters.values())
-        except (TypeError, ValueError):
-            raise UsageError(
-                "it does not say which arguments it takes",
-                place=f"tool {self.name}",
-                fix="wrap it in a function that does",
-            ) from None
-        if self.is_method:
-            if not parameters:
-                raise UsageError("a method takes self", place=f"tool {self.name}")
-            parameters = parameters[1:]
-        self.parameters = parameters
-        self._positional = [p.name for p in parameters if p.kind is _PLAIN[0]]
-        self._names = frozenset(p.name for p in parameters if p.kind in _PLAIN)
-        self._is_plain = all(p.kind in _PLAIN for p in parameters)
-        self._signature = inspect.Signature(parameters)
-        self.defaults = {
-            p.name: p.default for p in parameters if p.default is not inspect.Parameter.empty
-        }
-        for parameter in parameters:
-            if parameter.kind in _VARIABLE:
-                self.hints.pop(parameter.name, None)  # it speaks of each one, not of all
 
     @property
     def code(self) -> str:
@@ -98,7 +84,7 @@ class Tool:
         """The class that a method belongs to."""
         return self._qualified.rpartition(".")[0].rpartition(".")[2]
 
-    def is_defined_again(self, known: "Tool") -> bool:
+    def is_defined_again(self, known: "EngineTool") -> bool:
         """Whether this is the same tool, run once more as in a notebook; a closure is another."""
         old, new = known.function, self.function
         return (
@@ -110,42 +96,29 @@ class Tool:
         )
 
     def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Bound | None:
-        """The arguments by name; None if they don't fit, which the function itself will say."""
+        """Return the arguments by name; None if they don't fit, which the function will raise."""
         owner = None
         if self.is_method:
             if not args:
                 return None
             owner, args = args[0], args[1:]
-        if not self._is_plain:
-            return self._bind_slowly(owner, args, kwargs)
-        if len(args) > len(self._positional) or not self._names.issuperset(kwargs):
-            return None
-        arguments = dict(zip(self._positional, args, strict=False))
-        if kwargs:
-            if not arguments.keys().isdisjoint(kwargs):
-                return None
-            arguments.update(kwargs)
-        return Bound(owner, arguments)
-
-    def _bind_slowly(
-        self, owner: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
-    ) -> Bound | None:
-        try:
-            return Bound(owner, dict(self._signature.bind(*args, **kwargs).arguments))
-        except TypeError:
-            return None
+        arguments = self.signature.bind(args, kwargs)
+        return None if arguments is None else Bound(owner, arguments)
 
     def unbind(self, owner: Any, arguments: Json) -> tuple[tuple[Any, ...], Json]:
-        """The arguments as the function takes them."""
-        first = (owner,) if self.is_method else ()
-        if self._is_plain:
-            return first, arguments
-        bound = inspect.BoundArguments(self._signature, arguments)
-        return (*first, *bound.args), bound.kwargs
+        """Return the arguments as the function takes them."""
+        args, kwargs = self.signature.unbind(arguments)
+        return ((owner, *args) if self.is_method else args), kwargs
 
-    def look(self, check: Check[Any], bound: Bound) -> tuple[tuple[Any, ...], Json]:
-        """The arguments for a check's `capture`."""
-        return self._looks[id(check)].arguments(bound)
+    def call(self, args: tuple[Any, ...], kwargs: Json) -> CallTool:
+        """Return the effect that calls the function just where the agent would."""
+        return CallTool(self.function, kwargs, self.is_async, None, args, False)
+
+    def capture(self, check: Check[Any], bound: Bound) -> CallTool:
+        """Return the effect that calls a check's `capture`."""
+        look = self._looks[id(check)]
+        args, kwargs = look.arguments(bound)
+        return CallTool(check.capture, kwargs, look.is_async, None, args, False)
 
     def captured_type(self, check: Check[Any]) -> Any:
         """The type that a check's `capture` says it returns."""
@@ -155,21 +128,22 @@ class Tool:
 class _Look:
     """How a check's `capture` is called: with the tool's arguments that it names."""
 
-    def __init__(self, check: Check[Any], tool: Tool) -> None:
+    def __init__(self, check: Check[Any], tool: EngineTool) -> None:
         self._tool = tool
+        self.is_async = inspect.iscoroutinefunction(check.capture)
         self.hint = hints_of(check.capture).get("return")
         try:
             wanted = list(inspect.signature(check.capture).parameters.values())
         except (TypeError, ValueError):
             wanted = []  # some built-in functions don't tell
-        known = {parameter.name for parameter in tool.parameters}
+        known = tool.parameters
         # As the method itself: what comes first and is no argument of it is its object.
         self._takes_self = tool.is_method and bool(wanted) and wanted[0].name not in known
         if self._takes_self:
             wanted = wanted[1:]
         takes_all = any(p.kind in _VARIABLE for p in wanted)
-        named = [p.name for p in wanted if p.kind in _PLAIN]
-        required = [p.name for p in wanted if p.kind in _PLAIN and p.default is p.empty]
+        named = [p.name for p in wanted if p.kind in _NAMED]
+        required = [p.name for p in wanted if p.kind in _NAMED and p.default is p.empty]
         self._by_name = None if takes_all else [name for name in named if name in known]
         if not takes_all and not known.issuperset(required):
             if len(required) > len(tool.parameters) or not known:
@@ -186,7 +160,7 @@ class _Look:
         if self._by_name is None:
             args, kwargs = self._tool.unbind(bound.owner, given)
             args = args[1:] if self._tool.is_method else args
-            names = [name for name in self._tool._positional if name in kwargs]
+            names = [name for name in self._tool.signature.positional if name in kwargs]
             return (*first, *args, *(kwargs[name] for name in names)), {
                 name: value for name, value in kwargs.items() if name not in names
             }
@@ -204,7 +178,7 @@ class Contexts:
 
     def __init__(self) -> None:
         self._objects: list[Any] = []
-        self._owners: dict[Tool, Any] = {}
+        self._owners: dict[EngineTool, Any] = {}
 
     def put(self, thing: Any) -> None:
         """Give an object; it takes the place of one of the same class."""
@@ -227,7 +201,7 @@ class Contexts:
         """Whether there are objects for this call only."""
         return any(contexts is self for contexts, _ in _scopes.get())
 
-    def owner_of(self, tool: Tool) -> Any:
+    def owner_of(self, tool: EngineTool) -> Any:
         """The object whose class has this tool, or None."""
         scoped = [thing for contexts, thing in _scopes.get() if contexts is self]
         if scoped:
@@ -242,9 +216,9 @@ class Contexts:
         return self._owners[tool]
 
 
-def _has(thing: Any, tool: Tool) -> bool:
+def _has(thing: Any, tool: EngineTool) -> bool:
     return any(_defines(cls, tool) for cls in type(thing).__mro__)
 
 
-def _defines(cls: type, tool: Tool) -> bool:
+def _defines(cls: type, tool: EngineTool) -> bool:
     return any(getattr(value, "__em_tool__", None) is tool for value in vars(cls).values())

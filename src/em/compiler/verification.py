@@ -11,8 +11,8 @@ import msgspec
 from em.compiler.draft import Draft, Recorded
 from em.errors import EmError, RoutineError
 from em.redaction.redactor import MARKER
-from em.runner.drivers import Running, drive
-from em.runner.effects import Wait
+from em.runner.drivers import drive
+from em.runner.effects import Effects, Wait
 from em.runner.journal import keepable
 from em.runner.machine import Machine
 from em.runner.program import Program
@@ -243,7 +243,7 @@ def _run(
     return drive(_at_once(machine.run(draft.input)))
 
 
-def _at_once(running: Running) -> Running:
+def _at_once(running: Effects[RunResult]) -> Effects[RunResult]:
     """The same run without its pauses between attempts."""
     try:
         effect = next(running)

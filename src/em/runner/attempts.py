@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from em.errors import EmError, InputError, RoutineError, UsageError, WorkflowError
-from em.runner.effects import AskForFix, CallMany, CallTool, Effect, Wait
+from em.runner.effects import CallMany, CallTool, Effect, Wait
 from em.runner.failures import (
     CheckFailed,
     Failed,
@@ -105,7 +105,7 @@ class Calls:
             "error_type": failure.error_type,
             "message": failure.message,
         }
-        fix: Fix = yield AskForFix(self._auto_fix, context)
+        fix: Fix = yield CallTool(self._auto_fix, {}, positional=(context,))
         told = msgspec.to_builtins(fix)
         if fix.strategy == "skip":
             self._reports.add(step.id, "defaulted", count, start, failure.message, told)

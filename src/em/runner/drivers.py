@@ -1,59 +1,60 @@
-"""The thin drivers: they do what the machine wants done, one plainly, one for asyncio.
+"""The two drivers: they do what a machine wants done, one in plain code, one under asyncio.
 
 asyncio and threads are imported where they are used: most runs need neither, and start faster.
 """
 
+import contextvars
 import queue
 import threading
 import time
-from collections.abc import Callable, Generator
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
-from em.runner.effects import AskForFix, CallMany, CallTool, Effect, Outcome, Wait, Write
+from em.runner.effects import CallMany, CallTool, Consult, Effect, Effects, Outcome, Wait, Write
 from em.runner.failures import StepTimeout
-from em.runner.journal import Note
-from em.runner.run import RunResult
+from em.values.canonical import Json
 
-Running = Generator[Effect, Any, RunResult]
-WriteNotes = Callable[[list[Note]], None]
-
-
-def _no_journal(_notes: list[Note]) -> None:
-    """Nothing is kept."""
-
+T = TypeVar("T")
+WriteNotes = Callable[[list[tuple[str, Json]]], None]
 
 CANCEL_SECONDS = 0.5
-"""How long a coroutine whose time is up has to end."""
+"""How long a coroutine has to end after its timeout."""
 
 
-def drive(machine: Running, write: WriteNotes = _no_journal) -> RunResult:
-    """Run a machine to its end; `write` keeps what it notes."""
+def _no_journal(_notes: list[tuple[str, Json]]) -> None:
+    """Drop the notes of a run without a journal."""
+
+
+def drive(machine: Effects[T], write: WriteNotes = _no_journal) -> T:
+    """Run a machine to its end in plain code; `write` stores its notes."""
     try:
         effect = next(machine)
         while True:
             if type(effect) is Write:
-                # What can't be written is no failure of a step: it is raised.
+                # A failing write is not a failing step: it is raised, not handed to the machine.
                 write(effect.notes)
                 effect = machine.send(None)
                 continue
             try:
                 if type(effect) is CallTool and effect.timeout is None and not effect.is_async:
-                    outcome = effect.function(**effect.args)
+                    outcome = effect.function(*effect.positional, **effect.args)
+                elif type(effect) is Consult:
+                    outcome = effect.work()
                 else:
                     outcome = _perform(effect)
-            except (KeyboardInterrupt, GeneratorExit):
-                raise
-            except BaseException as error:  # noqa: BLE001 - the machine decides what it means
-                effect = machine.throw(_as_failure(error))
+            except BaseException as error:
+                if effect.isolated and isinstance(error, KeyboardInterrupt | GeneratorExit):
+                    raise
+                effect = machine.throw(_failure(error) if effect.isolated else error)
             else:
                 effect = machine.send(outcome)
     except StopIteration as end:
-        result: RunResult = end.value
+        result: T = end.value
         return result
 
 
-def _as_failure(error: BaseException) -> Exception:
-    """What a tool raised: one that wants to end the process ends its step only."""
+def _failure(error: BaseException) -> Exception:
+    """Return what an isolated call raised as an Exception, so that only its step ends."""
     if isinstance(error, Exception):
         return error
     failure = RuntimeError(f"it raised {type(error).__name__}({error})")
@@ -69,38 +70,43 @@ def _perform(effect: Effect) -> Any:
 
         with ThreadPoolExecutor(max_workers=effect.limit) as pool:
             return list(pool.map(_outcome, effect.calls))
-    if isinstance(effect, Wait):
-        time.sleep(effect.seconds)
-        return None
-    assert isinstance(effect, AskForFix)
-    return effect.ask(effect.context)
+    assert isinstance(effect, Wait)
+    time.sleep(effect.seconds)
+    return None
 
 
 def _call(call: CallTool) -> Any:
     if call.timeout is None and not call.is_async:
-        return call.function(**call.args)
+        return call.function(*call.positional, **call.args)
     if call.timeout is None and not _in_a_loop():
         return _run_coroutine(call)
-    done: queue.SimpleQueue[Outcome] = queue.SimpleQueue()
-    # A daemon: what runs on is left behind, and does not keep the process from ending.
-    threading.Thread(target=lambda: done.put(_outcome_here(call)), daemon=True).start()
-    # A coroutine is cancelled when its time is up; one that does not yield is left behind too.
+    done: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    context = contextvars.copy_context()
+    # A daemon: a call past its timeout is left behind, and the process can still end.
+    threading.Thread(
+        target=lambda: context.run(_call_into, done, call),
+        daemon=True,
+    ).start()
+    # A coroutine is cancelled at its timeout; one that never yields is left behind too.
     grace = CANCEL_SECONDS if call.is_async else 0
     try:
-        outcome = done.get(timeout=None if call.timeout is None else call.timeout + grace)
+        value, error = done.get(timeout=None if call.timeout is None else call.timeout + grace)
     except queue.Empty:
         raise _too_late(call) from None
-    if outcome.error is not None:
-        raise outcome.error
-    return outcome.value
+    if error is not None:
+        raise error
+    return value
 
 
-def _outcome_here(call: CallTool) -> Outcome:
-    """What becomes of a call in this thread."""
+def _call_into(done: "queue.SimpleQueue[Any]", call: CallTool) -> None:
+    """Make a call in this thread, and put its value and its error where they are waited for."""
     try:
-        return Outcome(value=_run_coroutine(call) if call.is_async else call.function(**call.args))
-    except BaseException as error:  # noqa: BLE001 - who waits for it raises it
-        return Outcome(error=_as_failure(error))
+        if call.is_async:
+            done.put((_run_coroutine(call), None))
+        else:
+            done.put((call.function(*call.positional, **call.args), None))
+    except BaseException as error:  # noqa: BLE001 - the waiting thread raises it
+        done.put((None, _failure(error) if call.isolated else error))
 
 
 def _in_a_loop() -> bool:
@@ -128,12 +134,12 @@ def _outcome(call: CallTool) -> Outcome:
         return Outcome(value=_call(call))
     except (KeyboardInterrupt, GeneratorExit):
         raise
-    except BaseException as error:  # noqa: BLE001 - one failure of many is the machine's to judge
-        return Outcome(error=_as_failure(error))
+    except BaseException as error:  # noqa: BLE001 - the machine judges one failure of many
+        return Outcome(error=_failure(error))
 
 
-async def adrive(machine: Running, write: WriteNotes = _no_journal) -> RunResult:
-    """The same under asyncio: tools that are no coroutines run in threads."""
+async def adrive(machine: Effects[T], write: WriteNotes = _no_journal) -> T:
+    """Run a machine to its end under asyncio; `write` stores its notes."""
     import asyncio
 
     try:
@@ -145,12 +151,14 @@ async def adrive(machine: Running, write: WriteNotes = _no_journal) -> RunResult
                 continue
             try:
                 outcome = await _aperform(effect)
-            except Exception as error:  # noqa: BLE001 - the machine decides what a failure means
+            except BaseException as error:
+                if effect.isolated and not isinstance(error, Exception):
+                    raise  # the task was cancelled, or the process is to end
                 effect = machine.throw(error)
             else:
                 effect = machine.send(outcome)
     except StopIteration as end:
-        result: RunResult = end.value
+        result: T = end.value
         return result
 
 
@@ -159,6 +167,8 @@ async def _aperform(effect: Effect) -> Any:
 
     if isinstance(effect, CallTool):
         return await _acall(effect)
+    if isinstance(effect, Consult):
+        return await asyncio.to_thread(effect.work)
     if isinstance(effect, CallMany):
         gate = asyncio.Semaphore(effect.limit)
 
@@ -166,42 +176,19 @@ async def _aperform(effect: Effect) -> Any:
             async with gate:
                 try:
                     return Outcome(value=await _acall(call))
-                except Exception as error:  # noqa: BLE001 - as above
+                except Exception as error:  # noqa: BLE001 - the machine judges one failure of many
                     return Outcome(error=error)
 
         return await asyncio.gather(*(one(call) for call in effect.calls))
-    if isinstance(effect, Wait):
-        await asyncio.sleep(effect.seconds)
-        return None
-    assert isinstance(effect, AskForFix)
-    return await asyncio.to_thread(effect.ask, effect.context)
-
-
-def _in_thread(call: CallTool) -> Any:
-    try:
-        return call.function(**call.args)
-    except StopIteration as error:
-        # A future can't hold it: whoever waits for that one waits for ever.
-        raise RuntimeError(f"the tool raised StopIteration({error})") from error
-    except (Exception, KeyboardInterrupt):
-        raise
-    except BaseException as error:
-        raise _as_failure(error) from error
-
-
-async def _in_loop(call: CallTool) -> Any:
-    import asyncio
-
-    try:
-        return await call.function(**call.args)
-    except (Exception, KeyboardInterrupt, GeneratorExit, asyncio.CancelledError):
-        raise
-    except BaseException as error:
-        # It would end the loop, with all that runs in it.
-        raise _as_failure(error) from error
+    assert isinstance(effect, Wait)
+    await asyncio.sleep(effect.seconds)
+    return None
 
 
 async def _acall(call: CallTool) -> Any:
+    if not call.isolated:
+        value = call.function(*call.positional, **call.args)
+        return await value if call.is_async else value
     import asyncio
 
     running = _in_loop(call) if call.is_async else asyncio.to_thread(_in_thread, call)
@@ -213,3 +200,27 @@ async def _acall(call: CallTool) -> Any:
         if clock.expired():
             raise _too_late(call) from None
         raise  # the tool's own
+
+
+def _in_thread(call: CallTool) -> Any:
+    try:
+        return call.function(*call.positional, **call.args)
+    except StopIteration as error:
+        # A future can't hold it: the waiting coroutine would wait for ever.
+        raise RuntimeError(f"the tool raised StopIteration({error})") from error
+    except (Exception, KeyboardInterrupt):
+        raise
+    except BaseException as error:
+        raise _failure(error) from error
+
+
+async def _in_loop(call: CallTool) -> Any:
+    import asyncio
+
+    try:
+        return await call.function(*call.positional, **call.args)
+    except (Exception, KeyboardInterrupt, GeneratorExit, asyncio.CancelledError):
+        raise
+    except BaseException as error:
+        # It would end the loop, and everything that runs in it.
+        raise _failure(error) from error

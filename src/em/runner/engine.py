@@ -12,7 +12,8 @@ from em.errors import RoutineError, UsageError
 from em.redaction.redactor import MARKER
 from em.runner.answers import check_steps
 from em.runner.attempts import AutoFix
-from em.runner.drivers import Running, WriteNotes, adrive, drive
+from em.runner.drivers import WriteNotes, adrive, drive
+from em.runner.effects import Effects
 from em.runner.history import PastRun, package_of, read_run
 from em.runner.journal import (
     Journal,
@@ -207,7 +208,7 @@ class _Run:
 
     def begin(
         self, input_data: Json, store: Store | None, run_id: str | None
-    ) -> tuple[Running, WriteNotes]:
+    ) -> tuple[Effects[RunResult], WriteNotes]:
         """A new run; its first note is written with its first step's."""
         run_id = run_id or new_run_id()
         notes: list[Note] | None = None
@@ -230,7 +231,7 @@ class _Run:
             machine.check()
         return machine.run(input_data), write
 
-    def go_on(self, past: PastRun, store: Store) -> tuple[Running, WriteNotes]:
+    def go_on(self, past: PastRun, store: Store) -> tuple[Effects[RunResult], WriteNotes]:
         """A run that began before."""
         check_steps(self.package.program, self._answers or {})
         machine = Machine(

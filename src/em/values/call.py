@@ -1,5 +1,7 @@
-"""Facts about a call, wherever it is made: its effect, its cost, how a failure was fixed."""
+"""Facts about a call, wherever it is made: its arguments, its effect, its cost, its fix."""
 
+import inspect
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Literal
 
 import msgspec
@@ -26,3 +28,79 @@ class Fix(msgspec.Struct, frozen=True, kw_only=True):
     args: Json = {}
     default: Any = None
     reason: str = ""
+
+
+_NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+
+
+class Signature:
+    """How a function takes its arguments, read once; `bind` names those of one call.
+
+    parameters: the parameters in order; None where a function doesn't declare them, as some
+        built-in ones don't, or a method doesn't take its object.
+    skip_first: leave out the first parameter, which is the object of a method.
+    """
+
+    __slots__ = (
+        "_all_named", "_inspected", "_names", "is_async", "parameters", "positional",
+    )  # fmt: skip
+
+    def __init__(self, function: Callable[..., Any], *, skip_first: bool = False) -> None:
+        self.is_async = inspect.iscoroutinefunction(function)
+        self._inspected: inspect.Signature | None = None
+        self.parameters: list[inspect.Parameter] | None = None
+        found: list[inspect.Parameter] = []
+        try:
+            inspected = inspect.signature(function)
+            if skip_first:
+                _, *rest = inspected.parameters.values()
+                inspected = inspected.replace(parameters=rest)
+        except (TypeError, ValueError):
+            pass
+        else:
+            self._inspected = inspected
+            self.parameters = found = list(inspected.parameters.values())
+        self.positional = [p.name for p in found if p.kind is p.POSITIONAL_OR_KEYWORD]
+        self._names = frozenset(p.name for p in found if p.kind in _NAMED)
+        self._all_named = self.parameters is not None and len(self._names) == len(found)
+
+    def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Json | None:
+        """Return the arguments by name, or None if they don't fit the parameters.
+
+        A missing argument may go unnoticed here: the function itself complains about it.
+        """
+        if not self._all_named:
+            return self._bind_slowly(args, kwargs)
+        if len(args) > len(self.positional) or not self._names.issuperset(kwargs):
+            return None
+        arguments = dict(zip(self.positional, args, strict=False))
+        if kwargs:
+            if not arguments.keys().isdisjoint(kwargs):
+                return None
+            arguments.update(kwargs)
+        return arguments
+
+    def _bind_slowly(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Json | None:
+        if self._inspected is None:
+            return None
+        try:
+            return dict(self._inspected.bind(*args, **kwargs).arguments)
+        except TypeError:
+            return None
+
+    def unbind(self, arguments: Json) -> tuple[tuple[Any, ...], Json]:
+        """Return arguments by name as the function takes them: positional ones, and the rest."""
+        if self._all_named or self._inspected is None:
+            return (), arguments
+        bound = inspect.BoundArguments(self._inspected, arguments)
+        return bound.args, bound.kwargs
+
+    def problem(self, names: Collection[str]) -> str:
+        """Say why the function can't be called with arguments of these names; "" if it can."""
+        if self._inspected is None:
+            return ""
+        try:
+            self._inspected.bind(**dict.fromkeys(names))
+        except TypeError as error:
+            return str(error)
+        return ""

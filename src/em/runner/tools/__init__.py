@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from em.errors import RoutineError, UsageError
 from em.runner.authorship import refuse_unread
-from em.values.call import Effect
+from em.values.call import Effect, Signature
 
 F = TypeVar("F", bound=Callable[..., Any])
 Function = Callable[..., Any]
@@ -34,17 +34,25 @@ class Tool:
 
     __slots__ = (
         "description", "does_no_harm", "effect", "function", "is_async", "name", "parameters",
-        "takes_key", "within",
+        "signature", "takes_key", "within",
     )  # fmt: skip
 
-    def __init__(self, name: str, function: Function, effect: Effect | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        function: Function,
+        effect: Effect | None = None,
+        *,
+        is_method: bool = False,
+    ) -> None:
         if not callable(function):
             raise UsageError(f"a {type(function).__name__} can't be called", place=f"tool {name}")
         self.name = name
         self.function = function
         self.effect: Effect | None = effect or getattr(function, _EFFECT, None)
-        self.is_async = inspect.iscoroutinefunction(function)
-        self.parameters = frozenset(_parameters(function))
+        self.signature = Signature(function, skip_first=is_method)
+        self.is_async = self.signature.is_async
+        self.parameters = frozenset(p.name for p in self.signature.parameters or ())
         self.takes_key = "idempotency_key" in self.parameters
         # For a tool that can end in time by itself: its function for so many seconds.
         self.within: Callable[[float | None], Function] | None = None
@@ -60,13 +68,6 @@ def renamed(tool: Tool, name: str) -> Tool:
         setattr(other, slot, getattr(tool, slot))
     other.name = name
     return other
-
-
-def _parameters(function: Function) -> Collection[str]:
-    try:
-        return inspect.signature(function).parameters
-    except (TypeError, ValueError):
-        return ()  # some built-in functions don't tell
 
 
 class ToolRegistry(Mapping[str, Tool]):
@@ -118,13 +119,8 @@ class ToolRegistry(Mapping[str, Tool]):
 
 def argument_problem(tool: Tool, args: Collection[str]) -> str:
     """Why a tool can't be called with arguments of these names; nothing if it can."""
-    try:
-        inspect.signature(tool.function).bind(**dict.fromkeys(args))
-    except TypeError as error:
-        return f"{tool.name} can't be called with these: {error}"
-    except ValueError:
-        return ""  # some built-in functions don't tell
-    return ""
+    problem = tool.signature.problem(args)
+    return f"{tool.name} can't be called with these: {problem}" if problem else ""
 
 
 def functions_of(module: ModuleType, *, imported: bool = False) -> dict[str, Function]:
