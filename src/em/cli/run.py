@@ -24,6 +24,7 @@ from em.cli.options import (
 from em.cli.output import count, only_results_on_stdout, print_json, print_table, printable
 from em.errors import EmError, NotFound, UsageError
 from em.memory import Memory
+from em.runner.answers import Field, fields_of, json_or_text
 from em.runner.attempts import AutoFix
 from em.runner.engine import resume_run, run_routine
 from em.runner.history import PastRun, find_runs, read_run, savings
@@ -41,29 +42,29 @@ if TYPE_CHECKING:
 
 def answer(prompt: PendingPrompt, *, yes: bool, ask: bool) -> dict[str, Any] | None:
     """What a person says to a prompt; None where nobody can be asked."""
-    confirms = all(field.get("type") == "confirm" for field in prompt.fields)
-    if yes and confirms:
-        return {field["name"]: True for field in prompt.fields}
+    fields = fields_of(prompt.fields)
+    if yes and all(field.type == "confirm" for field in fields):
+        return {field.name: True for field in fields}
     if not ask:
         return None
     click.echo(printable(prompt.message), err=True)
     if prompt.problem:
         click.echo(f"not taken: {printable(prompt.problem)}", err=True)
-    return {field["name"]: _ask(field) for field in prompt.fields}
+    return {field.name: _ask(field) for field in fields}
 
 
-def _ask(field: Any) -> Any:
-    label = printable(str(field.get("label") or field["name"]))
-    default, kind = field.get("default"), field.get("type", "text")
+def _ask(field: Field) -> Any:
+    label = printable(field.label)
+    default, kind = field.default, field.type
     if kind == "confirm":
         return click.confirm(label, default=bool(default), err=True)
     if kind == "select":
-        choice = click.Choice([str(option) for option in field.get("options", ())])
+        choice = click.Choice(field.option_texts)
         return click.prompt(label, type=choice, default=default, err=True)
     if kind == "multiselect":
         return _ask_several(field, label)
-    types: dict[str, Any] = {"number": float, "integer": int, "json": _read_json}
-    if default is None and not field.get("required", True):
+    types: dict[str, Any] = {"number": float, "integer": int, "json": json_or_text}
+    if default is None and not field.required:
         # Nothing is an answer too.
         read = types.get(kind, str)
         return click.prompt(
@@ -79,17 +80,17 @@ def _ask(field: Any) -> Any:
     )
 
 
-def _ask_several(field: Any, label: str) -> list[str]:
-    options = ", ".join(printable(str(option)) for option in field.get("options", ()))
+def _ask_several(field: Field, label: str) -> list[str]:
+    options = ", ".join(map(printable, field.option_texts))
     while True:
         text = click.prompt(
             f"{label} (several of: {options}; with commas)",
-            default=", ".join(str(each) for each in field.get("default") or ()),
-            show_default=bool(field.get("default")),
+            default=", ".join(str(each) for each in field.default or ()),
+            show_default=bool(field.default),
             err=True,
         )
         several = [part.strip() for part in text.split(",") if part.strip()]
-        if several or not field.get("required", True):
+        if several or not field.required:
             return several
         click.echo("at least one is required", err=True)
 
@@ -99,14 +100,6 @@ def _converted(read: Any, text: str) -> Any:
         return read(text)
     except ValueError:
         raise click.UsageError(f"{text!r} is not what is asked for") from None
-
-
-def _read_json(text: str) -> Any:
-    """JSON, or else the text itself."""
-    try:
-        return msgspec.json.decode(text)
-    except msgspec.DecodeError:
-        return text
 
 
 SIGNS = {

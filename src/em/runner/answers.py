@@ -1,10 +1,12 @@
-"""What a person answers: checked by type, options and required."""
+"""The fields of a prompt, and the answers to them: read, and checked by type and options."""
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from difflib import get_close_matches
 from math import isfinite
-from typing import Any
+from typing import Any, NamedTuple
+
+import msgspec
 
 from em.errors import RoutineError, UsageError
 from em.runner.program import Program
@@ -15,6 +17,45 @@ _CALL = re.compile(r"(\[\d+\])?\?$")
 """What follows the id of a step in the question what became of it."""
 
 _WORDS = {"yes": True, "y": True, "true": True, "no": False, "n": False, "false": False}
+
+
+class Field(NamedTuple):
+    """One field of a prompt, with its defaults filled in."""
+
+    name: str
+    type: str
+    label: str
+    options: Sequence[Any]
+    required: bool
+    default: Any
+
+    @property
+    def option_texts(self) -> list[str]:
+        """The options as a person sees them."""
+        return [str(option) for option in self.options]
+
+
+def fields_of(fields: Sequence[Json]) -> list[Field]:
+    """Read the fields of a prompt, as a pending prompt holds them."""
+    return [
+        Field(
+            name=str(field["name"]),
+            type=str(field.get("type", "text")),
+            label=str(field.get("label") or field["name"]),
+            options=field.get("options", ()),
+            required=bool(field.get("required", True)),
+            default=field.get("default"),
+        )
+        for field in fields
+    ]
+
+
+def json_or_text(text: str) -> Any:
+    """Read the answer to a `json` field: the value, or the text itself if it is not JSON."""
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return text
 
 
 def check_steps(
@@ -46,7 +87,8 @@ def check_steps(
 
 def check_answers(prompt: PendingPrompt, answers: Json) -> Json:
     """The answers as the fields ask for them; an error names the field."""
-    known = {field["name"] for field in prompt.fields}
+    fields = fields_of(prompt.fields)
+    known = {field.name for field in fields}
     place = f"step {prompt.step_id}"
     unknown = sorted(answers.keys() - known)
     if unknown:
@@ -56,35 +98,35 @@ def check_answers(prompt: PendingPrompt, answers: Json) -> Json:
             fix=f"asked were: {', '.join(sorted(known))}",
         )
     return {
-        field["name"]: _check(field, answers.get(field["name"]), f"{place}, field {field['name']}")
-        for field in prompt.fields
+        field.name: _check(field, answers.get(field.name), f"{place}, field {field.name}")
+        for field in fields
     }
 
 
-def _check(field: Json, answer: Any, place: str) -> Any:
+def _check(field: Field, answer: Any, place: str) -> Any:
     if answer is None:
-        answer = field.get("default")
+        answer = field.default
     if answer is None:
-        if field.get("required", True):
+        if field.required:
             raise RoutineError("an answer is required", place=place)
         return None
-    return _CHECKS[field.get("type", "text")](field, answer, place)
+    return _CHECKS[field.type](field, answer, place)
 
 
-def _text(_field: Json, answer: Any, place: str) -> str:
+def _text(_field: Field, answer: Any, place: str) -> str:
     if not isinstance(answer, str):
         raise _wrong("a text", answer, place)
     return answer
 
 
-def _secret(_field: Json, answer: Any, place: str) -> str:
+def _secret(_field: Field, answer: Any, place: str) -> str:
     if not isinstance(answer, str):
         raise RoutineError("this is no text", place=place)  # and it is not shown
     return answer
 
 
-def _number(field: Json, answer: Any, place: str) -> int | float:
-    whole = field.get("type") == "integer"
+def _number(field: Field, answer: Any, place: str) -> int | float:
+    whole = field.type == "integer"
     try:
         number = float(answer)
     except (TypeError, ValueError, OverflowError):
@@ -94,7 +136,7 @@ def _number(field: Json, answer: Any, place: str) -> int | float:
     return int(number) if whole or isinstance(answer, int) else number
 
 
-def _confirm(_field: Json, answer: Any, place: str) -> bool:
+def _confirm(_field: Field, answer: Any, place: str) -> bool:
     if isinstance(answer, bool):
         return answer
     if isinstance(answer, str) and answer.strip().lower() in _WORDS:
@@ -102,18 +144,18 @@ def _confirm(_field: Json, answer: Any, place: str) -> bool:
     raise _wrong("yes or no", answer, place)
 
 
-def _select(field: Json, answer: Any, place: str) -> Any:
-    for option in field.get("options", ()):
+def _select(field: Field, answer: Any, place: str) -> Any:
+    for option in field.options:
         if answer == option or str(answer) == str(option):
             return option
-    options = ", ".join(str(option) for option in field.get("options", ()))
+    options = ", ".join(field.option_texts)
     raise _wrong(f"one of: {options}", answer, place)
 
 
-def _multiselect(field: Json, answer: Any, place: str) -> list[Any]:
+def _multiselect(field: Field, answer: Any, place: str) -> list[Any]:
     if not isinstance(answer, list):
         raise _wrong("a list", answer, place)
-    if not answer and field.get("required", True):
+    if not answer and field.required:
         raise RoutineError("at least one is required", place=place)
     return [_select(field, item, place) for item in answer]
 
@@ -122,7 +164,7 @@ def _wrong(expected: str, answer: Any, place: str) -> RoutineError:
     return RoutineError(f"{answer!r} is not {expected}", place=place)
 
 
-def _json(_field: Json, answer: Any, _place: str) -> Any:
+def _json(_field: Field, answer: Any, _place: str) -> Any:
     return answer
 
 

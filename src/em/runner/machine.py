@@ -5,6 +5,7 @@ from collections.abc import Callable, Generator, Mapping
 from typing import Any
 
 from em.errors import EmError, RoutineError
+from em.runner.answers import fields_of
 from em.runner.attempts import AutoFix, Calls, Steps, check_schema, scopes_of
 from em.runner.effects import Effect
 from em.runner.expressions.language import FUNCTIONS
@@ -177,7 +178,7 @@ class Machine:
         pending = PendingPrompt(
             step_id=step.id, message=prompt["message"], fields=prompt.get("fields", ())
         )
-        secret = [field["name"] for field in pending.fields if field.get("type") == "secret"]
+        secret = [field.name for field in fields_of(pending.fields) if field.type == "secret"]
         checked = self._notebook.answer_to(pending, secret)
         if checked is None:
             raise Pause(pending)

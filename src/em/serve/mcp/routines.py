@@ -19,6 +19,7 @@ from mcp_types import (
 )
 
 from em.errors import EmError, NotFound, UsageError
+from em.runner.answers import Field, fields_of, json_or_text
 from em.runner.failures import plain
 from em.runner.history import read_run
 from em.runner.library import KIND, KeptRoutine, kept_routines, routine_of
@@ -44,7 +45,7 @@ _PYTHON: dict[str, tuple[type, ...]] = {
 
 def may_be_asked(prompt: PendingPrompt) -> bool:
     """Whether a form may ask it: the protocol forbids forms to ask for secrets."""
-    return not any(field.get("type") == "secret" for field in prompt.fields)
+    return not any(field.type == "secret" for field in fields_of(prompt.fields))
 
 
 def can_ask(ctx: Context) -> bool:
@@ -69,20 +70,15 @@ def words_of(prompt: PendingPrompt) -> str:
 
 def form_of(prompt: PendingPrompt) -> Json:
     """The fields of a prompt as the schema of a form."""
-    required = [
-        field["name"]
-        for field in prompt.fields
-        if field.get("required", True) and field.get("default") is None
-    ]
-    properties = {field["name"]: _property(field) for field in prompt.fields}
+    fields = fields_of(prompt.fields)
+    required = [field.name for field in fields if field.required and field.default is None]
+    properties = {field.name: _property(field) for field in fields}
     schema: Json = {"type": "object", "properties": properties}
     return {**schema, "required": required} if required else schema
 
 
-def _property(field: Json) -> Json:
-    kind = field.get("type", "text")
-    title = str(field.get("label") or field["name"])
-    options = [str(option) for option in field.get("options", ())]
+def _property(field: Field) -> Json:
+    kind, title, options = field.type, field.label, field.option_texts
     if kind == "multiselect":
         items: Json = {"type": "string", "enum": options}
         return {"type": "array", "title": title, "items": items}
@@ -91,7 +87,7 @@ def _property(field: Json) -> Json:
         shape["enum"] = options
     if kind == "json":
         shape["description"] = "as JSON"
-    default = field.get("default")
+    default = field.default
     if kind == "select" and default is not None:
         default = str(default)
     if isinstance(default, _PYTHON[shape["type"]]):
@@ -103,22 +99,13 @@ def answer_in(prompt: PendingPrompt, given: ElicitResult) -> Json | None:
     """What a person said to a prompt; None if they would not say."""
     if given.action != "accept":
         return None
-    kinds = {field["name"]: field.get("type", "text") for field in prompt.fields}
+    # A form has no field for JSON: it comes as a text.
+    as_json = {field.name for field in fields_of(prompt.fields) if field.type == "json"}
     return {
-        name: _value(kinds.get(name, "text"), value)
+        name: json_or_text(value) if name in as_json and isinstance(value, str) else value
         for name, value in (given.content or {}).items()
         if value is not None
     }
-
-
-def _value(kind: str, value: Any) -> Any:
-    """A form has no field for JSON: it comes as a text."""
-    if kind != "json" or not isinstance(value, str):
-        return value
-    try:
-        return msgspec.json.decode(value)
-    except msgspec.DecodeError:
-        return value
 
 
 MOST_QUESTIONS = 20

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from em.errors import Forbidden, InputError
+from em.runner.answers import fields_of
 from em.serve.pages.view import cookie_of, pages_of
 from em.serve.service import AnyRequest
 from em.values.canonical import Json
@@ -75,30 +76,26 @@ def _from_schema(
     else:
         options, kind = (), _KINDS.get(str(type_), "json")
     value = example.get(name, part.get("default"))
-    shown = "" if value is None else value if isinstance(value, str) else _json(value)
     if kind == "text" and not isinstance(value, str | None):
         kind = "json"
-    return Field(name, name, kind, required, shown, options or (), str(part.get("description", "")))
+    return Field(
+        name, name, kind, required, _shown(value), options or (), str(part.get("description", ""))
+    )
 
 
 def prompt_fields(fields: Sequence[Json]) -> list[Field]:
     """The fields of a prompt."""
-    found = []
-    for field in fields:
-        kind = str(field.get("type", "text"))
-        default = field.get("default")
-        shown = "" if default is None else default if isinstance(default, str) else _json(default)
-        found.append(
-            Field(
-                str(field["name"]),
-                str(field.get("label") or field["name"]),
-                _PROMPTS.get(kind, kind),
-                bool(field.get("required", True)),
-                shown,
-                [str(option) for option in field.get("options", ())],
-            )
+    return [
+        Field(
+            field.name,
+            field.label,
+            _PROMPTS.get(field.type, field.type),
+            field.required,
+            _shown(field.default),
+            field.option_texts,
         )
-    return found
+        for field in fields_of(fields)
+    ]
 
 
 def read_fields(fields: Sequence[Field], form: Mapping[str, Any]) -> Json:
@@ -130,5 +127,7 @@ def _value(field: Field, text: str) -> Any:
         ) from None
 
 
-def _json(value: Any) -> str:
+def _shown(value: Any) -> str:
+    if value is None or isinstance(value, str):
+        return value or ""
     return msgspec.json.format(msgspec.json.encode(value, enc_hook=str), indent=2).decode()
