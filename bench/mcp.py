@@ -38,7 +38,7 @@ steps: [{id: out, type: return, value: "{{ said }}"}]
 
 def calls() -> Iterator[Figure]:
     from em import Memory
-    from em.runner.library import keep_routine
+    from em.runner.package import keep_routine
 
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

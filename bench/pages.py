@@ -13,7 +13,7 @@ import msgspec
 from bench.figure import Figure, in_turns, rate_figure, time_figure
 from em import Memory, Settings
 from em.log.event import Draft
-from em.runner.library import keep_routine, opened
+from em.runner.package import keep_routine, opened
 from em.serve.pages.activity import Activity
 from em.store.protocol import Commit
 

@@ -10,7 +10,7 @@ import pytest
 
 from em import Memory
 from em.log.event import Draft
-from em.runner.library import keep_routine, opened
+from em.runner.package import keep_routine, opened
 from em.serve.pages import activity
 from em.serve.pages.activity import Activity, Day
 

@@ -11,7 +11,7 @@ from em import AsyncMemory, Memory
 from em.errors import NotFound, RoutineError, UsageError
 from em.llm import ScriptedClient
 from em.log.event import EventQuery
-from em.runner.library import files_in, keep_routine, kept_routines
+from em.runner.package import files_in, keep_routine, kept_routines
 from em.traces.trace import Mission, Outcome, ToolCall, Trace
 from em.values.call import Fix
 

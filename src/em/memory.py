@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from em.recall.embed import Embed
     from em.recall.embed import Progress as EmbedProgress
     from em.recall.search import Recall, Recalled
-    from em.runner.attempts import AutoFix
     from em.runner.engine import RunOptions, Tools
-    from em.runner.library import KeptRoutine
+    from em.runner.machine import AutoFix
+    from em.runner.package import KeptRoutine
     from em.runner.routine import Routine
     from em.runner.run import RunResult
     from em.state.questions import Answer
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from em.traces.transcripts import FileRead, Progress
     from em.values.call import Effect
     from em.workflows.builtins import Sourced, Sources
-    from em.workflows.outcome import WorkflowResult
+    from em.workflows.inspection import WorkflowResult
     from em.workflows.runs import WorkflowOptions, Workflows
 
 
@@ -290,7 +290,7 @@ class Memory:
         its model may improve the routine; an improvement that fails the same proof is dropped.
         """
         from em.compiler.compilation import compile_several
-        from em.runner.library import keep_routine
+        from em.runner.package import keep_routine
         from em.traces.catalogue import get_traces
 
         ids = [trace_ids] if isinstance(trace_ids, str) else trace_ids
@@ -316,7 +316,7 @@ class Memory:
         Tools that the routine declares may use what `allow` names, else what the settings allow.
         """
         from em.runner.engine import run_routine
-        from em.runner.library import opened
+        from em.runner.package import opened
 
         options.setdefault("allow", self._allow)
         with opened(self.store, routine) as package:

@@ -22,8 +22,7 @@ from em.compiler.export.agent_tools import (
 from em.compiler.export.skill import export_skill, skill_name
 from em.errors import ExportError
 from em.runner.authorship import WRITTEN_BY
-from em.runner.library import files_in, keep_routine
-from em.runner.package import Package
+from em.runner.package import Package, files_in, keep_routine
 from em.runner.tools import tool_name
 from em.values.json_schema import value_problems
 

@@ -18,8 +18,7 @@ import yaml
 from em import Memory
 from em.errors import NotAllowed
 from em.runner.engine import arun_routine, run_routine
-from em.runner.library import find_routine, texts_of
-from em.runner.package import write_files
+from em.runner.package import find_routine, texts_of, write_files
 from em.runner.run import RunResult
 from em.runner.validation import validate
 from em.settings import AllowSettings

@@ -22,8 +22,7 @@ from em.runner.authorship import (
     trust_folder,
 )
 from em.runner.engine import arun_routine, run_routine
-from em.runner.library import files_in, find_routine, keep_routine
-from em.runner.package import Package
+from em.runner.package import Package, files_in, find_routine, keep_routine
 from em.runner.sandbox.sandbox import backends
 from em.runner.tools import ToolRegistry, load_module
 

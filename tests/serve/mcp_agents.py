@@ -12,7 +12,7 @@ import httpx2
 from mcp.client.streamable_http import streamable_http_client
 
 from em import Memory
-from em.runner.library import KeptRoutine, keep_routine
+from em.runner.package import KeptRoutine, keep_routine
 from mcp import Client, StdioServerParameters
 
 T = TypeVar("T")

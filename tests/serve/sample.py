@@ -10,7 +10,7 @@ from em import Check, Memory
 from em.heuristics.heuristic import Lesson
 from em.llm import ScriptedClient
 from em.log.event import Draft
-from em.runner.library import keep_routine, opened
+from em.runner.package import keep_routine, opened
 
 HOSTILE = (
     "<script>document.title='owned'</script>\"'><img src=x onerror=\"document.title='owned'\">"

@@ -201,7 +201,7 @@ def test_a_routine_runs_asks_and_goes_on(serve: Serve, tmp_path: Path) -> None:
     folder.mkdir()
     (folder / "routine.yaml").write_text(PAY)
     with Memory("em.db") as memory:
-        from em.runner.library import files_in, keep_routine
+        from em.runner.package import files_in, keep_routine
 
         keep_routine(memory.store, files_in(folder))
     service = serve()

@@ -13,7 +13,7 @@ import pytest
 from tests.children import wait_for_end
 
 from em import Memory
-from em.runner.library import files_in, keep_routine
+from em.runner.package import files_in, keep_routine
 from em.work.queue import Queue
 
 SETTINGS = "work: {lease: 2}\n"

@@ -84,8 +84,7 @@ def open_memory(ctx: click.Context, *, create: bool = False) -> Memory:
 
 def find_package(ctx: click.Context, routine: str, stack: ExitStack) -> "Package":
     """The routine in a folder, or the one of that name that is kept, until the stack is left."""
-    from em.runner.library import is_folder, opened
-    from em.runner.package import Package
+    from em.runner.package import Package, is_folder, opened
 
     if is_folder(routine):
         if not Path(routine).exists():

@@ -24,15 +24,18 @@ from em.errors import EmError, NotFound, UsageError
 from em.log.stream import code_stream
 from em.runner.authorship import code_hash, code_notes, is_model_written, revoke
 from em.runner.authorship import trust as trust_code
-from em.runner.library import (
+from em.runner.package import (
+    ROUTINE,
+    UDF,
+    Package,
     files_in,
     find_routine,
     is_folder,
     keep_routine,
     kept_routines,
     texts_of,
+    write_files,
 )
-from em.runner.package import ROUTINE, UDF, Package, write_files
 from em.runner.tools import ToolRegistry, functions_of, load_module
 from em.settings import Settings
 from em.store.protocol import Commit

@@ -25,10 +25,10 @@ from em.cli.output import count, only_results_on_stdout, print_json, print_table
 from em.errors import EmError, NotFound, UsageError
 from em.memory import Memory
 from em.runner.answers import Field, fields_of, json_or_text
-from em.runner.attempts import AutoFix
 from em.runner.engine import resume_run, run_routine
 from em.runner.history import PastRun, find_runs, read_run, savings
 from em.runner.journal import how_to_resume, new_run_id
+from em.runner.machine import AutoFix
 from em.runner.package import Package
 from em.runner.routine import ToolSpec
 from em.runner.run import PendingPrompt, RunResult, StepReport

@@ -25,8 +25,7 @@ from em.cli.queue import enqueue, pairs
 from em.cli.run import Watcher, answer, failure_lines, watching
 from em.errors import NotFound, UsageError
 from em.runner.journal import new_run_id
-from em.runner.library import keep_routine
-from em.runner.package import write_files
+from em.runner.package import keep_routine, write_files
 from em.runner.tools import ToolRegistry
 from em.values.mismatch import closest
 from em.values.times import parse_duration
@@ -35,12 +34,12 @@ from em.workflows.inspection import (
     Rehearsed,
     RunView,
     StepView,
+    WorkflowResult,
     as_mermaid,
     as_text,
     edges,
     rehearse,
 )
-from em.workflows.outcome import WorkflowResult
 from em.workflows.plan import Plan
 from em.workflows.problems import refuse_invalid, validate_file
 from em.workflows.runs import Workflows

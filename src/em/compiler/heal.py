@@ -24,9 +24,8 @@ from em.redaction.redactor import marker
 from em.runner.drivers import drive
 from em.runner.expressions.language import FUNCTIONS, compile_value
 from em.runner.history import PastRun, PastStep, package_of, read_run
-from em.runner.library import files_in, keep_routine
 from em.runner.machine import Machine
-from em.runner.package import ROUTINE, write_files
+from em.runner.package import ROUTINE, files_in, keep_routine, write_files
 from em.runner.program import Program
 from em.runner.routine import Default, PromptStep, Routine, Step, ToolStep, UdfStep
 from em.runner.secrets import Secrets

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from em.runner.effects import CallMany, CallTool, Consult, Effect, Effects, Outcome, Wait, Write
-from em.runner.failures import StepTimeout
+from em.runner.run import StepTimeout
 from em.values.canonical import Json
 
 T = TypeVar("T")

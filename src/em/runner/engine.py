@@ -11,7 +11,6 @@ import msgspec
 from em.errors import RoutineError, UsageError
 from em.redaction.redactor import MARKER
 from em.runner.answers import check_steps
-from em.runner.attempts import AutoFix
 from em.runner.drivers import WriteNotes, adrive, drive
 from em.runner.effects import Effects
 from em.runner.history import PastRun, package_of, read_run
@@ -23,7 +22,7 @@ from em.runner.journal import (
     new_run_id,
     started_note,
 )
-from em.runner.machine import Machine
+from em.runner.machine import AutoFix, Machine
 from em.runner.package import Package
 from em.runner.run import RunResult, StepReport
 from em.runner.secrets import Given, Secrets, without_secrets

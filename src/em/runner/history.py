@@ -23,8 +23,7 @@ from em.runner.journal import (
     Restored,
     question_of,
 )
-from em.runner.library import unpacked
-from em.runner.package import Package
+from em.runner.package import Package, unpacked
 from em.runner.run import Failure, PendingPrompt, RunResult
 from em.store.log import newest_first
 from em.store.protocol import Store

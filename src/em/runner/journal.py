@@ -16,9 +16,17 @@ from em.log.event import Draft
 from em.log.stream import run_stream
 from em.runner.answers import check_answers
 from em.runner.effects import Outcome, Write
-from em.runner.failures import Mismatch, Pause, plain, quietly
 from em.runner.program import CompiledStep
-from em.runner.run import Failure, PendingPrompt, RunResult, StepReport
+from em.runner.run import (
+    Failure,
+    Mismatch,
+    Pause,
+    PendingPrompt,
+    RunResult,
+    StepReport,
+    plain,
+    quietly,
+)
 from em.runner.secrets import Secrets
 from em.store.protocol import Commit, Store
 from em.values.canonical import Json, canonical

@@ -1,21 +1,333 @@
-"""The machine: runs a program step by step and yields what it wants done. No I/O of its own."""
+"""The machine: runs a program step by step and yields the effects it wants. It does no I/O.
+
+`Calls` makes the calls of one step: once or for each item, checked, retried and fixed.
+"""
 
 import time
 from collections.abc import Callable, Generator, Mapping
 from typing import Any
 
-from em.errors import EmError, RoutineError
+import msgspec
+
+from em.errors import EmError, InputError, RoutineError, UsageError, WorkflowError
 from em.runner.answers import fields_of
-from em.runner.attempts import AutoFix, Calls, Steps, check_schema, scopes_of
-from em.runner.effects import Effect
+from em.runner.effects import CallMany, CallTool, Effect, Wait
 from em.runner.expressions.language import FUNCTIONS
-from em.runner.failures import CheckFailed, Failed, Mismatch, Pause, failure_of
-from em.runner.journal import Note, Notebook, Restored
+from em.runner.journal import Attempt, Note, Notebook, Restored, keepable, unknown
 from em.runner.program import CompiledStep, Program
-from em.runner.run import PendingPrompt, Reports, RunResult, StepReport
+from em.runner.routine import Default, Retry
+from em.runner.run import (
+    CheckFailed,
+    Failed,
+    Failure,
+    Mismatch,
+    Pause,
+    PendingPrompt,
+    Reports,
+    RunResult,
+    StepReport,
+    StepTimeout,
+    failure_of,
+    plain,
+    quietly,
+)
 from em.runner.secrets import Secrets
 from em.runner.tools import Function, Tool, missing_tool
+from em.values import json_schema as schemas
+from em.values.call import Fix
 from em.values.canonical import Json
+
+MAX_WAIT = 300.0
+"""Seconds between two attempts: the backoff doubles up to here."""
+
+_HAPPENED = "the step returned: its effect happened, and is not repeated"
+
+AutoFix = Callable[[Json], Any]
+Steps = Generator[Effect, Any, Any]
+
+
+class Calls:
+    """Makes the calls of steps, as their fields say."""
+
+    def __init__(
+        self,
+        tools: Mapping[str, Tool],
+        udfs: Mapping[str, Tool],
+        auto_fix: AutoFix | None,
+        notebook: Notebook,
+        reports: Reports,
+    ) -> None:
+        self._tools = tools
+        self._udfs = udfs
+        self._auto_fix = auto_fix
+        self._notebook = notebook
+        self._reports = reports
+
+    def call(
+        self, step: CompiledStep, scope: Json, mended: Json | None = None, key: Any = None
+    ) -> CallTool:
+        """One call, to be made; with `mended` arguments where a fix gave them."""
+        tool = self._tool(step)
+        args = step.args(scope) if mended is None else dict(mended)
+        if key is not None:
+            args["idempotency_key"] = key
+        if step.args_schema is not None:
+            check_schema(step.args_schema, args, "arguments", step.id)
+        function = tool.function if tool.within is None else tool.within(step.timeout)
+        return CallTool(function, args, tool.is_async, step.timeout)
+
+    def once(self, step: CompiledStep, scope: Json, item: int | None, start: float) -> Steps:
+        """A call that is not made again if the journal has its result."""
+        notebook = self._notebook
+        attempt = self._attempt(step, scope, item, start)
+        if not notebook.is_kept:
+            return (yield from self._tried(attempt))
+        known = notebook.known(attempt)
+        if known is not None:
+            self._reports.add(step.id, "done", 0, start)
+            return known.value
+        yield from notebook.announce([attempt])
+        return self._kept(attempt, (yield from self._tried(attempt)))
+
+    def for_each(self, step: CompiledStep, items: Any, scope: Json, start: float) -> Steps:
+        """A call for each of several items; their results in their order."""
+        scopes = scopes_of(step, items, scope)
+        self._notebook.check_count(step, len(scopes))
+        if step.parallel <= 1:
+            values = []
+            for number, own in enumerate(scopes):
+                values.append((yield from self.once(step, own, number, start)))
+            return values
+        attempts = [self._attempt(step, own, n, start) for n, own in enumerate(scopes)]
+        return (yield from self._side_by_side(step, attempts, start))
+
+    def mended(
+        self, attempt: Attempt, error: Exception, count: int, *, returned: bool = False
+    ) -> Steps:
+        """A value for a step that failed: from a fix, or from its `on_error`; else the run ends."""
+        step, scope, start = attempt.step, attempt.scope, attempt.start
+        args = plain(quietly(step.args, scope))
+        failure = failure_of(step.id, error, {"args": args})
+        if self._auto_fix is None or self._is_unknown(attempt, error):
+            return self._left(attempt, error, failure, count)
+        context: Json = {
+            "step_id": step.id,
+            "tool": step.target,
+            "args": args,
+            "error_type": failure.error_type,
+            "message": failure.message,
+        }
+        fix: Fix = yield CallTool(self._auto_fix, {}, positional=(context,))
+        told = msgspec.to_builtins(fix)
+        if fix.strategy == "skip":
+            self._reports.add(step.id, "defaulted", count, start, failure.message, told)
+            return fix.default
+        if fix.strategy == "modify_args" and returned and not attempt.is_repeatable:
+            fix = Fix(strategy="fail", reason=_HAPPENED)
+        if fix.strategy == "fail":
+            if fix.reason:
+                failure = failure_of(step.id, error, {"args": args, "fix": fix.reason})
+            return self.given_up(step, failure, count, start)
+        try:
+            value = yield self.call(step, scope, fix.args, attempt.key)
+            _check_result(step, scope, value)
+        except Exception as again:  # noqa: BLE001 - a tool may raise anything; it is told
+            failure = failure_of(step.id, again, {"args": fix.args, "fix": fix.reason})
+            return self._left(attempt, again, failure, count + 1)
+        self._reports.add(step.id, "done", count + 1, start, failure.message, told)
+        return value
+
+    def mended_plain(
+        self, step: CompiledStep, scope: Json, error: Exception, start: float
+    ) -> Steps:
+        """The same for a call that was made straight away."""
+        return (yield from self.mended(self._attempt(step, scope, None, start), error, 1))
+
+    def given_up(self, step: CompiledStep, failure: Failure, attempts: int, start: float) -> Any:
+        """What the run goes on with after a step that failed for good, if its `on_error` says."""
+        if step.on_error == "fail":
+            self._reports.add(step.id, "failed", attempts, start, failure.message)
+            raise Failed(failure)
+        self._reports.add(step.id, "defaulted", attempts, start, failure.message)
+        return step.on_error.default if isinstance(step.on_error, Default) else None
+
+    def _left(self, attempt: Attempt, error: Exception, failure: Failure, count: int) -> Any:
+        """What failed for good; a person is asked where nobody knows whether it happened."""
+        step = attempt.step
+        if self._is_unknown(attempt, error) and self._notebook.is_kept and step.on_error == "fail":
+            self._reports.add(step.id, "failed", count, attempt.start, failure.message)
+            raise Pause(unknown(attempt.item_key, f"{{}} gave {failure.message}."))
+        return self.given_up(step, failure, count, attempt.start)
+
+    def _is_unknown(self, attempt: Attempt, error: Exception) -> bool:
+        """A call that was left behind may have had its effect, or have it yet."""
+        return isinstance(error, StepTimeout) and not attempt.is_repeatable
+
+    def _tool(self, step: CompiledStep) -> Tool:
+        return (self._tools if step.kind == "tool" else self._udfs)[step.target]
+
+    def _attempt(self, step: CompiledStep, scope: Json, item: int | None, start: float) -> Attempt:
+        tool = self._tool(step)
+        attempt = Attempt(step, scope, item, start, _writes(step, tool))
+        if item is not None and self._notebook.is_kept:
+            attempt.item_hash = self._notebook.hash_of(scope[step.as_name])
+        if step.key is not None and tool.takes_key:
+            # Once: it must be the same for every attempt, also after a resume.
+            attempt.key = self._notebook.key_before(attempt.item_key)
+            if attempt.key is None:
+                try:
+                    attempt.key = keepable(step.key(scope), step.id)
+                except EmError as error:
+                    attempt.problem = error
+        return attempt
+
+    def _kept(self, attempt: Attempt, value: Any) -> Any:
+        try:
+            return self._notebook.kept(attempt, value, self._reports.made[-1])
+        except EmError as error:
+            raise Failed(failure_of(attempt.step.id, error, {})) from error
+
+    def _tried(self, attempt: Attempt) -> Steps:
+        """One call, with its checks, again as its retry policy says."""
+        step, scope = attempt.step, attempt.scope
+        retry = step.retry or Retry(attempts=1)
+        count = 0
+        while True:
+            count += 1
+            returned = False
+            try:
+                value = yield self._checked_call(attempt)
+                returned = True
+                _check_result(step, scope, value)
+            except Pause:
+                raise  # a run within this one waits for a person
+            except Exception as error:  # noqa: BLE001 - a tool may raise anything; it is told
+                final = returned or self._is_unknown(attempt, error) or count >= retry.attempts
+                if not final and _retriable(retry, error):
+                    yield Wait(min(retry.backoff * 2 ** (count - 1), MAX_WAIT))
+                    continue
+                return (yield from self.mended(attempt, error, count, returned=returned))
+            self._reports.add(step.id, "done", count, attempt.start)
+            return value
+
+    def _checked_call(self, attempt: Attempt) -> CallTool:
+        if attempt.problem is not None:
+            raise attempt.problem
+        _check(attempt.step.pre, attempt.scope, attempt.step, "pre")
+        return self.call(attempt.step, attempt.scope, key=attempt.key)
+
+    def _side_by_side(self, step: CompiledStep, attempts: list[Attempt], start: float) -> Steps:
+        values: dict[int, Any] = {}
+        notebook = self._notebook
+        if notebook.is_kept:
+            for item, attempt in enumerate(attempts):
+                known = notebook.known(attempt)
+                if known is not None:
+                    values[item] = known.value
+        todo = [item for item in range(len(attempts)) if item not in values]
+        if notebook.is_kept and todo:
+            yield from notebook.announce([attempts[item] for item in todo])
+        calls, failed = self._many(attempts, todo)
+        outcomes = yield CallMany(list(calls.values()), step.parallel)
+        self._reports.add(step.id, "done", 1, start)
+        for item, outcome in zip(calls, outcomes, strict=True):
+            problem = outcome.error or _violated(step, attempts[item].scope, outcome.value)
+            if problem is None:
+                values[item] = self._kept(attempts[item], outcome.value)
+            else:
+                failed.append((item, problem, outcome.error is None))
+        # What was done is noted before what failed can end the run, or is tried again.
+        if notebook.is_kept and failed:
+            yield from notebook.announce([])
+        # Those of which nobody knows come last: they stop the run.
+        failed.sort(key=lambda failure: self._is_unknown(attempts[failure[0]], failure[1]))
+        for item, problem, returned in failed:
+            value = yield from self._again(attempts[item], problem, returned=returned)
+            values[item] = self._kept(attempts[item], value)
+        return [values[item] for item in range(len(attempts))]
+
+    def _many(
+        self, attempts: list[Attempt], todo: list[int]
+    ) -> tuple[dict[int, CallTool], list[tuple[int, Exception, bool]]]:
+        """The calls of items, and the items whose calls can't be made."""
+        calls: dict[int, CallTool] = {}
+        failed: list[tuple[int, Exception, bool]] = []
+        for item in todo:
+            try:
+                calls[item] = self._checked_call(attempts[item])
+            except EmError as error:
+                failed.append((item, error, False))
+        return calls, failed
+
+    def _again(self, attempt: Attempt, error: Exception, *, returned: bool) -> Steps:
+        """An item that failed beside others: tried again by itself if its policy says so."""
+        if isinstance(error, Pause):
+            raise error
+        retry = attempt.step.retry
+        final = returned or self._is_unknown(attempt, error)
+        if not final and retry is not None and retry.attempts > 1 and _retriable(retry, error):
+            return (yield from self._tried(attempt))
+        return (yield from self.mended(attempt, error, 1, returned=returned))
+
+
+def scopes_of(step: CompiledStep, items: Any, scope: Json) -> list[Json]:
+    """The scope of each item of a `for_each`."""
+    if not isinstance(items, list | tuple):
+        error = RoutineError(
+            f"for_each needs a list, not a {type(items).__name__}", place=f"step {step.id}"
+        )
+        raise Failed(failure_of(step.id, error, {}))
+    return [{**scope, step.as_name: item} for item in items]
+
+
+def _check(checks: list[tuple[str, Any]], scope: Json, step: CompiledStep, when: str) -> None:
+    for source, holds in checks:
+        if not holds(scope):
+            raise CheckFailed(f"the {when}-check {source!r} does not hold", place=f"step {step.id}")
+
+
+def _writes(step: CompiledStep, tool: Tool) -> bool:
+    """A step has an effect if the routine or its tool says so; in doubt the tool is asked."""
+    if step.kind == "tool" and tool.effect == "write":
+        return True
+    harmless = tool.does_no_harm
+    if step.is_write and step.is_in_doubt and harmless is not None and harmless():
+        return False
+    return step.is_write
+
+
+def _check_result(step: CompiledStep, scope: Json, value: Any) -> None:
+    if step.result_schema is not None:
+        check_schema(step.result_schema, plain(value), "result", step.id)
+    _check(step.post, {**scope, "result": value}, step, "post")
+
+
+def check_schema(schema: Json, value: Any, what: str, step_id: str = "") -> None:
+    """Raise if a value does not fit its schema; the first problem is told, all are in the data."""
+    found = [f"{path or what}: {problem}" for path, problem in schemas.problems(schema, value)]
+    if found:
+        more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
+        fit = "do not fit their" if what.endswith("s") else "does not fit its"
+        raise RoutineError(
+            f"the {what} {fit} schema: {found[0]}{more}",
+            place=f"step {step_id}" if step_id else what,
+            problems=found,
+        )
+
+
+def _violated(step: CompiledStep, scope: Json, value: Any) -> Exception | None:
+    try:
+        _check_result(step, scope, value)
+    except EmError as error:
+        return error
+    return None
+
+
+def _retriable(retry: Retry, error: Exception) -> bool:
+    if isinstance(error, RoutineError | WorkflowError | UsageError | InputError):
+        return False  # a check or an expression of the routine itself, or what it was given
+    names = (type(error).__name__, str(error))
+    return not retry.errors or any(word in name for word in retry.errors for name in names)
 
 
 class Machine:

@@ -1,4 +1,4 @@
-"""RunResult: what became of running a routine."""
+"""A run: its result, its events, and the exceptions that end it before its last step."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from em.errors import EmError, RoutineError
 from em.log.kinds import event_body
 from em.values.canonical import Json
 
@@ -149,3 +150,58 @@ class Reports:
         self.made.append(report)
         if self._on_step is not None:
             self._on_step(report)
+
+
+class CheckFailed(RoutineError):
+    """A check or an assertion of a routine does not hold."""
+
+    code = "check_failed"
+
+
+class StepTimeout(Exception):
+    """A call ran past its timeout. It may still be running: its effect is unknown."""
+
+
+class Mismatch(RoutineError):
+    """What a resumed run finds is not what it began with: it is raised, and nothing written."""
+
+    code = "resumed_differently"
+
+
+class Pause(Exception):
+    """The run waits for a person; `in_flight` if all it wants is what became of a call."""
+
+    def __init__(self, prompt: PendingPrompt, *, in_flight: bool = False) -> None:
+        self.prompt = prompt
+        self.in_flight = in_flight
+
+
+class Failed(Exception):
+    """The run ends here."""
+
+    def __init__(self, failure: Failure) -> None:
+        self.failure = failure
+
+
+def failure_of(step_id: str, error: Exception, context: Json) -> Failure:
+    """An error as the result of a run tells it."""
+    message = str(error) or type(error).__name__
+    return Failure(
+        step_id=step_id, error_type=type(error).__name__, message=message, context=context
+    )
+
+
+def quietly(evaluate: Callable[[Json], Any], scope: Json) -> Any:
+    """The arguments of a call that failed; where they are what failed, nothing."""
+    try:
+        return evaluate(scope)
+    except EmError:
+        return {}
+
+
+def plain(value: Any) -> Any:
+    """A value as JSON can hold it, for a report."""
+    try:
+        return msgspec.to_builtins(value)
+    except TypeError:
+        return repr(value)

@@ -17,7 +17,7 @@ from em.errors import InvalidWorkflow, NotFound, UsageError, WorkError
 from em.log.event import Draft, check_name
 from em.log.stream import job_stream
 from em.memory import Memory
-from em.runner.library import find_routine
+from em.runner.package import find_routine
 from em.settings import Settings, WorkSettings
 from em.state.subjects import subjects_of
 from em.store import redactor_of
@@ -102,8 +102,7 @@ def workflow_jobs(
     file: str | Path | None = None,
 ) -> Iterator[Job]:
     """Runs of a workflow as it is written now: a worker need not have its file."""
-    from em.workflows.definition import WorkflowFile
-    from em.workflows.parameters import check_params
+    from em.workflows.definition import WorkflowFile, check_params
     from em.workflows.problems import validate_file
 
     source = WorkflowFile(file)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from em.workflows.builtins import Sourced, Sources
-    from em.workflows.outcome import WorkflowResult
+    from em.workflows.inspection import WorkflowResult
     from em.workflows.retention import MemoryStore
     from em.workflows.runs import Workflows
     from em.workflows.slices import MemoryManager, memory_manager
@@ -20,7 +20,7 @@ _HOME = {
     "MemoryStore": "em.workflows.retention",
     "Sourced": "em.workflows.builtins",
     "Sources": "em.workflows.builtins",
-    "WorkflowResult": "em.workflows.outcome",
+    "WorkflowResult": "em.workflows.inspection",
     "Workflows": "em.workflows.runs",
     "memory_manager": "em.workflows.slices",
 }

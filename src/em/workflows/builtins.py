@@ -13,11 +13,10 @@ from em.llm.providers import PROVIDERS, get_llm_client
 from em.log.stream import run_stream
 from em.runner.engine import RunOptions, resume_run, run_routine
 from em.runner.expressions.language import as_text
-from em.runner.failures import Pause
 from em.runner.history import read_run
-from em.runner.library import opened
+from em.runner.package import opened
 from em.runner.routine import Routine
-from em.runner.run import PendingPrompt, RunResult
+from em.runner.run import Pause, PendingPrompt, RunResult
 from em.runner.secrets import Secrets
 from em.runner.tools import Function, Tool, ToolRegistry, missing_tool, renamed
 from em.runner.tools.declarations import declared_tools, spec_of

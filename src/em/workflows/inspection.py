@@ -10,17 +10,16 @@ from typing import Any
 import msgspec
 
 from em.errors import EmError
+from em.log.kinds import event_body
 from em.runner.expressions.language import FUNCTIONS
 from em.runner.history import PastRun, PastStep, read_run, run_id_of, started_runs
 from em.runner.journal import keepable
-from em.runner.run import StepReport
+from em.runner.run import Failure, PendingPrompt, Status, StepReport
 from em.runner.tools import Tool
 from em.store.protocol import Store
 from em.values.canonical import Json
-from em.workflows.definition import WorkflowFile
+from em.workflows.definition import WorkflowFile, check_params, prompt_of
 from em.workflows.needs import FETCHED
-from em.workflows.outcome import WorkflowResult
-from em.workflows.parameters import check_params, prompt_of
 from em.workflows.plan import ASK, ASKS_A_MODEL, Plan, PlannedStep, plan_of
 from em.workflows.problems import refuse_invalid
 from em.workflows.slices import (
@@ -36,6 +35,49 @@ from em.workflows.slices import (
     tokens_of,
 )
 from em.workflows.workflow_machine import Done
+
+
+class WorkflowResult(msgspec.Struct, frozen=True, kw_only=True):
+    """`output` (the last step's) belongs to ok, `failure` to failed, `pending_prompt` to waiting.
+
+    `status` is `running` where the journal of a run was looked at that did not end.
+    """
+
+    run_id: str
+    workflow: str
+    status: Status | str
+    output: Any = None
+    failure: Failure | None = None
+    pending_prompt: PendingPrompt | None = None
+    steps: Sequence[StepReport] = ()
+    outputs: dict[str, Any] = {}
+    warnings: Sequence[str] = ()
+
+
+@event_body("workflow_started")
+class WorkflowStarted(msgspec.Struct, frozen=True):
+    """A workflow begins to run: all of it, so that the run goes on whatever becomes of its file.
+
+    `definition` is its JSON as one text: it is written with every run, and looked into by few.
+    """
+
+    workflow: str
+    hash: str
+    definition: str
+    input: Json
+    prompt: str | None = None
+    resume_with: str = ""
+    from_events: list[str] = []
+
+
+@event_body("workflow_cleaned")
+class WorkflowCleaned(msgspec.Struct, frozen=True):
+    """Old workflow runs were erased: which, and why."""
+
+    runs: list[str]
+    events: int
+    bytes: int = 0
+    reason: str = ""
 
 
 class PastWorkflow:

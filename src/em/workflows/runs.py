@@ -34,20 +34,19 @@ from em.store.protocol import Store
 from em.values.call import Effect
 from em.values.canonical import Json
 from em.workflows.builtins import Binding, Models, Sourced, Sources, no_source
-from em.workflows.definition import WorkflowDef, WorkflowFile
+from em.workflows.definition import WorkflowDef, WorkflowFile, check_params, prompt_of
 from em.workflows.inspection import (
     PastWorkflow,
     Rehearsed,
     RunLine,
     RunView,
+    WorkflowResult,
     inspect_run,
     latest_output,
     rehearse,
     run_lines,
 )
 from em.workflows.needs import Need
-from em.workflows.outcome import WorkflowResult
-from em.workflows.parameters import check_params, prompt_of
 from em.workflows.plan import Plan, plan_of
 from em.workflows.problems import refuse_invalid, validate_file
 from em.workflows.retention import Cleaned, clean, clean_if_due

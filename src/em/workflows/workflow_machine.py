@@ -13,14 +13,12 @@ from typing import Any
 import msgspec
 
 from em.errors import EmError, WorkflowError
-from em.runner.attempts import Calls, Steps
 from em.runner.drivers import WriteNotes, drive
 from em.runner.effects import CallTool, Effect
 from em.runner.expressions.language import FUNCTIONS
-from em.runner.failures import Failed, Pause, failure_of
 from em.runner.journal import Note, Notebook, Restored
-from em.runner.machine import Machine
-from em.runner.run import Reports, RunResult, StepReport
+from em.runner.machine import Calls, Machine, Steps
+from em.runner.run import Failed, Pause, Reports, RunResult, StepReport, failure_of
 from em.runner.secrets import Secrets
 from em.runner.tools import Tool
 from em.values.canonical import Json

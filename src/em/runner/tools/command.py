@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import IO
 
-from em.runner.failures import StepTimeout
+from em.runner.run import StepTimeout
 
 MAX_OUTPUT = 10 * 1024 * 1024
 TAIL = 2000

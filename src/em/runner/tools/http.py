@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import urljoin, urlsplit
 
 from em.errors import NotAllowed
-from em.runner.failures import StepTimeout
+from em.runner.run import StepTimeout
 from em.runner.tools.permissions import check_host, host_of
 from em.settings import AllowSettings
 

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from em.errors import MissingExtra
-from em.runner.failures import StepTimeout
+from em.runner.run import StepTimeout
 from em.runner.tools.command import MAX_OUTPUT, TAIL, plain_environment
 from em.runner.tools.permissions import check_host, find_program
 from em.settings import AllowSettings, McpServer

@@ -2,7 +2,7 @@
 
 from litestar import get
 
-from em.runner.library import kept_routines
+from em.runner.package import kept_routines
 from em.serve.api.shapes import RoutineOut, Routines
 from em.serve.service import AnyRequest, Limit, Offset, errors, page, service_of
 

@@ -10,7 +10,7 @@ from em.errors import NotFound, UsageError
 from em.log.event import EventQuery
 from em.log.stream import run_stream
 from em.runner.history import PastRun, read_run, run_id_of, started_runs
-from em.runner.library import find_routine, routine_of
+from em.runner.package import find_routine, routine_of
 from em.runner.run import RunResult
 from em.serve.api.shapes import AnswersIn, RunIn, RunOut, Runs
 from em.serve.service import (

@@ -33,8 +33,7 @@ from em.serve.service import (
 )
 from em.store.protocol import Commit
 from em.values.ids import new_id
-from em.workflows.inspection import PastWorkflow
-from em.workflows.outcome import WorkflowResult
+from em.workflows.inspection import PastWorkflow, WorkflowResult
 from em.workflows.runs import Workflows as Runner
 
 

@@ -19,8 +19,7 @@ from mcp_types import (
 )
 
 from em.errors import EmError, TooLarge
-from em.runner.library import find_routine, texts_of
-from em.runner.package import ROUTINE
+from em.runner.package import ROUTINE, find_routine, texts_of
 from em.runner.tools import one_line
 from em.serve.auth import Caller
 from em.serve.mcp import tools as arguments

@@ -20,11 +20,10 @@ from mcp_types import (
 
 from em.errors import EmError, NotFound, UsageError
 from em.runner.answers import Field, fields_of, json_or_text
-from em.runner.failures import plain
 from em.runner.history import read_run
-from em.runner.library import KIND, KeptRoutine, kept_routines, routine_of
+from em.runner.package import KIND, KeptRoutine, kept_routines, routine_of
 from em.runner.routine import Routine, ToolStep
-from em.runner.run import PendingPrompt, RunResult
+from em.runner.run import PendingPrompt, RunResult, plain
 from em.runner.tools import one_line, tool_name
 from em.runner.tools.declarations import spec_of
 from em.serve.auth import Caller

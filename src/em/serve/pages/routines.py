@@ -8,8 +8,7 @@ import msgspec
 from litestar import Response, get, post
 
 from em.errors import EmError, InputError
-from em.runner.library import find_routine, kept_routines, routine_of, texts_of
-from em.runner.package import ROUTINE
+from em.runner.package import ROUTINE, find_routine, kept_routines, routine_of, texts_of
 from em.runner.routine import Routine, ToolStep
 from em.serve.auth import PAGES
 from em.serve.pages.drawing import graph_of

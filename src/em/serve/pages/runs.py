@@ -13,7 +13,7 @@ from em.log.stream import run_stream
 from em.memory import Memory
 from em.runner.history import PastRun, PastStep, find_runs, read_run, savings
 from em.runner.journal import how_to_resume
-from em.runner.library import find_routine, routine_of
+from em.runner.package import find_routine, routine_of
 from em.runner.routine import Routine
 from em.runner.run import RunResult
 from em.serve.auth import PAGES

@@ -9,7 +9,7 @@ from litestar import Response, get
 from em.compiler.compile_trace import compile_trace
 from em.compiler.draft import Draft
 from em.errors import EmError
-from em.runner.library import kept_routines
+from em.runner.package import kept_routines
 from em.serve.auth import PAGES
 from em.serve.pages.drawing import Span, graph_of, spans
 from em.serve.pages.view import asked, number, page
