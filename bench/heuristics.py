@@ -34,7 +34,7 @@ def _runs() -> "list[KeptTrace]":
 def mined() -> Iterator[Figure]:
     from em.compiler.calls import calls_of
     from em.compiler.prune import made_good_by
-    from em.heuristics import shelf
+    from em.heuristics.heuristic import learn
     from em.heuristics.reflection import call_ids, call_text, differences, mine
     from em.store.sqlite import SqliteStore
 
@@ -59,7 +59,7 @@ def mined() -> Iterator[Figure]:
                     left.append(f"{call_text(call)} | later worked: {call_text(calls[later])}")
     lessons += differences(runs)
     with SqliteStore(":memory:") as store:
-        kept = [one.lesson for one in shelf.learn(store, lessons)]
+        kept = [one.lesson for one in learn(store, lessons)]
     print(f"{len(runs)} runs: {len(lessons)} times something to learn, {len(kept)} heuristics")
     print("errors with a later success of that tool, and no recovery found:")
     for line in left:
@@ -124,7 +124,7 @@ def retail_retrieval() -> Iterator[Figure]:
 
 def _retrieved(runs: "list[KeptTrace]", tools: list[str]) -> tuple[list[float], list[float]]:
     from em.compiler.calls import calls_of
-    from em.heuristics import shelf
+    from em.heuristics.heuristic import every_heuristic, get_heuristic, learn
     from em.heuristics.reflection import error_shape, mine
     from em.heuristics.relevance import EVERYBODY, Wanted, rank
     from em.recall.search import LessonRecall
@@ -134,8 +134,8 @@ def _retrieved(runs: "list[KeptTrace]", tools: list[str]) -> tuple[list[float], 
     ours: list[float] = []
     theirs: list[float] = []
     with SqliteStore(":memory:") as store:
-        shelf.learn(store, [lesson for kept in runs[:half] for lesson in mine(kept)])
-        known = {(one.lesson.tools[0], one.lesson.error) for one in shelf.every(store)}
+        learn(store, [lesson for kept in runs[:half] for lesson in mine(kept)])
+        known = {(one.lesson.tools[0], one.lesson.error) for one in every_heuristic(store)}
         for kept in runs[half:]:
             calls, _ = calls_of(kept.trace, {})
             wanted = {(c.name, error_shape(c.error)) for c in calls if c.failed} & known
@@ -145,7 +145,7 @@ def _retrieved(runs: "list[KeptTrace]", tools: list[str]) -> tuple[list[float], 
             found = [one.heuristic for one in rank(store, Wanted(goal, tools), 5)]
             hits = LessonRecall(store, passed_over=frozenset())(goal, EVERYBODY, 5)
             plain = [
-                shelf.get(store, hit.passage.stream.removeprefix("heuristic/")) for hit in hits
+                get_heuristic(store, hit.passage.stream.removeprefix("heuristic/")) for hit in hits
             ]
             for answers, into in ((found, ours), (plain, theirs)):
                 shown = {(one.lesson.tools[0], one.lesson.error) for one in answers}
@@ -154,10 +154,9 @@ def _retrieved(runs: "list[KeptTrace]", tools: list[str]) -> tuple[list[float], 
 
 
 def brief_speed() -> Iterator[Figure]:
-    from em.heuristics import shelf
     from em.heuristics.benchmark import seeded_set
-    from em.heuristics.book import Heuristics
-    from em.heuristics.heuristic import Lesson, searched_text
+    from em.heuristics.heuristic import Lesson, learn, searched_text
+    from em.heuristics.lessons import Heuristics
     from em.heuristics.relevance import PASSED_OVER
     from em.store.sqlite import SqliteStore
     from em.text.words import words_of
@@ -187,7 +186,7 @@ def brief_speed() -> Iterator[Figure]:
         plain.commit()
         with SqliteStore(Path(folder) / "em.db") as store:
             for start in range(0, HEURISTICS, 5_000):
-                shelf.learn(store, lessons[start : start + 5_000])
+                learn(store, lessons[start : start + 5_000])
             book = Heuristics(store)
 
             def ours() -> float:

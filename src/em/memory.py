@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from em.behaviour.engine import Engine
     from em.compiler.heal import Healing
     from em.compiler.suggestions import Suggestion
-    from em.heuristics.book import Heuristics
     from em.heuristics.heuristic import Briefing, Heuristic
+    from em.heuristics.lessons import Heuristics
     from em.llm.interface import LlmClient
     from em.recall.embed import Embed
     from em.recall.embed import Progress as EmbedProgress
@@ -356,7 +356,7 @@ class Memory:
     @cached_property
     def heuristics(self) -> "Heuristics":
         """The lessons in this memory: list, report outcomes, retire, merge."""
-        from em.heuristics.book import Heuristics
+        from em.heuristics.lessons import Heuristics
 
         return Heuristics(self.store, self._settings, embed=self._embed)
 
@@ -582,9 +582,9 @@ class Memory:
         self.__dict__.pop("_recall", None)
         touched = self._subjects_of(ids) - {subject}
         erasure = self.store.erase(ids, subjects=subjects, reason=reason)
-        from em.heuristics.shelf import rebuild
+        from em.heuristics.heuristic import rebuild_heuristics
 
-        rebuild(self.store, erasure.events)
+        rebuild_heuristics(self.store, erasure.events)
         for other in sorted(touched):
             if self.subjects.has_state(other):
                 self.subjects.checkpoint(other, accept=True, rebuild=True)

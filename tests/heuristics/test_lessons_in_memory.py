@@ -9,9 +9,9 @@ import pytest
 
 from em import Memory
 from em.errors import LlmRefused, NotFound, UsageError
-from em.heuristics.book import Heuristics
 from em.heuristics.health import goes_along_with_failures
 from em.heuristics.heuristic import Lesson, Use
+from em.heuristics.lessons import Heuristics
 from em.llm import ScriptedClient
 from em.llm.interface import Reply
 from em.recall.search import LessonRecall

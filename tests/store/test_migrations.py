@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from em.errors import NewerDatabase
-from em.heuristics.book import Heuristics
+from em.heuristics.lessons import Heuristics
 from em.log.event import EventQuery
 from em.store import migrations
 from em.store.migrations import MIGRATIONS, Migration, statements

@@ -15,10 +15,9 @@ from typing import Any, NamedTuple
 import msgspec
 
 from em.errors import UsageError
-from em.heuristics import shelf
-from em.heuristics.book import Heuristics
 from em.heuristics.health import feedback
-from em.heuristics.heuristic import Lesson
+from em.heuristics.heuristic import Lesson, learn
+from em.heuristics.lessons import Heuristics
 from em.heuristics.relevance import EVERYBODY
 from em.log.stream import HEURISTIC_PREFIX
 from em.recall.embed import Embed
@@ -250,7 +249,7 @@ def evaluate(seed: int = 0, tasks: int = 300, embed: Embed | None = None) -> Eva
 
 
 def _fill(store: Store, made: SeededSet) -> None:
-    shelf.learn(store, made.lessons)
+    learn(store, made.lessons)
     for heuristic_id, (well, badly) in made.used.items():
         for _ in range(well):
             feedback(store, [heuristic_id], "success")

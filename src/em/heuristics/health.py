@@ -7,8 +7,19 @@ from typing import NamedTuple
 import msgspec
 
 from em.errors import UsageError
-from em.heuristics import shelf
-from em.heuristics.heuristic import Heuristic, Lesson, Retired, Use, Used, searched_text
+from em.heuristics.heuristic import (
+    Heuristic,
+    Lesson,
+    Retired,
+    Use,
+    Used,
+    change_heuristic,
+    find_heuristic,
+    get_heuristic,
+    learn,
+    learned_from,
+    searched_text,
+)
 from em.heuristics.relevance import PASSED_OVER, content_words, is_negated, similarity
 from em.log.event import Draft
 from em.log.stream import HEURISTIC_PREFIX, heuristic_stream
@@ -46,7 +57,7 @@ def feedback(
         raise UsageError(
             f"{outcome!r} is no outcome", place="outcome", fix="say success, failure or unknown"
         )
-    found = [shelf.get(store, heuristic_id) for heuristic_id in dict.fromkeys(heuristic_ids)]
+    found = [get_heuristic(store, heuristic_id) for heuristic_id in dict.fromkeys(heuristic_ids)]
     return [_use(store, heuristic.id, Used(outcome, task, trace)) for heuristic in found]
 
 
@@ -62,8 +73,8 @@ def _use(store: Store, heuristic_id: str, used: Used) -> Heuristic:
         )
         return _draft(heuristic, "heuristic_used", used), use
 
-    shelf.change(store, heuristic_id, become)
-    heuristic = shelf.get(store, heuristic_id)
+    change_heuristic(store, heuristic_id, become)
+    heuristic = get_heuristic(store, heuristic_id)
     use = heuristic.use
     if not heuristic.retired and goes_along_with_failures(use):
         said = f"{use.hindered} of the {use.helped + use.hindered} runs it was handed to failed"
@@ -85,17 +96,17 @@ def goes_along_with_failures(use: Use) -> bool:
 
 def retire(store: Store, heuristic_id: str, reason: str = "", *, into: str = "") -> Heuristic:
     """Take a heuristic out of use; its history stays."""
-    heuristic = shelf.get(store, heuristic_id)
+    heuristic = get_heuristic(store, heuristic_id)
     if heuristic.retired:
         return heuristic
     said = Retired(reason, into)
-    shelf.change(
+    change_heuristic(
         store,
         heuristic_id,
         lambda found: (_draft(found, "heuristic_retired", said), found.use),
         retire=True,
     )
-    return shelf.get(store, heuristic_id)
+    return get_heuristic(store, heuristic_id)
 
 
 def _draft(heuristic: Heuristic, kind: str, body: Used | Retired) -> Draft:
@@ -109,17 +120,17 @@ def _draft(heuristic: Heuristic, kind: str, body: Used | Retired) -> Draft:
 
 def merge(store: Store, keep: str, others: Sequence[str]) -> Heuristic:
     """Put heuristics together: all evidence goes to `keep`, the others are retired."""
-    kept = shelf.get(store, keep)
+    kept = get_heuristic(store, keep)
     for other_id in dict.fromkeys(others):
-        other = shelf.get(store, other_id)
+        other = get_heuristic(store, other_id)
         if other_id == keep:
             raise UsageError("a heuristic can't be merged into itself", place=other_id)
         if other.lesson.subject != kept.lesson.subject:
             raise UsageError("they are about different subjects", place=f"{keep}, {other_id}")
-        learned = shelf.learned_from(store, other_id)
-        shelf.learn(store, [as_another(lesson, kept.lesson) for lesson in learned])
+        learned = learned_from(store, other_id)
+        learn(store, [as_another(lesson, kept.lesson) for lesson in learned])
         retire(store, other_id, "merged", into=keep)
-    return shelf.get(store, keep)
+    return get_heuristic(store, keep)
 
 
 def as_another(lesson: Lesson, kept: Lesson) -> Lesson:
@@ -160,7 +171,7 @@ def _near(store: Store, lesson: Lesson) -> list[Heuristic]:
     scope = Within(lesson.subject or "", lessons=True)
     hits = search(searched_text(lesson), scope, LOOKED_AT)
     ids = [hit.passage.stream.removeprefix(HEURISTIC_PREFIX) for hit in hits]
-    found = [shelf.find(store, heuristic_id) for heuristic_id in ids]
+    found = [find_heuristic(store, heuristic_id) for heuristic_id in ids]
     return [one for one in found if one is not None and not one.retired]
 
 

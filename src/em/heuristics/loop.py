@@ -17,8 +17,8 @@ from typing import IO, Literal
 import msgspec
 
 from em.errors import InputError, LlmError, UsageError
-from em.heuristics.book import Heuristics
 from em.heuristics.heuristic import Briefing
+from em.heuristics.lessons import Heuristics
 from em.heuristics.reflection import AGENT, CHECK, LOOP
 from em.llm.interface import LlmClient
 from em.log.event import Draft, EventQuery

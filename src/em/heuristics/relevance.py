@@ -8,8 +8,7 @@ from functools import lru_cache
 from math import exp, log
 from typing import NamedTuple
 
-from em.heuristics import shelf
-from em.heuristics.heuristic import Heuristic, Ranked, searched_text
+from em.heuristics.heuristic import Heuristic, Ranked, find_heuristic, searched_text
 from em.log.stream import HEURISTIC_PREFIX
 from em.recall.search import Hit, LessonRecall
 from em.store.protocol import Store, Within
@@ -157,7 +156,7 @@ def candidates(
         scores = {hit.passage.stream: (0.0, 0.0) for hit in hits} | scores
     found = []
     for stream, (score, nearness) in scores.items():
-        heuristic = shelf.find(store, stream.removeprefix(HEURISTIC_PREFIX))
+        heuristic = find_heuristic(store, stream.removeprefix(HEURISTIC_PREFIX))
         if heuristic is not None and not heuristic.retired:
             found.append(Candidate(heuristic, score, nearness))
     return found

@@ -5,9 +5,19 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from em.errors import InputError
-from em.heuristics import health, shelf
+from em.heuristics import health
 from em.heuristics.brief import brief
-from em.heuristics.heuristic import Briefing, Heuristic, Lesson
+from em.heuristics.heuristic import (
+    Briefing,
+    Heuristic,
+    Lesson,
+    Respond,
+    every_heuristic,
+    every_lesson,
+    get_heuristic,
+    learn,
+    learned_from,
+)
 from em.heuristics.reflection import differences, mine, reflect
 from em.heuristics.relevance import PASSED_OVER, Search, Wanted
 from em.llm.interface import LlmClient
@@ -86,14 +96,14 @@ class Heuristics:
         lessons: Sequence[Lesson],
         *,
         events: Sequence[Draft] = (),
-        answer: shelf.Answer | None = None,
+        answer: Respond | None = None,
     ) -> list[Heuristic]:
         """Keep lessons; what says the same as one that is there becomes evidence for it."""
         for lesson in lessons:
             if not lesson.trigger.strip() or not lesson.action.strip():
                 raise InputError("a lesson has a trigger and an action", place="trigger, action")
         known = self.known(lessons)
-        return shelf.learn(self._store, known, events=events, answer=answer)
+        return learn(self._store, known, events=events, answer=answer)
 
     def known(self, lessons: Sequence[Lesson]) -> list[Lesson]:
         """The lessons as they will be kept: one that is there in other words is that one."""
@@ -122,19 +132,19 @@ class Heuristics:
 
     def get(self, heuristic_id: str) -> Heuristic:
         """The heuristic of that id."""
-        return shelf.get(self._store, heuristic_id)
+        return get_heuristic(self._store, heuristic_id)
 
     def every(self, *, retired: bool = False) -> Iterator[Heuristic]:
         """Every heuristic in use, by its id; with `retired` also the others."""
-        return shelf.every(self._store, retired=retired)
+        return every_heuristic(self._store, retired=retired)
 
     def every_lesson(self) -> Iterator[tuple[str, Lesson]]:
         """The lessons in use by their ids, without what became of them."""
-        return shelf.every_lesson(self._store)
+        return every_lesson(self._store)
 
     def evidence(self, heuristic_id: str) -> list[Lesson]:
         """Each time a heuristic was learned, with its evidence."""
-        return shelf.learned_from(self._store, heuristic_id)
+        return learned_from(self._store, heuristic_id)
 
     def contradictions(self, heuristic: Heuristic) -> list[health.Contradiction]:
         """The lessons that say the contrary of this one."""
