@@ -6,8 +6,8 @@ import msgspec
 from litestar import get
 from litestar.params import QueryParameter
 
-from em.log.event import Event, EventQuery
-from em.serve.api.shapes import EventOut, Events, Verified
+from em.log.event import EventQuery
+from em.serve.api.shapes import EventOut, Events, Verified, fill
 from em.serve.service import AnyRequest, Limit, errors, service_of
 from em.values.times import moment
 
@@ -38,11 +38,7 @@ def get_log(
         limit=limit + 1,
     )
     found = list(service.store.read(query))
-    return Events([_event(event) for event in found[:limit]], len(found) > limit)
-
-
-def _event(event: Event) -> EventOut:
-    return EventOut(**{name: getattr(event, name) for name in EventOut.__struct_fields__})
+    return Events([fill(EventOut, event) for event in found[:limit]], len(found) > limit)
 
 
 @get("/log/verify", responses=errors(), sync_to_thread=True, tags=["log"])

@@ -3,7 +3,7 @@
 from litestar import get
 
 from em.runner.package import kept_routines
-from em.serve.api.shapes import RoutineOut, Routines
+from em.serve.api.shapes import RoutineOut, Routines, fill
 from em.serve.service import AnyRequest, Limit, Offset, errors, page, service_of
 
 
@@ -13,13 +13,7 @@ def list_routines(request: AnyRequest, limit: Limit = 50, offset: Offset = 0) ->
     service = service_of(request)
     service.caller(request).must_see(None)
     found = (
-        RoutineOut(
-            f"{one.name}@{one.version}",
-            one.name,
-            one.version,
-            one.created_at,
-            one.retired_at is not None,
-        )
+        fill(RoutineOut, one, ref=f"{one.name}@{one.version}", retired=one.retired_at is not None)
         for one in kept_routines(service.store)
         if one.body is not None
     )

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import msgspec
 from litestar import Response, get, post
 from litestar.params import FromPath, JSONBody
 
@@ -12,7 +11,7 @@ from em.log.stream import run_stream
 from em.runner.history import PastRun, read_run, run_id_of, started_runs
 from em.runner.package import find_routine, routine_of
 from em.runner.run import RunResult
-from em.serve.api.shapes import AnswersIn, RunIn, RunOut, Runs
+from em.serve.api.shapes import AnswersIn, RunIn, RunOut, Runs, fill
 from em.serve.service import (
     AnyRequest,
     Key,
@@ -60,24 +59,11 @@ def _go_on(service: Service, run_id: str, answers: dict[str, Any]) -> RunOut | R
 
 
 def _answer(service: Service, pending: Pending, result: RunOut | RunResult, status: int) -> None:
-    out = result if isinstance(result, RunOut) else _told(result)
+    out = result if isinstance(result, RunOut) else fill(RunOut, result)
     ids = [event.id for event in service.store.read(EventQuery(stream=run_stream(out.run_id)))]
     outcome = pending.answer(out, status, tuple(ids))
     if outcome is not None:
         service.store.commit(Commit(request=outcome))
-
-
-def _told(result: RunResult) -> RunOut:
-    def plain(part: Any) -> Any:
-        return None if part is None else msgspec.to_builtins(part)
-
-    return RunOut(
-        run_id=result.run_id,
-        status=result.status,
-        output=msgspec.to_builtins(result.output),
-        failure=plain(result.failure),
-        pending_prompt=plain(result.pending_prompt),
-    )
 
 
 @get("/runs", responses=errors(), sync_to_thread=True, tags=["routines"])
@@ -98,12 +84,10 @@ def get_run(request: AnyRequest, run_id: FromPath[str]) -> RunOut:
 
 
 def _run(past: PastRun) -> RunOut:
-    return RunOut(
-        run_id=past.run_id,
-        status=past.status,
+    return fill(
+        RunOut,
+        past,
         routine=past.stored or past.routine,
-        output=past.output,
-        failure=past.failure,
         pending_prompt=past.prompt,
         started_at=past.began,
     )

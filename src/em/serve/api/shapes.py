@@ -1,12 +1,19 @@
-"""What goes in and out over HTTP, as it is documented."""
+"""What goes in and out over HTTP, as it is documented.
+
+A model is sent as it is where its fields are those that are promised. A shape of its own says in
+its docstring how its promise differs from the model's. Shapes of requests are stricter than models:
+they limit lengths and reject unknown fields. The MCP server uses some of them, so nothing here
+imports the web framework.
+"""
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 
 from em.heuristics.heuristic import Heuristic, How, Lesson, Polarity, Ranked, Use
+from em.runner.run import Failure, PendingPrompt
 from em.state.checkpoint import Checkpoint
 from em.state.questions import Answer
 from em.state.rules import Alert
@@ -16,11 +23,22 @@ from em.store.protocol import Passage
 from em.traces.catalogue import TraceSummary
 from em.traces.trace import KeptTrace, Outcome
 from em.values.canonical import Json
+from em.workflows.inspection import StepView
+from em.workflows.slices import Tokens
 
 Text = Annotated[str, msgspec.Meta(min_length=1, max_length=20_000, pattern=r"\S")]
 Name = Annotated[
     str, msgspec.Meta(min_length=1, max_length=512, description="printable characters")
 ]
+
+
+S = TypeVar("S", bound=msgspec.Struct)
+
+
+def fill(shape: type[S], model: object, **more: Any) -> S:
+    """Fill a shape with a model's fields of the same names; `more` adds fields or replaces them."""
+    same = {name: getattr(model, name) for name in shape.__struct_fields__ if hasattr(model, name)}
+    return shape(**{**same, **more})
 
 
 class Pagination(msgspec.Struct, frozen=True):
@@ -48,7 +66,11 @@ class HeuristicIn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class HeuristicOut(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A heuristic. `use` and `created_at` are told where it is read, `score` where it was found."""
+    """A heuristic: its lesson and its use, flat, without the key that only finds duplicates.
+
+    `use`, `created_at` and `retired` are there once it is stored, `score` and `reasons` where it
+    was found for a task.
+    """
 
     id: str
     trigger: str
@@ -69,33 +91,19 @@ class HeuristicOut(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     reasons: dict[str, float] | None = None
 
     @classmethod
-    def of_lesson(cls, lesson: Lesson, heuristic_id: str = "", **more: Any) -> "HeuristicOut":
-        """A lesson as it is told."""
-        return cls(
-            id=heuristic_id or lesson.id,
-            trigger=lesson.trigger,
-            action=lesson.action,
-            analysis=lesson.analysis,
-            polarity=lesson.polarity,
-            how=lesson.how,
-            tools=lesson.tools,
-            domain=lesson.domain,
-            subject=lesson.subject,
-            source_task=lesson.source_task,
-            error=lesson.error,
-            from_events=lesson.evidence.event_ids,
-            **more,
-        )
+    def of_lesson(cls, lesson: Lesson, **more: Any) -> "HeuristicOut":
+        """Show a lesson that may not be stored yet."""
+        return fill(cls, lesson, from_events=lesson.evidence.event_ids, **more)
 
     @classmethod
     def of(cls, one: Heuristic, **more: Any) -> "HeuristicOut":
-        """A heuristic as it is told."""
-        known = {"use": one.use, "created_at": one.at, "retired": one.retired}
-        return cls.of_lesson(one.lesson, one.id, **known, **more)
+        """Show a stored heuristic."""
+        known = {"id": one.id, "use": one.use, "created_at": one.at, "retired": one.retired}
+        return cls.of_lesson(one.lesson, **known, **more)
 
     @classmethod
     def of_ranked(cls, one: Ranked) -> "HeuristicOut":
-        """A heuristic that was found for a task."""
+        """Show a heuristic that was found for a task."""
         return cls.of(one.heuristic, score=one.score, reasons=one.reasons)
 
 
@@ -131,10 +139,10 @@ class StepIn(msgspec.Struct, frozen=True):
     """One step of a trajectory."""
 
     thought: str | None = None
-    action: str | None = None
+    action: Annotated[str, msgspec.Meta(description="The tool that was called.")] | None = None
     args: Json = {}
-    observation: Any = None
-    error: Any = None
+    observation: Annotated[Any, msgspec.Meta(description="What it gave.")] = None
+    error: Annotated[Any, msgspec.Meta(description="What went wrong.")] = None
 
 
 class TrajectoryIn(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -152,7 +160,7 @@ class TrajectoryIn(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit
 
 
 class TrajectoryOut(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A trajectory; its steps are told where it is read alone."""
+    """A trace, flat; its steps, output and events only where one trace is read."""
 
     id: str
     task: str
@@ -240,7 +248,7 @@ class Kept(msgspec.Struct, frozen=True):
 
 
 class EventOut(msgspec.Struct, frozen=True):
-    """An event, without the salt and the hash of its body, which only prove it."""
+    """An event without `salt` and `body_hash`, which only serve to verify the chain."""
 
     seq: int
     id: str
@@ -302,14 +310,17 @@ class AnswersIn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class RunOut(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A run. `output` belongs to ok, `failure` to failed, `pending_prompt` to needs_input."""
+    """A run's result with its routine and start; not its steps and values, which can be large.
+
+    `output` belongs to ok, `failure` to failed, `pending_prompt` to needs_input.
+    """
 
     run_id: str
     status: str
     routine: str = ""
     output: Any = None
-    failure: Json | None = None
-    pending_prompt: Json | None = None
+    failure: Failure | None = None
+    pending_prompt: PendingPrompt | None = None
     started_at: datetime | None = None
 
 
@@ -354,14 +365,17 @@ class WorkflowRunIn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class WorkflowRunOut(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A run. `output` belongs to ok, `failure` to failed, `pending_prompt` to needs_input."""
+    """A run's result with its start; not the outputs of its steps (`/workflow-runs/{id}/steps`).
+
+    `output` belongs to ok, `failure` to failed, `pending_prompt` to needs_input.
+    """
 
     run_id: str
     workflow: str
     status: str
     output: Any = None
-    failure: Json | None = None
-    pending_prompt: Json | None = None
+    failure: Failure | None = None
+    pending_prompt: PendingPrompt | None = None
     warnings: Sequence[str] = ()
     started_at: datetime | None = None
 
@@ -373,31 +387,23 @@ class WorkflowRuns(msgspec.Struct, frozen=True):
     pagination: Pagination
 
 
-class TokensOut(msgspec.Struct, frozen=True):
-    """What was sent to models, about, beside what the full context would have been."""
-
-    sent: int
-    full: int
-    told: int | None = None
-
-
 class WorkflowSteps(msgspec.Struct, frozen=True, kw_only=True):
-    """A run, step by step: what each was given and left."""
+    """A run, step by step: what each was given and left. Its result is read with the run."""
 
     run_id: str
     workflow: str
     status: str
     prompt: str | None
     params: Json
-    tokens: TokensOut
-    steps: Sequence[Json]
+    tokens: Tokens
+    steps: Sequence[StepView]
 
 
 When = Annotated[str, msgspec.Meta(max_length=64, description="a date or a time, as ISO 8601")]
 
 
 class PassageOut(msgspec.Struct, frozen=True, kw_only=True):
-    """A text that was found, with the event it is from and how well it fits."""
+    """A passage without its `number` in the index, which changes when the index is built again."""
 
     event_id: str
     text: str
@@ -415,9 +421,8 @@ class PassageOut(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, passage: Passage) -> "PassageOut":
-        """A passage as it is told: where it lies in the index is nobody's business."""
-        told = {name: getattr(passage, name) for name in cls.__struct_fields__}
-        return cls(**{**told, "neighbours": [cls.of(one) for one in passage.neighbours]})
+        """Show a passage and its neighbours."""
+        return fill(cls, passage, neighbours=[cls.of(one) for one in passage.neighbours])
 
 
 class RecalledOut(msgspec.Struct, frozen=True):
@@ -438,7 +443,7 @@ class CheckpointIn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class CheckpointOut(msgspec.Struct, frozen=True):
-    """What a checkpoint did."""
+    """What a checkpoint did, with its changes in words."""
 
     subject: str
     version: int
@@ -450,16 +455,8 @@ class CheckpointOut(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, done: Checkpoint) -> "CheckpointOut":
-        """A checkpoint as it is told."""
-        return cls(
-            done.subject,
-            done.version,
-            done.new_events,
-            done.coverage,
-            [str(change) for change in done.changes],
-            done.problems,
-            done.rebuilt,
-        )
+        """Show what a checkpoint did."""
+        return fill(cls, done, changes=[str(change) for change in done.changes])
 
 
 class StateOut(msgspec.Struct, frozen=True):
@@ -505,7 +502,10 @@ class AskIn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class AnswerOut(msgspec.Struct, frozen=True, kw_only=True):
-    """An answer: by code over the records, or the passages in which it may stand."""
+    """An answer by code (`value`), or the passages that may contain it (`passages`).
+
+    The model has both in `value`; here each has one type.
+    """
 
     value: Any
     passages: Sequence[PassageOut]
@@ -521,14 +521,11 @@ class AnswerOut(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, answer: Answer) -> "AnswerOut":
-        """An answer as it is told."""
-        told = {name: getattr(answer, name) for name in Answer.__struct_fields__}
+        """Show an answer."""
         if answer.route == "recall":
-            return cls(
-                **{**told, "value": None},
-                passages=[PassageOut.of(passage) for passage in answer.value],
-            )
-        return cls(**told, passages=())
+            found = [PassageOut.of(passage) for passage in answer.value]
+            return fill(cls, answer, value=None, passages=found)
+        return fill(cls, answer, passages=())
 
 
 class CheckIn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -557,7 +554,10 @@ class EntryOut(msgspec.Struct, frozen=True):
 
 
 class ConflictOut(msgspec.Struct, frozen=True):
-    """Values of one field that differ, and how that was settled."""
+    """Values of one field that differ, and how that was settled.
+
+    The model's entries are of a generated class, which no schema can describe.
+    """
 
     field: str
     key: Sequence[Any]
@@ -570,13 +570,8 @@ class ConflictOut(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, found: Conflict) -> "ConflictOut":
-        """A conflict as it is told."""
-        told = {name: getattr(found, name) for name in cls.__struct_fields__}
-        entries = [
-            EntryOut(*(getattr(one, name) for name in EntryOut.__struct_fields__))
-            for one in found.entries
-        ]
-        return cls(**{**told, "entries": entries})
+        """Show a conflict."""
+        return fill(cls, found, entries=[fill(EntryOut, one) for one in found.entries])
 
 
 class Conflicts(msgspec.Struct, frozen=True):

@@ -1,8 +1,5 @@
 """Over HTTP: the workflows of em.yaml and their runs."""
 
-from typing import Any
-
-import msgspec
 from litestar import Response, get, post
 from litestar.params import FromPath, JSONBody
 
@@ -12,13 +9,13 @@ from em.runner.history import run_id_of, started_runs
 from em.serve.api.shapes import (
     AnswersIn,
     ParamOut,
-    TokensOut,
     WorkflowOut,
     WorkflowRunIn,
     WorkflowRunOut,
     WorkflowRuns,
     Workflows,
     WorkflowSteps,
+    fill,
 )
 from em.serve.service import (
     AnyRequest,
@@ -48,11 +45,11 @@ def list_workflows(request: AnyRequest, limit: Limit = 50, offset: Offset = 0) -
     service = service_of(request)
     service.caller(request).must_see(None)
     found = (
-        WorkflowOut(
-            one.name,
-            one.description,
-            [ParamOut(param.name, param.type, param.is_required) for param in one.parameters],
-            [step.name for step in one.steps],
+        fill(
+            WorkflowOut,
+            one,
+            params=[fill(ParamOut, param, required=param.is_required) for param in one.parameters],
+            steps=[step.name for step in one.steps],
         )
         for one in _runner(service).names()
     )
@@ -83,25 +80,10 @@ async def post_workflow_run(
 
 def _answer(service: Service, pending: Pending, result: WorkflowResult, status: int) -> None:
     events = service.memory.log.read(stream=run_stream(result.run_id))
-    outcome = pending.answer(_told(result), status, tuple(event.id for event in events))
+    out = fill(WorkflowRunOut, result)
+    outcome = pending.answer(out, status, tuple(event.id for event in events))
     if outcome is not None:
         service.store.commit(Commit(request=outcome))
-
-
-def _told(result: WorkflowResult, **more: Any) -> WorkflowRunOut:
-    def plain(part: Any) -> Any:
-        return None if part is None else msgspec.to_builtins(part)
-
-    return WorkflowRunOut(
-        run_id=result.run_id,
-        workflow=result.workflow,
-        status=result.status,
-        output=result.output,
-        failure=plain(result.failure),
-        pending_prompt=plain(result.pending_prompt),
-        warnings=result.warnings,
-        **more,
-    )
 
 
 @get("/workflow-runs", responses=errors(), sync_to_thread=True, tags=["workflows"])
@@ -110,11 +92,9 @@ def list_workflow_runs(request: AnyRequest, limit: Limit = 50, offset: Offset = 
     service = service_of(request)
     service.caller(request).must_see(None)
     shown, pagination = page(started_runs(service.store, "workflow"), limit, offset)
-    found = [
-        _told(PastWorkflow.read(service.store, run_id_of(event)).result(), started_at=event.at)
-        for event in shown
-    ]
-    return WorkflowRuns(found, pagination)
+    found = ((event, PastWorkflow.read(service.store, run_id_of(event))) for event in shown)
+    runs = [fill(WorkflowRunOut, past.result(), started_at=event.at) for event, past in found]
+    return WorkflowRuns(runs, pagination)
 
 
 @get("/workflow-runs/{run_id:str}", responses=errors(404), sync_to_thread=True, tags=["workflows"])
@@ -122,7 +102,7 @@ def get_workflow_run(request: AnyRequest, run_id: FromPath[str]) -> WorkflowRunO
     """One run: its status, and its output, its failure or what it waits for."""
     service = service_of(request)
     service.caller(request).must_see(None)
-    return _told(PastWorkflow.read(service.store, run_id).result())
+    return fill(WorkflowRunOut, PastWorkflow.read(service.store, run_id).result())
 
 
 @get(
@@ -135,16 +115,7 @@ def get_workflow_steps(request: AnyRequest, run_id: FromPath[str]) -> WorkflowSt
     """What each step of a run was given and left, and what the full context would have cost."""
     service = service_of(request)
     service.caller(request).must_see(None)
-    view = _runner(service).inspect(run_id)
-    return WorkflowSteps(
-        run_id=view.run_id,
-        workflow=view.workflow,
-        status=view.status,
-        prompt=view.prompt,
-        params=view.params,
-        tokens=TokensOut(view.tokens.sent, view.tokens.full, view.tokens.told),
-        steps=[msgspec.to_builtins(step) for step in view.steps],
-    )
+    return fill(WorkflowSteps, _runner(service).inspect(run_id))
 
 
 @post(

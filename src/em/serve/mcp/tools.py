@@ -7,7 +7,7 @@ import msgspec
 from mcp_types import Tool, ToolAnnotations
 
 from em.errors import InputError
-from em.serve.api.shapes import HeuristicOut, TrajectoryOut
+from em.serve.api.shapes import StepIn, TrajectoryOut
 from em.serve.auth import Access, Caller
 from em.serve.mcp.desk import Desk
 from em.store.protocol import Passage
@@ -95,22 +95,12 @@ class Brief(Arguments, frozen=True):
     tokens: Annotated[int, _said("How long it may be.", ge=0, le=1_000_000)] | None = None
 
 
-class Step(msgspec.Struct, frozen=True):
-    """One step of an attempt."""
-
-    thought: str | None = None
-    action: Annotated[str, _said("The tool that was called.")] | None = None
-    args: Json = {}
-    observation: Annotated[Any, _said("What it gave.")] = None
-    error: Annotated[Any, _said("What went wrong.")] = None
-
-
 class RecordOutcome(Arguments, frozen=True):
     """How an attempt at a task ended."""
 
     task: Task
     outcome: Outcome
-    steps: Annotated[list[Step], _said("What was done, in its order.")] = []
+    steps: Annotated[list[StepIn], _said("What was done, in its order.")] = []
     input: Annotated[Json, _said("What the task was given.")] = {}
     final_output: Any = None
     heuristics: Annotated[list[str], _said("Ids of the lessons that `brief` gave for it.")] = []
@@ -266,8 +256,10 @@ def _brief(desk: Desk, caller: Caller, given: Brief) -> Json:
     briefing = desk.memory.brief(
         given.task, given.k, given.tokens, tools=given.tools or None, subject=given.subject
     )
-    lessons = [HeuristicOut.of_ranked(one) for one in briefing.heuristics]
-    short = [{"id": one.id, "trigger": one.trigger, "action": one.action} for one in lessons]
+    found = [one.heuristic for one in briefing.heuristics]
+    short = [
+        {"id": one.id, "trigger": one.lesson.trigger, "action": one.lesson.action} for one in found
+    ]
     return {"text": briefing.text, "heuristics": short}
 
 
@@ -304,7 +296,7 @@ def _to_judge(desk: Desk, caller: Caller, ids: list[str]) -> list[str]:
     return mine
 
 
-def _step(step: Step) -> Json:
+def _step(step: StepIn) -> Json:
     said = msgspec.structs.asdict(step)
     return {name: value for name, value in said.items() if value is not None}
 
