@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from em.redaction.redactor import forms
+from em.redaction.masker import forms
 from em.runner.secrets import Secrets
 
 ODD = "Tr0ub4/do+r &\"'<é3>\\\n"

@@ -9,8 +9,7 @@ import msgspec
 from em.errors import EmError
 from em.llm.client import ask_struct
 from em.llm.interface import LlmClient
-from em.redaction.markers import MarkerMoved, refuse_markers
-from em.redaction.masker import CannotHide, Hidden
+from em.redaction.masker import CannotHide, Hidden, MarkerMoved, refuse_markers
 from em.redaction.redactor import Redactor
 from em.settings import RedactSettings
 from em.values.call import Fix

@@ -1,30 +1,165 @@
-"""Hiding values from a model, and putting them back into what it returns.
+"""Replace known secrets with markers, and put them back into what a model returned.
 
-A hidden value goes back only to where it came from, with nothing around it changed: a model that
-was talked into it must not be able to move a card number into a URL.
+`Masker` finds a value in every form in which it is written: escaped, quoted, in Base64. A hidden
+value goes back only to where it came from, with nothing around it changed: a model that follows an
+injected instruction must not be able to move a card number into a URL.
 """
 
+import html
+import json
 import re
-from collections.abc import Iterator
+from base64 import b64encode
+from collections.abc import Iterator, Mapping
 from typing import Any
+from urllib.parse import quote, quote_plus
 
 import msgspec
 
-from em.redaction.markers import ANY_MARKER, put_back
-from em.redaction.redactor import MARKER, Redactor, forms
-from em.values.canonical import Json
-from em.values.leaves import scalars
+from em.redaction.redactor import MARKER, Redactor, marker
+from em.values.canonical import Json, identical
+from em.values.leaves import scalars, texts
 
-SHORT = 4
-"""Shorter values are hidden in texts only where they stand alone, as a word."""
+ANY_MARKER = re.compile(rf"<private:[^<>]*>|{MARKER.pattern}")
+_FOLD = {0x130: "i", 0x131: "i", 0x17F: "s"}
+"""Letters that a regular expression without case takes for i and s, and `lower` does not."""
+
+
+class Masker:
+    """Replaces known values with their markers, in texts, keys and numbers, in any case.
+
+    values: the marker of each value.
+    inside_from: the length from which on a value is found inside other texts.
+    short_words: find shorter values where they stand as a word; else only as a whole text.
+    """
+
+    def __init__(
+        self,
+        values: Mapping[str, str] | None = None,
+        *,
+        inside_from: int = 3,
+        short_words: bool = False,
+    ) -> None:
+        self._inside_from = inside_from
+        self._short_words = short_words
+        self._markers: dict[str, str] = {}
+        self._forms: dict[str, str] = {}
+        self._find = re.compile("(?!)")
+        for value, mark in (values or {}).items():
+            self._add(value, mark)
+        self._compile()
+
+    def __bool__(self) -> bool:
+        return bool(self._markers)
+
+    def add(self, value: str, mark: str) -> None:
+        """Mask this value from now on."""
+        if value and self._markers.get(value) != mark:
+            self._add(value, mark)
+            self._compile()
+
+    def _add(self, value: str, mark: str) -> None:
+        self._markers[value] = mark
+        for form in forms(value):
+            if len(form) >= self._inside_from or self._short_words:
+                self._forms.setdefault(_folded(form), mark)
+
+    def _compile(self) -> None:
+        # Longest first: else a part of a value would be masked, and its rest shown.
+        longest_first = sorted(self._forms, key=len, reverse=True)
+        # Markers are matched first, and left alone.
+        own = map(re.escape, dict.fromkeys(self._markers.values()))
+        patterns = [*own, *map(self._pattern, longest_first)]
+        if patterns:
+            self._find = re.compile("|".join(patterns), re.IGNORECASE)
+
+    def _pattern(self, form: str) -> str:
+        plain = re.escape(form)
+        if len(form) >= self._inside_from:
+            return plain
+        return rf"(?<![A-Za-z0-9]){plain}(?![A-Za-z0-9])"
+
+    def mask(self, value: Any) -> Any:
+        """Return a value with a marker in the place of every known one."""
+        if not self._markers:
+            return value
+        if isinstance(value, str):
+            return self._text(value)
+        if isinstance(value, dict):
+            return self._object(value)
+        if isinstance(value, list | tuple):
+            return [self.mask(item) for item in value]
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            return self._forms.get(str(value).lower(), value)
+        return value
+
+    def _object(self, value: dict[Any, Any]) -> dict[Any, Any]:
+        clean: dict[Any, Any] = {}
+        for key, item in value.items():
+            name = self.mask(key)
+            while name in clean:  # two keys with secrets in them must not become one
+                name = f"{name}#"
+            clean[name] = self.mask(item)
+        return clean
+
+    def _text(self, text: str) -> str:
+        if text in self._markers:
+            return self._markers[text]
+        # Far faster than the expression, which nearly always finds nothing.
+        folded = _folded(text)
+        if not any(form in folded for form in self._forms):
+            return text
+        return self._find.sub(self._marker, text)
+
+    def _marker(self, match: re.Match[str]) -> str:
+        found = match.group()
+        if found in self._markers.values():
+            return found
+        return self._forms.get(_folded(found), marker("secret"))
+
+
+def _folded(text: str) -> str:
+    return text.lower() if text.isascii() else text.translate(_FOLD).lower()
+
+
+class MarkerMoved(Exception):
+    """An answer has a marker where none was shown."""
+
+
+def put_back(answer: Any, shown: Any, real: Any) -> Any:
+    """Return the answer with the real value wherever it has exactly what was shown.
+
+    Raises MarkerMoved.
+    """
+    if identical(answer, shown):
+        return real
+    if isinstance(answer, dict) and isinstance(shown, dict) and isinstance(real, dict):
+        known = dict(zip(shown, real.items(), strict=True))
+        clean: Json = {}
+        for name, item in answer.items():
+            if name in known:
+                real_name, real_item = known[name]
+                clean[real_name] = put_back(item, shown[name], real_item)
+            else:
+                refuse_markers(name)
+                clean[name] = refuse_markers(item)
+        return clean
+    return refuse_markers(answer)
+
+
+def refuse_markers(value: Any) -> Any:
+    """Return a value if no marker stands in it, else raise MarkerMoved."""
+    for text in texts(value, names=True):
+        if found := ANY_MARKER.search(text):
+            raise MarkerMoved(f"{found.group()} stands where its value may not go")
+    return value
 
 
 class CannotHide(Exception):
-    """The context can't be read, so what is private in it can't be known."""
+    """The context can't be written as JSON, so private values in it can't be found."""
 
 
 class Hidden:
-    """The context of a failing step, without what a model may not see.
+    """The context of a failing step, with markers for what a model may not see.
 
     names: lower-case names of private arguments.
     """
@@ -37,20 +172,25 @@ class Hidden:
         found: dict[str, str] = {}
         for part, value in plain.items():
             plain[part] = _without_private(value, names, found)
-        # Redacted with its tool, by which a user may have named secret arguments.
+        # Redact the whole context: users name secret arguments by their tool.
         shown: Json = redactor.value(plain)
-        for before, after in _leaves_beside(plain, shown):
+        for before, after in _changed_leaves(plain, shown):
             found.update(_secrets_in(before, after))
-        elsewhere = _Elsewhere(found)
-        self.shown: Json = {part: elsewhere.hide(value) for part, value in shown.items()}
+        found = {value: mark for value, mark in found.items() if not ANY_MARKER.fullmatch(value)}
+        # The same values may stand elsewhere: in the error's message, in other arguments.
+        masker = Masker(found, inside_from=4, short_words=True)
+        self.shown: Json = {part: masker.mask(value) for part, value in shown.items()}
 
     def put_back(self, answer: Any) -> Any:
-        """The arguments that a model returned, with the real values. Raises MarkerMoved."""
+        """Return the arguments that a model returned, with the real values.
+
+        Raises MarkerMoved.
+        """
         return put_back(answer, self.shown.get("args"), self._real)
 
 
 def _as_json(context: Json) -> Json:
-    """A copy as JSON has it: names that are numbers, for one, become texts."""
+    """Copy a context as JSON has it: keys that are numbers, for example, become texts."""
     try:
         plain: Json = msgspec.json.decode(msgspec.json.encode(context, enc_hook=repr))
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
@@ -59,7 +199,7 @@ def _as_json(context: Json) -> Json:
 
 
 def _without_private(value: Any, names: frozenset[str], found: dict[str, str]) -> Any:
-    """The value with a marker under every private name; what it stood for is noted in `found`."""
+    """Put a marker under every private name; add the values it stands for to `found`."""
     if isinstance(value, list):
         return [_without_private(item, names, found) for item in value]
     if not isinstance(value, dict):
@@ -69,95 +209,102 @@ def _without_private(value: Any, names: frozenset[str], found: dict[str, str]) -
         if str(name).lower() not in names:
             clean[name] = _without_private(item, names, found)
             continue
-        marker = clean[name] = _marker(name)
+        mark = clean[name] = f"<private:{re.sub(r'[<>]', '', str(name))}>"
         for _, scalar in scalars(item):
             if scalar is not None and not isinstance(scalar, bool) and str(scalar).strip():
-                found[str(scalar)] = marker
+                found[str(scalar)] = mark
     return clean
 
 
-def _marker(name: Any) -> str:
-    return f"<private:{re.sub(r'[<>]', '', str(name))}>"
-
-
-def _leaves_beside(before: Any, after: Any) -> Iterator[tuple[Any, Any]]:
-    """The leaves of a value, each beside what redaction made of it."""
+def _changed_leaves(before: Any, after: Any) -> Iterator[tuple[Any, Any]]:
+    """Yield the leaves that redaction changed, before and after; it may change keys as well."""
     if isinstance(before, dict) and isinstance(after, dict):
         before, after = list(before.values()), list(after.values())
     if isinstance(before, list) and isinstance(after, list):
         for one, other in zip(before, after, strict=False):
-            yield from _leaves_beside(one, other)
+            yield from _changed_leaves(one, other)
     elif before != after:
         yield before, after
 
 
 def _secrets_in(before: Any, after: Any) -> dict[str, str]:
-    """What redaction took out of a leaf, and the markers it left.
+    """Return what redaction took out of a leaf, with the markers that it left.
 
-    Found by what stands between the markers, from left to right and never back: the text of an
-    error may be anyone's, and must not be able to keep us busy.
+    Searches for the text between the markers, from left to right without going back, so that a
+    hostile error message can't make this slow.
     """
     whole, left = str(before), str(after)
     markers, between = MARKER.findall(left), MARKER.split(left)
     found: dict[str, str] = {}
     at = len(between[0])
-    for number, (marker, part) in enumerate(zip(markers, between[1:], strict=True), 1):
+    for number, (mark, part) in enumerate(zip(markers, between[1:], strict=True), 1):
         is_last = number == len(markers)
         end = len(whole) - len(part) if is_last else whole.find(part, at + 1) if part else -1
         end = end if end >= 0 else len(whole)
         if whole[at:end].strip():
-            found[whole[at:end]] = marker
+            found[whole[at:end]] = mark
         at = end + len(part)
     return found
 
 
-class _Elsewhere:
-    """Hides known values wherever else they stand: in the error's message, in other arguments."""
-
-    def __init__(self, found: dict[str, str]) -> None:
-        self._markers = {
-            form.lower(): marker
-            for value, marker in found.items()
-            for form in forms(value)
-            if not ANY_MARKER.fullmatch(value)
-        }
-        # Longest first: else a part of a value would be hidden, and its rest shown.
-        longest_first = sorted(self._markers, key=len, reverse=True)
-        # Markers are matched first, and left alone.
-        patterns = [ANY_MARKER.pattern, *map(_pattern, longest_first)]
-        self._find = re.compile("|".join(patterns), re.IGNORECASE)
-
-    def hide(self, value: Any) -> Any:
-        if isinstance(value, dict):
-            return self._object(value)
-        if isinstance(value, list | tuple):
-            return [self.hide(item) for item in value]
-        if isinstance(value, str):
-            return self._text(value)
-        if value is None or isinstance(value, bool):
-            return value
-        return self._markers.get(str(value).lower(), value)
-
-    def _object(self, value: Json) -> Json:
-        clean: Json = {}
-        for name, item in value.items():
-            hidden = self._text(name)
-            while hidden in clean:  # two names with hidden parts must not become one
-                hidden += "#"
-            clean[hidden] = self.hide(item)
-        return clean
-
-    def _text(self, text: str) -> str:
-        return self._find.sub(self._marker, text)
-
-    def _marker(self, match: re.Match[str]) -> str:
-        text = match.group()
-        if ANY_MARKER.fullmatch(text):
-            return text
-        # Letters that match without regard to case need not be equal in lower case.
-        return self._markers.get(text.lower(), "<private:value>")
+SHORTEST_FORM = 3
+"""Other forms that are shorter than this would be found everywhere."""
 
 
-def _pattern(form: str) -> str:
-    plain = re.escape(form)
-    return plain if len(form) >= SHORT else rf"(?<![A-Za-z0-9]){plain}(?![A-Za-z0-9])"
+_SHORTEST_BASE64 = 8
+
+
+def forms(value: str) -> set[str]:
+    """A value as it is, and as others write it; letters may be of either case in each."""
+    return {value} | {form for form in _others(value) if len(form) >= SHORTEST_FORM}
+
+
+def _others(value: str) -> Iterator[str]:
+    yield value.strip()
+    for escape in (_json, _ascii_json):
+        once = escape(value)
+        yield once
+        yield escape(once)
+    # As the filter `tojson` has it.
+    signs = {ord(sign): f"\\u{ord(sign):04x}" for sign in "<>&'"}
+    yield _json(value).translate(signs)
+    yield _ascii_json(value).translate(signs)
+    yield repr(value)[1:-1]
+    yield ascii(value)[1:-1]
+    yield html.escape(value)
+    yield html.escape(value).replace("&quot;", "&#34;").replace("&#x27;", "&#39;")
+    raw = value.encode(errors="replace")
+    for safe in ("", "/"):
+        yield quote(raw, safe=safe)
+        yield quote_plus(raw, safe=safe)
+    yield from _base64(raw)
+    yield from _numbers(value)
+
+
+def _json(value: str) -> str:
+    return json.dumps(value, ensure_ascii=False)[1:-1]
+
+
+def _ascii_json(value: str) -> str:
+    return json.dumps(value)[1:-1]
+
+
+def _base64(raw: bytes) -> Iterator[str]:
+    """It as a whole, and what of it is the same whatever stands before and behind."""
+    codes = [b64encode(raw).decode()]
+    for before in range(3):
+        code = b64encode(bytes(before) + raw).decode()
+        codes.append(code[(0, 2, 3)[before] : len(code) - (0, 3, 2)[(before + len(raw)) % 3]])
+    for code in codes:
+        if len(code) >= _SHORTEST_BASE64:
+            yield code
+            yield code.rstrip("=").replace("+", "-").replace("/", "_")
+
+
+def _numbers(value: str) -> Iterator[str]:
+    """The number that it is, as JSON and Python write it."""
+    for kind in (int, float):
+        try:
+            yield str(kind(value))
+        except (ValueError, OverflowError):
+            return

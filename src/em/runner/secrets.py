@@ -5,7 +5,6 @@ secret fields, or variables that a declared tool uses.
 """
 
 import os
-import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,16 +12,13 @@ from typing import Any
 import msgspec
 
 from em.errors import RoutineError, UsageError
-from em.redaction.markers import MarkerMoved, put_back, refuse_markers
-from em.redaction.redactor import forms, marker
+from em.redaction.masker import MarkerMoved, Masker, put_back, refuse_markers
+from em.redaction.redactor import marker
 from em.runner.routine import PromptStep, Routine, Secret
 from em.runner.run import Failure, PendingPrompt, RunResult, StepReport
 from em.settings import AllowSettings
 from em.values.call import Fix
 from em.values.canonical import Json
-
-SHORTEST_INSIDE = 3
-"""From this length on a secret is also found inside other texts."""
 
 Given = Mapping[str, str] | Callable[[str], str | None] | None
 """Where secrets come from, by name; the environment where this does not have one."""
@@ -47,9 +43,7 @@ class Secrets:
     ) -> None:
         self._declared = declared
         self._allow, self._folder = allow, folder
-        self._marks: dict[str, str] = {}
-        self._forms: dict[str, str] = {}
-        self._find = re.compile("(?!)")
+        self._masker = Masker()
         self.values: dict[str, str] = {}
         ask = given if callable(given) else (given or {}).get
         for secret in declared:
@@ -61,7 +55,7 @@ class Secrets:
                 self.add(secret.name, value)
 
     def __bool__(self) -> bool:
-        return bool(self._marks)
+        return bool(self._masker)
 
     def _variable(self, secret: Secret) -> str | None:
         return os.environ.get(secret.variable) if self._may_read(secret) else None
@@ -76,16 +70,9 @@ class Secrets:
         return secret.variable in allow.env
 
     def add(self, name: str, value: Any) -> None:
-        """From now on this text is taken out of whatever is told, however it is written."""
-        if not isinstance(value, str) or not value or self._marks.get(value) == marker(name):
-            return
-        self._marks[value] = marker(name)
-        for form in forms(value):
-            if len(form) >= SHORTEST_INSIDE:
-                self._forms.setdefault(form.lower(), marker(name))
-        # Markers first: they are left alone. Then the longest: one may stand in another.
-        words = [*dict.fromkeys(self._marks.values()), *sorted(self._forms, key=len, reverse=True)]
-        self._find = re.compile("|".join(map(re.escape, words)), re.IGNORECASE)
+        """Mask this value from now on, as the secret `name`."""
+        if isinstance(value, str):
+            self._masker.add(value, marker(name))
 
     def check(self) -> None:
         """None of those that the routine declares may be missing."""
@@ -105,44 +92,8 @@ class Secrets:
             )
 
     def masked(self, value: Any) -> Any:
-        """A value with a marker in the place of every secret."""
-        if not self._marks:
-            return value
-        if isinstance(value, str):
-            return self._text(value)
-        if isinstance(value, dict):
-            return self._object(value)
-        if isinstance(value, list | tuple):
-            return [self.masked(item) for item in value]
-        if isinstance(value, int | float) and not isinstance(value, bool):
-            return self._forms.get(str(value), value)
-        return value
-
-    def _object(self, value: dict[Any, Any]) -> dict[Any, Any]:
-        clean: dict[Any, Any] = {}
-        for key, item in value.items():
-            name = self.masked(key)
-            while name in clean:  # two names with secrets in them must not become one
-                name += "#"
-            clean[name] = self.masked(item)
-        return clean
-
-    def _text(self, text: str) -> str:
-        if text in self._marks:
-            return self._marks[text]
-        lowered = text.lower()
-        # Far faster than the expression, where there is none: nearly always.
-        if not any(form in lowered for form in self._forms):
-            return text
-        return self._find.sub(self._marker, text)
-
-    def _marker(self, match: re.Match[str]) -> str:
-        found = match.group()
-        return (
-            found
-            if found in self._marks.values()
-            else self._forms.get(found.lower(), marker("secret"))
-        )
+        """Return a value with a marker in the place of every secret."""
+        return self._masker.mask(value)
 
     def _values(self, value: Json, but: Sequence[str] = ()) -> Json:
         """A value of em's own: its names, and what stands under some, are no content."""
@@ -160,7 +111,7 @@ class Secrets:
             return None
 
         def masked(context: Json) -> Fix:
-            if not self._marks:
+            if not self._masker:
                 fix: Fix = ask(context)
                 return fix
             shown = self._values(context)
@@ -178,7 +129,7 @@ class Secrets:
 
     def result(self, result: RunResult) -> RunResult:
         """A result that holds no secret but in its output, which is what the caller asked for."""
-        if not self._marks:
+        if not self._masker:
             return result
         return msgspec.structs.replace(
             result,
@@ -189,7 +140,7 @@ class Secrets:
         )
 
     def _report(self, report: StepReport) -> StepReport:
-        if not self._marks:
+        if not self._masker:
             return report
         fix = report.fix and self._values(report.fix, but=["strategy"])
         return msgspec.structs.replace(report, error=self.masked(report.error), fix=fix)
