@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from em.redaction.patterns import SHAPES, Shape, matches
-from em.redaction.redactor import MUCH, Redactor
+from em.redaction.redactor import Redactor
 
 NAMED = [shape for shape in SHAPES if shape.begins_with_name]
 PIECES = st.sampled_from(
@@ -34,21 +34,17 @@ def test_a_name_longer_than_a_pattern_takes_is_found_where_the_pattern_finds_it(
             assert found == [match.span() for match in shape.pattern.finditer(text)]
 
 
-@given(st.lists(st.lists(PIECES | st.text(max_size=3), max_size=9).map("".join), min_size=2))
-def test_of_much_text_the_same_is_suspected(texts: list[str]) -> None:
-    """Another engine looks through much text; it must not miss what the first one finds."""
-    encoded = [json.dumps(text, ensure_ascii=False).encode("utf-8", "ignore") for text in texts]
+@given(st.lists(PIECES | st.text(max_size=3), max_size=9).map("".join))
+def test_what_is_redacted_in_a_text_is_suspected_in_its_json(text: str) -> None:
     redactor = Redactor()
-    found = redactor.suspects(encoded)
-    padding = [b'"' + b"x" * MUCH + b'"']
-    assert set(found) <= set(redactor.suspects([*encoded, *padding]))
+    if redactor.text(text) != text:
+        encoded = json.dumps(text, ensure_ascii=False).encode("utf-8", "surrogatepass")
+        assert redactor.suspects([b"1", encoded]) == [1]
 
 
-def test_of_much_text_every_anchor_is_found() -> None:
-    redactor, padding = Redactor(), [b'"' + b"x" * MUCH + b'"']
+def test_every_anchor_is_found_in_any_case() -> None:
     for anchor in {anchor for shape in SHAPES for anchor in shape.anchors}:
-        text = f'"{anchor.upper()}0"'.encode()
-        assert redactor.suspects([text, *padding]) == redactor.suspects([text]) == [0]
+        assert Redactor().suspects([b'"x"', f'"{anchor.upper()}0"'.encode()]) == [1]
 
 
 def test_a_sentence_that_lost_its_secret_is_a_sentence_still() -> None:
