@@ -32,8 +32,7 @@ def _runs() -> "list[KeptTrace]":
 
 
 def mined() -> Iterator[Figure]:
-    from em.compiler.calls import calls_of
-    from em.compiler.prune import made_good_by
+    from em.compiler.calls import calls_of, made_good_by
     from em.heuristics.heuristic import learn
     from em.heuristics.reflection import call_ids, call_text, differences, mine
     from em.store.sqlite import SqliteStore

@@ -16,8 +16,8 @@ STEPS = 100
 
 
 def compile_retail() -> Iterator[Figure]:
+    from em.compiler.calls import made_good_by
     from em.compiler.compile_trace import compile_trace
-    from em.compiler.prune import made_good_by
     from em.errors import EmError
     from em.traces.transcripts import read_traces
 

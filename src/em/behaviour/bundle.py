@@ -11,10 +11,9 @@ from em.behaviour.cache import Cache
 from em.behaviour.codec import TAG
 from em.behaviour.inventory import behaviour_of, id_of
 from em.behaviour.params import make_task
-from em.compiler.calls import infer_effect
+from em.compiler.calls import Names, identifier, infer_effect
 from em.compiler.compile_trace import write_package
 from em.compiler.draft import Draft, Recorded
-from em.compiler.names import Names, identifier
 from em.compiler.verification import verify_draft
 from em.errors import InputError, NotFound, RoutineError
 from em.log.event import EventQuery

@@ -25,8 +25,7 @@ from em.behaviour.codec import Unkept, keep
 from em.behaviour.params import HOLE, Params, constant_texts, escaped, followed, param_names
 from em.behaviour.refusals import refuse_unfinished, refuse_unknown_effects
 from em.behaviour.tape import Call, Run
-from em.compiler.calls import infer_effect
-from em.compiler.names import Names, result_name, words_of
+from em.compiler.calls import Names, infer_effect, result_name, words_of
 from em.compiler.wire import OUTPUT, Wiring, literal, plain_segment
 from em.errors import EmError, ExpressionError, NotRecordable
 from em.runner.expressions.language import compile_value

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from em.behaviour.behaviour import Task
-from em.compiler.names import Names, identifier
+from em.compiler.calls import Names, identifier
 from em.compiler.wire import literal, plain_segment
 from em.values.canonical import Json, identical
 from em.values.leaves import is_informative, leaves, texts

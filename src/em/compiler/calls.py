@@ -1,15 +1,16 @@
 """The calls of a trace as the compiler sees them: with their effect and what became of them."""
 
 import itertools
+import keyword
 import re
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import msgspec
 
 from em.traces.trace import Approval, Message, ToolCall, Trace, UdfCall
 from em.values.call import Effect
-from em.values.canonical import Json
+from em.values.canonical import Json, identical
 
 # Words that may mean either (open, resolve, check in, load, run) are in neither list: in doubt a
 # call is a write.
@@ -105,7 +106,7 @@ def _call(
 
 def infer_effect(name: str) -> Effect:
     """What a tool's name says of its effect; when in doubt it is a write."""
-    words = [word.lower() for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+", name)]
+    words = words_of(name)
     if not words or not _WRITES.isdisjoint(words):
         return "write"
     # Of two things that it does, the second may be another: find_and_replace.
@@ -114,3 +115,138 @@ def infer_effect(name: str) -> Effect:
     # A list, a view, a query are things as well: purge_list, drop_view, run_query.
     reads = words[0] in _READS or not (_READS - _THINGS).isdisjoint(words)
     return "read" if reads else "write"
+
+
+_VERBS = frozenset(
+    "get list find search fetch read query lookup look check show describe view load select"
+    " calculate compute parse extract resolve retrieve download".split()
+)
+_CUTS = frozenset("by with for from in of using via".split())
+_RESERVED = frozenset("only pick nth str int float true false none".split())
+"""What compiled expressions use themselves, and words that Jinja reads as values."""
+_NOISE = frozenset("details detail info information data all the".split())
+
+
+def words_of(name: str) -> list[str]:
+    """The words of a name, however it is written."""
+    return [word.lower() for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+", name)]
+
+
+def result_name(tool: str, *, is_write: bool) -> str:
+    """What a call's result is called: `get_order_details` gives `order`."""
+    words = words_of(tool)
+    if is_write or not words or words[0] not in _VERBS:
+        return identifier(f"{tool}_result")
+    rest = words[1:]
+    for cut, word in enumerate(rest):
+        if word in _CUTS and cut > 0:
+            rest = rest[:cut]
+            break
+    kept = [word for word in rest if word not in _NOISE]
+    return identifier("_".join(kept) or f"{tool}_result")
+
+
+def identifier(text: str) -> str:
+    """A name that expressions can hold."""
+    name = re.sub(r"\W+", "_", text, flags=re.ASCII).strip("_").lower() or "value"
+    if name[0].isdigit() or keyword.iskeyword(name) or name in _RESERVED:
+        name = f"the_{name}"
+    return name
+
+
+class Names:
+    """Hands out each name once: `order`, `order_2`, …"""
+
+    def __init__(self) -> None:
+        self._taken: set[str] = set()
+
+    def free(self, name: str) -> str:
+        """The name, or the first numbered one that is free."""
+        free, number = name, 2
+        while free in self._taken:
+            free, number = f"{name}_{number}", number + 1
+        self._taken.add(free)
+        return free
+
+
+class Verdict(NamedTuple):
+    """Keep a call or drop it, and the reason."""
+
+    keep: bool
+    reason: str
+
+
+def judge(calls: Sequence[TracedCall]) -> list[Verdict]:
+    """What can be said before it is known which results are used."""
+    return [_judge(call, calls) for call in calls]
+
+
+def _judge(call: TracedCall, calls: Sequence[TracedCall]) -> Verdict:
+    if call.failed:
+        return _judge_failed(call, calls)
+    if call.effect == "write":
+        return Verdict(True, "it has an effect")
+    first = _same_read_before(call, calls)
+    if first is not None:
+        return Verdict(False, f"it repeats call {first + 1}")
+    return Verdict(True, "its result is used")
+
+
+def _judge_failed(call: TracedCall, calls: Sequence[TracedCall]) -> Verdict:
+    if call.effect_unknown:
+        again = next((c.index for c in calls[call.index + 1 :] if _did_the_same(c, call)), None)
+        if again is None:
+            return Verdict(True, "it failed so that its effect is unknown")
+        # Both would do it twice on every healthy run.
+        return Verdict(False, f"its effect is unknown; call {again + 1} did the same")
+    mended = made_good_by(call, calls)
+    if mended is not None:
+        return Verdict(False, f"it failed; call {mended + 1} made it good")
+    return Verdict(False, "it failed, and nothing came of it")
+
+
+def unused(verdict: Verdict) -> Verdict:
+    """The verdict on a read whose result nothing uses."""
+    return Verdict(False, "nothing uses its result") if verdict.keep else verdict
+
+
+def made_good_by(call: TracedCall, calls: Sequence[TracedCall]) -> int | None:
+    """The later success that did what a failed call was to do.
+
+    The same tool, or another that gives the same kind of thing: `find_user_id_by_name_zip` after
+    `find_user_id_by_email`.
+    """
+    for later in calls[call.index + 1 :]:
+        if later.failed:
+            continue
+        if later.name == call.name or kind_of_result(later.name) == kind_of_result(call.name):
+            return later.index
+    return None
+
+
+def _did_the_same(later: TracedCall, call: TracedCall) -> bool:
+    return not later.failed and _key(later) == _key(call)
+
+
+def kind_of_result(tool: str) -> str:
+    """What a tool gives, by its name without how it finds it."""
+    words = words_of(tool)
+    for cut, word in enumerate(words):
+        if word in ("by", "with", "using", "via", "from") and cut > 0:
+            return " ".join(words[:cut])
+    return " ".join(words)
+
+
+def _same_read_before(call: TracedCall, calls: Sequence[TracedCall]) -> int | None:
+    """An earlier read of the same, with no effect in between that could have changed it."""
+    key = _key(call)
+    for earlier in reversed(calls[: call.index]):
+        if earlier.effect == "write" and not (earlier.failed and not earlier.effect_unknown):
+            return None
+        if not earlier.failed and _key(earlier) == key and identical(earlier.result, call.result):
+            return earlier.index
+    return None
+
+
+def _key(call: TracedCall) -> bytes:
+    return msgspec.json.encode((call.is_udf, call.name, call.args), order="sorted")

@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 
+from em.compiler.calls import identifier
 from em.compiler.draft import Draft, GivenUdfs, Udfs, draft_routine, load_udfs
-from em.compiler.names import identifier
 from em.compiler.package_files import render_routine, render_udf_tests, render_udfs
 from em.compiler.verification import verify_draft
 from em.errors import InputError, RoutineError, UsageError

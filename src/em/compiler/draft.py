@@ -8,10 +8,18 @@ from typing import Any
 
 import msgspec
 
-from em.compiler.calls import TracedApproval, TracedCall, calls_of
+from em.compiler.calls import (
+    Names,
+    TracedApproval,
+    TracedCall,
+    Verdict,
+    calls_of,
+    identifier,
+    judge,
+    result_name,
+    unused,
+)
 from em.compiler.contradictions import Contradiction, contradictions
-from em.compiler.names import Names, identifier, result_name
-from em.compiler.prune import Verdict, judge, unused
 from em.compiler.wire import OUTPUT, Explained, Wiring
 from em.errors import InputError
 from em.runner.authorship import is_model_written, model_of

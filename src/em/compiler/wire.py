@@ -6,7 +6,7 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
-from em.compiler.names import Names, identifier
+from em.compiler.calls import Names, identifier
 from em.redaction.redactor import MARKER
 from em.values.canonical import Json, identical, same
 from em.values.leaves import (

@@ -13,9 +13,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from em.compiler.calls import TracedCall, calls_of
-from em.compiler.names import words_of
-from em.compiler.prune import kind_of_result
+from em.compiler.calls import TracedCall, calls_of, kind_of_result, words_of
 from em.errors import BadAnswer
 from em.heuristics.heuristic import Evidence, Lesson, Polarity
 from em.llm.interface import LlmClient
