@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from em.compiler.compile_trace import compile_trace, write_package
+from em.compiler.compile_trace import compile_trace
 from em.compiler.export.python import export_python
 from em.compiler.export.script import as_text
+from em.compiler.package_files import write_package
 from em.errors import ExportError
 from em.runner.engine import run_routine
 from em.runner.expressions.language import compile_value

@@ -7,9 +7,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from em.compiler import llm_compile
+from em.compiler import improvement
 from em.compiler.compilation import compile_file
-from em.compiler.llm_compile import Improved, llm_compile_trace
+from em.compiler.improvement import Improved
+from em.compiler.llm_compile import llm_compile_trace
 from em.llm import ScriptedClient
 from em.runner.routine import ToolStep
 from em.traces.trace import Approval, Mission, ToolCall, Trace
@@ -224,7 +225,7 @@ def test_a_trace_that_holds_a_secret_is_redacted_before_it_is_told() -> None:
 
 
 def test_a_replay_that_does_not_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(llm_compile, "REPLAY_SECONDS", 0.5)
+    monkeypatch.setattr(improvement, "REPLAY_SECONDS", 0.5)
     endless = "  - {id: a, type: assert, for_each: '{{ [0] * 300 }}',\n"
     endless += "     check: '([0] * 300000)|sum == 0'}\n"
     assert "did not end within 0.5 s" in told(changed("steps:\n", "steps:\n" + endless))

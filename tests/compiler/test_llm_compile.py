@@ -6,7 +6,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from em.compiler.llm_compile import Improved, llm_compile_trace, llm_compile_trace_file
+from em.compiler.improvement import Improved
+from em.compiler.llm_compile import llm_compile_trace, llm_compile_trace_file
 from em.errors import LlmUnavailable
 from em.llm import ScriptedClient
 from em.runner.engine import run_routine

@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 
 from em import Memory
-from em.compiler.compile_trace import compile_trace, write_package
+from em.compiler.compile_trace import compile_trace
 from em.compiler.draft import Draft
 from em.compiler.export.python import export_python
+from em.compiler.package_files import write_package
 from em.errors import RoutineError
 from em.runner.engine import run_routine
 from em.runner.package import Package

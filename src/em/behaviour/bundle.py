@@ -12,8 +12,8 @@ from em.behaviour.codec import TAG
 from em.behaviour.inventory import behaviour_of, id_of
 from em.behaviour.params import make_task
 from em.compiler.calls import Names, identifier, infer_effect
-from em.compiler.compile_trace import write_package
 from em.compiler.draft import Draft, Recorded
+from em.compiler.package_files import write_package
 from em.compiler.verification import verify_draft
 from em.errors import InputError, NotFound, RoutineError
 from em.log.event import EventQuery

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from em.compiler.compilation import CompiledTrace
     from em.compiler.draft import Draft
     from em.compiler.heal import Healing
-    from em.compiler.llm_compile import Improved
+    from em.compiler.improvement import Improved
 
 
 @click.group("routine")
@@ -207,7 +207,7 @@ def compile_(
     left out; every argument is traced to where it came from. The routine is replayed against the
     recording before it is written: what does not reproduce its trace is not written.
     """
-    from em.compiler.compile_trace import write_package
+    from em.compiler.package_files import write_package
 
     if everything != (not traces) or (distributed and not everything):
         raise click.UsageError("Name traces, or --all; --distributed goes with --all.")

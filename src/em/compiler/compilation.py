@@ -9,9 +9,10 @@ from pathlib import Path
 
 import msgspec
 
-from em.compiler.compile_trace import compile_trace, package_texts, read_trace_file
+from em.compiler.compile_trace import compile_trace, read_trace_file
 from em.compiler.draft import Draft, GivenUdfs, Udfs, load_udfs
-from em.compiler.llm_compile import Improved, improve
+from em.compiler.improvement import Improved, improve
+from em.compiler.package_files import package_texts
 from em.errors import EmError, RoutineError, UsageError
 from em.llm.interface import LlmClient
 from em.traces.trace import KeptTrace, Trace

@@ -14,9 +14,8 @@ from typing import Any, NamedTuple
 import msgspec
 
 from em.compiler.calls import Names
-from em.compiler.compile_trace import as_json
 from em.compiler.draft import Recorded
-from em.compiler.package_files import render_routine
+from em.compiler.package_files import as_json, render_routine
 from em.compiler.verification import NotReproduced
 from em.compiler.wire import Wiring
 from em.errors import EmError, RoutineError

@@ -2,14 +2,18 @@
 
 import keyword
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import yaml
 
 from em.compiler.draft import Draft, GivenUdfs, Recorded, import_line
-from em.errors import RoutineError
+from em.errors import RoutineError, UsageError
+from em.runner.authorship import WRITTEN_BY, is_model_written, render_marks
+from em.runner.package import ROUTINE, UDF, parse_yaml, read_routine, write_files
 from em.runner.routine import Routine
+from em.values.canonical import identical
 
 WIDTH = 100
 MAX_EXAMPLES = 3
@@ -157,3 +161,60 @@ def _by_function(draft: Draft) -> dict[str, list[Recorded]]:
 
 def _arguments(example: Recorded) -> str:
     return ", ".join(f"{name}={value!r}" for name, value in example.args.items())
+
+
+def write_package(draft: Draft, folder: Path, udfs: GivenUdfs | None = None) -> None:
+    """Write em's own files of a package, each whole; what else lies there is left alone."""
+    files = package_texts(draft, udfs)
+    check_text(draft, files[ROUTINE])
+    _spare_own_functions(draft, folder, files)
+    write_files(files, folder)
+
+
+def _spare_own_functions(draft: Draft, folder: Path, files: dict[str, str]) -> None:
+    """What a person may have written is not overwritten: neither by stubs nor by a model."""
+    if not (folder / UDF).exists():
+        return
+    if not draft.udf_source.strip():
+        for name in (UDF, "test_udf.py", WRITTEN_BY):
+            files.pop(name, None)
+    elif not is_model_written(folder, UDF):
+        raise UsageError(
+            "there are functions of a person's own here, which a model's would replace",
+            place=str(folder / UDF),
+            fix="name another folder, or move them away",
+        )
+
+
+def check_text(draft: Draft, text: str) -> None:
+    """What is written must say what was verified."""
+    written = read_routine(parse_yaml(text.encode(), ROUTINE), ROUTINE)
+    if not identical(msgspec.to_builtins(written), msgspec.to_builtins(draft.routine)):
+        raise RoutineError("its YAML does not read back as what was verified", place=ROUTINE)
+
+
+def package_texts(draft: Draft, udfs: GivenUdfs | None = None) -> dict[str, str]:
+    """The files of a package, by name."""
+    files = {
+        ROUTINE: render_routine(draft.routine, draft.comments),
+        "input.json": as_json(draft.input),
+        "expected_output.json": as_json(draft.output),
+        "recording.json": as_json(
+            {"calls": draft.recording, "answers": draft.answers, "usage": draft.usage}
+        ),
+    }
+    if draft.udf_source.strip():
+        files[UDF] = draft.udf_source
+        files[WRITTEN_BY] = render_marks({UDF: draft.udf_source.encode()}, draft.written_by)
+    elif any(item.is_udf for item in draft.recording):
+        given = udfs or GivenUdfs()
+        files[UDF] = render_udfs(draft, given)
+        if given.written_by:
+            files[WRITTEN_BY] = render_marks({UDF: files[UDF].encode()}, given.written_by)
+        files["test_udf.py"] = render_udf_tests(draft)
+    return files
+
+
+def as_json(value: Any) -> str:
+    """A value as the JSON files of a package hold it."""
+    return msgspec.json.format(msgspec.json.encode(value), indent=2).decode() + "\n"

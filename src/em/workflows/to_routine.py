@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 
 from em.compiler.calls import identifier
-from em.compiler.compile_trace import package_texts
 from em.compiler.draft import Draft, GivenUdfs, Recorded
+from em.compiler.package_files import package_texts
 from em.compiler.verification import verify_draft
 from em.errors import WorkflowError
 from em.runner.expressions.language import lexed
