@@ -289,7 +289,7 @@ class Memory:
         shortest; prove the routine by replaying the trace it was compiled from. With a `client`
         its model may improve the routine; an improvement that fails the same proof is dropped.
         """
-        from em.compiler.compilation import compile_several
+        from em.compiler.compile_trace import compile_several
         from em.runner.package import keep_routine
         from em.traces.catalogue import get_traces
 

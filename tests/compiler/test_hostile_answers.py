@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from em.compiler import improvement
-from em.compiler.compilation import compile_file
+from em.compiler.compile_trace import compile_file
 from em.compiler.improvement import Improved
 from em.compiler.llm_compile import llm_compile_trace
 from em.llm import ScriptedClient

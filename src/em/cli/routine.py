@@ -43,7 +43,7 @@ from em.traces.catalogue import get_traces
 from em.values.canonical import Json, short
 
 if TYPE_CHECKING:
-    from em.compiler.compilation import CompiledTrace
+    from em.compiler.compile_trace import CompiledTrace
     from em.compiler.draft import Draft
     from em.compiler.heal import Healing
     from em.compiler.improvement import Improved
@@ -242,7 +242,7 @@ def compile_(
 def _compile(
     ctx: click.Context, traces: tuple[str, ...], options: dict[str, Any]
 ) -> "CompiledTrace":
-    from em.compiler.compilation import compile_file, compile_several
+    from em.compiler.compile_trace import compile_file, compile_several
     from em.llm import get_llm_client
 
     registry = ToolRegistry.load(options["tools"]) if options["tools"] else {}

@@ -11,7 +11,7 @@ from statistics import median
 
 import msgspec
 
-from em.compiler.compilation import compile_several
+from em.compiler.compile_trace import compile_several
 from em.errors import EmError
 from em.traces.trace import KeptTrace, Message, ToolCall, Trace, UdfCall
 
