@@ -32,31 +32,26 @@ from em.redaction.redactor import Redactor
 from em.runner.expressions.language import FUNCTIONS, syntax_of
 from em.runner.package import ROUTINE, UDF, parse_yaml, read_routine
 from em.runner.routine import AssertStep, PromptStep, ReturnStep, Routine, Step, ToolStep, UdfStep
-from em.runner.sandbox.monty import SUBSET_RULES
 from em.runner.tools import Function
-from em.runner.udfs import sandboxed
-from em.runner.validation import validate
 from em.settings import Settings
 from em.store import redactor_of
 from em.traces.trace import Trace
 from em.values.call import Effect
-from em.values.canonical import Json, identical, short
+from em.values.canonical import identical, short
 from em.values.leaves import texts
 
 LONGEST_VALUE = 2_000
 """Characters of one recorded value that the model is shown."""
 LONGEST_LIST = 20
 
-SCHEMA: Json = {
-    "type": "object",
-    "properties": {
-        "routine_yaml": {"type": "string"},
-        "udf_py": {"type": "string"},
-        "notes": {"type": "string"},
-    },
-    "required": ["routine_yaml", "udf_py", "notes"],
-    "additionalProperties": False,
-}
+
+class RoutineAnswer(msgspec.Struct, frozen=True):
+    """What the model must return: the files of the package, and what it has to say about them."""
+
+    routine_yaml: str
+    udf_py: str
+    notes: str
+
 
 SYSTEM = """\
 You improve a routine: steps that repeat, without a model, what an agent once did. You get a draft
@@ -332,6 +327,9 @@ def improve(
 
     Functions that are `given` stay as they are. What the model is told holds no secret.
     """
+    from em.llm.client import ask_struct
+    from em.runner.sandbox.monty import SUBSET_RULES
+
     redact = redactor_of(Settings.load())
     given = _of_these(given or GivenUdfs(), draft)
     messages = [Message("user", first_prompt(trace, draft, given, redact))]
@@ -339,10 +337,11 @@ def improve(
     before = client.spent
     while len(tried) <= CORRECTIONS:
         try:
-            answer = client.complete(
+            answer, completion = ask_struct(
+                client,
+                RoutineAnswer,
                 messages,
                 system=SYSTEM + SUBSET_RULES,
-                schema=SCHEMA,
                 name="routine",
                 max_tokens=MAX_TOKENS,
             )
@@ -351,7 +350,7 @@ def improve(
             break
         model = f"{client.provider}/{client.model}"
         try:
-            improved, not_compared = _checked(draft, answer.value, model, given)
+            improved, not_compared = _checked(draft, answer, model, given)
         except _DoesNotHold as wrong:
             problems = [redact.text(problem) for problem in wrong.problems]
         else:
@@ -359,12 +358,12 @@ def improve(
                 draft=improved,
                 by_model=True,
                 problems=tried,
-                notes=answer.value["notes"],
+                notes=answer.notes,
                 not_compared=not_compared,
                 spent=_difference(before, client.spent),
             )
         tried.append(problems)
-        messages += [Message("assistant", answer.text), Message("user", correction(problems))]
+        messages += [Message("assistant", completion.text), Message("user", correction(problems))]
     spent = _difference(before, client.spent)
     return Improved(draft=draft, by_model=False, problems=tried, spent=spent)
 
@@ -384,9 +383,11 @@ class _DoesNotHold(Exception):
         self.problems = problems
 
 
-def _checked(draft: Draft, answer: Any, model: str, given: GivenUdfs) -> tuple[Draft, str]:
+def _checked(
+    draft: Draft, answer: RoutineAnswer, model: str, given: GivenUdfs
+) -> tuple[Draft, str]:
     """The model's routine, if it holds, and why it was not compared on other values, if so."""
-    text, code = _without_fence(answer["routine_yaml"]), _without_fence(answer["udf_py"])
+    text, code = _without_fence(answer.routine_yaml), _without_fence(answer.udf_py)
     if max(len(text), len(code)) > LONGEST_ROUTINE:
         raise _DoesNotHold([f"an answer of more than {LONGEST_ROUTINE:,} characters"])
     if given.functions and code.strip():
@@ -420,6 +421,8 @@ def _refuse(problems: list[str]) -> None:
 
 
 def _invalid(draft: Draft, text: str, code: str, given: GivenUdfs) -> list[str]:
+    from em.runner.validation import validate
+
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / ROUTINE).write_text(text, encoding="utf-8")
@@ -456,6 +459,8 @@ def _within(seconds: float, work: Callable[[], str]) -> str:
 
 def _replay(draft: Draft, improved: Draft, given: GivenUdfs) -> str:
     """Replay with the functions that the model wrote, in the sandbox, or with those given."""
+    from em.runner.udfs import sandboxed
+
     code = improved.udf_source
     if not code:
         return _compare(draft, improved, {}, recorded=bool(given.functions))
