@@ -11,6 +11,7 @@ from typing import Any, Literal
 import msgspec
 
 from em.errors import BadQuestion, SandboxError
+from em.llm.client import ask_struct
 from em.llm.interface import LlmClient, Message
 from em.runner.sandbox import Limits, choose
 from em.runner.sandbox.monty import SUBSET_RULES, MontySandbox
@@ -110,16 +111,13 @@ there: {"year": 2024}. The classes are in scope, and `datetime` and `Decimal`.
     + SUBSET_RULES
 )
 
-REPLY: Json = {
-    "type": "object",
-    "properties": {
-        "route": {"enum": ["code", "recall"]},
-        "code": {"type": "string"},
-        "parameters": {"type": "object"},
-    },
-    "required": ["route", "code", "parameters"],
-    "additionalProperties": False,
-}
+
+class Query(msgspec.Struct, frozen=True):
+    """What a model must return for a question: code with its parameters, or `recall`."""
+
+    route: Literal["code", "recall"]
+    code: str
+    parameters: Json
 
 
 _DYNAMIC = frozenset({"getattr", "vars", "__dict__", "__getattribute__", "eval", "exec"})
@@ -205,20 +203,19 @@ class Asker:
         messages = [Message("user", prompt)]
         error: SandboxError | None = None
         for _ in range(1 + CORRECTIONS):
-            completion = client.complete(messages, system=SYSTEM, schema=REPLY, name="query")
-            reply = completion.value
-            if reply["route"] == "recall":
+            query, completion = ask_struct(client, Query, messages, system=SYSTEM, name="query")
+            if query.route == "recall":
                 answer = self._recalled(question, "the model says it asks for what was said")
                 return msgspec.structs.replace(answer, asked_model=True)
             try:
-                found = run_in_sandbox(self._state, reply["code"], reply["parameters"])
+                found = run_in_sandbox(self._state, query.code, query.parameters)
             except SandboxError as failed:
                 error = failed
                 said = f"That code failed: {failed.message}. Write it again."
                 messages += [Message("assistant", completion.text), Message("user", said)]
                 continue
-            self._remember(question, reply)
-            answer = self._answer(question, reply["code"], reply["parameters"], found)
+            self._remember(question, query)
+            answer = self._answer(question, query.code, query.parameters, found)
             return msgspec.structs.replace(answer, asked_model=True)
         assert error is not None
         raise BadQuestion(
@@ -227,21 +224,20 @@ class Asker:
             fix="ask it in other words, or as code",
         )
 
-    def _remember(self, question: str, reply: Json) -> None:
+    def _remember(self, question: str, query: Query) -> None:
         if self._keep is None:
             return
-        shape = template_of(question, reply["parameters"])
+        shape = template_of(question, query.parameters)
         template, parameters = shape if shape is not None else (normal(question), {})
-        code = reply["code"]
-        if shape is None and reply["parameters"]:
+        if shape is None and query.parameters:
             return  # its parameters are not in the question: nothing says how to fill them in
         self._keep(
             Question(
                 question=question,
-                code=code,
+                code=query.code,
                 template=template,
                 parameters=parameters,
-                uses=sorted(names_in(code)),
+                uses=sorted(names_in(query.code)),
             )
         )
 

@@ -33,10 +33,18 @@ import msgspec
 
 from em.errors import InputError
 from em.state.evolution import Dependent, names_in
-from em.state.schema import PROFILE, Constraint, Severity, StateSchema, TypeSchema
+from em.state.schema import (
+    PROFILE,
+    ActiveWindow,
+    Constraint,
+    ConstraintDraft,
+    Severity,
+    StateSchema,
+    TypeSchema,
+)
 from em.state.types import quoted, resolve
-from em.values import json_schema as schemas
 from em.values.canonical import Json
+from em.values.mismatch import mismatch
 from em.values.times import moment, parse_duration
 
 RANKS: Mapping[str, int] = {"critical": 0, "high": 1, "warning": 2, "info": 3}
@@ -48,49 +56,35 @@ _ID = re.compile(r"[a-z][a-z0-9_-]{0,59}")
 _SLOT = re.compile(r"\{([^{}]*)\}")
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,59}")
 
-CONSTRAINT_SCHEMA: Json = {
-    "type": "object",
-    "properties": {
-        "id": {"type": "string"},
-        "severity": {"enum": list(RANKS)},
-        "message": {"type": "string", "minLength": 1},
-        "action": {"type": ["string", "null"]},
-        "when": {"type": ["object", "null"]},
-        "active": {
-            "type": ["object", "null"],
-            "properties": {
-                "from": {"type": ["string", "null"]},
-                "until": {"type": ["string", "null"]},
-            },
-            "additionalProperties": False,
-        },
-        "deadline": {"type": ["string", "object", "null"]},
-        "offset": {"type": ["string", "null"]},
-        "events": {"type": "array", "items": {"type": "string"}},
-    },
-    "required": ["id", "severity", "message"],
-    "additionalProperties": False,
-}
-
 
 def read_constraint(given: Json, schema: StateSchema, events: list[str]) -> Constraint:
-    """A constraint that can be compiled; else why not."""
+    """Read a constraint that can be compiled; InputError says why it can't."""
     place = f"constraint {str(given.get('id', ''))[:60]!r}"
-    for path, problem in schemas.problems(CONSTRAINT_SCHEMA, given):
-        raise InputError(problem, place=f"{place}, {path or 'itself'}")
-    if not _ID.fullmatch(given["id"]):
+    try:
+        draft = msgspec.convert(given, ConstraintDraft)
+    except msgspec.ValidationError as error:
+        raise InputError(mismatch(error).message, place=mismatch(error).place(place)) from None
+    return checked_constraint(draft, schema, events)
+
+
+def checked_constraint(
+    draft: ConstraintDraft, schema: StateSchema, events: list[str]
+) -> Constraint:
+    """Check a constraint and fix its times; InputError says what can't be compiled."""
+    place = f"constraint {draft.id[:60]!r}"
+    if not _ID.fullmatch(draft.id):
         raise InputError("an id is lower-case letters, digits, _ and -", place=place)
-    active = given.get("active") or {}
+    active = draft.active or ActiveWindow()
     constraint = Constraint(
-        id=given["id"],
-        severity=given["severity"],
-        message=given["message"],
-        action=given.get("action"),
-        when=given.get("when"),
-        active_from=_time(active.get("from"), place),
-        active_until=_time(active.get("until"), place),
-        deadline=_deadline(given.get("deadline"), place),
-        offset=given.get("offset"),
+        id=draft.id,
+        severity=draft.severity,
+        message=draft.message,
+        action=draft.action,
+        when=draft.when,
+        active_from=_time(active.from_, place),
+        active_until=_time(active.until, place),
+        deadline=_deadline(draft.deadline, place),
+        offset=draft.offset,
         events=events,
     )
     check_constraint(constraint, schema)

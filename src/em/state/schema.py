@@ -1,6 +1,6 @@
 """State: what a checkpoint knows of a subject's types, rules and policies; not its records."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -86,6 +86,30 @@ class Constraint(msgspec.Struct, frozen=True, omit_defaults=True):
     deadline: str | Json | None = None
     offset: str | None = None
     events: list[str] = []
+
+
+class ActiveWindow(
+    msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True
+):
+    """The time in which a rule applies; open at an end that is None."""
+
+    from_: str | None = msgspec.field(default=None, name="from")
+    until: str | None = None
+
+
+class ConstraintDraft(
+    msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True
+):
+    """A constraint as a model writes it, and as the log has it; not checked yet."""
+
+    id: str
+    severity: Severity
+    message: Annotated[str, msgspec.Meta(min_length=1)]
+    action: str | None = None
+    when: Json | None = None
+    active: ActiveWindow | None = None
+    deadline: str | Json | None = None
+    offset: str | None = None
 
 
 class Coverage(msgspec.Struct):
