@@ -14,7 +14,7 @@ from bench.figure import Figure, in_turns, rate_figure, time_figure
 from em import Memory, Settings
 from em.log.event import Draft
 from em.runner.package import keep_routine, opened
-from em.serve.pages.activity import Activity
+from em.serve.pages.overview import Activity
 from em.store.protocol import Commit
 
 MANY, FEW, DAYS = 100_000, 100, 90

@@ -11,8 +11,8 @@ import pytest
 from em import Memory
 from em.log.event import Draft
 from em.runner.package import keep_routine, opened
-from em.serve.pages import activity
-from em.serve.pages.activity import Activity, Day
+from em.serve.pages import overview as activity
+from em.serve.pages.overview import Activity, Day
 
 ROUTINE = 'version: "1"\nname: greet\nsteps:\n  - {id: done, type: return, value: hello}\n'
 USAGE = {"tokens": 1_000, "cost_usd": 0.5, "duration_ms": 10_000, "calls": 4, "model_calls": 3}

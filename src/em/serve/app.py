@@ -25,8 +25,9 @@ from em.serve.api.shapes import HealthOut
 from em.serve.auth import Sessions, Tokens, refuse_open_door
 from em.serve.guard import Guard, Metrics, body_of, code_of, envelope, is_page, say, status_of
 from em.serve.pages import HANDLERS as PAGES
+from em.serve.pages.overview import Activity
 from em.serve.pages.runs import Background
-from em.serve.pages.view import Pages, error_page
+from em.serve.pages.view import error_page
 from em.serve.service import AnyRequest, Service, errors, service_of
 from em.settings import Settings
 
@@ -56,7 +57,8 @@ def make_app(memory: Memory, settings: Settings, tokens: Tokens | None = None) -
         state=State(
             {
                 "service": Service(memory, settings, metrics),
-                "pages": Pages(memory, sessions),
+                "sessions": sessions,
+                "activity": Activity(memory.store),
                 "background": Background(memory),
             }
         ),

@@ -301,16 +301,6 @@ class Routines:
         return self._desk.results.answer(told, words=words, is_error=failed)
 
 
-def _answering(
-    resume: Callable[[arguments.Resume], RunResult],
-    run_id: str,
-    prompt: PendingPrompt,
-    answer: Json,
-) -> Go:
-    asked = arguments.Resume(run_id=run_id, answers={prompt.step_id: answer})
-    return lambda: resume(asked)
-
-
 def _named(newest: dict[str, Artefact]) -> dict[str, str]:
     """Routines by the names of their tools; a name that can be called as it is comes first."""
     named: dict[str, str] = {}

@@ -7,7 +7,7 @@ import msgspec
 
 from em.errors import Forbidden, InputError
 from em.runner.answers import fields_of
-from em.serve.pages.view import cookie_of, pages_of
+from em.serve.pages.view import cookie_of, sessions_of
 from em.serve.service import AnyRequest
 from em.values.canonical import Json
 
@@ -18,7 +18,7 @@ async def form_of(request: AnyRequest) -> dict[str, Any]:
     form = await request.form()
     given = {name: form.getall(name) for name in form}
     found = {name: values[0] if len(values) == 1 else values for name, values in given.items()}
-    pages_of(request).sessions.check_form(cookie_of(request), str(found.get("form_token", "")))
+    sessions_of(request).check_form(cookie_of(request), str(found.get("form_token", "")))
     return found
 
 

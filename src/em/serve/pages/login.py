@@ -8,7 +8,7 @@ from litestar.params import FromPath
 from em.errors import EmError, NotFound
 from em.serve.auth import COOKIE, LOGIN, PAGES
 from em.serve.pages.forms import form_of
-from em.serve.pages.view import HEADERS, asked, cookie_of, go_to, page, pages_of
+from em.serve.pages.view import HEADERS, asked, cookie_of, go_to, page, sessions_of
 from em.serve.service import AnyRequest
 
 _FILES = {
@@ -27,7 +27,7 @@ def get_root() -> Response[str]:
 @get(LOGIN, include_in_schema=False, sync_to_thread=False)
 def get_login(request: AnyRequest) -> Response[str]:
     """The form to log in."""
-    if not pages_of(request).sessions.needs_login():
+    if not sessions_of(request).needs_login():
         return go_to(PAGES)
     return page(request, "login.html", next=_safe(asked(request, "next")), problem="")
 
@@ -38,7 +38,7 @@ async def post_login(request: AnyRequest) -> Response[str]:
     form = await form_of(request)
     next_ = _safe(str(form.get("next", "")))
     try:
-        cookie = pages_of(request).sessions.log_in(str(form.get("token", "")))
+        cookie = sessions_of(request).log_in(str(form.get("token", "")))
     except EmError:
         problem = "This token is not known."
         return page(request, "login.html", code=401, next=next_, problem=problem)
@@ -55,7 +55,7 @@ async def post_login(request: AnyRequest) -> Response[str]:
 async def post_logout(request: AnyRequest) -> Response[str]:
     """Log out."""
     await form_of(request)
-    pages_of(request).sessions.log_out(cookie_of(request))
+    sessions_of(request).log_out(cookie_of(request))
     answer = go_to(LOGIN)
     answer.headers["Set-Cookie"] = f"{COOKIE}=; Path={PAGES}; Max-Age=0; HttpOnly; SameSite=Strict"
     return answer

@@ -15,10 +15,8 @@ from litestar import Response
 
 import em
 from em.errors import InputError
-from em.memory import Memory
 from em.serve.auth import PAGES, Caller, Sessions, cookie_in
 from em.serve.guard import CALLER, ErrorBody
-from em.serve.pages.activity import Activity
 from em.serve.service import AnyRequest
 
 HEADERS = {
@@ -49,17 +47,9 @@ NAVIGATION = [
 """Path, name, and whether it needs a token that is not limited to subjects."""
 
 
-class Pages:
-    """What the pages share besides the service."""
-
-    def __init__(self, memory: Memory, sessions: Sessions) -> None:
-        self.activity = Activity(memory.store)
-        self.sessions = sessions
-
-
-def pages_of(request: AnyRequest) -> Pages:
-    """What the pages of the service that a request came to share."""
-    found: Pages = request.app.state.pages
+def sessions_of(request: AnyRequest) -> Sessions:
+    """The browsers that are logged in to the service that a request came to."""
+    found: Sessions = request.app.state.sessions
     return found
 
 
@@ -67,7 +57,7 @@ def page(request: AnyRequest, template: str, /, *, code: int = 200, **values: An
     """A page, made of a template and values."""
     found = request.scope.get(CALLER)
     caller = found if isinstance(found, Caller) else Caller("anyone", frozenset(), "read")
-    sessions = pages_of(request).sessions
+    sessions = sessions_of(request)
     limited = caller.subjects is not None
     shown = {
         "caller": caller,
