@@ -145,10 +145,13 @@ def test_other_hosts_and_pages_of_other_sites_are_not_served(service: Served) ->
 
 
 def test_cors_is_there_once_it_is_set(serve: Serve) -> None:
-    service = serve(env={"EM_API_CORS_ORIGINS": "https://app.example"})
+    service = serve(env={"EM_API_CORS_ORIGINS": "https://app.example, https://*.team.example"})
     answer = service.http.get("/heuristics", headers={"Origin": "https://app.example"})
     assert answer.headers["access-control-allow-origin"] == "https://app.example"
-    assert service.http.get("/heuristics", headers={"Origin": "https://x.y"}).status_code == 403
+    for origin in ("https://x.y", "https://app.example.evil", "https://evil.team.example.x"):
+        assert service.http.get("/heuristics", headers={"Origin": origin}).status_code == 403
+    pattern = service.http.get("/heuristics", headers={"Origin": "https://a.team.example"})
+    assert pattern.headers["access-control-allow-origin"] == "https://a.team.example"
 
 
 def test_hosts_by_where_the_service_stands() -> None:

@@ -37,7 +37,7 @@ def make_app(memory: Memory, settings: Settings, tokens: Tokens | None = None) -
     tokens = Tokens(settings.api) if tokens is None else tokens
     refuse_open_door(settings.api, tokens)
     metrics, sessions = Metrics(), Sessions(tokens)
-    origins = settings.api.cors_origins
+    cors = CORSConfig(allow_origins=list(settings.api.cors_origins))
     mcp = _mcp(memory, settings)
     app = Litestar(
         route_handlers=[
@@ -72,12 +72,20 @@ def make_app(memory: Memory, settings: Settings, tokens: Tokens | None = None) -
         },
         openapi_config=_openapi(asked_for_tokens=bool(tokens)),
         request_max_body_size=settings.api.max_request_bytes,
-        cors_config=CORSConfig(allow_origins=list(origins)) if origins else None,
+        cors_config=cors if cors.allow_origins else None,
         lifespan=mcp.lifespan,
         logging_config=None,
         debug=False,
     )
-    return Guard(app, settings.api, tokens, metrics, sessions, mcp.leave)
+    return Guard(
+        app,
+        settings.api,
+        tokens,
+        metrics,
+        sessions,
+        mcp.leave,
+        cors.is_origin_allowed,
+    )
 
 
 class _Mcp(NamedTuple):

@@ -191,6 +191,7 @@ class Guard:
         metrics: Metrics,
         sessions: Sessions | None = None,
         leave: Callable[[], None] = lambda: None,
+        is_origin_allowed: Callable[[str], bool] = lambda _origin: False,
     ) -> None:
         self.leave = leave
         """Ends what clients only listen to: the service ends, and would wait for them."""
@@ -199,6 +200,7 @@ class Guard:
         self._tokens = tokens
         self._sessions = sessions or Sessions(tokens)
         self._hosts = Hosts(settings)
+        self._is_origin_allowed = is_origin_allowed
         self._metrics = metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -225,7 +227,7 @@ class Guard:
         host = headers.get(b"host", b"").decode("latin-1")
         origin = headers.get(b"origin", b"").decode("latin-1")
         self._hosts.check(host)
-        self._hosts.check_origin(origin, host, self._settings.cors_origins)
+        self._hosts.check_origin(origin, host, self._is_origin_allowed)
         length = headers.get(b"content-length", b"0")
         if length.isdigit() and int(length[:20]) > self.limit:
             raise self.too_large()
