@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from em.behaviour.agent_run import Run
 from em.behaviour.behaviour import KIND, Behaviour, Task
-from em.behaviour.run_trace import trace_of
-from em.behaviour.tape import Run
+from em.behaviour.codec import seen
 from em.behaviour.tree import Node, plant
 from em.errors import NotRecordable
 from em.log.event import Draft, Event, EventQuery
@@ -128,7 +128,8 @@ class Cache:
 
     def record(self, task: Task, run: Run, behaviour: Behaviour, missed: Draft, value: Any) -> str:
         """Keep a run and its behaviour in one transaction; the id of the behaviour."""
-        drafts = trace_events(trace_of(run, task, value, behaviour, self.engine), new_id())
+        trace = run.trace(final_output=seen(value)[0], seconds=behaviour.seconds)
+        drafts = trace_events(trace, new_id())
         ids = new_ids(len(drafts) + 1)
         events = [
             msgspec.structs.replace(draft, id=event_id)

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from em.behaviour.agent_run import Call, Run, refuse_unfinished, refuse_unknown_effects
 from em.behaviour.behaviour import (
     Answer,
     Behaviour,
@@ -23,8 +24,6 @@ from em.behaviour.behaviour import (
 )
 from em.behaviour.codec import Unkept, keep
 from em.behaviour.params import HOLE, Params, constant_texts, escaped, followed, param_names
-from em.behaviour.refusals import refuse_unfinished, refuse_unknown_effects
-from em.behaviour.tape import Call, Run
 from em.compiler.calls import Names, infer_effect, result_name, words_of
 from em.compiler.wire import OUTPUT, Wiring, literal, plain_segment
 from em.errors import EmError, ExpressionError, NotRecordable

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, Self, TypeVar
 
+from em.behaviour.agent_run import running, watched
 from em.behaviour.check import Check
 from em.behaviour.codec import Unkept, hints_of, keep
-from em.behaviour.hooks import watched
 from em.behaviour.inventory import Stats, read_stats
 from em.behaviour.params import make_task
 from em.behaviour.result import Progress, Result
@@ -20,7 +20,6 @@ from em.behaviour.solver import (
     shares_its_name,
     solve,
 )
-from em.behaviour.tape import running
 from em.behaviour.tool import EngineTool
 from em.errors import NotRecordable, UsageError
 from em.runner.drivers import adrive, drive
@@ -270,12 +269,8 @@ class Engine(Workings):
     def report(self, *, tokens: int | None = None, cost_usd: float | None = None) -> None:
         """Inside an agent's run: add to what it has cost, so that hits can say what they save."""
         run = running()
-        if run is None:
-            return
-        if tokens is not None:
-            run.tokens = (run.tokens or 0) + tokens
-        if cost_usd is not None:
-            run.cost_usd = (run.cost_usd or 0.0) + cost_usd
+        if run is not None:
+            run.report(tokens=tokens, cost_usd=cost_usd)
 
     def stats(self) -> Stats:
         """Hits, misses, hand-overs and failures, for the engine and for each behaviour."""

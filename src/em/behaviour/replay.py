@@ -4,16 +4,17 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
+from em.behaviour.agent_run import Call, Run
 from em.behaviour.behaviour import Capture, Step, result_hash
 from em.behaviour.cache import Known
 from em.behaviour.check import Check
 from em.behaviour.codec import Unkept, copy, is_lazy, keep, seen
-from em.behaviour.result import Done, named, short
-from em.behaviour.tape import Call, Run
+from em.behaviour.result import Done, short
 from em.behaviour.tool import Bound, Contexts, EngineTool
 from em.behaviour.tree import Node, Sight, members, newest, restored
 from em.errors import EmError, NotRecordable
 from em.runner.effects import Effects
+from em.traces.recorder import error_text
 from em.values.canonical import Json
 
 Cause = Literal["", "check", "error", "time", "value"]
@@ -221,7 +222,7 @@ class Replay:
         try:
             now = yield tool.capture(check, prepared.bound)
         except Exception as error:  # noqa: BLE001 - a check that raises does not pass
-            self._diverge("check", f"{place} raised {named(error)}")
+            self._diverge("check", f"{place} raised {error_text(error)}")
             return 0
         prepared.sights[name] = now
         passing = 0
@@ -234,7 +235,7 @@ class Replay:
                 verdict = check.compare(now, then)
                 passes = check.passes(verdict)
             except Exception as error:  # noqa: BLE001 - a check that raises does not pass
-                self._diverge("check", f"{place} raised {named(error)}")
+                self._diverge("check", f"{place} raised {error_text(error)}")
                 continue
             if passes:
                 passing |= sight.mask
@@ -250,8 +251,8 @@ class Replay:
         try:
             value = yield tool.call(*tool.unbind(bound.owner, bound.arguments))
         except Exception as error:  # noqa: BLE001 - a tool may raise anything
-            self.failed = Done(step.tool, prepared.kept, None, named(error), True)
-            return self._diverge("error", f"{self._place(step)} raised {named(error)}")
+            self.failed = Done(step.tool, prepared.kept, None, error_text(error), True)
+            return self._diverge("error", f"{self._place(step)} raised {error_text(error)}")
         if is_lazy(value):
             self.failed = Done(step.tool, prepared.kept, None, "it is not done", True)
             return self._diverge("error", f"{self._place(step)} gave what is not done yet")
@@ -276,6 +277,7 @@ class Replay:
         """Note in an agent's run what was done before it took over."""
         for prepared in self.taken:
             call = Call(prepared.tool)
+            call.started = None
             call.began = run.tick()
             call.args, call.forms = prepared.kept, dict(prepared.step.forms)
             call.live = dict(prepared.step.live)

@@ -11,14 +11,6 @@ from em.values.canonical import Json
 How = Literal["hit", "miss", "handed_over"]
 
 
-def named(error: BaseException) -> str:
-    """An error in words, also one whose own words can't be had."""
-    try:
-        return f"{type(error).__name__}: {error}"
-    except Exception:  # noqa: BLE001 - a foreign class's own code
-        return type(error).__name__
-
-
 class Done(msgspec.Struct, frozen=True, omit_defaults=True):
     """One call that was made, by a replay or by the agent."""
 

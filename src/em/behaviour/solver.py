@@ -14,13 +14,12 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, Literal, Self, get_args
 
+from em.behaviour.agent_run import NESTED, Call, Run, current, refuse_unfinished
 from em.behaviour.behaviour import Behaviour, Task
 from em.behaviour.cache import Cache, Known, Stored, expired
 from em.behaviour.composition import compose
-from em.behaviour.refusals import refuse_unfinished
 from em.behaviour.replay import Replay
-from em.behaviour.result import Done, Progress, Result, Saved, named
-from em.behaviour.tape import NESTED, Call, Run, current
+from em.behaviour.result import Done, Progress, Result, Saved
 from em.behaviour.tool import Contexts, EngineTool
 from em.behaviour.tree import members, newest
 from em.compiler.calls import infer_effect
@@ -29,6 +28,7 @@ from em.log.event import Draft, check_name
 from em.log.stream import behaviour_stream
 from em.runner.effects import CallTool, Consult, Effects
 from em.store import Store, open_store
+from em.traces.recorder import error_text
 from em.values.canonical import Json, identical
 
 Briefing = Callable[[Mapping[str, Any]], Sequence[Any]]
@@ -349,7 +349,7 @@ def _note_divergence(
 def _store_problem(error: Exception) -> EmError:
     if isinstance(error, EmError):
         return error
-    return NotRecordable(f"it could not be stored: {named(error)}")
+    return NotRecordable(f"it could not be stored: {error_text(error)}")
 
 
 def _diverged(replay: Replay) -> Diverged:
@@ -364,7 +364,8 @@ def _let_agent(
     engine: Workings, task: Task, args: tuple[Any, ...], kwargs: Json, start: _Start
 ) -> Effects[Result]:
     """Let the agent do it, or the rest of it; what it did is kept if it went well."""
-    run = Run((yield from _progress(engine, task.arguments, start)), engine.contexts)
+    progress = yield from _progress(engine, task.arguments, start)
+    run = Run(task, engine.name, progress, engine.contexts)
     replay = start.replay if engine.on_divergence == "continue" else None
     if replay is not None:
         replay.recount(run)
@@ -398,7 +399,7 @@ def let_agent_alone(
     """Let the agent do a task that can't be found again: nothing is looked up or kept."""
     progress = Progress(reason=str(problem))
     given = {**kwargs, "progress": progress} if engine.takes_progress else kwargs
-    value = yield from _watched(engine, Run(progress), args, given)
+    value = yield from _watched(engine, Run(None, engine.name, progress), args, given)
     _warn(problem)
     return Result("miss", value, reason=str(problem), problem=problem)
 
@@ -430,13 +431,7 @@ def _watched(engine: Workings, run: Run, args: tuple[Any, ...], kwargs: Json) ->
 
 def _done(run: Run) -> list[Done]:
     return [
-        Done(
-            call.tool.name,
-            {**call.args, **{name: {"step": n} for name, n in call.live.items()}},
-            call.result,
-            None if call.error is None else named(call.error),
-            call.replayed,
-        )
+        Done(call.name, call.arguments, call.result, call.error, call.replayed)
         for call in run.calls
     ]
 
@@ -501,7 +496,7 @@ def _missed(
         "handed_over": start.replay is not None,
     }
     if error is not None:
-        body["error"] = named(error)
+        body["error"] = error_text(error)
     stream = behaviour_stream(engine.name, task.key)
     return Draft(stream=stream, kind="behaviour_missed", body=body)
 

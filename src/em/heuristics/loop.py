@@ -26,7 +26,8 @@ from em.log.kinds import event_body
 from em.log.stream import LOOP_PREFIX, loop_stream
 from em.store.protocol import Commit, Store
 from em.traces.catalogue import trace_events
-from em.traces.trace import Message, Mission, Outcome, ToolCall, Trace, TraceEvent, read_trace
+from em.traces.recorder import RecordedCall, Recorder
+from em.traces.trace import Message, Outcome, TraceEvent, read_trace
 from em.values.ids import new_id
 
 LoopStatus = Literal["success", "limit", "interrupted"]
@@ -251,13 +252,21 @@ class Loop:
             "EM_LOOP_ITERATION": str(number),
             "EM_LOOP_ID": self.id,
         }
-        agent = run_agent(self._started.agent, prompt, environ, self._timeout)
+        recorder = Recorder(goal, app=LOOP, tags=[self._stream])
+        recorder.said("user", prompt)
+        with recorder.call(AGENT, {"command": self._started.agent}, "read") as call:
+            agent = run_agent(self._started.agent, prompt, environ, self._timeout)
+            for event in _happened(agent):
+                recorder.add(event)
+            _end_call(call, agent)
         check = None
         if self._started.until:
-            check = run_check(self._started.until, environ, self._timeout)
+            with recorder.call(CHECK, {"command": self._started.until}, "read") as call:
+                check = run_check(self._started.until, environ, self._timeout)
+                _end_call(call, check)
         outcome = _outcome(agent, check)
-        trace = self._trace(prompt, agent, check, outcome)
         trace_id = new_id()
+        trace = recorder.trace(outcome=outcome)
         self._store.commit(Commit(events=trace_events(trace, trace_id)))
         learned, problem = self._learn(trace_id)
         self._feed_back(briefing, outcome, learned)
@@ -273,22 +282,6 @@ class Loop:
         self._note("loop_iteration", done)
         self.done.append(done)
         return done
-
-    def _trace(self, prompt: str, agent: Ran, check: Ran | None, outcome: Outcome) -> Trace:
-        calls: list[TraceEvent] = [
-            Message(role="user", text=prompt),
-            *_happened(agent),
-            _call(AGENT, self._started.agent, agent),
-        ]
-        if check is not None:
-            calls.append(_call(CHECK, self._started.until, check))
-        return Trace(
-            app={"name": LOOP},
-            mission=Mission(self._started.goal),
-            events=calls,
-            outcome=outcome,
-            tags=[self._stream],
-        )
 
     def _learn(self, trace_id: str) -> tuple[list[str], str]:
         """What an iteration teaches; a model that can't be asked does not end the loop."""
@@ -326,15 +319,12 @@ def _happened(agent: Ran) -> Sequence[TraceEvent]:
     return [Message(role="assistant", text=agent.transcript)] if agent.transcript else []
 
 
-def _call(tool: str, command: str, ran: Ran) -> ToolCall:
-    return ToolCall(
-        tool=tool,
-        args={"command": command},
-        result=None if ran.problem else {"exit_code": ran.exit_code},
-        error=ran.problem or None,
-        duration_ms=ran.seconds * 1e3,
-        effect="read",
-    )
+def _end_call(call: RecordedCall, ran: Ran) -> None:
+    """Record how a program ended."""
+    if ran.problem:
+        call.error = ran.problem
+    else:
+        call.result = {"exit_code": ran.exit_code}
 
 
 def _unfinished(store: Store, wanted: LoopStarted) -> str | None:

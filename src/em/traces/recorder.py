@@ -1,20 +1,24 @@
-"""Recorder: what an agent does with its tools, as a trace."""
+"""Recorder: what an agent says, calls and gets, as a trace.
+
+One recorder for all: `memory.record`, decorated tools, the learning loop, and the behaviour engine,
+whose run of an agent is a Recorder that also notes what its checks saw.
+"""
 
 import contextvars
 import functools
 import inspect
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import msgspec
 
 from em.errors import BadBody
-from em.traces.trace import Message, Mission, Outcome, ToolCall, Trace, TraceEvent, UdfCall
-from em.values.call import Effect, Usage
+from em.traces.trace import Call, Message, Mission, Outcome, ToolCall, Trace, TraceEvent, UdfCall
+from em.values.call import Effect, Signature, Usage
 from em.values.canonical import Json, canonical
-from em.values.times import now
 
 F = TypeVar("F", bound=Callable[..., Any])
 Keep = Callable[[Trace], str]
@@ -24,8 +28,89 @@ _current: contextvars.ContextVar["Recorder | None"] = contextvars.ContextVar(
 )
 
 
+def error_text(error: BaseException) -> str:
+    """Return an error's class and message; only the class where its message can't be had."""
+    try:
+        return f"{type(error).__name__}: {error}"
+    except Exception:  # noqa: BLE001 - a foreign class's own code
+        return type(error).__name__
+
+
+class RecordedCall:
+    """One call, from its start on: arguments by name, result or error, times.
+
+    A context manager: at its end the call is added to its recorder.
+    """
+
+    __slots__ = (
+        "_recorder", "_start", "args", "effect", "error", "is_udf", "name", "result", "seconds",
+        "started",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        recorder: "Recorder | None",
+        name: str,
+        args: Json,
+        effect: Effect | None = None,
+        is_udf: bool = False,
+    ) -> None:
+        self._recorder = recorder
+        self.name = name
+        self.args = args
+        self.effect = effect
+        self.is_udf = is_udf
+        self.result: Any = None  # as JSON
+        self.error: str | None = None
+        self.seconds = 0.0
+        self.started: float | None = time.time()
+        self._start = time.perf_counter()
+
+    def stop(self, error: BaseException | None = None) -> None:
+        """Stop the clock; `error` is what the call raised."""
+        self.seconds = time.perf_counter() - self._start
+        if error is not None:
+            self.error = error_text(error)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
+        self.stop(error)
+        if self._recorder is not None:
+            self._recorder.add(self.event())
+
+    @property
+    def arguments(self) -> Json:
+        """The arguments as the trace shows them."""
+        return self.args
+
+    def event(self) -> Call:
+        """Return the call as an event of a trace."""
+        at = None if self.started is None else datetime.fromtimestamp(self.started, UTC).isoformat()
+        took = self.seconds * 1e3
+        if self.is_udf:
+            return UdfCall(
+                function=self.name,
+                args=self.arguments,
+                result=self.result,
+                error=self.error,
+                started_at=at,
+                duration_ms=took,
+            )
+        return ToolCall(
+            tool=self.name,
+            args=self.arguments,
+            result=self.result,
+            error=self.error,
+            started_at=at,
+            duration_ms=took,
+            effect=self.effect,
+        )
+
+
 class Recorder:
-    """Records calls as they happen; what a tool raises is recorded and raised on.
+    """Record an agent's calls as they happen; what a tool raises is recorded and raised on.
 
     recorder = Recorder("Report the cost of the trips", {"url": url})
     fetch = recorder.tool(fetch, effect="read")
@@ -33,40 +118,60 @@ class Recorder:
     trace = recorder.trace(final_output=report, outcome="success")
     """
 
-    def __init__(self, goal: str, input_summary: Json | None = None, app: str = "") -> None:
+    def __init__(
+        self,
+        goal: str,
+        input_summary: Json | None = None,
+        app: str = "",
+        tags: Sequence[str] = (),
+    ) -> None:
         self._mission = Mission(goal, input_summary or {})
         self._app: Json = {"name": app} if app else {}
+        self._tags = list(tags)
         self._events: list[TraceEvent] = []
         self._started = time.perf_counter()
-        self._answers: list[int | None] = []
+        self._model_calls = 0
+        self.tokens: int | None = None
+        self.cost_usd: float | None = None
         self.output: Any = msgspec.UNSET
         self.outcome: Outcome | None = None
 
     def said(self, role: str, text: str) -> None:
-        """Note what somebody said; inputs come from what users say."""
-        self._events.append(Message(role=role, text=text))
+        """Record a message; a routine's inputs come from what users say."""
+        self.add(Message(role=role, text=text))
 
     def answered(self, tokens: int | None = None) -> None:
-        """Note that the agent's model answered, and what that took."""
-        self._answers.append(tokens)
+        """Record that the agent's model answered, and the tokens that it took."""
+        self._model_calls += 1
+        self.report(tokens=tokens)
+
+    def report(self, *, tokens: int | None = None, cost_usd: float | None = None) -> None:
+        """Add to what the attempt has cost so far."""
+        if tokens is not None:
+            self.tokens = (self.tokens or 0) + tokens
+        if cost_usd is not None:
+            self.cost_usd = (self.cost_usd or 0.0) + cost_usd
 
     def tool(self, function: F, *, name: str | None = None, effect: Effect | None = None) -> F:
-        """A tool whose calls are recorded."""
-        own = name or function.__name__
-        return _recorded(
-            function,
-            lambda details: ToolCall(tool=own, effect=effect, **details),
-            lambda: self,
-        )
+        """Wrap a tool so that its calls are recorded."""
+        return _recorded(function, name, lambda: self, effect=effect)
 
     def udf(self, function: F, *, name: str | None = None) -> F:
-        """A function of the agent's own whose calls are recorded."""
-        own = name or function.__name__
-        return _recorded(function, lambda details: _udf_call(own, details), lambda: self)
+        """Wrap a function of the agent's own so that its calls are recorded."""
+        return _recorded(function, name, lambda: self, is_udf=True)
+
+    def call(self, name: str, args: Json, effect: Effect | None = None) -> RecordedCall:
+        """Begin to record a call: a context manager whose `result` the caller sets."""
+        return RecordedCall(self, name, args, effect)
 
     def add(self, event: TraceEvent) -> None:
-        """Note something that happened."""
+        """Add an event to the trace."""
         self._events.append(event)
+
+    @property
+    def events(self) -> list[TraceEvent]:
+        """What was recorded so far, in order."""
+        return list(self._events)
 
     def trace(
         self,
@@ -74,20 +179,22 @@ class Recorder:
         final_output: Any = msgspec.UNSET,
         outcome: Outcome = "success",
         model_calls: int | None = None,
+        seconds: float | None = None,
     ) -> Trace:
-        """The trace so far."""
-        duration = (time.perf_counter() - self._started) * 1e3
-        counted = [tokens for tokens in self._answers if tokens is not None]
+        """Make the trace of what was recorded so far; it took `seconds`, if given."""
+        taken = time.perf_counter() - self._started if seconds is None else seconds
         return Trace(
             app=self._app,
             mission=self._mission,
-            events=list(self._events),
+            events=self.events,
             final_output=final_output,
             outcome=outcome,
+            tags=self._tags,
             usage=Usage(
-                duration_ms=duration,
-                model_calls=len(self._answers) or None if model_calls is None else model_calls,
-                tokens=sum(counted) if counted else None,
+                duration_ms=taken * 1e3,
+                model_calls=self._model_calls or None if model_calls is None else model_calls,
+                tokens=self.tokens,
+                cost_usd=self.cost_usd,
             ),
         )
 
@@ -95,16 +202,13 @@ class Recorder:
 def recorded_tool(
     function: F | None = None, *, name: str | None = None, effect: Effect | None = None
 ) -> Any:
-    """A tool whose calls are recorded wherever a recording is under way, and made plainly else.
+    """Decorate a tool so that its calls are recorded inside of `memory.record`.
 
-    As a decorator, with or without arguments.
+    Elsewhere the calls are made as usual. With or without arguments.
     """
     if function is None:
         return functools.partial(recorded_tool, name=name, effect=effect)
-    own = name or function.__name__
-    return _recorded(
-        function, lambda details: ToolCall(tool=own, effect=effect, **details), _current.get
-    )
+    return _recorded(function, name, _current.get, effect=effect)
 
 
 class Recording:
@@ -161,7 +265,7 @@ class Recording:
     def __call__(self, agent: F) -> F:
         """The agent, recorded."""
         goal = self._goal or inspect.getdoc(agent) or agent.__name__
-        signature = inspect.signature(agent)
+        signature = Signature(agent)
 
         def begin(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Recording:
             given = {**(self._input or {}), **_by_name(signature, args, kwargs)}
@@ -188,81 +292,54 @@ class Recording:
 
 def _recorded(
     function: F,
-    event: Callable[[Json], TraceEvent],
-    recorder: Callable[[], Recorder | None],
+    name: str | None,
+    recorder_now: Callable[[], Recorder | None],
+    *,
+    effect: Effect | None = None,
+    is_udf: bool = False,
 ) -> F:
-    signature = inspect.signature(function)
+    signature = Signature(function)
+    own = name or function.__name__
 
-    if inspect.iscoroutinefunction(function):
+    def begin(recorder: Recorder, args: tuple[Any, ...], kwargs: dict[str, Any]) -> RecordedCall:
+        # Before the call: it may change its arguments.
+        return RecordedCall(recorder, own, _by_name(signature, args, kwargs), effect, is_udf)
+
+    if signature.is_async:
 
         @functools.wraps(function)
         async def call_async(*args: Any, **kwargs: Any) -> Any:
-            with _Call(recorder(), event, signature, args, kwargs) as call:
-                call.result = await function(*args, **kwargs)
-                return call.result
+            recorder = recorder_now()
+            if recorder is None:
+                return await function(*args, **kwargs)
+            with begin(recorder, args, kwargs) as call:
+                call.result = _plain(result := await function(*args, **kwargs))
+                return result
 
         return call_async  # type: ignore[return-value]  # as the function
 
     @functools.wraps(function)
     def call_plainly(*args: Any, **kwargs: Any) -> Any:
-        with _Call(recorder(), event, signature, args, kwargs) as call:
-            call.result = function(*args, **kwargs)
-            return call.result
+        recorder = recorder_now()
+        if recorder is None:
+            return function(*args, **kwargs)
+        with begin(recorder, args, kwargs) as call:
+            call.result = _plain(result := function(*args, **kwargs))
+            return result
 
     return call_plainly  # type: ignore[return-value]  # as the function
 
 
-class _Call:
-    """One call while it is under way; recorded when it is over, if anybody records."""
-
-    def __init__(
-        self,
-        recorder: Recorder | None,
-        event: Callable[[Json], TraceEvent],
-        signature: inspect.Signature,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-    ) -> None:
-        self.result: Any = None
-        self._recorder, self._event = recorder, event
-        # Before the call: it may change what it was given.
-        self._args = {} if recorder is None else _by_name(signature, args, kwargs)
-
-    def __enter__(self) -> "_Call":
-        self._at, self._start = now(), time.perf_counter()
-        return self
-
-    def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
-        if self._recorder is None:
-            return
-        details: Json = {
-            "args": self._args,
-            "started_at": self._at.isoformat(),
-            "duration_ms": (time.perf_counter() - self._start) * 1e3,
-        }
-        if error is not None:
-            details["error"] = f"{type(error).__name__}: {error}"
-        else:
-            details["result"] = _plain(self.result)
-        self._recorder.add(self._event(details))
-
-
-def _udf_call(name: str, details: Json) -> UdfCall:
-    return UdfCall(function=name, **details)
-
-
-def _by_name(signature: inspect.Signature, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Json:
-    """Arguments by their names, as a routine will give them."""
-    try:
-        bound = signature.bind(*args, **kwargs).arguments
-    except TypeError:  # the function will say so itself
+def _by_name(signature: Signature, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Json:
+    """Return arguments by name as JSON, as a routine will give them."""
+    bound = signature.bind(args, kwargs)
+    if bound is None:  # the function will complain itself
         bound = {**{f"arg{n}": value for n, value in enumerate(args)}, **kwargs}
     named: Json = {}
     for name, value in bound.items():
-        parameter = signature.parameters.get(name)
         if name == "self":
             continue
-        if parameter is not None and parameter.kind is parameter.VAR_KEYWORD:
+        if name == signature.var_keyword:
             named |= {key: _plain(part) for key, part in value.items()}
         else:
             named[name] = _plain(value)
@@ -270,7 +347,7 @@ def _by_name(signature: inspect.Signature, args: tuple[Any, ...], kwargs: dict[s
 
 
 def _plain(value: Any) -> Any:
-    """A value as JSON can say it; what it can't is told as text, for the record only."""
+    """Return a value as JSON; what JSON can't express becomes its repr."""
     try:
         return canonical(msgspec.to_builtins(value, enc_hook=_as_text))[1]
     except (TypeError, ValueError, RecursionError, BadBody):

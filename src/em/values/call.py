@@ -43,6 +43,7 @@ class Signature:
 
     __slots__ = (
         "_all_named", "_inspected", "_names", "is_async", "parameters", "positional",
+        "var_keyword",
     )  # fmt: skip
 
     def __init__(self, function: Callable[..., Any], *, skip_first: bool = False) -> None:
@@ -61,6 +62,7 @@ class Signature:
             self._inspected = inspected
             self.parameters = found = list(inspected.parameters.values())
         self.positional = [p.name for p in found if p.kind is p.POSITIONAL_OR_KEYWORD]
+        self.var_keyword = next((p.name for p in found if p.kind is p.VAR_KEYWORD), None)
         self._names = frozenset(p.name for p in found if p.kind in _NAMED)
         self._all_named = self.parameters is not None and len(self._names) == len(found)
 

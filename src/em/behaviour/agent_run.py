@@ -1,65 +1,92 @@
-"""Recording: what an agent does with its tools while an engine watches.
+"""One run of an agent while an engine records it: its calls, and what the checks saw.
 
-The run that a call belongs to travels in a context variable: concurrent runs don't mix, and a tool
-that calls another is recorded as one call.
+The run is a `Recorder`, so its trace is made like any other. The run that a call belongs to travels
+in a context variable: concurrent runs don't mix, and a tool that calls another is one call.
 """
 
+import functools
 import time
+from collections.abc import Callable, Sequence
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeVar
 
-from em.behaviour.behaviour import Capture
+from em.behaviour.behaviour import Capture, Task
 from em.behaviour.check import Check
 from em.behaviour.codec import Form, Unkept, is_lazy, keep, seen
-from em.behaviour.result import named
+from em.behaviour.result import Progress
 from em.behaviour.tool import Bound, Contexts, EngineTool
+from em.compiler.calls import TracedCall, infer_effect
 from em.errors import EmError, NotRecordable
+from em.runner.drivers import adrive, drive
 from em.runner.effects import Effects
-from em.values.canonical import Json
+from em.traces.recorder import RecordedCall, Recorder, error_text
+from em.traces.trace import TraceEvent
+from em.values.canonical import Json, identical
 
-if TYPE_CHECKING:
-    from em.behaviour.result import Progress
+F = TypeVar("F", bound=Callable[..., Any])
+_GOALS = ("task", "goal", "prompt", "instruction", "instructions", "request", "question", "query")
 
 
-class Call:
-    """One call as it was made: its arguments as JSON, its own result, what the checks saw."""
+class Call(RecordedCall):
+    """A recorded call of an engine's tool, with the object that it returned and its captures.
+
+    forms: how arguments are restored from JSON. live: arguments that are an earlier call's own
+    result, by the number of that call. began, ended: ticks of the run; `ended` is 0 for a call
+    that did not return. fixed: of a replayed call, the arguments that no result determines.
+    """
 
     __slots__ = (
-        "args", "began", "ended", "error", "fixed", "forms", "live", "opaque", "post", "pre",
-        "replayed", "result", "seconds", "tool", "value",
+        "began", "ended", "fixed", "forms", "live", "opaque", "post", "pre", "replayed", "tool",
+        "value",
     )  # fmt: skip
 
     def __init__(self, tool: EngineTool) -> None:
+        super().__init__(None, tool.name, {})
         self.tool = tool
-        self.args: Json = {}
         self.forms: dict[str, Form] = {}
         self.live: dict[str, int] = {}
-        self.result: Any = None  # as JSON
-        self.value: Any = None  # the object itself
+        self.value: Any = None
         self.opaque = False
-        self.error: BaseException | None = None
         self.pre: Capture | None = None
         self.post: Capture | None = None
-        self.seconds = 0.0
         self.began = self.ended = 0
         self.replayed = False
-        self.fixed: Json = {}  # of a replayed call, the arguments that no result gives
+        self.fixed: Json = {}
+
+    @property
+    def arguments(self) -> Json:
+        """The arguments as JSON; a live one names the step that returned it."""
+        return {**self.args, **{name: {"step": number} for name, number in self.live.items()}}
 
 
-class Run:
-    """One run of an agent. `problem` says why it can't be kept, if it can't."""
+class Run(Recorder):
+    """One run of an agent. `problem` says why it can't be stored, if it can't."""
 
-    def __init__(self, progress: "Progress", contexts: Contexts | None = None) -> None:
+    def __init__(
+        self,
+        task: Task | None,
+        engine: str,
+        progress: Progress,
+        contexts: Contexts | None = None,
+    ) -> None:
+        if task is None:
+            super().__init__("", app=engine)
+        else:
+            given = {**task.arguments, **task.params}
+            super().__init__(_goal(task), given, engine, task.tags)
         self._contexts = contexts
         self.left: str = ""
         self.calls: list[Call] = []
         self.problem: EmError | None = None
         self.progress = progress
         self.briefed = False
-        self.tokens: int | None = None
-        self.cost_usd: float | None = None
         self._owners: dict[str, Any] = {}
         self._ticks = 0
+
+    @property
+    def events(self) -> list[TraceEvent]:
+        """The calls so far, in the order in which they began."""
+        return [call.event() for call in self.calls]
 
     def tick(self) -> int:
         """A number for what happens now: results count from the moment they are there."""
@@ -124,7 +151,7 @@ class Run:
             return
         except Exception as error:  # noqa: BLE001 - a foreign class's own code
             place = f"tool {call.tool.name}, argument {name}"
-            self.cannot_keep(NotRecordable(f"it can't be kept: {named(error)}", place=place))
+            self.cannot_keep(NotRecordable(f"it can't be kept: {error_text(error)}", place=place))
             return
         call.args[name] = kept
         if form:
@@ -150,6 +177,12 @@ class Run:
         call.result, is_seen = seen(value)
         call.opaque = not is_seen
         call.ended = self.tick()
+
+
+def _goal(task: Task) -> str:
+    """The task in words, where an argument is called so. Another may be a secret by its name."""
+    texts = (task.arguments.get(name) for name in _GOALS)
+    return next((text for text in texts if isinstance(text, str)), "")
 
 
 NESTED = Run.__new__(Run)
@@ -187,20 +220,18 @@ def record_call(
         return value, None
     token = current.set(NESTED)
     try:
-        started = time.perf_counter()
         call = run.begin(tool, bound)
         if tool.pre_check is not None:
             call.pre = yield from _captured(run, tool, tool.pre_check, bound, "pre-check")
         try:
             value = yield tool.call(args, kwargs)
         except BaseException as error:  # noqa: BLE001 - the wrapper raises it; a generator can't
-            call.error = error
-            call.seconds = time.perf_counter() - started
+            call.stop(error)
             return None, error
         run.end(call, value)
         if tool.post_check is not None:
             call.post = yield from _captured(run, tool, tool.post_check, bound, "post-check")
-        call.seconds = time.perf_counter() - started
+        call.stop()
         return value, None
     finally:
         current.reset(token)
@@ -214,7 +245,7 @@ def _captured(
     try:
         seen_now = yield tool.capture(check, bound)
     except Exception as error:  # noqa: BLE001 - a user's function may raise anything
-        run.cannot_keep(NotRecordable(f"its capture raised {named(error)}", place=place))
+        run.cannot_keep(NotRecordable(f"its capture raised {error_text(error)}", place=place))
         return None
     try:
         value, form = keep(seen_now, tool.captured_type(check))
@@ -228,3 +259,96 @@ def _captured(
             )
         )
     return None
+
+
+def watched(tool: EngineTool, function: F, watching: Sequence[Run]) -> F:
+    """The function, whose calls are noted in the run they belong to, if that is being watched."""
+    if tool.is_async:
+
+        @functools.wraps(function)
+        async def acall(*args: Any, **kwargs: Any) -> Any:
+            run = _run_of(tool, watching)
+            if run is None:
+                return await function(*args, **kwargs)
+            return _given(await adrive(record_call(run, tool, args, kwargs)))
+
+        wrapped: Any = acall
+    else:
+
+        @functools.wraps(function)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            run = _run_of(tool, watching)
+            if run is None:
+                return function(*args, **kwargs)
+            return _given(drive(record_call(run, tool, args, kwargs)))
+
+        wrapped = call
+    wrapped.__em_tool__ = tool
+    result: F = wrapped
+    return result
+
+
+def _given(outcome: tuple[Any, BaseException | None]) -> Any:
+    value, error = outcome
+    if error is not None:
+        raise error
+    return value
+
+
+def _run_of(tool: EngineTool, watching: Sequence[Run]) -> Run | None:
+    run = current.get()
+    if run is not None:
+        if run in watching:
+            return run
+        if run is not NESTED:
+            run.left = tool.name
+        return None
+    for other in list(watching):
+        # In a thread that does not know whose it is: then that recording may lack this call.
+        other.cannot_keep(
+            NotRecordable(
+                "it was called at the same time from a place that the run does not reach",
+                place=f"tool {tool.name}",
+                fix="start threads with contextvars.copy_context().run, or use asyncio.to_thread",
+            )
+        )
+    return None
+
+
+def refuse_unfinished(run: Run) -> None:
+    """What is still going on when the agent is done would be missing from the recording."""
+    running = [call.tool.name for call in run.calls if not call.ended and call.error is None]
+    if run.left or running:
+        raise NotRecordable(
+            "it was still running when the agent was done",
+            place=f"tool {run.left or running[0]}",
+            fix="let the agent wait for what it has started",
+        )
+
+
+def refuse_unknown_effects(calls: Sequence[Call]) -> None:
+    """A write that failed so that nobody knows whether it happened can be neither kept nor left."""
+    for number, call in enumerate(calls):
+        if call.error is None:
+            continue
+        name = call.tool.name.rpartition(".")[2]
+        traced = TracedCall(
+            index=number,
+            name=name,
+            is_udf=False,
+            args=call.args,
+            result=None,
+            error=call.error,
+            effect=infer_effect(name),
+            effect_inferred=True,
+            said="",
+        )
+        again = any(
+            later.ended and later.tool is call.tool and identical(later.args, call.args)
+            for later in calls[number + 1 :]
+        )
+        if traced.effect_unknown and not again:
+            raise NotRecordable(
+                f"a call failed so that its effect is unknown: {traced.error}",
+                place=f"tool {call.tool.name}",
+            )
