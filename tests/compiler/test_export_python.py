@@ -304,6 +304,7 @@ TEXTS = [
     "<{{ nothing }}> {{ order }}",
     "'{{ url }}' \"{{ n }}\" \\ { }} {",
     '{{ "{{ quoted }}" }}',
+    "{{ 'a' + url }} {{ 'b' }}",
     'a {{ "{% quoted %}" }} b {{ n }}',
     "x {{ missing }}",
     "{{ 1.5 }} {{ true }} {{ [1e-5] }}",
@@ -350,7 +351,9 @@ def test_a_value_stands_in_a_text_as_the_runner_writes_it(value: Any) -> None:
         ("{{ n ** 2 }}", "the operator **"),
         ("{{ zip(rows, rows) }}", "the function 'zip'"),
         ("{{ range(3) }}", "the function 'range'"),
-        ("{{ 'a' if n }}", "'a'ifn"),
+        ("{{ 'a' if n }}", "'a' if n"),
+        ('{{ "a\nb" }}', "the text"),
+        ("{{ rows.0 }}", "the part '0'"),
     ],
 )
 def test_what_has_no_counterpart_is_refused_with_its_place(

@@ -86,7 +86,7 @@ def export_python(package: Package, *, trust: bool = False, section: Section | N
     except UnicodeDecodeError as error:
         raise ExportError(f"the file must be UTF-8: {error}", place=str(path)) from None
     section = section or Section({}, "", (), "")
-    return _Script(package.routine, _Source(source, package.folder), section).text()
+    return _Script(package.routine, _Source(source, path), section).text()
 
 
 def is_word(word: str) -> bool:
@@ -156,9 +156,8 @@ def _line(depth: int, begin: str, code: Code = "") -> str:
     return " " * indent + begin + _laid(code, indent, indent + len(begin))
 
 
-def _called(function: str, *args: Code, **named: Code) -> Group:
-    parts = [("", arg) for arg in args] + [(f"{word}=", arg) for word, arg in named.items()]
-    return Group(f"{function}(", parts, ")")
+def _called(function: str, *args: Code) -> Group:
+    return Group(f"{function}(", [("", arg) for arg in args], ")")
 
 
 def _quoted(text: str) -> str:
@@ -220,7 +219,9 @@ class _Expressions:
         """Translate an expression that stands by itself."""
         syntax_of(source, self._place, bare=True)
         tokens = lexed(f"{{{{ {source} }}}}", self._place)[1:-1]
-        return self._expression([(kind, signs) for _, kind, signs in tokens])
+        return self._expression(
+            [(kind, signs) for _, kind, signs in tokens if kind != "whitespace"]
+        )
 
     def _text(self, text: str) -> Code:
         if "{{" not in text and "{%" not in text:
@@ -231,20 +232,22 @@ class _Expressions:
         for _, kind, signs in lexed(text, self._place):
             if kind in ("block_begin", "raw_begin"):
                 raise _refused("{% … %} in a text", self._place)
-            inside = [] if kind == "variable_begin" else [*inside, (kind, signs)]
-            found = self._expression(inside[:-1]) if kind == "variable_end" else ""
-            if found[:1] in ("'", '"') and found[:1]:
-                constant += ast.literal_eval(found)
-            elif found:
-                parts += [_quoted(constant)] * bool(constant) + [found]
+            if kind == "data":
+                constant += signs
+            elif kind == "variable_begin":
+                inside = []
+            elif kind != "variable_end":
+                inside += [(kind, signs)] * (kind != "whitespace")
+            elif [found for found, _ in inside] == ["string"]:
+                constant += self._unquoted(inside[0][1])
+            else:
+                parts += [_quoted(constant)] * bool(constant) + [self._expression(inside)]
                 constant = ""
-            constant += signs if kind == "data" else ""
         if not parts:
             return _quoted(constant)
         return _called("as_text", *parts, *[_quoted(constant)] * bool(constant))
 
     def _expression(self, tokens: Tokens) -> str:
-        tokens = [token for token in tokens if token[0] != "whitespace"]
         bar = ("operator", "|")
         if bar in tokens:
             return self._filtered(tokens[: tokens.index(bar)], tokens[tokens.index(bar) + 1 :])
@@ -253,8 +256,14 @@ class _Expressions:
         try:
             plain = ast.unparse(ast.parse(" ".join(words), mode="eval"))
         except SyntaxError:
-            raise _refused("".join(signs for _, signs in tokens), self._place) from None
+            raise _refused(" ".join(signs for _, signs in tokens), self._place) from None
         return re.sub(r"__string_(\d+)", lambda found: self._strings[int(found[1])], plain)
+
+    def _unquoted(self, signs: str) -> str:
+        try:
+            return str(ast.literal_eval(signs))
+        except SyntaxError:
+            raise _refused(f"the text {signs}", self._place) from None
 
     def _word(self, tokens: Tokens, number: int) -> str:
         """Translate one token."""
@@ -263,10 +272,10 @@ class _Expressions:
         after = tokens[number + 1][1] if number + 1 < len(tokens) else ""
         if before[-1:] == ["."]:
             if after == "(" or kind != "name":
-                raise _refused(f"the method {signs!r}", self._place)
+                raise _refused(f"the {'method' if after == '(' else 'part'} {signs!r}", self._place)
             return f"[{self._string(signs)}]"
         if kind == "string":
-            return self._string(ast.literal_eval(signs))
+            return self._string(self._unquoted(signs))
         if kind == "name":
             is_test = before[-1:] == ["is"] or before == ["is", "not"]
             if is_test and signs not in ("not", "none", "None"):
@@ -515,18 +524,18 @@ class _Source:
     The docstring and what runs under `if __name__ == "__main__"` are left out.
     """
 
-    def __init__(self, source: str, folder: Path | None = None) -> None:
+    def __init__(self, source: str, path: Path) -> None:
         try:
             tree = ast.parse(source)
-            symbols = symtable.symtable(source, UDF, "exec").get_symbols()
+            symbols = symtable.symtable(source, str(path), "exec").get_symbols()
         except (SyntaxError, ValueError) as error:
-            raise ExportError(f"the file must be Python: {error}", place=UDF) from None
+            raise ExportError(f"the file must be Python: {error}", place=str(path)) from None
         self.imports: dict[str, str] = {}
         """The names that it imports, by the line that imports each."""
         dropped = tree.body[:1] if ast.get_docstring(tree) is not None else []
         for node in tree.body:
             if isinstance(node, ast.Import | ast.ImportFrom):
-                self._import(node, folder)
+                self._import(node, path)
                 dropped.append(node)
             elif isinstance(node, ast.If) and "__name__" in ast.unparse(node.test):
                 dropped.append(node)
@@ -536,7 +545,7 @@ class _Source:
         self.coroutines = {n.name for n in ast.walk(tree) if isinstance(n, ast.AsyncFunctionDef)}
         self.code = _without(source, tree, dropped)
 
-    def _import(self, node: ast.Import | ast.ImportFrom, folder: Path | None) -> None:
+    def _import(self, node: ast.Import | ast.ImportFrom, path: Path) -> None:
         for alias in node.names:
             module, one = alias.name, ast.unparse(ast.Import([alias]))
             if isinstance(node, ast.ImportFrom):
@@ -544,12 +553,12 @@ class _Source:
                 one = ast.unparse(ast.ImportFrom(node.module, [alias], node.level))
             self.imports[one] = alias.asname or alias.name.partition(".")[0]
             first = module.partition(".")[0]
-            beside = folder and ((folder / f"{first}.py").exists() or (folder / first).is_dir())
+            beside = path.with_name(f"{first}.py").exists() or (path.parent / first).is_dir()
             if first in ("", "em") or (beside and first not in sys.stdlib_module_names):
                 raise ExportError(
                     f"it imports {module}, which the script would not have",
-                    place=f"{UDF}:{node.lineno}",
-                    fix="put what it needs into udf.py itself",
+                    place=f"{path}:{node.lineno}",
+                    fix=f"put what it needs into {path.name} itself",
                 )
 
 
@@ -558,7 +567,8 @@ def _runtime() -> _Source:
     """Return the code that every script runs on: `script`, and functions of expressions."""
     parts = [inspect.getsource(runtime), "from collections.abc import Iterable\n"]
     own: Sequence[Callable[..., Any]] = (only, pick, nth, items_of, matches, same)
-    return _Source("\n\n".join([*parts, *map(inspect.getsource, own)]))
+    source = "\n\n".join([*parts, *map(inspect.getsource, own)])
+    return _Source(source, Path(str(runtime.__file__)))
 
 
 def _imports(*sources: _Source) -> str:
