@@ -65,10 +65,16 @@ class Pending:
     def commit(
         self, store: Store, events: list[Draft], value: Any, status: int = 201
     ) -> Sequence[Event]:
-        """Write events, which have ids, and the answer; the events as the log has them."""
+        """Store events, which have ids, together with the response; return the stored events."""
         ids = tuple(event.id for event in events if event.id is not None)
         outcome = self.answer(value, status, ids)
         return store.commit(Commit(events=events, request=outcome)).events
+
+    def finish(self, store: Store, value: Any, status: int, from_events: Iterable[str]) -> None:
+        """Store the response to work that is committed already; `from_events` is what it shows."""
+        outcome = self.answer(value, status, tuple(from_events))
+        if outcome is not None:
+            store.commit(Commit(request=outcome))
 
 
 Work = Callable[[Pending], None]

@@ -10,8 +10,7 @@ from em.log.event import EventQuery
 from em.log.stream import run_stream
 from em.runner.history import PastRun, read_run, run_id_of, started_runs
 from em.runner.package import find_routine, routine_of
-from em.runner.run import RunResult
-from em.serve.api.shapes import AnswersIn, RunIn, RunOut, Runs, fill
+from em.serve.api.shapes import AnswersIn, RunIn, RunOut, Runs, WorkflowRunOut, fill
 from em.serve.service import (
     AnyRequest,
     Key,
@@ -23,7 +22,6 @@ from em.serve.service import (
     page,
     service_of,
 )
-from em.store.protocol import Commit
 from em.values.ids import new_id
 
 
@@ -41,29 +39,30 @@ async def post_run(request: AnyRequest, data: JSONBody[RunIn], key: Key = None) 
         routine = routine_of(find_routine(service.store, data.routine))
         run_id = pending.key.removeprefix("http/")[:28] or new_id()
         if pending.key and service.store.head(run_stream(run_id))[0]:
-            result = _go_on(service, run_id, data.answers)
+            out = _go_on(service, run_id, data.answers)
         else:
             result = service.memory.run(
                 routine, data.input, run_id=run_id, answers=data.answers or None
             )
-        _answer(service, pending, result, 201)
+            out = fill(RunOut, result)
+        answer_run(service, pending, out, 201)
 
     return await service.carry_out(request, key, data, work)
 
 
-def _go_on(service: Service, run_id: str, answers: dict[str, Any]) -> RunOut | RunResult:
+def _go_on(service: Service, run_id: str, answers: dict[str, Any]) -> RunOut:
     past = read_run(service.store, run_id)
     if past.status == "running":
-        return service.memory.resume(run_id, answers=answers or None)
+        return fill(RunOut, service.memory.resume(run_id, answers=answers or None))
     return _run(past)
 
 
-def _answer(service: Service, pending: Pending, result: RunOut | RunResult, status: int) -> None:
-    out = result if isinstance(result, RunOut) else fill(RunOut, result)
-    ids = [event.id for event in service.store.read(EventQuery(stream=run_stream(out.run_id)))]
-    outcome = pending.answer(out, status, tuple(ids))
-    if outcome is not None:
-        service.store.commit(Commit(request=outcome))
+def answer_run(
+    service: Service, pending: Pending, out: RunOut | WorkflowRunOut, status: int
+) -> None:
+    """Store the response about a run; forgetting an event of the run forgets the response."""
+    events = service.store.read(EventQuery(stream=run_stream(out.run_id)))
+    pending.finish(service.store, out, status, (event.id for event in events))
 
 
 @get("/runs", responses=errors(), sync_to_thread=True, tags=["routines"])
@@ -113,7 +112,7 @@ async def post_answers(
         if past.status not in ("needs_input", "running"):
             raise UsageError(f"this run is over: {past.status}", place=f"run {run_id}")
         result = service.memory.resume(run_id, answers=data.answers)
-        _answer(service, pending, result, 200)
+        answer_run(service, pending, fill(RunOut, result), 200)
 
     return await service.carry_out(request, key, data, work)
 

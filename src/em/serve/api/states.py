@@ -41,7 +41,6 @@ from em.serve.service import (
 )
 from em.state.checkpoint import KIND
 from em.state.state import State
-from em.store.protocol import Commit
 from em.values.ids import new_id
 
 Subject = Annotated[
@@ -68,9 +67,7 @@ async def post_checkpoint(
         )
         artefact = service.store.artefact(KIND, data.subject)
         sources = () if artefact is None else artefact.from_events
-        outcome = pending.answer(CheckpointOut.of(done), 200, sources)
-        if outcome is not None:
-            service.store.commit(Commit(request=outcome))
+        pending.finish(service.store, CheckpointOut.of(done), 200, sources)
 
     return await service.carry_out(request, key, data, work)
 
@@ -143,9 +140,7 @@ async def post_ask(
     def work(data: AskIn, pending: Pending) -> None:
         client = service.model() if data.llm else None
         answer = service.memory.ask(data.subject, data.question, llm=client, as_of=data.as_of)
-        outcome = pending.answer(AnswerOut.of(answer), 200, answer.event_ids)
-        if outcome is not None:
-            service.store.commit(Commit(request=outcome))
+        pending.finish(service.store, AnswerOut.of(answer), 200, answer.event_ids)
 
     return await service.carry_out(request, key, data, work, access)
 

@@ -4,8 +4,8 @@ from litestar import Response, get, post
 from litestar.params import FromPath, JSONBody
 
 from em.errors import UsageError
-from em.log.stream import run_stream
 from em.runner.history import run_id_of, started_runs
+from em.serve.api.runs import answer_run
 from em.serve.api.shapes import (
     AnswersIn,
     ParamOut,
@@ -28,9 +28,8 @@ from em.serve.service import (
     page,
     service_of,
 )
-from em.store.protocol import Commit
 from em.values.ids import new_id
-from em.workflows.inspection import PastWorkflow, WorkflowResult
+from em.workflows.inspection import PastWorkflow
 from em.workflows.runs import Workflows as Runner
 
 
@@ -73,17 +72,9 @@ async def post_workflow_run(
             run_id=run_id,
             answers=data.answers or None,
         )
-        _answer(service, pending, result, 201)
+        answer_run(service, pending, fill(WorkflowRunOut, result), 201)
 
     return await service.carry_out(request, key, data, work)
-
-
-def _answer(service: Service, pending: Pending, result: WorkflowResult, status: int) -> None:
-    events = service.memory.log.read(stream=run_stream(result.run_id))
-    out = fill(WorkflowRunOut, result)
-    outcome = pending.answer(out, status, tuple(event.id for event in events))
-    if outcome is not None:
-        service.store.commit(Commit(request=outcome))
 
 
 @get("/workflow-runs", responses=errors(), sync_to_thread=True, tags=["workflows"])
@@ -136,7 +127,7 @@ async def post_workflow_answers(
         if past.status not in ("needs_input", "running"):
             raise UsageError(f"this run is over: {past.status}", place=f"run {run_id}")
         result = _runner(service).resume(run_id, answers=data.answers)
-        _answer(service, pending, result, 200)
+        answer_run(service, pending, fill(WorkflowRunOut, result), 200)
 
     return await service.carry_out(request, key, data, work)
 
