@@ -71,7 +71,7 @@ def engine_on(path: Path | None, state: State) -> Any:
 def fill(engine: Any, state: State, of_task: int, others: int) -> None:
     """Behaviours as an engine records them; other tasks' are copies of one under their own keys."""
     from em.behaviour.cache import KIND
-    from em.behaviour.params import make_task
+    from em.behaviour.task import make_task
     from em.log.event import Draft
     from em.store import Commit
     from em.store.protocol import ArtefactDraft

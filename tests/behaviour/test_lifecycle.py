@@ -62,7 +62,7 @@ def test_changed_tool_code_invalidates_and_the_reason_says_so(world: World, tmp_
 
 
 def test_fingerprints_see_code_defaults_and_checks_and_nothing_else() -> None:
-    from em.behaviour.fingerprint import fingerprint
+    from em.behaviour.tool import fingerprint
 
     namespace: dict[str, Any] = {}
 

@@ -10,10 +10,11 @@ from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from typing import Any, TypeVar
 
-from em.behaviour.behaviour import Capture, Task
+from em.behaviour.behaviour import Capture
 from em.behaviour.check import Check
 from em.behaviour.codec import Form, Unkept, is_lazy, keep, seen
 from em.behaviour.result import Progress
+from em.behaviour.task import Task
 from em.behaviour.tool import Bound, Contexts, EngineTool
 from em.compiler.calls import TracedCall, infer_effect
 from em.errors import EmError, NotRecordable

@@ -95,20 +95,6 @@ def _seen(capture: Capture | None) -> Any:
     return None if capture is None else (capture.value,)
 
 
-class Task(msgspec.Struct, frozen=True, kw_only=True):
-    """One call of an engine: the agent's arguments, tags and params as JSON, and their key.
-
-    `inputs` are the arguments and params under the names that expressions use.
-    """
-
-    arguments: Json
-    template: Any
-    tags: Sequence[str]
-    params: Json
-    inputs: Json
-    key: str
-
-
 @event_body("behaviour_recorded")
 class BehaviourRecorded(msgspec.Struct, frozen=True):
     """A run became a behaviour of an engine; `key` is the task's."""

@@ -7,10 +7,9 @@ from typing import Any
 import msgspec
 
 from em.behaviour.behaviour import Answer, Behaviour, Step
-from em.behaviour.cache import Cache
+from em.behaviour.cache import Cache, behaviour_of, id_of
 from em.behaviour.codec import TAG
-from em.behaviour.inventory import behaviour_of, id_of
-from em.behaviour.params import make_task
+from em.behaviour.task import make_task
 from em.compiler.calls import Names, identifier, infer_effect
 from em.compiler.draft import Draft, Recorded
 from em.compiler.package_files import write_package

@@ -13,17 +13,9 @@ from typing import Any, NamedTuple
 import msgspec
 
 from em.behaviour.agent_run import Call, Run, refuse_unfinished, refuse_unknown_effects
-from em.behaviour.behaviour import (
-    Answer,
-    Behaviour,
-    Capture,
-    Step,
-    Task,
-    Twin,
-    result_hash,
-)
+from em.behaviour.behaviour import Answer, Behaviour, Capture, Step, Twin, result_hash
 from em.behaviour.codec import Unkept, keep
-from em.behaviour.params import HOLE, Params, constant_texts, escaped, followed, param_names
+from em.behaviour.task import HOLE, Params, Task, constant_texts, escaped, followed, param_names
 from em.compiler.calls import Names, infer_effect, result_name, words_of
 from em.compiler.wire import OUTPUT, Wiring, literal, plain_segment
 from em.errors import EmError, ExpressionError, NotRecordable

@@ -3,185 +3,32 @@
 One machine for plain and for async agents; `em.runner.drivers` drives it.
 """
 
-import functools
-import inspect
-import os
-import threading
 import time
-import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
-from pathlib import Path
-from typing import Any, Literal, Self, get_args
+from typing import TYPE_CHECKING, Any
 
 from em.behaviour.agent_run import NESTED, Call, Run, current, refuse_unfinished
-from em.behaviour.behaviour import Behaviour, Task
-from em.behaviour.cache import Cache, Known, Stored, expired
+from em.behaviour.behaviour import Behaviour
+from em.behaviour.cache import Known, Stored, expired
 from em.behaviour.composition import compose
 from em.behaviour.replay import Replay
 from em.behaviour.result import Done, Progress, Result, Saved
-from em.behaviour.tool import Contexts, EngineTool
+from em.behaviour.task import Task
 from em.behaviour.tree import members, newest
 from em.compiler.calls import infer_effect
-from em.errors import Diverged, EmError, NotRecordable, StoreError, UsageError
-from em.log.event import Draft, check_name
+from em.errors import Diverged, EmError, NotRecordable, StoreError
+from em.log.event import Draft
 from em.log.stream import behaviour_stream
 from em.runner.effects import CallTool, Consult, Effects
-from em.store import Store, open_store
 from em.traces.recorder import error_text
 from em.values.canonical import Json, identical
 
-Briefing = Callable[[Mapping[str, Any]], Sequence[Any]]
-OnDivergence = Literal["continue", "restart", "raise"]
-
-IN_MEMORY = ":memory:"
+if TYPE_CHECKING:
+    from em.behaviour.engine import Engine
 
 
-class Workings:
-    """The agent, its tools and their objects, the behaviours, and what was decided about them."""
-
-    def __init__(
-        self,
-        db: str | Path | Store | None = None,
-        *,
-        name: str | None = None,
-        on_divergence: OnDivergence = "continue",
-        retire_after: int = 3,
-        budget: float = 10.0,
-        grace: float = 1.0,
-        ttl: float | timedelta | None = None,
-        max_per_task: int | None = 128,
-        max_behaviours: int | None = None,
-        briefing: Briefing | None = None,
-    ) -> None:
-        if on_divergence not in get_args(OnDivergence):
-            raise UsageError(
-                f"{on_divergence!r} is no way to go on",
-                place="on_divergence",
-                fix="use continue, restart or raise",
-            )
-        self.on_divergence = on_divergence
-        self.retire_after = retire_after
-        self.budget = budget
-        self.grace = grace
-        self.ttl = timedelta(seconds=ttl) if isinstance(ttl, int | float) else ttl
-        self.max_per_task = max_per_task
-        self.max_behaviours = max_behaviours
-        self.briefing = briefing
-        self.tools: dict[str, EngineTool] = {}
-        self.contexts = Contexts()
-        self.agent: Callable[..., Any] = no_agent
-        self.is_async = False
-        self.takes_progress = False
-        self.returns: Any = None
-        self.watching: list[Run] = []
-        self._db = db
-        self._name = None if name is None else check_name(name, "engine name")
-        self._cache: Cache | None = None
-        self._agents_name = ""
-        self._pid = os.getpid()
-        self._changes = 0
-        self._lock = threading.Lock()
-
-    def __repr__(self) -> str:
-        where = "in memory" if self._db is None else getattr(self._db, "location", self._db)
-        return f"<Engine {self.name!r}, {where}>"
-
-    @property
-    def name(self) -> str:
-        """Whose behaviours they are: the given name, or the agent's own."""
-        return self._name or self._agents_name
-
-    @property
-    def cache(self) -> Cache:
-        """The behaviours, opened when they are first needed."""
-        with self._lock:
-            private = self._db is None and self._pid != os.getpid()
-            if self._cache is None or private or self._cache.engine != self.name:
-                # What is private to a process is not its children's.
-                self._pid = os.getpid()
-                known = None if self._cache is None or private else self._cache.store
-                self._cache = Cache(known or self._open(), self.name)
-            return self._cache
-
-    def _open(self) -> Store:
-        if self._db is not None and not isinstance(self._db, str | Path):
-            return self._db
-        store = open_store(IN_MEMORY if self._db is None else self._db)
-        # An engine that nobody closed lets go of its own store when it goes.
-        weakref.finalize(self, store.close).atexit = False
-        return store
-
-    def close(self) -> None:
-        """Let go of a store that this engine opened itself."""
-        if self._cache is not None and (self._db is None or isinstance(self._db, str | Path)):
-            self._cache.store.close()
-            self._cache = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_exc: object) -> None:
-        self.close()
-
-    def fitting(self, known: Known) -> tuple[int, str]:
-        """Which behaviours this program can replay, as bits; and why the newest other can't be."""
-        if self.contexts.is_scoped:
-            return self._fitting(known)
-        if known.fitting is None or known.fitting[0] != self._changes:
-            known.fitting = (self._changes, *self._fitting(known))
-        return known.fitting[1], known.fitting[2]
-
-    def _fitting(self, known: Known) -> tuple[int, str]:
-        alive, reason = known.all, ""
-        for number in range(len(known.stored) - 1, -1, -1):
-            problem = self._missing_for(known.stored[number])
-            if problem:
-                alive &= ~(1 << number)
-                reason = reason or problem
-        return alive, reason
-
-    def _missing_for(self, item: Stored) -> str:
-        for step in item.behaviour.steps:
-            tool = self.tools.get(step.tool)
-            if tool is None:
-                return f"there is no tool {step.tool!r} here"
-            if step.code and tool.code != step.code:
-                return f"the code of tool {step.tool!r} or of its checks has changed"
-            if tool.is_method and self.contexts.owner_of(tool) is None:
-                return f"no object of class {tool.class_name} was given to set_context"
-        return ""
-
-
-def no_agent(*_args: Any, **_kwargs: Any) -> Any:
-    """Stands for the agent until one is given."""
-    raise UsageError("no agent was given", fix="call set_agent first")
-
-
-def shares_its_name(agent: Callable[..., Any]) -> bool:
-    """Whether other agents are called the same: a partial, a lambda, a method of some object."""
-    inner = inspect.unwrap(agent)
-    return (
-        isinstance(inner, functools.partial)
-        or inspect.ismethod(inner)
-        or getattr(inner, "__name__", "") == "<lambda>"
-    )
-
-
-def own_name(agent: Callable[..., Any]) -> str:
-    """The agent's name with its module's, or its file's where that is the program itself."""
-    inner = inspect.unwrap(agent)
-    while isinstance(inner, functools.partial):
-        inner = inner.func
-    named = inner if hasattr(inner, "__qualname__") else type(inner)
-    module = getattr(named, "__module__", "") or ""
-    if module == "__main__":
-        code = getattr(inner, "__code__", None)
-        module = Path(code.co_filename).stem if code is not None else ""
-    return f"{module}.{named.__qualname__}".strip(".")
-
-
-def solve(engine: Workings, task: Task, args: tuple[Any, ...], kwargs: Json) -> Effects[Result]:
+def solve(engine: "Engine", task: Task, args: tuple[Any, ...], kwargs: Json) -> Effects[Result]:
     """Do a task; the result says how."""
     try:
         known: Known = yield Consult(lambda: engine.cache.find(task.key))
@@ -228,7 +75,7 @@ class _Start:
         self.replay: Replay | None = None
 
 
-def _usable(engine: Workings, known: Known, task: Task) -> tuple[int, str]:
+def _usable(engine: "Engine", known: Known, task: Task) -> tuple[int, str]:
     """Which behaviours may answer at all; and why none may."""
     if not known.stored:
         return 0, "no behaviour is known for this task"
@@ -242,7 +89,7 @@ def _usable(engine: Workings, known: Known, task: Task) -> tuple[int, str]:
     return alive, reason
 
 
-def _too_old_or_pinned(engine: Workings, item: Stored, task: Task) -> str:
+def _too_old_or_pinned(engine: "Engine", item: Stored, task: Task) -> str:
     if expired(item, engine.ttl):
         return f"what was recorded is older than {_words(engine.ttl)}"
     for name, value in item.behaviour.pinned.items():
@@ -258,7 +105,7 @@ def _words(ttl: timedelta | None) -> str:
     return f"{ttl.total_seconds():g} s" if ttl is not None else ""
 
 
-def _replaying(engine: Workings, task: Task, replay: Replay) -> Effects[bool]:
+def _replaying(engine: "Engine", task: Task, replay: Replay) -> Effects[bool]:
     token = current.set(NESTED)
     try:
         return (yield from replay.run(engine.returns))
@@ -273,7 +120,7 @@ def _replaying(engine: Workings, task: Task, replay: Replay) -> Effects[bool]:
         current.reset(token)
 
 
-def _hit(engine: Workings, task: Task, known: Known, replay: Replay) -> Effects[Result]:
+def _hit(engine: "Engine", task: Task, known: Known, replay: Replay) -> Effects[Result]:
     assert replay.ended_as is not None
     item = known.stored[replay.ended_as]
     saved = _saved(item.behaviour, replay)
@@ -299,7 +146,7 @@ def _saved(behaviour: Behaviour, replay: Replay) -> Saved:
 
 
 def _replayed(
-    engine: Workings,
+    engine: "Engine",
     task: Task,
     replay: Replay,
     outcome: str,
@@ -332,7 +179,7 @@ def _replayed(
 
 
 def _note_divergence(
-    engine: Workings, task: Task, replay: Replay, followed: Stored
+    engine: "Engine", task: Task, replay: Replay, followed: Stored
 ) -> Effects[EmError | None]:
     def note() -> None:
         engine.cache.log(_replayed(engine, task, replay, "handed_over", [followed]))
@@ -361,7 +208,7 @@ def _diverged(replay: Replay) -> Diverged:
 
 
 def _let_agent(
-    engine: Workings, task: Task, args: tuple[Any, ...], kwargs: Json, start: _Start
+    engine: "Engine", task: Task, args: tuple[Any, ...], kwargs: Json, start: _Start
 ) -> Effects[Result]:
     """Let the agent do it, or the rest of it; what it did is kept if it went well."""
     progress = yield from _progress(engine, task.arguments, start)
@@ -394,7 +241,7 @@ def _let_agent(
 
 
 def let_agent_alone(
-    engine: Workings, args: tuple[Any, ...], kwargs: Json, problem: EmError
+    engine: "Engine", args: tuple[Any, ...], kwargs: Json, problem: EmError
 ) -> Effects[Result]:
     """Let the agent do a task that can't be found again: nothing is looked up or kept."""
     progress = Progress(reason=str(problem))
@@ -404,7 +251,7 @@ def let_agent_alone(
     return Result("miss", value, reason=str(problem), problem=problem)
 
 
-def _progress(engine: Workings, arguments: Json, start: _Start) -> Effects[Progress]:
+def _progress(engine: "Engine", arguments: Json, start: _Start) -> Effects[Progress]:
     heuristics: Sequence[Any] = ()
     briefing = engine.briefing
     if briefing is not None:
@@ -418,7 +265,7 @@ def _progress(engine: Workings, arguments: Json, start: _Start) -> Effects[Progr
     return Progress(replay.done, start.reason, replay.failed, heuristics)
 
 
-def _watched(engine: Workings, run: Run, args: tuple[Any, ...], kwargs: Json) -> Effects[Any]:
+def _watched(engine: "Engine", run: Run, args: tuple[Any, ...], kwargs: Json) -> Effects[Any]:
     """Run the agent, with its calls recorded."""
     token = current.set(run)
     engine.watching.append(run)
@@ -481,7 +328,7 @@ def _forget_inherited(run: Run, count: int) -> None:
 
 
 def _missed(
-    engine: Workings,
+    engine: "Engine",
     task: Task,
     start: _Start,
     seconds: float,
@@ -502,7 +349,7 @@ def _missed(
 
 
 def _keep(
-    engine: Workings, task: Task, run: Run, result: Result, missed: Draft, seconds: float
+    engine: "Engine", task: Task, run: Run, result: Result, missed: Draft, seconds: float
 ) -> Effects[None]:
     """Store what was done, or say in `problem` why not."""
     try:
@@ -531,14 +378,14 @@ def _keep(
         _warn(result.problem)
 
 
-def _tell(engine: Workings, draft: Draft, result: Result) -> Effects[None]:
+def _tell(engine: "Engine", draft: Draft, result: Result) -> Effects[None]:
     try:
         yield Consult(lambda: engine.cache.log(draft))
     except Exception as error:  # noqa: BLE001 - the run itself went well
         result.problem = _store_problem(error)
 
 
-def _tell_now(engine: Workings, draft: Draft) -> None:
+def _tell_now(engine: "Engine", draft: Draft) -> None:
     """Tell of something while an error is on its way, which must not be lost for it."""
     try:
         engine.cache.log(draft)

@@ -1,15 +1,20 @@
-"""Tools: functions and methods whose calls are recorded, and made again."""
+"""An engine's tools: functions and methods whose calls are recorded and replayed.
 
+A tool knows its checks, the object that a method belongs to, and a fingerprint of its code: a
+behaviour that other code recorded must not answer.
+"""
+
+import functools
+import hashlib
 import inspect
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from types import FunctionType
+from types import CodeType, FunctionType
 from typing import Any, NamedTuple
 
 from em.behaviour.check import Check
 from em.behaviour.codec import hints_of
-from em.behaviour.fingerprint import fingerprint
 from em.errors import UsageError
 from em.runner.effects import CallTool
 from em.runner.tools import Function, Tool
@@ -222,3 +227,70 @@ def _has(thing: Any, tool: EngineTool) -> bool:
 
 def _defines(cls: type, tool: EngineTool) -> bool:
     return any(getattr(value, "__em_tool__", None) is tool for value in vars(cls).values())
+
+
+FINGERPRINT_LENGTH = 16
+
+
+def fingerprint(function: Callable[..., Any], *checks: Check[Any] | None) -> str:
+    """A hash of a function's code and defaults, and of the checks around it."""
+    digest = hashlib.sha256()
+    for part in _of_callable(function, 0):
+        digest.update(part + b"\0")
+    for check in checks:
+        digest.update(b"check" if check else b"none")
+        if check is not None:
+            for part in (*_of_callable(check.capture, 0), *_of_callable(check.compare, 0)):
+                digest.update(part + b"\0")
+            digest.update(repr(check.threshold).encode())
+    return digest.hexdigest()[:FINGERPRINT_LENGTH]
+
+
+def _of_callable(function: Any, depth: int) -> Iterator[bytes]:
+    """What a callable is made of; wrappers are followed to what they wrap."""
+    if depth > 8:
+        return
+    function = inspect.unwrap(function) if callable(function) else function
+    function = getattr(function, "__func__", function)  # of methods and static methods
+    if isinstance(function, functools.partial):
+        yield repr(_plain((function.args, function.keywords))).encode()
+        yield from _of_callable(function.func, depth + 1)
+    elif (code := getattr(function, "__code__", None)) is not None:
+        yield from _of_code(code, function.__doc__)
+        yield repr(_plain((function.__defaults__, function.__kwdefaults__))).encode()
+    elif isinstance(function, type) or not hasattr(own := type(function).__call__, "__code__"):
+        yield _name(function)
+    else:
+        yield _name(type(function))
+        yield from _of_callable(own, depth + 1)
+
+
+def _of_code(code: CodeType, doc: str | None) -> Iterator[bytes]:
+    """The instructions and what they name; not where they stand in the file, nor what is said."""
+    yield code.co_code
+    yield repr((code.co_names, code.co_varnames[: code.co_argcount], code.co_freevars)).encode()
+    for number, constant in enumerate(code.co_consts):
+        if isinstance(constant, CodeType):
+            yield from _of_code(constant, None)
+        elif number or constant != doc:
+            yield repr(_plain(constant)).encode()
+
+
+def _plain(value: Any) -> Any:
+    """A value whose text is the same in every process."""
+    if isinstance(value, dict):
+        return {str(key): _plain(value[key]) for key in sorted(value, key=str)}
+    if isinstance(value, frozenset | set):
+        return sorted(map(repr, value))
+    if isinstance(value, tuple | list):
+        return [_plain(item) for item in value]
+    if value is None or isinstance(value, str | bytes | int | float | complex):
+        return value
+    if callable(value):
+        return [part.hex() for part in _of_callable(value, 1)]
+    return _name(type(value))
+
+
+def _name(thing: Any) -> bytes:
+    qualified = getattr(thing, "__qualname__", None) or type(thing).__qualname__
+    return f"{getattr(thing, '__module__', '')}.{qualified}".encode()

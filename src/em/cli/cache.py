@@ -7,7 +7,7 @@ import click
 import msgspec
 
 from em.behaviour.bundle import export_behaviour, import_routine
-from em.behaviour.inventory import (
+from em.behaviour.cache import (
     Counts,
     behaviour_of,
     find_behaviour,

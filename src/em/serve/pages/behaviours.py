@@ -4,7 +4,7 @@ from typing import Any
 
 from litestar import Response, get
 
-from em.behaviour.inventory import (
+from em.behaviour.cache import (
     Counts,
     behaviour_of,
     find_behaviour,

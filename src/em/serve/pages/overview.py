@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 from litestar import Response, get
 
-from em.behaviour.inventory import Counts, count
+from em.behaviour.cache import Counts, count
 from em.errors import NotFound, StoreError
 from em.log.event import Event, EventQuery
 from em.log.stream import BEHAVIOUR_PREFIX, RUN_PREFIX, TRACE_PREFIX

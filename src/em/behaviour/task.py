@@ -1,4 +1,7 @@
-"""Params: values that a caller declares to vary, found again in texts and structures."""
+"""Task: what an engine is asked to do, with the key that its behaviours are found by.
+
+Params are values that the caller declares to vary; they are found again in texts and structures.
+"""
 
 import hashlib
 import re
@@ -7,7 +10,6 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from em.behaviour.behaviour import Task
 from em.compiler.calls import Names, identifier
 from em.compiler.wire import literal, plain_segment
 from em.values.canonical import Json, identical
@@ -16,6 +18,20 @@ from em.values.leaves import is_informative, leaves, texts
 KEY_LENGTH = 32
 HOLE = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
 """An expression in a template."""
+
+
+class Task(msgspec.Struct, frozen=True, kw_only=True):
+    """One call of an engine: the agent's arguments, tags and params as JSON, and their key.
+
+    `inputs` are the arguments and params under the names that expressions use.
+    """
+
+    arguments: Json
+    template: Any
+    tags: Sequence[str]
+    params: Json
+    inputs: Json
+    key: str
 
 
 class _Leaf(NamedTuple):
