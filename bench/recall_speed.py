@@ -170,24 +170,26 @@ def vectors() -> Iterator[Figure]:
                     for n in range(start, start + BATCH)
                 ]
             )
-        _, numbers = store.without_vector("bench", Within("ana"), count)
+        _, numbers = store.index.without_vector("bench", Within("ana"), count)
         for start in range(0, count, BATCH):
             portion = numbers[start : start + BATCH]
-            store.put_vectors("bench", dict(zip(portion, rows[start : start + BATCH], strict=True)))
+            store.index.put_vectors(
+                "bench", dict(zip(portion, rows[start : start + BATCH], strict=True))
+            )
         asked = rows[random.integers(count, size=50)] + random.normal(size=(50, size)) * 0.02
         asked /= np.linalg.norm(asked, axis=1, keepdims=True)
         found, times = {}, {}
         for kind, limit in (("exact", count + 1), ("graph", 1)):
-            store.matrices = Matrices(None, limit)  # type: ignore[attr-defined]
+            store.index.matrices = Matrices(None, limit)  # type: ignore[attr-defined]
             start = perf_counter()
-            store.nearest("bench", asked[0], Within("ana"), 10)
+            store.index.nearest("bench", asked[0], Within("ana"), 10)
             print(f"    {kind}: read in {perf_counter() - start:.1f} s", end="")
             start = perf_counter()
             found[kind] = [
-                {n for n, _ in store.nearest("bench", v, Within("ana"), 10)} for v in asked
+                {n for n, _ in store.index.nearest("bench", v, Within("ana"), 10)} for v in asked
             ]
             times[kind] = (perf_counter() - start) / len(asked)
-            memory_used = store.matrices.size()  # type: ignore[attr-defined]
+            memory_used = store.index.matrices.size()  # type: ignore[attr-defined]
             print(f", {memory_used / count * 1e6 / 2**30:.2f} GB for a million vectors of {size}")
         share = sum(
             len(exact & graph) for exact, graph in zip(found["exact"], found["graph"], strict=True)

@@ -15,7 +15,7 @@ from em.store import migrations
 from em.store.migrations import MIGRATIONS
 from em.store.postgres import PostgresStore
 from em.store.protocol import Within
-from em.store.sqlite import SqliteStore
+from em.store.sqlite import SqliteIndex, SqliteStore
 from em.store.vectors import Matrices
 from em.testing import append
 from em.testing.recall import embed, found, said
@@ -77,24 +77,24 @@ def test_an_approximate_index_finds_the_same(tmp_path: Path) -> None:
     with SqliteStore(tmp_path / "em.db") as store:
         append(store, *(said(f"text {n}", session=str(n)) for n in range(250)))
         Recall(store, scattered).embed_all()
-        identity, (vector,) = store.embedder() or "", scattered(["text 17"])
+        identity, (vector,) = store.index.embedder() or "", scattered(["text 17"])
         answers = []
         for limit in (10_000, 1):
-            store.matrices = Matrices(tmp_path / "graphs", limit)
-            answers.append(store.nearest(identity, vector, Within("ana"), 10))
+            store.index.matrices = Matrices(tmp_path / "graphs", limit)
+            answers.append(store.index.nearest(identity, vector, Within("ana"), 10))
         exact, approximate = ([number for number, _ in answer] for answer in answers)
         # A graph is built by several threads and may miss one now and then, but not the best.
         assert approximate[0] == exact[0]
         assert len(set(approximate) & set(exact)) >= 8
-        (best,) = store.passages(exact[:1])
+        (best,) = store.index.passages(exact[:1])
         assert best.text == "text 17"
         store.erase([best.event_id])
-        assert exact[0] not in dict(store.nearest(identity, vector, Within("ana"), 250))
+        assert exact[0] not in dict(store.index.nearest(identity, vector, Within("ana"), 250))
         append(store, said("text 17"))
         Recall(store, scattered).embed_all()
-        ((new, _),) = store.nearest(identity, vector, Within("ana"), 1)
+        ((new, _),) = store.index.nearest(identity, vector, Within("ana"), 1)
         assert new != exact[0]
-        assert store.passages([new])[0].text == "text 17"
+        assert store.index.passages([new])[0].text == "text 17"
 
 
 def test_a_graph_is_kept_on_the_disk_until_something_is_forgotten(
@@ -105,17 +105,17 @@ def test_a_graph_is_kept_on_the_disk_until_something_is_forgotten(
     with SqliteStore(tmp_path / "em.db") as store:
         events = append(store, *(said(f"text {n}", session=str(n)) for n in range(50)))
         Recall(store, scattered).embed_all()
-        identity = store.embedder() or ""
+        identity = store.index.embedder() or ""
         for damaged in (False, False, True):
-            store.matrices = Matrices(folder, 1)
-            ((number, _),) = store.nearest(identity, vector, Within("ana"), 1)
-            assert store.passages([number])[0].text == "text 17"
+            store.index.matrices = Matrices(folder, 1)
+            ((number, _),) = store.index.nearest(identity, vector, Within("ana"), 1)
+            assert store.index.passages([number])[0].text == "text 17"
             (file,) = folder.iterdir()
             if damaged:
                 file.write_bytes(file.read_bytes()[:100])
         store.erase([events[3].id])
         assert not folder.exists()
-        assert len(store.nearest(identity, vector, Within("ana"), 100)) == 49
+        assert len(store.index.nearest(identity, vector, Within("ana"), 100)) == 49
 
 
 def test_a_log_from_before_recall_is_indexed_when_it_is_opened(
@@ -125,7 +125,7 @@ def test_a_log_from_before_recall_is_indexed_when_it_is_opened(
     with monkeypatch.context() as old:
         old.setattr(migrations, "MIGRATIONS", MIGRATIONS[:1])
         old.setattr(migrations, "NEWEST", 1)
-        old.setattr(SqliteStore, "_keep_index_current", lambda _self: None)
+        old.setattr(SqliteIndex, "bring_up_to_date", lambda _self: None)
         old.setattr("em.store.sql.index_events", lambda *_args: None)
         with SqliteStore(path) as store:
             append(store, said("from long ago", speaker="Ana"), said("and again", "bo"))
@@ -141,7 +141,7 @@ def test_another_analysis_indexes_anew(store: AnyStore, monkeypatch: pytest.Monk
     store.close()
     address = store._path if isinstance(store, SqliteStore) else store._url
     with type(store)(address) as again:
-        assert (again.count_passages(Within("ana")), again.count_passages(Within("bo"))) == (
+        assert (again.index.count(Within("ana")), again.index.count(Within("bo"))) == (
             1_199,
             1,
         )

@@ -25,6 +25,7 @@ from em.runner.engine import arun_routine, run_routine
 from em.runner.package import Package, files_in, find_routine, keep_routine
 from em.runner.sandbox.sandbox import backends
 from em.runner.tools import ToolRegistry, load_module
+from em.store import Commit
 
 ROUTINE = """
 version: "1"
@@ -295,6 +296,6 @@ def test_a_version_that_is_not_there_is_told_with_those_that_are(tmp_path: Path)
         keep_routine(memory.store, files_in(folder))
         with pytest.raises(NotFound, match="there are: where@1"):
             find_routine(memory.store, "where@7")
-        memory.store.retire(find_routine(memory.store, "where").id)
+        memory.store.commit(Commit(retire=[find_routine(memory.store, "where").id]))
         with pytest.raises(NotFound, match="retired; name one: where@1"):
             find_routine(memory.store, "where")

@@ -303,13 +303,13 @@ def test_one_of_many_that_fails_does_not_keep_the_others(memory: Memory) -> None
 def test_who_observes_while_many_are_compiled_is_taken_in(memory: Memory, monkeypatch: Any) -> None:
     for name in ("ana", "bea"):
         memory.observe(name, {"n": 1}, type="Thing")
-    real = memory.store.commit_together
+    real = memory.store.commit_all
 
     def late(commits: Any) -> Any:
         memory.observe("bea", {"n": 2}, type="Thing")
         return real(commits)
 
-    monkeypatch.setattr(memory.store, "commit_together", late)
+    monkeypatch.setattr(memory.store, "commit_all", late)
     assert memory.checkpoint_many(processes=1) == (2, {})
     assert [len(memory.state(name).things) for name in ("ana", "bea")] == [1, 2]
 

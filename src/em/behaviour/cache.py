@@ -187,7 +187,7 @@ class Cache:
 
     def retire(self, key: str, item: Stored, reason: str) -> None:
         """Take a behaviour out of use, here and in every other process."""
-        if not self.store.retire(item.artefact_id):
+        if not self.store.commit(Commit(retire=[item.artefact_id])).retired:
             return
         body: Json = {
             "engine": self.engine,

@@ -130,7 +130,7 @@ def retire(ctx: click.Context, ref: str) -> int:
     """Take a version out of use: its name then means the version before; it stays readable."""
     store = open_memory(ctx).store
     artefact = find_routine(store, ref)
-    done = store.retire(artefact.id)
+    done = bool(store.commit(Commit(retire=[artefact.id])).retired)
     report = {"routine": f"{artefact.name}@{artefact.version}", "retired": done}
     if ctx.obj["json"]:
         print_json(report)

@@ -395,15 +395,15 @@ def until_first(write: Callable[[], T]) -> T:
 
 def _change(store: Store, draft: Draft, use: Use, pos: int, *, retire: bool) -> None:
     heuristic_id = draft.stream.removeprefix(HEURISTIC_PREFIX)
+    artefact = store.artefact(KIND, heuristic_id) if retire else None
     commit = Commit(
         events=[draft],
         records=[_record(heuristic_id, use)],
         lessons={draft.stream: None} if retire else {},
+        retire=[] if artefact is None else [artefact.id],
         expected_pos={draft.stream: pos},
     )
     store.commit(commit)
-    if retire and (artefact := store.artefact(KIND, heuristic_id)) is not None:
-        store.retire(artefact.id)
 
 
 def rebuild_heuristics(store: Store, erased: Sequence[str]) -> int:

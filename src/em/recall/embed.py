@@ -248,7 +248,7 @@ class Meaning:
     """The vectors of a store's passages, made by one embedder."""
 
     def __init__(self, store: Store, embed: Embed, *, timeout: float = TIMEOUT) -> None:
-        self._store, self._embed, self._timeout = store, embed, timeout
+        self._index, self._embed, self._timeout = store.index, embed, timeout
         self._name = identity_of(embed)
         self._size = 0
         self._complete: dict[tuple[bool, str | None], int] = {}
@@ -263,12 +263,12 @@ class Meaning:
         """Embed passages that have no vector yet, the newest first; how many are left."""
         done = 0
         identity, scope = self.identity, (within.lessons, within.subject)
-        count = self._store.count_passages(within)
-        if self._complete.get(scope) == count and self._store.embedder() == identity:
+        count = self._index.count(within)
+        if self._complete.get(scope) == count and self._index.embedder() == identity:
             return 0  # as many as when all had theirs: looking for others would take long
         while limit is None or done < limit:
             most = LISTED if limit is None else limit - done
-            left, numbers = self._store.without_vector(identity, within, most)
+            left, numbers = self._index.without_vector(identity, within, most)
             if not numbers:
                 self._complete[scope] = count
                 return left
@@ -279,28 +279,28 @@ class Meaning:
                 done += len(portion)
             identity = self.identity
             progress(done, done + left - len(numbers))
-        return self._store.without_vector(identity, within, 0)[0]
+        return self._index.without_vector(identity, within, 0)[0]
 
     def _embed_passages(self, numbers: Sequence[int]) -> None:
-        passages = self._store.passages(numbers)
+        passages = self._index.passages(numbers)
         if not passages:
             return  # forgotten meanwhile
         vectors = self.vectors([passage.text for passage in passages])
         found = {p.number: v for p, v in zip(passages, vectors, strict=True)}
-        self._store.put_vectors(self.identity, found)
+        self._index.put_vectors(self.identity, found)
 
     def nearest(
         self, vector: Sequence[float], within: Within, candidates: Sequence[int], neighbours: float
     ) -> dict[int, float]:
         """How near passages are, from 0 to 1: the nearest of all, and candidates of other ways."""
         identity = self.identity
-        near = dict(self._store.nearest(identity, vector, within, NEAR))
+        near = dict(self._index.nearest(identity, vector, within, NEAR))
         if not near:
             return {}
         best, base = max(near.values()), min(near.values())
         wanted = {*near, *candidates}
         around = {number + offset for number in wanted for offset in (-1, 0, 1)}
-        near |= self._store.similarities(identity, vector, sorted(around - near.keys()))
+        near |= self._index.similarities(identity, vector, sorted(around - near.keys()))
         span = best - base or 1.0
         level = {number: max(0.0, (score - base) / span) for number, score in near.items()}
         smooth = {
@@ -333,7 +333,7 @@ class Meaning:
 
     def _kept_size(self) -> int:
         """How long the vectors are that this embedder made before."""
-        name, _, size = (self._store.embedder() or "").rpartition("/")
+        name, _, size = (self._index.embedder() or "").rpartition("/")
         return int(size) if name == self._name and size.isdecimal() else 0
 
     def _guarded(self, texts: Sequence[str]) -> list[Sequence[float]]:

@@ -10,7 +10,7 @@ from em.log.event import check_name
 from em.recall.embed import Embed, Meaning, Progress, silent
 from em.recall.question import MAX_CHARS, MAX_WORDS, Question, read_question
 from em.recall.rank import ALONE, ROLES, Weights, Word, best_of, rarity, score_words, substance
-from em.store.protocol import Mark, Passage, Store, Within
+from em.store.protocol import Mark, Passage, SearchIndex, Store, Within
 from em.text.words import STOP_WORDS, speaker_terms, stems_of, words_of
 from em.values.times import from_micros
 from em.values.times import now as this_moment
@@ -35,7 +35,7 @@ class Recall:
     def __init__(
         self, store: Store, embed: Embed | None = None, weights: Weights | None = None
     ) -> None:
-        self._store = store
+        self._index = store.index
         self._meaning = None if embed is None else Meaning(store, embed)
         self._weights = weights or Weights()
 
@@ -100,21 +100,21 @@ class Recall:
 
     def _read(self, query: str, within: Within, now: datetime) -> Question:
         def are_speakers(stems: Sequence[str]) -> list[bool]:
-            found = self._store.find_words([[f"@{stem}"] for stem in stems], within, 1)
+            found = self._index.find([[f"@{stem}"] for stem in stems], within, 1)
             return [bool(postings) for postings in found]
 
         return read_question(query, now, are_speakers)
 
     def _by_words(self, question: Question, within: Within) -> dict[int, float]:
         groups = [*([word] for word in question.words), *question.times]
-        found = self._store.find_words(groups, within, POSTINGS + 1) if groups else []
+        found = self._index.find(groups, within, POSTINGS + 1) if groups else []
         if question.speakers and not any(found):
             # Nobody used these words: then whatever that person said, and is said of them.
             names = sorted(question.speakers)
             question = question._replace(words=[*names, *(f"@{name}" for name in names)], times=[])
             groups = [[word] for word in question.words]
-            found = self._store.find_words(groups, within, POSTINGS + 1)
-        return _score(self._store, groups, found, within, self._weights, len(question.words))
+            found = self._index.find(groups, within, POSTINGS + 1)
+        return _score(self._index, groups, found, within, self._weights, len(question.words))
 
     def _best(
         self, scores: dict[int, float], question: Question, k: int, within: Within
@@ -125,7 +125,7 @@ class Recall:
             raw = {number: score for score, number in best_of(scores, wanted)}
             weighed = [
                 (mark, raw[mark.number] * self._factor(mark, question))
-                for mark in self._store.marks(list(raw))
+                for mark in self._index.marks(list(raw))
                 if within.holds(from_micros(mark.at))
             ]
             weighed.sort(key=lambda item: (-item[1], -item[0].number))
@@ -148,7 +148,7 @@ class Recall:
     ) -> list[Passage]:
         around = range(-neighbours, neighbours + 1)
         numbers = {mark.number + offset for mark, _ in best for offset in around}
-        texts = {passage.number: passage for passage in self._store.passages(sorted(numbers))}
+        texts = {passage.number: passage for passage in self._index.passages(sorted(numbers))}
         found = []
         for mark, score in best:
             # Forgotten since it was ranked: then it is not found.
@@ -164,7 +164,7 @@ class Recall:
 
 
 def _score(
-    store: Store,
+    index: SearchIndex,
     groups: Sequence[Sequence[str]],
     found: Sequence[list[int]],
     within: Within,
@@ -174,7 +174,7 @@ def _score(
     """Score the passages found for each group of words; from `first_time` on they name times."""
     if not any(found):
         return {}
-    total = store.count_passages(within)
+    total = index.count(within)
     rare = [
         word
         for group, has in zip(groups, found, strict=True)
@@ -183,7 +183,7 @@ def _score(
     ]
     words = []
     for n, (group, postings) in enumerate(zip(groups, found, strict=True)):
-        count, known = _settle(store, group, postings, rare, within)
+        count, known = _settle(index, group, postings, rare, within)
         named_time = n >= first_time
         worth = rarity(count, total) * (weights.time if named_time else 1)
         words.append(Word(worth, known, spreads=not named_time))
@@ -191,14 +191,18 @@ def _score(
 
 
 def _settle(
-    store: Store, group: Sequence[str], postings: list[int], rare: Sequence[str], within: Within
+    index: SearchIndex,
+    group: Sequence[str],
+    postings: list[int],
+    rare: Sequence[str],
+    within: Within,
 ) -> tuple[int, list[int]]:
     """Count the passages that have a word, and return those that are worth scoring."""
     if len(postings) <= POSTINGS:
         return len(postings), postings
-    count = store.count_words(group, within)
+    count = index.count(within, group)
     if rare:
-        postings = store.find_together(group, rare, within, POSTINGS) or postings
+        postings = index.find([group], within, POSTINGS, beside=rare)[0] or postings
     return count, postings
 
 
@@ -264,7 +268,7 @@ class LessonRecall:
     def __init__(
         self, store: Store, embed: Embed | None = None, passed_over: Set[str] = STOP_WORDS
     ) -> None:
-        self._store = store
+        self._index = store.index
         self._passed_over = passed_over
         self._meaning = None if embed is None else Meaning(store, embed)
         self._asked: dict[str, Sequence[float]] = {}
@@ -292,8 +296,8 @@ class LessonRecall:
         words = words_of(text)
         telling = [word for word in words if word not in self._passed_over] or words
         groups = [[stem] for stem in list(dict.fromkeys(stems_of(telling)))[:MAX_WORDS]]
-        found = self._store.find_words(groups, within, POSTINGS + 1) if groups else []
-        return _score(self._store, groups, found, within, ALONE, len(groups))
+        found = self._index.find(groups, within, POSTINGS + 1) if groups else []
+        return _score(self._index, groups, found, within, ALONE, len(groups))
 
     def _near(
         self, meaning: Meaning, text: str, within: Within, limit: int, notes: list[str]
@@ -307,14 +311,14 @@ class LessonRecall:
         left = meaning.catch_up(within)
         if left:
             notes.append(f"{left:,} lessons have no vector yet: `em recall --embed` makes them")
-        return dict(self._store.nearest(meaning.identity, vector, within, limit))
+        return dict(self._index.nearest(meaning.identity, vector, within, limit))
 
     def _hits(self, scores: dict[int, float], near: dict[int, float], limit: int) -> list[Hit]:
         """The best of both, one passage of each lesson."""
         # A long lesson may have several passages among the best.
         best = [number for _, number in best_of(scores, 2 * limit)]
         numbers = dict.fromkeys([*best, *near])
-        passages = {one.number: one for one in self._store.passages(list(numbers))}
+        passages = {one.number: one for one in self._index.passages(list(numbers))}
         hits: dict[str, Hit] = {}
         by_words = 0
         for number in numbers:

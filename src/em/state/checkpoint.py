@@ -200,7 +200,7 @@ class Run:
 
     def _as_kept(self, found: Extraction) -> Extraction:
         """What was read, as the log will have it: a state never holds more than that."""
-        return msgspec.convert(self._store.redacted(msgspec.to_builtins(found)), Extraction)
+        return msgspec.convert(self._store.redactor.value(msgspec.to_builtins(found)), Extraction)
 
     def _folded(
         self, old: StateSchema, material: Material, *, fresh: bool

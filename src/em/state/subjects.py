@@ -101,7 +101,7 @@ class Subjects:
     def write(self, compiled: Sequence[Compiled]) -> None:
         """Write what was compiled in one transaction; PositionConflict if one of the subjects was
         observed meanwhile."""
-        self._store.commit_together([one.commit for one in compiled if one.commit is not None])
+        self._store.commit_all([one.commit for one in compiled if one.commit is not None])
         for one in compiled:
             self._drop_broken(one.report)
 

@@ -165,6 +165,12 @@ def to_artefact(row: tuple[Any, ...]) -> Artefact:
     )
 
 
+def retire_artefacts(session: Session, ids: Sequence[str], moment: int) -> list[str]:
+    """Take artefacts out of use, and return the ids of those that were in use."""
+    sql = "UPDATE artefacts SET retired_at = ? WHERE id = ? AND retired_at IS NULL"
+    return [one for one in ids if session.execute(sql, (moment, one)).rowcount == 1]
+
+
 def erase_artefacts(session: Session, ids: Sequence[str]) -> int:
     """Erase bodies. The hash goes too: it is not salted, and short content can be guessed."""
     count = 0

@@ -10,6 +10,7 @@ from em.errors import BadLine, Conflict, InputError, NotFound, UsageError
 from em.log.event import Draft, Event, EventQuery
 from em.log.lines import parse_line, read_lines, write_line
 from em.log.verify import Head, Report, verify
+from em.store.preparation import prepare
 from em.store.protocol import Commit, Store
 from em.values.canonical import Json
 from em.values.times import Moment, moment
@@ -166,7 +167,7 @@ class Log:
         lines = _Lines(file, name, rechain=rechain, progress=progress)
         for batch in lines:
             try:
-                self._store.check(Commit(events=batch.events))
+                prepare(Commit(events=batch.events), self._store.redactor)
             except InputError as error:
                 raise batch.at_line(error, name) from error
         try:

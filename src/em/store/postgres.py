@@ -25,12 +25,12 @@ from em.store.pool import Pool
 from em.store.protocol import SHAPE_BITS, Health, Within
 from em.store.search_index import PassageRow, numbers_of, time_conditions
 from em.store.session import Params, Rows, Session
-from em.store.sql import SqlStore, check_busy_timeout
+from em.store.sql import SqlIndex, SqlStore, check_busy_timeout
 from em.store.vectors import embedder_of, put_vectors
 
 
-class PostgresSearch(SqlStore):
-    """The part of the store that finds."""
+class PostgresIndex(SqlIndex):
+    """The search index in a PostgreSQL database: tsvector for words, pgvector for vectors."""
 
     def insert_passages(
         self, session: Session, rows: Sequence[PassageRow], terms: Sequence[str]
@@ -48,36 +48,34 @@ class PostgresSearch(SqlStore):
         for table in ("passages", "vectors"):
             session.execute(f"DELETE FROM {table} WHERE number = ANY(?)", (numbers,))  # noqa: S608 - one of two words
 
-    def find_words(
-        self, groups: Sequence[Sequence[str]], within: Within, limit: int
+    def find(
+        self,
+        groups: Sequence[Sequence[str]],
+        within: Within,
+        limit: int,
+        *,
+        beside: Sequence[str] = (),
     ) -> list[list[int]]:
-        """For each group of words the postings of passages that have one of them, newest first."""
+        """Return for each group of words the postings of the passages that have one of them."""
+        also = f" & ({_any(beside)})" if beside else ""
         with self._reading() as session:
             sql, params = _words_sql(session, within)
             # Sorted here: asked for an order, the server would walk its numbers, not its words.
             return [
                 sorted(
-                    (row[0] for row in session.execute(sql, (_any(group), *params, limit))),
+                    (
+                        row[0]
+                        for row in session.execute(sql, (f"({_any(group)}){also}", *params, limit))
+                    ),
                     reverse=True,
                 )
                 for group in groups
             ]
 
-    def count_words(self, group: Sequence[str], within: Within) -> int:
-        """How many passages have one of the words."""
-        with self._reading() as session:
-            sql, params = _words_sql(session, within)
-            counted = f"SELECT count(*) FROM ({sql}) AS found"  # noqa: S608 - fixed words; values are bound
-            return int(session.execute(counted, (_any(group), *params, None)).fetchone()[0])
-
-    def find_together(
-        self, group: Sequence[str], others: Sequence[str], within: Within, limit: int
-    ) -> list[int]:
-        """Postings of passages that have one of the words and one of the others."""
-        with self._reading() as session:
-            sql, params = _words_sql(session, within)
-            match = f"({_any(group)}) & ({_any(others)})"
-            return [row[0] for row in session.execute(sql, (match, *params, limit))]
+    def _count_words(self, session: Session, within: Within, words: Sequence[str]) -> int:
+        sql, params = _words_sql(session, within)
+        counted = f"SELECT count(*) FROM ({sql}) AS found"  # noqa: S608 - fixed words; values are bound
+        return int(session.execute(counted, (_any(words), *params, None)).fetchone()[0])
 
     def put_vectors(self, identity: str, vectors: Mapping[int, Sequence[float]]) -> None:
         """Keep vectors of length 1. Those of another embedder go: two are never mixed."""
@@ -171,7 +169,7 @@ def _translate(sql: str) -> bytes:
     return sql.replace("?", "%s").encode()
 
 
-class PostgresStore(PostgresSearch):
+class PostgresStore(SqlStore):
     """A log in a PostgreSQL database.
 
     One advisory lock orders all commits: `seq` is handed out and committed under it, so a reader
@@ -189,7 +187,7 @@ class PostgresStore(PostgresSearch):
         synchronous: str = "normal",
         redactor: Redactor | None = None,
     ) -> None:
-        super().__init__(redactor)
+        super().__init__(PostgresIndex(self._reading, self._writing), redactor)
         self._url = url
         self._place = describe(url)
         check_busy_timeout(busy_timeout)
@@ -199,7 +197,7 @@ class PostgresStore(PostgresSearch):
         self._pool = Pool(self._connect, _usable, _close, MAX_CONNECTIONS)
         try:
             self._migrate(create=create)
-            self._keep_index_current()
+            self.index.bring_up_to_date()
         except BaseException:
             self._pool.close()
             raise

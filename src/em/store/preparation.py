@@ -53,6 +53,7 @@ class Prepared(NamedTuple):
     artefacts: list[PreparedArtefact]
     records: list[tuple[Record, bytes | None]]
     lessons: Mapping[str, str | None]
+    retire: Sequence[str]
     request: RequestOutcome | None
     given_ids: list[str]
     expected_pos: Mapping[str, int]
@@ -79,6 +80,7 @@ def prepare(commit: Commit, redactor: Redactor) -> Prepared:
         artefacts=[_artefact(draft, redactor) for draft in commit.artefacts],
         records=[_record(record, redactor) for record in commit.records],
         lessons=_lessons(commit.lessons),
+        retire=commit.retire,
         request=_request(commit.request, redactor),
         given_ids=given_ids,
         expected_pos=commit.expected_pos,
@@ -98,7 +100,7 @@ def _prepared_events(commit: Commit, events: list[PreparedEvent], given_ids: lis
         and events[0].kind not in SEARCHED
     )
     return Prepared(
-        events, [], [], {}, None, given_ids, commit.expected_pos, commit.skip_known, sources,
+        events, [], [], {}, [], None, given_ids, commit.expected_pos, commit.skip_known, sources,
         is_one_row,
     )  # fmt: skip
 

@@ -7,6 +7,7 @@ from typing import Literal, Protocol
 import msgspec
 
 from em.log.event import Draft, Event, EventQuery, Row
+from em.redaction.redactor import Redactor
 from em.values.canonical import Json
 
 
@@ -142,13 +143,15 @@ class Commit(msgspec.Struct, frozen=True, kw_only=True):
     continue its stream. `expected_pos` says for a stream the position of its last event (0: there
     is none), and makes the commit a compare-and-append. `skip_known` passes over events that are in
     the log already; one of the same id that says something else is refused. `lessons` says for a
-    stream which of its events is found among the lessons (None: no longer any).
+    stream which of its events is found among the lessons (None: no longer any). `retire` takes
+    artefacts out of use by their ids; they stay readable by their numbers.
     """
 
     events: Sequence[Draft | Event] = ()
     artefacts: Sequence[ArtefactDraft] = ()
     records: Sequence[Record] = ()
     lessons: Mapping[str, str | None] = {}
+    retire: Sequence[str] = ()
     request: RequestOutcome | None = None
     expected_pos: Mapping[str, int] = {}
     skip_known: bool = False
@@ -156,14 +159,16 @@ class Commit(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def is_only_events(self) -> bool:
         """Whether nothing but events is to be written."""
-        return not (self.artefacts or self.records or self.lessons or self.request)
+        rest = (self.artefacts, self.records, self.lessons, self.retire, self.request)
+        return not any(rest)
 
 
 class Committed(msgspec.Struct, frozen=True):
-    """What a commit became."""
+    """What a commit became. `retired`: the artefacts that were in use until now, by their ids."""
 
     events: Sequence[Event]
     artefacts: Sequence[Artefact]
+    retired: Sequence[str] = ()
 
 
 class Erasure(msgspec.Struct, frozen=True, kw_only=True):
@@ -195,87 +200,36 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
     problems: Sequence[str]
 
 
-class Store(Protocol):
-    """Where the log and everything compiled from it live. Safe to share between threads."""
+class SearchIndex(Protocol):
+    """Find passages by their words and by their vectors. Safe to share between threads.
 
-    @property
-    def location(self) -> str:
-        """Where it is, as it may be shown."""
+    A passage has a number; its posting is the number with its shape (`SHAPE_BITS`) behind it.
+    """
 
-    def commit(self, commit: Commit) -> Committed:
-        """Write all of it in one transaction."""
-
-    def commit_all(self, commits: Iterable[Commit]) -> int:
-        """Write many commits in one transaction, one in memory at a time; how many events.
-
-        The iterable must not use the store: it is asked while the write lock is held.
-        """
-
-    def commit_together(self, commits: Sequence[Commit]) -> list[Committed]:
-        """Write several commits in one transaction, made ready before the lock is taken."""
-
-    def streams(self, prefix: str) -> Iterator[str]:
-        """The names of streams that begin so, in their order."""
-
-    def redacted(self, body: Json) -> Json:
-        """A body without its secrets, as it would be kept."""
-
-    def check(self, commit: Commit) -> None:
-        """Raise what `commit` would say of the content, without writing."""
-
-    def read(self, query: EventQuery) -> Iterator[Event]:
-        """Stream events, oldest first, up to the newest there was when reading began."""
-
-    def rows(self, query: EventQuery) -> Iterator[Row]:
-        """The same, undecoded."""
-
-    def head(self, stream: str) -> tuple[int, str]:
-        """Position and hash of a stream's last event; `(0, "")` where there is none."""
-
-    def artefact(self, kind: str, name: str, version: int | None = None) -> Artefact | None:
-        """One version of an artefact; without a number the newest that is not retired."""
-
-    def artefacts(self, kind: str | None = None, name: str | None = None) -> Iterator[Artefact]:
-        """Every version, by kind, name and number."""
-
-    def retire(self, artefact_id: str) -> bool:
-        """Take a version out of use; it stays readable by its number."""
-
-    def records(
+    def find(
         self,
-        subject: str,
-        type: str | None = None,  # noqa: A002 - the noun's own field
-        ids: Sequence[str] = (),
-    ) -> Iterator[Record]:
-        """A subject's records, by type and id; only those of the given ids, if any are given."""
-
-    def count_passages(self, within: Within) -> int:
-        """Count the passages in a scope, whenever they happened."""
-
-    def find_words(
-        self, groups: Sequence[Sequence[str]], within: Within, limit: int
+        groups: Sequence[Sequence[str]],
+        within: Within,
+        limit: int,
+        *,
+        beside: Sequence[str] = (),
     ) -> list[list[int]]:
-        """For each group of words the postings of passages that have one of them, newest first.
+        """Return for each group of words the postings of the passages that have one of them.
 
-        At most `limit` of each.
+        Newest first, at most `limit` of each. beside: they must also have one of these words.
         """
 
-    def count_words(self, group: Sequence[str], within: Within) -> int:
-        """How many passages have one of the words."""
-
-    def find_together(
-        self, group: Sequence[str], others: Sequence[str], within: Within, limit: int
-    ) -> list[int]:
-        """Postings of passages that have one of the words and one of the others."""
+    def count(self, within: Within, words: Sequence[str] = ()) -> int:
+        """Count the passages that have one of the words; without words all of a scope."""
 
     def marks(self, numbers: Sequence[int]) -> list[Mark]:
-        """What ranking needs of passages; numbers that nothing has are passed over."""
+        """Return what ranking needs of passages. Numbers without a passage are passed over."""
 
     def passages(self, numbers: Sequence[int]) -> list[Passage]:
-        """Passages with their texts, in no order."""
+        """Return passages with their texts, in no order."""
 
     def embedder(self) -> str | None:
-        """The identity of the embedder that made the vectors, if there are any."""
+        """Return the identity of the embedder that made the vectors, if there are any."""
 
     def without_vector(self, identity: str, within: Within, limit: int) -> tuple[int, list[int]]:
         """Count the passages without a vector of this embedder, and return the newest of them."""
@@ -283,35 +237,87 @@ class Store(Protocol):
     def put_vectors(self, identity: str, vectors: Mapping[int, Sequence[float]]) -> None:
         """Store vectors of length 1 by the numbers of their passages.
 
-        Those of another embedder go: two are never mixed.
+        Vectors of another embedder are deleted: two are never mixed.
         """
 
     def nearest(
         self, identity: str, vector: Sequence[float], within: Within, limit: int
     ) -> list[tuple[int, float]]:
-        """Numbers and similarities of the passages nearest to a vector of this embedder."""
+        """Return numbers and similarities of the passages nearest to this embedder's vector."""
 
     def similarities(
         self, identity: str, vector: Sequence[float], numbers: Sequence[int]
     ) -> dict[int, float]:
-        """How near passages are to a vector; those without one are passed over."""
+        """Return how near passages are to a vector. Those without a vector are passed over."""
+
+
+class Store(Protocol):
+    """Where the log and everything compiled from it live. Safe to share between threads."""
+
+    @property
+    def location(self) -> str:
+        """The path or address, as it may be shown: without a password."""
+
+    @property
+    def redactor(self) -> Redactor:
+        """What takes secrets out of everything that is committed."""
+
+    @property
+    def index(self) -> SearchIndex:
+        """The search index over what was said and over lessons."""
+
+    def commit(self, commit: Commit) -> Committed:
+        """Write a commit in one transaction."""
+
+    def commit_all(self, commits: Iterable[Commit]) -> int:
+        """Write many commits in one transaction, and return how many events they had.
+
+        A list is checked and encoded before the write lock is taken. Any other iterable is taken
+        one at a time under the lock, so that memory stays bounded: it must not use the store.
+        """
+
+    def read(self, query: EventQuery) -> Iterator[Event]:
+        """Stream events, oldest first, up to the newest there was when reading began."""
+
+    def rows(self, query: EventQuery) -> Iterator[Row]:
+        """Stream events as `read` does, undecoded."""
+
+    def head(self, stream: str) -> tuple[int, str]:
+        """Return position and hash of a stream's last event; `(0, "")` where there is none."""
+
+    def streams(self, prefix: str) -> Iterator[str]:
+        """Return the names of the streams that begin with a prefix, in their order."""
+
+    def artefact(self, kind: str, name: str, version: int | None = None) -> Artefact | None:
+        """Return one version of an artefact; without a number the newest that is not retired."""
+
+    def artefacts(self, kind: str | None = None, name: str | None = None) -> Iterator[Artefact]:
+        """Return every version, by kind, name and number."""
+
+    def records(
+        self,
+        subject: str,
+        type: str | None = None,  # noqa: A002 - the noun's own field
+        ids: Sequence[str] = (),
+    ) -> Iterator[Record]:
+        """Return a subject's records, by type and id; of the given ids only, if any are given."""
 
     def claim(self, key: str, fingerprint: str, *, lease: timedelta, keep: timedelta) -> Claim:
-        """Claim a request key; a claim not completed within `lease` may be taken over."""
+        """Claim a request key. A claim not completed within `lease` may be taken over."""
 
     def release(self, key: str, owner: str) -> None:
-        """Give a claim back without an outcome, so that the request may be tried again."""
+        """Give up a claim without an outcome, so that the request may be tried again."""
 
     def erase(
         self, event_ids: Sequence[str], *, subjects: Sequence[str] = (), reason: str = ""
     ) -> Erasure:
-        """Erase bodies, and all that was derived from them; `subjects` also lose their records."""
+        """Erase bodies and everything derived from them; `subjects` also lose their records."""
 
     def scrub(self) -> None:
-        """Remove what erased bodies left in the files; StoreBusy if a reader is in the way."""
+        """Remove what erased bodies left in the files. Raise StoreBusy if a reader needs it."""
 
     def health(self, *, deep: bool = False) -> Health:
-        """How the store is doing; `deep` reads every page."""
+        """Report how the store is doing; `deep` reads every page."""
 
     def close(self) -> None:
-        """Let go of files and connections."""
+        """Close files and connections."""

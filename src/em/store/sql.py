@@ -1,7 +1,7 @@
 """What SQLite and PostgreSQL have in common: all of it but connecting, searching and scrubbing."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from datetime import timedelta
 from typing import Any, Self
@@ -33,6 +33,7 @@ from em.store.holders import (
     put_artefact,
     put_records,
     refuse_erased_sources,
+    retire_artefacts,
     to_artefact,
 )
 from em.store.preparation import Prepared, prepare, refuse_secret_name
@@ -49,17 +50,104 @@ from em.store.protocol import (
 )
 from em.store.search_index import (
     PassageRow,
-    bring_up_to_date,
     index_events,
-    is_current,
     put_lessons,
 )
 from em.store.session import Session, chunks
-from em.values.canonical import Json
 from em.values.ids import new_id
 from em.values.times import now_micros
 
 SCRUB_PENDING = "scrub_pending"
+
+
+Transaction = Callable[[], AbstractContextManager[Session]]
+
+
+class SqlIndex(ABC):
+    """A search index on SQL. A back end brings the statements on words and vectors.
+
+    reading, writing: how the store begins a session, see `SqlStore`.
+    """
+
+    def __init__(self, reading: Transaction, writing: Transaction) -> None:
+        self._reading = reading
+        self._writing = writing
+
+    @abstractmethod
+    def insert_passages(
+        self, session: Session, rows: Sequence[PassageRow], terms: Sequence[str]
+    ) -> None:
+        """Insert passages with their words, in the order of their numbers."""
+
+    @abstractmethod
+    def delete_passages(self, session: Session, postings: Sequence[int]) -> None:
+        """Delete passages, their words and their vectors."""
+
+    @abstractmethod
+    def find(
+        self,
+        groups: Sequence[Sequence[str]],
+        within: Within,
+        limit: int,
+        *,
+        beside: Sequence[str] = (),
+    ) -> list[list[int]]:
+        """Return for each group of words the postings of the passages that have one of them."""
+
+    @abstractmethod
+    def _count_words(self, session: Session, within: Within, words: Sequence[str]) -> int:
+        """Count the passages that have one of the words."""
+
+    @abstractmethod
+    def put_vectors(self, identity: str, vectors: Mapping[int, Sequence[float]]) -> None:
+        """Store vectors of length 1 by the numbers of their passages."""
+
+    @abstractmethod
+    def nearest(
+        self, identity: str, vector: Sequence[float], within: Within, limit: int
+    ) -> list[tuple[int, float]]:
+        """Return numbers and similarities of the passages nearest to this embedder's vector."""
+
+    @abstractmethod
+    def similarities(
+        self, identity: str, vector: Sequence[float], numbers: Sequence[int]
+    ) -> dict[int, float]:
+        """Return how near passages are to a vector. Those without a vector are passed over."""
+
+    def count(self, within: Within, words: Sequence[str] = ()) -> int:
+        """Count the passages that have one of the words; without words all of a scope."""
+        with self._reading() as session:
+            if words:
+                return self._count_words(session, within, words)
+            return searching.count_passages(session, within)
+
+    def marks(self, numbers: Sequence[int]) -> list[Mark]:
+        """Return what ranking needs of passages. Numbers without a passage are passed over."""
+        with self._reading() as session:
+            return searching.read_marks(session, numbers)
+
+    def passages(self, numbers: Sequence[int]) -> list[Passage]:
+        """Return passages with their texts, in no order."""
+        with self._reading() as session:
+            return searching.read_passages(session, numbers)
+
+    def embedder(self) -> str | None:
+        """Return the identity of the embedder that made the vectors, if there are any."""
+        with self._reading() as session:
+            return vectors.embedder_of(session)
+
+    def without_vector(self, identity: str, within: Within, limit: int) -> tuple[int, list[int]]:
+        """Count the passages without a vector of this embedder, and return the newest of them."""
+        with self._reading() as session:
+            return vectors.without_vector(session, identity, within, limit)
+
+    def bring_up_to_date(self) -> None:
+        """Index what was indexed by another analysis, or is not indexed since a migration."""
+        with self._reading() as session:
+            if searching.is_current(session):
+                return
+        with self._writing() as session:
+            searching.bring_up_to_date(session, self)
 
 
 class SqlStore(ABC):
@@ -68,8 +156,9 @@ class SqlStore(ABC):
     _driver_error: type[Exception]
     _number_taken: type[Exception] | tuple[()] = ()
 
-    def __init__(self, redactor: Redactor | None = None) -> None:
-        self._redactor = redactor or Redactor()
+    def __init__(self, index: SqlIndex, redactor: Redactor | None = None) -> None:
+        self.index = index
+        self.redactor = redactor or Redactor()
         self._chain = Chain(self._insert_events, self._number_taken)
 
     @property
@@ -110,22 +199,6 @@ class SqlStore(ABC):
         return None
 
     @abstractmethod
-    def insert_passages(
-        self, session: Session, rows: Sequence[PassageRow], terms: Sequence[str]
-    ) -> None:
-        """Insert passages with their words, in the order of their numbers."""
-
-    @abstractmethod
-    def delete_passages(self, session: Session, postings: Sequence[int]) -> None:
-        """Delete passages, their words and their vectors."""
-
-    @abstractmethod
-    def nearest(
-        self, identity: str, vector: Sequence[float], within: Within, limit: int
-    ) -> list[tuple[int, float]]:
-        """Numbers and similarities of the passages nearest to a vector of this embedder."""
-
-    @abstractmethod
     def scrub(self) -> None:
         """Remove what erased bodies left in the files; StoreBusy if a reader is in the way."""
 
@@ -141,7 +214,7 @@ class SqlStore(ABC):
 
     def commit(self, commit: Commit) -> Committed:
         """Write all of it in one transaction."""
-        prepared = prepare(commit, self._redactor)
+        prepared = prepare(commit, self.redactor)
         if prepared.is_one_row and (events := self._insert_at_once(prepared)) is not None:
             return Committed(events, ())
         with self._writing() as session:
@@ -152,30 +225,18 @@ class SqlStore(ABC):
         return committed
 
     def commit_all(self, commits: Iterable[Commit]) -> int:
-        """Write many commits in one transaction, one in memory at a time; how many events."""
+        """Write many commits in one transaction, and return how many events they had."""
         count, erased = 0, False
+        each = (prepare(commit, self.redactor) for commit in commits)
+        ready: Iterable[Prepared] = list(each) if isinstance(commits, Sequence) else each
         with self._writing() as session:
-            for commit in commits:
-                committed, _, also = self._write(session, prepare(commit, self._redactor))
+            for prepared in ready:
+                committed, _, also = self._write(session, prepared)
                 count += len(committed.events)
                 erased |= also
         if erased:
             self._try_to_scrub()
         return count
-
-    def commit_together(self, commits: Sequence[Commit]) -> list[Committed]:
-        """Write several commits in one transaction, made ready before the lock is taken."""
-        ready = [prepare(commit, self._redactor) for commit in commits]
-        erased = False
-        done: list[Committed] = []
-        with self._writing() as session:
-            for prepared in ready:
-                committed, _, also = self._write(session, prepared)
-                done.append(committed)
-                erased |= also
-        if erased:
-            self._try_to_scrub()
-        return done
 
     def streams(self, prefix: str) -> Iterator[str]:
         """The names of streams that begin so, in their order."""
@@ -194,7 +255,7 @@ class SqlStore(ABC):
         committed, tip = self._insert(session, prepared)
         if not any(event.kind == "erased" for event in committed.events):
             return committed, tip, False
-        erased = erasing.erase_as_imported(session, self._chain, self, committed.events)
+        erased = erasing.erase_as_imported(session, self._chain, self.index, committed.events)
         if erased:
             self._ask_for_scrub(session)
         return committed, None, erased
@@ -215,17 +276,18 @@ class SqlStore(ABC):
         if prepared.records:
             put_records(session, prepared.records)
         if prepared.lessons:
-            put_lessons(session, self, prepared.lessons)
+            put_lessons(session, self.index, prepared.lessons)
         searched = [
             (item, event.seq, recorded_at if item.at is None else item.at)
             for item, event in zip(prepared.events, events, strict=True)
             if item.pieces
         ]
         if searched:
-            index_events(session, self, searched)
+            index_events(session, self.index, searched)
         if prepared.request is not None:
             complete_request(session, prepared.request)
-        return Committed(events, artefacts), tip
+        retired = retire_artefacts(session, prepared.retire, recorded_at)
+        return Committed(events, artefacts, retired), tip
 
     def _try_to_scrub(self) -> str:
         """Scrub what was erased; else why not: then its mark stays, and `health` tells of it."""
@@ -234,15 +296,6 @@ class SqlStore(ABC):
         except StoreError as error:
             return str(error)
         return ""
-
-    def redacted(self, body: Json) -> Json:
-        """A body without its secrets, as it would be kept."""
-        found: Json = self._redactor.value(body)
-        return found
-
-    def check(self, commit: Commit) -> None:
-        """Raise what `commit` would say of the content, without writing."""
-        prepare(commit, self._redactor)
 
     def read(self, query: EventQuery) -> Iterator[Event]:
         """Stream events, oldest first, up to the newest there was when reading began."""
@@ -283,12 +336,6 @@ class SqlStore(ABC):
             ARTEFACT_COLUMNS, "artefacts", given, ("kind", "name", "version"), (1, 2, 3)
         ):
             yield to_artefact(row)
-
-    def retire(self, artefact_id: str) -> bool:
-        """Take a version out of use; it stays readable by its number."""
-        sql = "UPDATE artefacts SET retired_at = ? WHERE id = ? AND retired_at IS NULL"
-        with self._writing() as session:
-            return session.execute(sql, (now_micros(), artefact_id)).rowcount == 1
 
     def records(
         self,
@@ -339,35 +386,10 @@ class SqlStore(ABC):
                 return
             after = tuple(rows[-1][n] for n in at)
 
-    def count_passages(self, within: Within) -> int:
-        """Count the passages in a scope, whenever they happened."""
-        with self._reading() as session:
-            return searching.count_passages(session, within)
-
-    def marks(self, numbers: Sequence[int]) -> list[Mark]:
-        """What ranking needs of passages; numbers that nothing has are passed over."""
-        with self._reading() as session:
-            return searching.read_marks(session, numbers)
-
-    def passages(self, numbers: Sequence[int]) -> list[Passage]:
-        """Passages with their texts, in no order."""
-        with self._reading() as session:
-            return searching.read_passages(session, numbers)
-
-    def embedder(self) -> str | None:
-        """The identity of the embedder that made the vectors, if there are any."""
-        with self._reading() as session:
-            return vectors.embedder_of(session)
-
-    def without_vector(self, identity: str, within: Within, limit: int) -> tuple[int, list[int]]:
-        """Count the passages without a vector of this embedder, and return the newest of them."""
-        with self._reading() as session:
-            return vectors.without_vector(session, identity, within, limit)
-
     def claim(self, key: str, fingerprint: str, *, lease: timedelta, keep: timedelta) -> Claim:
         """Claim a request key; a claim not completed within `lease` may be taken over."""
         check_name(key, "request key")
-        refuse_secret_name(key, self._redactor)
+        refuse_secret_name(key, self.redactor)
         with self._writing() as session:
             return claims.claim(session, key, fingerprint, lease, keep)
 
@@ -380,21 +402,13 @@ class SqlStore(ABC):
         self, event_ids: Sequence[str], *, subjects: Sequence[str] = (), reason: str = ""
     ) -> Erasure:
         """Erase bodies and all that was derived from them, then scrub."""
-        reason = self._redactor.text(reason)
+        reason = self.redactor.text(reason)
         with self._writing() as session:
-            erasure = erasing.erase(session, self._chain, self, event_ids, subjects, reason)
+            erasure = erasing.erase(session, self._chain, self.index, event_ids, subjects, reason)
             self._ask_for_scrub(session)
         # The erasure stands in any case; if its traces on the disk are still there, that is said.
         problem = self._try_to_scrub()
         return msgspec.structs.replace(erasure, scrubbed=not problem, scrub_problem=problem)
-
-    def _keep_index_current(self) -> None:
-        """Index what was indexed by another analysis, or is not indexed since a migration."""
-        with self._reading() as session:
-            if is_current(session):
-                return
-        with self._writing() as session:
-            bring_up_to_date(session, self)
 
     def _ask_for_scrub(self, session: Session) -> None:
         session.execute(

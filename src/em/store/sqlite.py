@@ -31,7 +31,7 @@ from em.store.preparation import Prepared
 from em.store.protocol import SHAPE_BITS, Health, Within
 from em.store.search_index import PassageRow, numbers_of, time_conditions
 from em.store.session import Session
-from em.store.sql import SqlStore, check_busy_timeout
+from em.store.sql import SqlIndex, SqlStore, Transaction, check_busy_timeout
 from em.store.vectors import (
     Matrices,
     embedder_of,
@@ -41,10 +41,15 @@ from em.store.vectors import (
 )
 
 
-class SqliteSearch(SqlStore):
-    """The part of the store that finds."""
+class SqliteIndex(SqlIndex):
+    """The search index in an SQLite file: FTS5 for words, matrices in memory for vectors.
 
-    matrices: Matrices
+    folder: where large graphs of vectors are saved; None saves none.
+    """
+
+    def __init__(self, reading: Transaction, writing: Transaction, folder: Path | None) -> None:
+        super().__init__(reading, writing)
+        self.matrices = Matrices(folder)
 
     def insert_passages(
         self, session: Session, rows: Sequence[PassageRow], terms: Sequence[str]
@@ -67,34 +72,28 @@ class SqliteSearch(SqlStore):
         session.executemany("DELETE FROM passages WHERE number = ?", numbers)
         session.executemany("DELETE FROM vectors WHERE number = ?", numbers)
 
-    def find_words(
-        self, groups: Sequence[Sequence[str]], within: Within, limit: int
+    def find(
+        self,
+        groups: Sequence[Sequence[str]],
+        within: Within,
+        limit: int,
+        *,
+        beside: Sequence[str] = (),
     ) -> list[list[int]]:
-        """For each group of words the postings of passages that have one of them, newest first."""
+        """Return for each group of words the postings of the passages that have one of them."""
+        also = f" AND ({_any(beside)})" if beside else ""
         with self._reading() as session:
             sql, params = _words_sql(session, within)
             sql += " ORDER BY w.rowid DESC LIMIT ?"
             return [
-                [row[0] for row in session.execute(sql, (_any(group), *params, limit))]
+                [row[0] for row in session.execute(sql, (f"({_any(group)}){also}", *params, limit))]
                 for group in groups
             ]
 
-    def count_words(self, group: Sequence[str], within: Within) -> int:
-        """How many passages have one of the words."""
-        with self._reading() as session:
-            sql, params = _words_sql(session, within)
-            counted = f"SELECT count(*) FROM ({sql})"  # noqa: S608 - fixed words; values are bound
-            return int(session.execute(counted, (_any(group), *params)).fetchone()[0])
-
-    def find_together(
-        self, group: Sequence[str], others: Sequence[str], within: Within, limit: int
-    ) -> list[int]:
-        """Postings of passages that have one of the words and one of the others."""
-        with self._reading() as session:
-            sql, params = _words_sql(session, within)
-            match = f"({_any(group)}) AND ({_any(others)})"
-            rows = session.execute(sql + " LIMIT ?", (match, *params, limit))
-            return [row[0] for row in rows]
+    def _count_words(self, session: Session, within: Within, words: Sequence[str]) -> int:
+        sql, params = _words_sql(session, within)
+        counted = f"SELECT count(*) FROM ({sql})"  # noqa: S608 - fixed words; values are bound
+        return int(session.execute(counted, (_any(words), *params)).fetchone()[0])
 
     def put_vectors(self, identity: str, vectors: Mapping[int, Sequence[float]]) -> None:
         """Keep vectors of length 1. Those of another embedder go: two are never mixed."""
@@ -184,7 +183,7 @@ _ERRORS: dict[int, tuple[type[StoreError], str, str]] = {
 }
 
 
-class SqliteStore(SqliteSearch):
+class SqliteStore(SqlStore):
     """A log in a file.
 
     path: the file, or `:memory:`. create: make it where there is none.
@@ -204,7 +203,6 @@ class SqliteStore(SqliteSearch):
         synchronous: str = "normal",
         redactor: Redactor | None = None,
     ) -> None:
-        super().__init__(redactor)
         self._path = str(path)
         if "\0" in self._path:
             raise UsageError("a path has no NUL", place="db")
@@ -212,8 +210,8 @@ class SqliteStore(SqliteSearch):
         self._busy_timeout = busy_timeout
         self._synchronous = synchronous
         self._read_only = False
-        in_file = self._path != IN_MEMORY
-        self.matrices = Matrices(Path(f"{self._path}-vectors") if in_file else None)
+        folder = None if self._path == IN_MEMORY else Path(f"{self._path}-vectors")
+        super().__init__(SqliteIndex(self._reading, self._writing, folder), redactor)
         limit = 1 if self._path == IN_MEMORY else MAX_CONNECTIONS
         self._pool = Pool(self._connect, self._usable, sqlite3.Connection.close, limit)
         if self._path != IN_MEMORY:
@@ -221,7 +219,7 @@ class SqliteStore(SqliteSearch):
         try:
             self._migrate()
             if not self._read_only:
-                self._keep_index_current()
+                self.index.bring_up_to_date()
         except BaseException:
             self._pool.close()
             raise

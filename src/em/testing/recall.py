@@ -214,13 +214,13 @@ class RecallConformance:
             texts = found(store, "yes xylophones", neighbours=3, embed=embedder)
             assert "yes indeed" in texts
             assert "xylophones" not in "".join(texts)
-        assert store.count_passages(Within("ana")) == 2
+        assert store.index.count(Within("ana")) == 2
 
     def test_a_forgotten_subject_leaves_nothing(self, store: Store) -> None:
         """No passage, no count."""
         append(store, said("alpha"), said("beta", "bo"))
         store.erase([], subjects=["ana"])
-        assert (found(store, "alpha"), store.count_passages(Within("ana"))) == ([], 0)
+        assert (found(store, "alpha"), store.index.count(Within("ana"))) == ([], 0)
         assert found(store, "beta", "bo") == ["beta"]
 
     def test_an_export_is_found_where_it_is_imported(self, store: Store) -> None:
@@ -235,7 +235,7 @@ class RecallConformance:
             for _ in range(2):
                 copy.commit(Commit(events=exported, skip_known=True))
             assert found(copy, "alpha")[0] == "alpha"
-            assert copy.count_passages(Within("ana")) == 2
+            assert copy.index.count(Within("ana")) == 2
 
     # --- meaning -------------------------------------------------------------------------------
 
@@ -254,24 +254,24 @@ class RecallConformance:
 
         append(store, *(said(f"text {n}") for n in range(10)))
         Meaning(store, embed).catch_up(Within("ana"))
-        first = store.embedder()
+        first = store.index.embedder()
         assert first is not None
-        assert store.without_vector(first, Within(), 1)[0] == 0
+        assert store.index.without_vector(first, Within(), 1)[0] == 0
         meaning = Meaning(store, other)
         meaning.vector("x")
         meaning.catch_up(Within("ana"), 3)
-        second = store.embedder()
+        second = store.index.embedder()
         assert second not in (None, first)
-        assert store.without_vector(second or "", Within(), 1)[0] == 7
-        assert store.nearest(first, embed(["text"])[0], Within("ana"), 5) == []
+        assert store.index.without_vector(second or "", Within(), 1)[0] == 7
+        assert store.index.nearest(first, embed(["text"])[0], Within("ana"), 5) == []
 
     def test_vectors_wait_for_nobody(self, store: Store) -> None:
         """Of a passage that was forgotten while it was embedded nothing is kept."""
         events = append(store, said("alpha"), said("beta"))
-        _, numbers = store.without_vector("x", Within("ana"), 10)
+        _, numbers = store.index.without_vector("x", Within("ana"), 10)
         store.erase([events[0].id])
-        store.put_vectors("x", {number: [1.0, 0.0] for number in numbers})
-        assert len(store.nearest("x", [1.0, 0.0], Within("ana"), 10)) == 1
+        store.index.put_vectors("x", {number: [1.0, 0.0] for number in numbers})
+        assert len(store.index.nearest("x", [1.0, 0.0], Within("ana"), 10)) == 1
 
     def test_lessons_are_found_by_meaning_and_never_among_what_was_said(self, store: Store) -> None:
         """Each in its scope; one that is removed is not found, and a new one is embedded."""
