@@ -82,6 +82,9 @@ class Server(BaseHTTPRequestHandler):
         if Server.mode == "broken":
             self.send_error(500)
             return
+        if Server.mode == "cut":
+            self.connection.close()
+            return
         rows = [
             {"index": n, "embedding": [float(len(text)), 1.0]}
             for n, text in enumerate(body["input"])
@@ -115,7 +118,13 @@ def test_a_server_is_asked_in_portions_and_its_answers_put_in_order(server: str)
 
 
 @pytest.mark.parametrize(
-    ("mode", "match"), [("broken", "says 500"), ("slow", "no answer"), ("odd", "no answer")]
+    ("mode", "match"),
+    [
+        ("broken", "answered with 500"),
+        ("slow", "no answer within 0.2 seconds"),
+        ("cut", "the connection failed"),
+        ("odd", "not in OpenAI's format"),
+    ],
 )
 def test_a_server_that_fails_leaves_the_words(server: str, mode: str, match: str) -> None:
     Server.mode = mode

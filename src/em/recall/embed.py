@@ -12,13 +12,16 @@ from hashlib import sha256
 from math import isfinite, sqrt
 from pathlib import Path
 from threading import Lock, Thread
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from em.errors import EmbedderError, MissingExtra, UsageError
 from em.settings import EmbedSettings
 from em.store.protocol import Store, Within
+
+if TYPE_CHECKING:
+    import httpx
 
 Embed = Callable[[Sequence[str]], Sequence[Sequence[float]]]
 
@@ -132,19 +135,22 @@ def _cache_folder() -> Path:
 
 def _fetch(name: str, pin: str, folder: Path) -> None:
     """Fetch a file of the model; it gets its name only once its hash was checked."""
-    import shutil
-    from urllib.error import URLError
-    from urllib.request import urlopen
+    import httpx
 
     folder.mkdir(parents=True, exist_ok=True)
     part = folder / f"{name}.{os.getpid()}.part"
+    address = f"{_HOME}{_REVISION}/{_PATHS[name]}"
     try:
-        address = f"{_HOME}{_REVISION}/{_PATHS[name]}"
-        with urlopen(address, timeout=60) as answer, part.open("wb") as file:  # noqa: S310 - a fixed https address
-            shutil.copyfileobj(answer, file)
+        with (
+            httpx.stream("GET", address, timeout=60, follow_redirects=True) as answer,
+            part.open("wb") as file,
+        ):
+            answer.raise_for_status()
+            for block in answer.iter_bytes():
+                file.write(block)
         _check_file(part, pin)
         part.replace(folder / name)
-    except (URLError, OSError, TimeoutError) as error:
+    except (httpx.HTTPError, OSError) as error:
         raise EmbedderError(
             f"the model can't be fetched: {error}",
             place=name,
@@ -191,6 +197,7 @@ class HttpEmbedder:
             )
         self._url = url if url.endswith("/embeddings") else url.rstrip("/") + "/embeddings"
         self._model, self._key, self._timeout, self._batch = model, key, timeout, batch
+        self._client: tuple[int, httpx.Client] | None = None
         self.identity = f"http:{model}"
 
     def __call__(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
@@ -201,23 +208,44 @@ class HttpEmbedder:
         return vectors
 
     def _ask(self, texts: Sequence[str]) -> list[Sequence[float]]:
-        from urllib.error import HTTPError, URLError
-        from urllib.request import Request, urlopen
+        import httpx
 
-        headers = {"Content-Type": "application/json"}
-        if self._key:
-            headers["Authorization"] = f"Bearer {self._key}"
         body = msgspec.json.encode({"model": self._model, "input": list(texts)})
-        request = Request(self._url, body, headers)  # noqa: S310 - checked to be http or https
         try:
-            with urlopen(request, timeout=self._timeout) as answer:  # noqa: S310 - as above
-                data = msgspec.json.decode(answer.read(), type=_Answer).data
-        except HTTPError as error:
-            error.close()
-            raise EmbedderError(f"the server says {error.code}", place=self._url) from error
-        except (URLError, TimeoutError, OSError, msgspec.MsgspecError) as error:
-            raise EmbedderError(f"no answer: {error}", place=self._url) from error
+            answer = self._connected().post(self._url, content=body)
+            answer.raise_for_status()
+            data = msgspec.json.decode(answer.content, type=_Answer).data
+        except httpx.HTTPStatusError as error:
+            status = error.response.status_code
+            raise EmbedderError(f"the server answered with {status}", place=self._url) from error
+        except httpx.TimeoutException as error:
+            raise EmbedderError(
+                f"no answer within {self._timeout:g} seconds",
+                place=self._url,
+                fix="try again, or raise embed.timeout in em.yaml",
+            ) from error
+        except httpx.TransportError as error:
+            raise EmbedderError(
+                f"the connection failed: {error}",
+                place=self._url,
+                fix="check the address, and that the server runs",
+            ) from error
+        except msgspec.MsgspecError as error:
+            raise EmbedderError(
+                f"the answer is not in OpenAI's format: {error}", place=self._url
+            ) from error
         return [item.embedding for item in sorted(data, key=lambda item: item.index)]
+
+    def _connected(self) -> "httpx.Client":
+        """Return this process's client; a forked process must not share connections."""
+        import httpx
+
+        if self._client is None or self._client[0] != os.getpid():
+            headers = {"Content-Type": "application/json"}
+            if self._key:
+                headers["Authorization"] = f"Bearer {self._key}"
+            self._client = os.getpid(), httpx.Client(headers=headers, timeout=self._timeout)
+        return self._client[1]
 
 
 class _Item(msgspec.Struct):
