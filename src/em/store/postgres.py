@@ -1,7 +1,9 @@
 """The large store: PostgreSQL with pgvector (extra `postgres`)."""
 
+import logging
+import os
 import time
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from functools import lru_cache
 from typing import Any, cast
@@ -21,7 +23,6 @@ from em.errors import (
 from em.redaction.redactor import Redactor
 from em.store.events import FetchPage, Page, bounded
 from em.store.migrations import pending
-from em.store.pool import Pool
 from em.store.protocol import SHAPE_BITS, Health, Within
 from em.store.search_index import PassageRow, numbers_of, time_conditions
 from em.store.session import Params, Rows, Session
@@ -134,6 +135,7 @@ try:
     import psycopg
     from psycopg import errors as pg
     from psycopg.conninfo import conninfo_to_dict
+    from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
 except ImportError as error:
     raise MissingExtra("postgres", "a postgresql:// address") from error
 
@@ -169,6 +171,113 @@ def _translate(sql: str) -> bytes:
     return sql.replace("?", "%s").encode()
 
 
+_ERRORS: tuple[tuple[tuple[type[Exception], ...], type[StoreError], str, str], ...] = (
+    (
+        (PoolTimeout,),
+        StoreBusy,
+        f"no connection became free: the server does not answer, or all {MAX_CONNECTIONS} are used",
+        "try again, or raise EM_BUSY_TIMEOUT",
+    ),
+    (
+        (pg.LockNotAvailable,),
+        StoreBusy,
+        "another process has held the write lock for too long",
+        "try again, or raise EM_BUSY_TIMEOUT",
+    ),
+    (
+        (pg.ReadOnlySqlTransaction, pg.InsufficientPrivilege),
+        StoreReadOnly,
+        "the server refused to write: {}",
+        "connect to the primary, as a user who may write",
+    ),
+    (
+        (pg.DiskFull,),
+        StoreFull,
+        "the server's disk is full; nothing was changed",
+        "free some space there, then try again",
+    ),
+    ((pg.QueryCanceled,), StoreBusy, "the server gave up: {}", ""),
+)
+
+Connection = psycopg.Connection[tuple[Any, ...]]
+POLL = 0.25
+"""Seconds after which a thread that waits for a connection looks whether connecting failed."""
+# em raises the errors of connecting itself: the pool must not also print them.
+logging.getLogger("psycopg.pool").addHandler(logging.NullHandler())
+
+
+class Connections:
+    """The connections to one database: psycopg's pool, a new one in each forked process.
+
+    configure: prepares a connection that was opened. timeout: seconds to wait for a connection.
+    """
+
+    def __init__(self, url: str, configure: Callable[[Connection], None], timeout: float) -> None:
+        self._url = url
+        self._configure = configure
+        self._timeout = timeout
+        self._options: dict[str, Any] = {
+            "autocommit": True,
+            "connect_timeout": max(2, int(timeout)),
+            "application_name": "em",
+        }
+        self._pool = self._open()
+
+    def _open(self) -> "ConnectionPool[Connection]":
+        self._pid = os.getpid()
+        self._failed_at = 0.0
+        return ConnectionPool(
+            self._url,
+            kwargs=self._options,
+            min_size=0,
+            max_size=MAX_CONNECTIONS,
+            configure=self._configure,
+            # Fail at once, and try again when the next thread asks.
+            reconnect_timeout=0,
+            reconnect_failed=self._note_failure,
+            open=True,
+        )
+
+    def _note_failure(self, _pool: object) -> None:
+        self._failed_at = time.monotonic()
+
+    @contextmanager
+    def connection(self) -> Iterator[Connection]:
+        """Return a connection for this thread alone, for as long as the block lasts."""
+        if self._pid != os.getpid():
+            # A forked process must not touch the parent's connections, not even to close them.
+            self._pool._closed = True
+            self._pool = self._open()
+        pool = self._pool
+        connection = self._take(pool)
+        try:
+            yield connection
+        finally:
+            pool.putconn(connection)
+
+    def _take(self, pool: "ConnectionPool[Connection]") -> Connection:
+        began = time.monotonic()
+        while True:
+            try:
+                return pool.getconn(POLL)
+            except PoolTimeout:
+                if self._failed_at >= began:
+                    # Connect here, since the pool does not tell why it failed.
+                    psycopg.connect(self._url, **self._options).close()
+                if time.monotonic() - began > self._timeout:
+                    raise
+
+    def drop_idle(self) -> None:
+        """Close the connections that are idle, so that the next use connects again."""
+        if self._pid == os.getpid():
+            self._pool.drain()
+
+    def close(self) -> None:
+        """Close the connections that are idle now, and the others when they are returned."""
+        if self._pid == os.getpid():
+            self._pool.close()
+
+
 class PostgresStore(SqlStore):
     """A log in a PostgreSQL database.
 
@@ -194,7 +303,7 @@ class PostgresStore(SqlStore):
         self._busy_timeout = busy_timeout
         # PostgreSQL's own default flushes each commit; `normal` leaves the server's setting alone.
         self._synchronous = synchronous
-        self._pool = Pool(self._connect, _usable, _close, MAX_CONNECTIONS)
+        self._pool = Connections(url, self._configure, busy_timeout)
         try:
             self._migrate(create=create)
             self.index.bring_up_to_date()
@@ -207,13 +316,7 @@ class PostgresStore(SqlStore):
         """The address, without its password."""
         return self._place
 
-    def _connect(self) -> "psycopg.Connection[tuple[Any, ...]]":
-        connection = psycopg.connect(
-            self._url,
-            autocommit=True,
-            connect_timeout=max(2, int(self._busy_timeout)),
-            application_name="em",
-        )
+    def _configure(self, connection: Connection) -> None:
         # Under a stricter level the snapshot would be older than the lock that orders commits.
         connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
         # A session setting, so that waiting for the lock is bounded however the wait begins.
@@ -226,37 +329,22 @@ class PostgresStore(SqlStore):
         )
         if self._synchronous == "full":
             connection.execute("SET synchronous_commit = on")
-        return connection
 
     def _explain(self, error: Exception) -> EmError:
-        if isinstance(error, pg.LockNotAvailable):
-            return StoreBusy(
-                "another process has held the write lock for too long",
-                place=self._place,
-                fix="try again, or raise EM_BUSY_TIMEOUT",
-            )
-        if isinstance(error, pg.ReadOnlySqlTransaction | pg.InsufficientPrivilege):
-            return StoreReadOnly(
-                f"the server refused to write: {_first_line(error)}",
-                place=self._place,
-                fix="connect to the primary, as a user who may write",
-            )
-        if isinstance(error, pg.DiskFull):
-            return StoreFull(
-                "the server's disk is full; nothing was changed",
-                place=self._place,
-                fix="free some space there, then try again",
-            )
-        if isinstance(error, pg.QueryCanceled):
-            return StoreBusy(f"the server gave up: {_first_line(error)}", place=self._place)
+        reason = _first_line(error)
+        if isinstance(error, PoolClosed):
+            return StoreError("this store was closed", fix="open it again")
         if isinstance(error, psycopg.OperationalError) and _is_connection_error(error):
             self._pool.drop_idle()
             return StoreUnreachable(
-                f"the server can't be reached: {_first_line(error)}",
+                f"the server can't be reached: {reason}",
                 place=self._place,
                 fix="check the address, and that the server runs",
             )
-        return StoreError(f"PostgreSQL says: {_first_line(error)}", place=self._place)
+        for drivers, kind, message, fix in _ERRORS:
+            if isinstance(error, drivers):
+                return kind(message.format(reason), place=self._place, fix=fix)
+        return StoreError(f"PostgreSQL says: {reason}", place=self._place)
 
     @contextmanager
     def _reading(self) -> Iterator[Session]:
@@ -385,26 +473,17 @@ def describe(url: str) -> str:
 
 
 def _schema(session: Session) -> int:
-    if session.execute("SELECT to_regclass('em_schema')").fetchone()[0] is None:
+    # Only in the schema that tables are made in: another one on the path may have a log too.
+    sql = "SELECT to_regclass(quote_ident(current_schema()) || '.em_schema')"
+    if session.execute(sql).fetchone()[0] is None:
         return 0
     (number,) = session.execute("SELECT COALESCE(MAX(number), 0) FROM em_schema").fetchone()
     return int(number)
 
 
-def _usable(connection: "psycopg.Connection[tuple[Any, ...]]") -> bool:
-    idle = psycopg.pq.TransactionStatus.IDLE
-    return (
-        not connection.closed
-        and connection.info.transaction_status == idle
-        and connection.pgconn.pipeline_status == psycopg.pq.PipelineStatus.OFF
-    )
-
-
-def _close(connection: "psycopg.Connection[tuple[Any, ...]]") -> None:
-    connection.close()
-
-
 def _is_connection_error(error: psycopg.Error) -> bool:
+    if isinstance(error, PoolTimeout):
+        return False
     state = error.sqlstate or ""
     return not state or state.startswith(("08", "57P"))
 
