@@ -12,6 +12,7 @@ import pytest
 
 from em.store.postgres import PostgresStore
 from em.store.sqlite import SqliteStore
+from raw import with_option
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A shell starts background jobs with Ctrl-C ignored, and children inherit that. A handler is
@@ -43,17 +44,31 @@ def postgres_server() -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
-def new_database(postgres_server: str) -> Callable[[], str]:
-    """Makes empty databases."""
-    numbers = count(1)
+def postgres_database(postgres_server: str) -> str:
+    """One database for all tests of this process, with the extension that em needs."""
+    with psycopg.connect(postgres_server, autocommit=True) as connection:
+        connection.execute("CREATE EXTENSION IF NOT EXISTS vector")
+    return postgres_server
+
+
+_SCHEMAS = count(1)
+
+
+@pytest.fixture
+def new_database(postgres_database: str) -> Iterator[Callable[[], str]]:
+    """Return addresses of empty schemas, which are dropped after the test."""
+    names: list[str] = []
 
     def make() -> str:
-        name = f"em_test_{next(numbers)}"
-        with psycopg.connect(postgres_server, autocommit=True) as connection:
-            connection.execute(f"CREATE DATABASE {name}")
-        return postgres_server.replace("/postgres?", f"/{name}?")
+        names.append(f"em_test_{next(_SCHEMAS)}")
+        with psycopg.connect(postgres_database, autocommit=True) as connection:
+            connection.execute(f"CREATE SCHEMA {names[-1]}")
+        return with_option(postgres_database, f"search_path={names[-1]},public")
 
-    return make
+    yield make
+    with psycopg.connect(postgres_database, autocommit=True) as connection:
+        for name in names:
+            connection.execute(f"DROP SCHEMA {name} CASCADE")
 
 
 @pytest.fixture

@@ -1,6 +1,8 @@
 """From a path or an address to a store, with errors that name the fix and hide the password."""
 
+import os
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,6 +14,7 @@ from em.store import open_store
 from em.store.postgres import PostgresStore, describe
 from em.store.sqlite import SqliteStore
 from em.testing import append, note
+from raw import with_option
 
 
 def test_a_path_is_sqlite_and_an_address_is_postgres(
@@ -106,7 +109,7 @@ def test_a_lock_held_too_long_is_said(postgres_store: PostgresStore) -> None:
 def test_a_read_only_server_is_one_clear_error(postgres_store: PostgresStore) -> None:
     from em.errors import StoreReadOnly
 
-    address = postgres_store._url + "&options=-c%20default_transaction_read_only%3Don"
+    address = with_option(postgres_store._url, "default_transaction_read_only=on")
     with PostgresStore(address) as store:
         assert store.health().events == 0
         with pytest.raises(StoreReadOnly):
@@ -127,7 +130,7 @@ def test_a_password_is_never_told(new_database: Callable[[], str]) -> None:
 def test_a_stricter_default_isolation_does_no_harm(postgres_store: PostgresStore) -> None:
     import threading
 
-    address = postgres_store._url + "&options=-c%20default_transaction_isolation%3Dserializable"
+    address = with_option(postgres_store._url, "default_transaction_isolation=serializable")
     with PostgresStore(address) as store:
         failures: list[BaseException] = []
 
@@ -144,3 +147,39 @@ def test_a_stricter_default_isolation_does_no_harm(postgres_store: PostgresStore
         for thread in threads:
             thread.join()
         assert failures == []
+
+
+def test_logs_in_two_schemas_of_one_database_are_apart(new_database: Callable[[], str]) -> None:
+    one, other = new_database(), new_database()
+    schema = other.rpartition("em_test_")[2].partition("%2C")[0]
+    with PostgresStore(one) as store, PostgresStore(other) as apart:
+        append(store, note("1"))
+        assert apart.health().events == 0
+        # The other one's schema is on the path too, behind its own.
+        both = one.replace("%2Cpublic", f"%2Cem_test_{schema}%2Cpublic")
+        append(apart, note("2"), note("3"))
+        with PostgresStore(both) as again:
+            assert again.health().events == 1
+
+
+def test_a_server_that_is_not_there_is_reported_at_once() -> None:
+    began = time.monotonic()
+    with pytest.raises(StoreUnreachable, match="refused"):
+        PostgresStore("postgresql://ana@127.0.0.1:1/x")
+    assert time.monotonic() - began < 10
+
+
+def test_a_forked_process_opens_connections_of_its_own(postgres_store: PostgresStore) -> None:
+    append(postgres_store, note("1"))
+    child = os.fork()
+    if not child:
+        status = 1
+        try:
+            append(postgres_store, note("2"))
+            postgres_store.close()
+            status = 0
+        finally:
+            os._exit(status)
+    assert os.waitpid(child, 0)[1] == 0
+    append(postgres_store, note("3"))
+    assert postgres_store.health().events == 3
