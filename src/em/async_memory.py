@@ -14,7 +14,7 @@ from em.store.log import Log
 if TYPE_CHECKING:
     from em.behaviour.engine import Engine
     from em.heuristics.lessons import Heuristics
-    from em.llm.interface import LlmClient
+    from em.llm.client import LlmClient
     from em.recall.embed import Embed
     from em.state.subjects import Subjects
     from em.traces.recorder import Recording

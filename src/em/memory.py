@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from em.compiler.suggestions import Suggestion
     from em.heuristics.heuristic import Briefing, Heuristic
     from em.heuristics.lessons import Heuristics
-    from em.llm.interface import LlmClient
+    from em.llm.client import LlmClient
     from em.recall.embed import Embed
     from em.recall.embed import Progress as EmbedProgress
     from em.recall.search import Recall, Recalled

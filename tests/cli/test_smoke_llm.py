@@ -45,7 +45,7 @@ def test_a_real_sdk_from_the_command(protocol: str, monkeypatch: pytest.MonkeyPa
         monkeypatch.setenv("EM_LLM_API_KEY", "k-wrong")
         wrong = em("smoke-llm")
     assert wrong.code == 1
-    assert "the key is not taken (HTTP 401)" in wrong.err
+    assert "the provider rejected the key (HTTP 401)" in wrong.err
     assert "EM_LLM_API_KEY" in wrong.err
     assert "k-wrong" not in wrong.err
 

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from em.errors import BadAnswer, LlmUnavailable, UsageError
 from em.llm import Message, ScriptedClient, Tokens
-from em.llm.client import is_closed, read
-from em.llm.interface import Reply, WireError
+from em.llm.client import read
+from em.llm.wire import Reply, WireError, is_closed
 from em.settings import Price
 
 CITY = {
@@ -72,9 +72,9 @@ def test_nothing_is_counted_that_was_not_told() -> None:
 
 def test_a_schema_that_is_none_and_a_prompt_that_is_empty_are_misuse() -> None:
     client = ScriptedClient(["a"])
-    with pytest.raises(UsageError, match="no JSON Schema"):
+    with pytest.raises(UsageError, match="not a valid JSON Schema"):
         client.complete("a", schema={"type": "thing"})
-    with pytest.raises(UsageError, match="nothing to ask"):
+    with pytest.raises(UsageError, match="the prompt has no message"):
         client.complete([])
     assert client.requests == []
 

@@ -7,7 +7,8 @@ import pytest
 
 from em.errors import BadAnswer
 from em.llm import ScriptedClient
-from em.llm.client import all_required, ask_struct, is_closed, struct_schema
+from em.llm.client import ask_struct, struct_schema
+from em.llm.wire import all_required, is_closed
 
 Name = Annotated[str, msgspec.Meta(min_length=1, description="as people say it")]
 

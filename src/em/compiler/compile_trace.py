@@ -12,7 +12,7 @@ from em.compiler.improvement import Improved, improve
 from em.compiler.package_files import package_texts, write_package
 from em.compiler.verification import verify_draft
 from em.errors import EmError, InputError, RoutineError, UsageError
-from em.llm.interface import LlmClient
+from em.llm.client import LlmClient
 from em.settings import Settings
 from em.store import redactor_of
 from em.traces.trace import KeptTrace, ToolCall, Trace, read_trace

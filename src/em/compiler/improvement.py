@@ -27,7 +27,8 @@ from em.compiler.verification import (
     written_in,
 )
 from em.errors import EmError, LlmError
-from em.llm.interface import LlmClient, Message, Spent, Tokens
+from em.llm.client import LlmClient, Spent
+from em.llm.wire import Message, Tokens
 from em.redaction.redactor import Redactor
 from em.runner.expressions.language import FUNCTIONS, syntax_of
 from em.runner.package import ROUTINE, UDF, parse_yaml, read_routine

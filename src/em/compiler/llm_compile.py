@@ -6,7 +6,7 @@ from pathlib import Path
 from em.compiler.compile_trace import compile_trace, read_trace_file, without_secrets
 from em.compiler.improvement import Improved, improve
 from em.compiler.package_files import write_package
-from em.llm.interface import LlmClient
+from em.llm.client import LlmClient
 from em.traces.trace import Trace
 from em.values.call import Effect
 

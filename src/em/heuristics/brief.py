@@ -9,8 +9,7 @@ from em.errors import UsageError
 from em.heuristics.health import opposed
 from em.heuristics.heuristic import Briefing, Ranked
 from em.heuristics.relevance import Search, Wanted, rank
-from em.llm.client import ask_struct
-from em.llm.interface import LlmClient
+from em.llm.client import LlmClient, ask_struct
 from em.store.protocol import Store
 
 HEADING = "Lessons from earlier attempts, the most fitting first:"

@@ -20,7 +20,7 @@ from em.heuristics.heuristic import (
 )
 from em.heuristics.reflection import differences, mine, reflect
 from em.heuristics.relevance import PASSED_OVER, Search, Wanted
-from em.llm.interface import LlmClient
+from em.llm.client import LlmClient
 from em.log.event import Draft
 from em.recall.embed import Embed, Progress
 from em.recall.search import LessonRecall

@@ -20,7 +20,7 @@ from em.errors import InputError, LlmError, UsageError
 from em.heuristics.heuristic import Briefing
 from em.heuristics.lessons import Heuristics
 from em.heuristics.reflection import AGENT, CHECK, LOOP
-from em.llm.interface import LlmClient
+from em.llm.client import LlmClient
 from em.log.event import Draft, EventQuery
 from em.log.kinds import event_body
 from em.log.stream import LOOP_PREFIX, loop_stream

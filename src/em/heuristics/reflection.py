@@ -16,8 +16,7 @@ import msgspec
 from em.compiler.calls import TracedCall, calls_of, kind_of_result, words_of
 from em.errors import BadAnswer
 from em.heuristics.heuristic import Evidence, Lesson, Polarity
-from em.llm.client import ask_struct
-from em.llm.interface import LlmClient
+from em.llm.client import LlmClient, ask_struct
 from em.redaction.redactor import Redactor
 from em.traces.trace import KeptTrace, ToolCall, UdfCall
 from em.values.call import Effect

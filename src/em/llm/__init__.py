@@ -1,8 +1,9 @@
 """Models behind one small protocol. No SDK is imported before a client is made."""
 
-from em.llm.interface import Completion, LlmClient, Message, Spent, Tokens
+from em.llm.client import Completion, LlmClient, Spent
 from em.llm.providers import get_llm_client
 from em.llm.script import ScriptedClient
+from em.llm.wire import Message, Tokens
 
 __all__ = [
     "Completion",

@@ -7,8 +7,7 @@ from typing import Any, Literal
 import msgspec
 
 from em.errors import EmError
-from em.llm.client import ask_struct
-from em.llm.interface import LlmClient
+from em.llm.client import LlmClient, ask_struct
 from em.redaction.masker import CannotHide, Hidden, MarkerMoved, refuse_markers
 from em.redaction.redactor import Redactor
 from em.settings import RedactSettings

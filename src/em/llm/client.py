@@ -1,4 +1,8 @@
-"""The client: one place for retries, corrections, counting and errors, whatever the protocol."""
+"""Ask a model: retries, corrections, counting and errors, the same for every provider.
+
+`LlmClient` is what the rest of em knows of a model; `Client` implements it over a `Wire`. To get
+structured data from a model, use `ask_struct`.
+"""
 
 import json
 import random
@@ -7,78 +11,330 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
 from em.errors import BadAnswer, LlmError, LlmRefused, LlmRejected, LlmUnavailable, UsageError
-from em.llm.interface import (
-    Completion,
-    LlmClient,
-    Message,
-    Reply,
-    Request,
-    Spent,
-    Tokens,
-    Wire,
-    WireError,
-)
+from em.llm.wire import Message, Reply, Request, Tokens, Wire, WireError
 from em.settings import Price
 from em.values import json_schema as schemas
 from em.values.canonical import Json
 from em.values.json_schema import schema_problem
 from em.values.mismatch import mismatch
 
-PROBLEMS_TOLD = 20
-PLACES_TRIED = 20
-_THOUGHTS = re.compile(r"<think(?:ing)?>.*?</think(?:ing)?>", re.DOTALL)
-_FENCE = re.compile(r"```[a-zA-Z]*\s*\n(.*?)```", re.DOTALL)
+
+class Spent(msgspec.Struct, frozen=True):
+    """A running total. `calls` counts answers; `cost_usd` is None after an unknown price."""
+
+    calls: int = 0
+    tokens: Tokens = Tokens()
+    cost_usd: float | None = 0.0
 
 
-def in_words(schema: Json) -> str:
-    """Ask for a schema where the server can't be told to hold the answer to it."""
-    return (
-        "Answer with one JSON value and nothing else: no prose, no code fence."
-        f" It must fit this JSON Schema:\n{msgspec.json.encode(schema).decode()}"
-    )
+class Completion(msgspec.Struct, frozen=True, kw_only=True):
+    """An answer.
+
+    value: the parsed answer, valid by the schema; None without a schema.
+    attempts: the requests that it took, with retries and corrections.
+    stop: `end`, `max_tokens` (the text is cut off), or the provider's own word.
+    """
+
+    text: str
+    value: Any = None
+    usage: Tokens = Tokens()
+    cost_usd: float | None = None
+    model: str = ""
+    seconds: float = 0.0
+    attempts: int = 1
+    stop: str = "end"
 
 
-def _again(text: str, problems: list[str], schema: Json) -> tuple[Message, Message]:
-    """Continue a conversation whose last answer can't be used: the answer and its problems."""
-    listed = "\n".join(f"- {problem}" for problem in problems)
-    correction = f"That answer can't be used:\n{listed}\n\n{in_words(schema)}"
-    return Message("assistant", text or "(nothing)"), Message("user", correction)
+class LlmClient(Protocol):
+    """A model to ask. Safe to share between threads."""
+
+    provider: str
+    model: str
+
+    @property
+    def spent(self) -> Spent:
+        """Everything that this client has spent so far."""
+
+    def complete(
+        self,
+        prompt: str | Sequence[Message],
+        *,
+        system: str = "",
+        schema: Json | None = None,
+        name: str = "answer",
+        max_tokens: int = 4096,
+        temperature: float | None = None,
+    ) -> Completion:
+        """Ask and wait for the answer. Raises `LlmError`.
+
+        schema: a JSON Schema that the answer must fit; `name` says what the answer is.
+        """
 
 
-def read(text: str, schema: Json) -> tuple[Any, list[str]]:
-    """The value in a model's text, and what is wrong with it."""
-    try:
-        value = _decode(text)
-    except (ValueError, RecursionError) as error:
-        return None, [f"it is no JSON: {error}"]
-    found = schemas.problems(schema, value)
-    problems = [f"{path or 'the value'}: {problem}" for path, problem in found]
-    return value, problems[:PROBLEMS_TOLD]
+PRICES = {
+    "claude-fable-5-1": Price(10, 50),
+    "claude-haiku-4-5": Price(1, 5),
+    "claude-opus-5": Price(5, 25, 0.5),
+    "claude-opus-5-5": Price(4, 20),
+    "claude-sonnet-5": Price(2, 10, 0.2),
+    "claude-sonnet-5-5": Price(2, 10, 0.2),
+}
+"""USD per million tokens, from the model pages of platform.claude.com in November 2026."""
 
 
-def _decode(text: str) -> Any:
-    """JSON as it is; else in a code fence; else the first object or list in the text."""
-    for candidate in (text, *_FENCE.findall(text)):
-        try:
-            return msgspec.json.decode(candidate)
-        except msgspec.DecodeError:
-            continue
-    problem = "there is none in the text"
-    text = _THOUGHTS.sub("", text)
-    for start in islice(re.finditer(r"[{\[]", text), PLACES_TRIED):
-        found = text[start.start() :]
-        try:
-            _, end = json.JSONDecoder().raw_decode(found)
-            # Read by the same decoder as above: the standard library's takes NaN for JSON.
-            return msgspec.json.decode(found[:end])
-        except (ValueError, RecursionError) as error:
-            problem = str(error)
-    raise ValueError(problem)
+def cost_of(price: Price | None, usage: Tokens | None) -> float | None:
+    """Return the cost of an answer, or None if the price or the count is unknown."""
+    if price is None or usage is None:
+        return None
+    if usage.cached and price.cached is None:
+        return None
+    fresh = usage.input - usage.cached
+    total = fresh * price.input + usage.cached * (price.cached or 0) + usage.output * price.output
+    return total / 1e6
+
+
+FIRST_WAIT, LONGEST_WAIT = 0.5, 60.0
+"""Seconds between retries. Each wait is twice the last one. A server that asks for more than the
+longest wait gets no retry."""
+CORRECTIONS = 2
+TRANSIENT = frozenset({0, 408, 409, 425, 429, 529})
+UNPROCESSABLE = frozenset({400, 415, 422, 501})
+"""HTTP statuses of servers that don't support their protocol's structured mode."""
+
+
+class Client:
+    """A client for one model.
+
+    max_retries: how often to repeat a request after a temporary failure.
+    key_hint: the variable that holds the key, for the error about a rejected key.
+    sleep: waits between retries.
+    """
+
+    def __init__(
+        self,
+        wire: Wire,
+        *,
+        provider: str,
+        model: str,
+        price: Price | None = None,
+        max_retries: int = 4,
+        key_hint: str = "",
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self.provider = provider
+        self.model = model
+        self._wire = wire
+        self._price = price
+        self._max_retries = max_retries
+        self._key_hint = key_hint
+        self._sleep = sleep
+        self._lock = threading.Lock()
+        self._spent = Spent()
+        # Schemas that the server's structured mode rejected: these go into the prompt.
+        self._in_words: set[bytes] = set()
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self._place}>"
+
+    @property
+    def _place(self) -> str:
+        return f"{self.provider} {self.model}".strip()
+
+    @property
+    def spent(self) -> Spent:
+        """Everything that this client has spent so far."""
+        with self._lock:
+            return self._spent
+
+    def complete(
+        self,
+        prompt: str | Sequence[Message],
+        *,
+        system: str = "",
+        schema: Json | None = None,
+        name: str = "answer",
+        max_tokens: int = 4096,
+        temperature: float | None = None,
+    ) -> Completion:
+        """Ask and wait for the answer. See `LlmClient`."""
+        messages = (Message("user", prompt),) if isinstance(prompt, str) else tuple(prompt)
+        if not messages:
+            raise UsageError("the prompt has no message", place="prompt")
+        if schema is not None and (problem := schema_problem(schema)):
+            raise UsageError(f"not a valid JSON Schema: {problem}", place="schema")
+        request = Request(
+            messages=messages,
+            system=system,
+            schema=schema,
+            name=name,
+            max_tokens=max_tokens,
+            temperature=temperature,
+        )
+        return _Call(self).run(request)
+
+    def _account(self, usage: Tokens | None) -> float | None:
+        """Add one answer to the total; return its cost."""
+        cost = cost_of(self._price, usage)
+        with self._lock:
+            before = self._spent
+            known = cost is not None and before.cost_usd is not None
+            self._spent = Spent(
+                before.calls + 1,
+                before.tokens + (usage or Tokens()),
+                (before.cost_usd or 0.0) + (cost or 0.0) if known else None,
+            )
+        return cost
+
+
+class _Call:
+    """One call of `complete`, with its attempts, tokens and cost."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._start = time.perf_counter()
+        self._attempts = 0
+        self._usage = Tokens()
+        self._cost: float | None = 0.0
+
+    def run(self, request: Request) -> Completion:
+        for _ in range(CORRECTIONS + 1):
+            reply = self._answer(request)
+            if request.schema is None:
+                return self._completion(reply, None)
+            value, problems = read(reply.text, request.schema)
+            if not problems:
+                return self._completion(reply, value)
+            if reply.stop == "max_tokens":
+                raise self._cut_off(request)
+            turns = _again(reply.text, problems, request.schema)
+            request = msgspec.structs.replace(request, messages=(*request.messages, *turns))
+        raise self._error(
+            BadAnswer,
+            f"the answer does not fit its schema after {CORRECTIONS + 1} tries: {problems[0]}",
+            fix="ask for less at once, or another model",
+            problems=problems,
+        )
+
+    def _answer(self, request: Request) -> Reply:
+        """Return a reply that is not empty and not a refusal."""
+        reply = self._send(request)
+        cost = self._client._account(reply.usage)
+        self._usage += reply.usage or Tokens()
+        self._cost = None if cost is None or self._cost is None else self._cost + cost
+        if reply.refusal is not None:
+            why = f": {reply.refusal}" if reply.refusal else ""
+            raise self._error(LlmRefused, f"the model refused to answer{why}")
+        if not reply.text.strip() and request.schema is None:
+            if reply.stop == "max_tokens":
+                raise self._cut_off(request)
+            raise self._error(BadAnswer, "the answer is empty", problems=["the answer is empty"])
+        return reply
+
+    def _send(self, request: Request) -> Reply:
+        """Send in the protocol's structured mode if schema and server allow it, else in words."""
+        client, schema = self._client, request.schema
+        if schema is None:
+            return self._tried(request)
+        key = msgspec.json.encode(schema, order="sorted")
+        not_taken = False
+        if key not in client._in_words and client._wire.fits(schema):
+            try:
+                return self._tried(request, structured_mode=True)
+            except _Unprocessable:
+                not_taken = True
+        system = "\n\n".join(filter(None, (request.system, in_words(schema))))
+        reply = self._tried(msgspec.structs.replace(request, system=system))
+        if not_taken:
+            client._in_words.add(key)
+        return reply
+
+    def _tried(self, request: Request, *, structured_mode: bool = False) -> Reply:
+        """Send, and retry temporary failures: after doubling waits, or when the server says."""
+        client = self._client
+        retry = 0
+        while True:
+            self._attempts += 1
+            try:
+                return client._wire.send(request, structured=structured_mode)
+            except WireError as error:
+                if error.adapted:
+                    continue
+                if structured_mode and error.status in UNPROCESSABLE:
+                    raise _Unprocessable from error
+                if not _may_pass(error):
+                    raise self._rejected(error) from error
+                wait = _wait(retry, error)
+                if retry == client._max_retries or wait > LONGEST_WAIT:
+                    raise self._unavailable(error, wait) from error
+            client._sleep(wait)
+            retry += 1
+
+    def _rejected(self, error: WireError) -> LlmError:
+        if error.status in (401, 403):
+            hint = self._client._key_hint
+            return self._error(
+                LlmRejected,
+                f"the provider rejected the key (HTTP {error.status})",
+                fix=f"check {hint}" if hint else "",
+                status=error.status,
+            )
+        return self._error(
+            LlmRejected,
+            f"the provider rejected the request (HTTP {error.status}): {error.message}",
+            fix="check the model's name and the base URL" if error.status == 404 else "",
+            status=error.status,
+        )
+
+    def _unavailable(self, error: WireError, wait: float) -> LlmError:
+        what = f"HTTP {error.status}: {error.message}" if error.status else error.message
+        asked = error.retry_after is not None and wait > LONGEST_WAIT
+        return self._error(
+            LlmUnavailable,
+            f"no answer in {self._attempts} tries: {what}",
+            fix=f"the server asks to wait {wait:.0f} s" if asked else "try again later",
+            status=error.status,
+            attempts=self._attempts,
+        )
+
+    def _cut_off(self, request: Request) -> LlmError:
+        problem = f"the answer was cut off at max_tokens={request.max_tokens}"
+        return self._error(BadAnswer, problem, fix="raise max_tokens", problems=[problem])
+
+    def _error(self, kind: type[LlmError], message: str, *, fix: str = "", **data: Any) -> LlmError:
+        return kind(message, place=self._client._place, fix=fix, **data)
+
+    def _completion(self, reply: Reply, value: Any) -> Completion:
+        return Completion(
+            text=reply.text,
+            value=value,
+            usage=self._usage,
+            cost_usd=self._cost,
+            model=reply.model or self._client.model,
+            seconds=time.perf_counter() - self._start,
+            attempts=self._attempts,
+            stop=reply.stop,
+        )
+
+
+class _Unprocessable(Exception):
+    """The server rejected the structured mode; it may accept the same request in words."""
+
+
+def _may_pass(error: WireError) -> bool:
+    return error.status in TRANSIENT or (error.status >= 500 and error.status != 501)
+
+
+def _wait(retry: int, error: WireError) -> float:
+    if error.retry_after is not None:
+        return error.retry_after
+    longest = min(FIRST_WAIT * 2.0**retry, LONGEST_WAIT)
+    # Half of it is random, so that many clients don't retry at the same moment.
+    return longest * (0.5 + random.random() / 2)  # noqa: S311 - not for secrets
 
 
 T = TypeVar("T", bound=msgspec.Struct)
@@ -185,309 +441,53 @@ def _limited(part: Json, choices: Sequence[str] | None) -> Json:
     return {**part, "enum": list(choices)}
 
 
-def is_closed(schema: Any) -> bool:
-    """Whether an object at the top, and every one below, names all that may stand in it.
-
-    The structured modes of providers ask for that; a free-form object would come back empty.
-    """
-    return isinstance(schema, dict) and schema.get("type") == "object" and _closed(schema)
+MAX_PROBLEMS = 20
+MAX_STARTS = 20
+_THOUGHTS = re.compile(r"<think(?:ing)?>.*?</think(?:ing)?>", re.DOTALL)
+_FENCE = re.compile(r"```[a-zA-Z]*\s*\n(.*?)```", re.DOTALL)
 
 
-def _closed(part: Any) -> bool:
-    if isinstance(part, list):
-        return all(map(_closed, part))
-    if not isinstance(part, dict):
-        return True
-    if part.get("$ref") is not None and not str(part["$ref"]).startswith("#/$defs/"):
-        return False
-    is_object = part.get("type") == "object" or "object" in _types(part)
-    if is_object and (part.get("additionalProperties") is not False or "properties" not in part):
-        return False
-    if not _says_a_type(part):
-        return False
-    names = ("properties", "$defs", "definitions")
-    below = [sub for name in names for sub in part.get(name, {}).values()]
-    below += [part[name] for name in ("items", "anyOf", "allOf", "oneOf") if name in part]
-    return all(map(_closed, below))
+def in_words(schema: Json) -> str:
+    """Ask for a schema in the prompt, for servers that can't enforce one."""
+    return (
+        "Answer with one JSON value and nothing else: no prose, no code fence."
+        f" It must fit this JSON Schema:\n{msgspec.json.encode(schema).decode()}"
+    )
 
 
-def _types(part: Json) -> list[Any]:
-    found = part.get("type")
-    return found if isinstance(found, list) else []
+def _again(text: str, problems: list[str], schema: Json) -> tuple[Message, Message]:
+    """Continue a conversation whose last answer can't be used: the answer and its problems."""
+    listed = "\n".join(f"- {problem}" for problem in problems)
+    correction = f"That answer can't be used:\n{listed}\n\n{in_words(schema)}"
+    return Message("assistant", text or "(nothing)"), Message("user", correction)
 
 
-def _says_a_type(part: Json) -> bool:
-    return not {"type", "enum", "const", "anyOf", "oneOf", "allOf", "$ref"}.isdisjoint(part)
+def read(text: str, schema: Json) -> tuple[Any, list[str]]:
+    """Return the value in a model's text, and its problems."""
+    try:
+        value = _decode(text)
+    except (ValueError, RecursionError) as error:
+        return None, [f"expected JSON: {error}"]
+    found = schemas.problems(schema, value)
+    problems = [f"{path or 'the value'}: {problem}" for path, problem in found]
+    return value, problems[:MAX_PROBLEMS]
 
 
-def all_required(schema: Any) -> bool:
-    """Whether every property of every object is required, as OpenAI's strict mode asks."""
-    if isinstance(schema, list):
-        return all(map(all_required, schema))
-    if not isinstance(schema, dict):
-        return True
-    properties = schema.get("properties")
-    if isinstance(properties, dict) and set(properties) != set(schema.get("required", ())):
-        return False
-    return all(map(all_required, schema.values()))
-
-
-PRICES = {
-    "claude-fable-5-1": Price(10, 50),
-    "claude-haiku-4-5": Price(1, 5),
-    "claude-opus-5": Price(5, 25, 0.5),
-    "claude-opus-5-5": Price(4, 20),
-    "claude-sonnet-5": Price(2, 10, 0.2),
-    "claude-sonnet-5-5": Price(2, 10, 0.2),
-}
-"""USD per million tokens: the model pages of platform.claude.com, read in November 2026."""
-
-
-def cost_of(price: Price | None, usage: Tokens | None) -> float | None:
-    """What an answer cost; None where the price or the count is not known."""
-    if price is None or usage is None:
-        return None
-    if usage.cached and price.cached is None:
-        return None
-    fresh = usage.input - usage.cached
-    total = fresh * price.input + usage.cached * (price.cached or 0) + usage.output * price.output
-    return total / 1e6
-
-
-FIRST_WAIT, LONGEST_WAIT = 0.5, 60.0
-"""Seconds. Waits double from the first one; a server that asks for more than the longest is not
-waited for."""
-CORRECTIONS = 2
-TRANSIENT = frozenset({0, 408, 409, 425, 429, 529})
-UNPROCESSABLE = frozenset({400, 415, 422, 501})
-"""What servers say to a structured mode that they don't know."""
-
-
-class Client:
-    """Asks one model over a wire.
-
-    max_retries: how often a request is sent again after a failure that may pass.
-    key_hint: what a user sets to give another key, told when the key is not taken.
-    sleep: how to wait between retries.
-    """
-
-    def __init__(
-        self,
-        wire: Wire,
-        *,
-        provider: str,
-        model: str,
-        price: Price | None = None,
-        max_retries: int = 4,
-        key_hint: str = "",
-        sleep: Callable[[float], None] = time.sleep,
-    ) -> None:
-        self.provider = provider
-        self.model = model
-        self._wire = wire
-        self._price = price
-        self._max_retries = max_retries
-        self._key_hint = key_hint
-        self._sleep = sleep
-        self._lock = threading.Lock()
-        self._spent = Spent()
-        # Schemas that the server's structured mode did not take: these are asked for in words.
-        self._in_words: set[bytes] = set()
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self._place}>"
-
-    @property
-    def _place(self) -> str:
-        return f"{self.provider} {self.model}".strip()
-
-    @property
-    def spent(self) -> Spent:
-        """Everything this client has spent so far."""
-        with self._lock:
-            return self._spent
-
-    def complete(
-        self,
-        prompt: str | Sequence[Message],
-        *,
-        system: str = "",
-        schema: Json | None = None,
-        name: str = "answer",
-        max_tokens: int = 4096,
-        temperature: float | None = None,
-    ) -> Completion:
-        """Ask, and wait for the answer. See `LlmClient`."""
-        messages = (Message("user", prompt),) if isinstance(prompt, str) else tuple(prompt)
-        if not messages:
-            raise UsageError("there is nothing to ask", place="prompt")
-        if schema is not None and (problem := schema_problem(schema)):
-            raise UsageError(f"this is no JSON Schema: {problem}", place="schema")
-        request = Request(
-            messages=messages,
-            system=system,
-            schema=schema,
-            name=name,
-            max_tokens=max_tokens,
-            temperature=temperature,
-        )
-        return _Call(self).run(request)
-
-    def _account(self, usage: Tokens | None) -> float | None:
-        """Count one answer; says what it cost."""
-        cost = cost_of(self._price, usage)
-        with self._lock:
-            before = self._spent
-            known = cost is not None and before.cost_usd is not None
-            self._spent = Spent(
-                before.calls + 1,
-                before.tokens + (usage or Tokens()),
-                (before.cost_usd or 0.0) + (cost or 0.0) if known else None,
-            )
-        return cost
-
-
-class _Call:
-    """One call of `complete`: what it took is counted here."""
-
-    def __init__(self, client: Client) -> None:
-        self._client = client
-        self._start = time.perf_counter()
-        self._attempts = 0
-        self._usage = Tokens()
-        self._cost: float | None = 0.0
-
-    def run(self, request: Request) -> Completion:
-        for _ in range(CORRECTIONS + 1):
-            reply = self._answer(request)
-            if request.schema is None:
-                return self._completion(reply, None)
-            value, problems = read(reply.text, request.schema)
-            if not problems:
-                return self._completion(reply, value)
-            if reply.stop == "max_tokens":
-                raise self._cut_off(request)
-            turns = _again(reply.text, problems, request.schema)
-            request = msgspec.structs.replace(request, messages=(*request.messages, *turns))
-        raise self._error(
-            BadAnswer,
-            f"the answer does not fit its schema after {CORRECTIONS + 1} tries: {problems[0]}",
-            fix="ask for less at once, or another model",
-            problems=problems,
-        )
-
-    def _answer(self, request: Request) -> Reply:
-        """A reply that says something."""
-        reply = self._send(request)
-        cost = self._client._account(reply.usage)
-        self._usage += reply.usage or Tokens()
-        self._cost = None if cost is None or self._cost is None else self._cost + cost
-        if reply.refusal is not None:
-            why = f": {reply.refusal}" if reply.refusal else ""
-            raise self._error(LlmRefused, f"the model declines to answer{why}")
-        if not reply.text.strip() and request.schema is None:
-            if reply.stop == "max_tokens":
-                raise self._cut_off(request)
-            raise self._error(BadAnswer, "the answer is empty", problems=["the answer is empty"])
-        return reply
-
-    def _send(self, request: Request) -> Reply:
-        """One reply; by the protocol's structured mode if schema and server allow it."""
-        client, schema = self._client, request.schema
-        if schema is None:
-            return self._tried(request)
-        key = msgspec.json.encode(schema, order="sorted")
-        not_taken = False
-        if key not in client._in_words and client._wire.fits(schema):
-            try:
-                return self._tried(request, structured_mode=True)
-            except _Unprocessable:
-                not_taken = True
-        system = "\n\n".join(filter(None, (request.system, in_words(schema))))
-        reply = self._tried(msgspec.structs.replace(request, system=system))
-        if not_taken:
-            client._in_words.add(key)
-        return reply
-
-    def _tried(self, request: Request, *, structured_mode: bool = False) -> Reply:
-        """Send, and send again what may pass: with waits that double, or as the server asks."""
-        client = self._client
-        retry = 0
-        while True:
-            self._attempts += 1
-            try:
-                return client._wire.send(request, structured=structured_mode)
-            except WireError as error:
-                if error.adapted:
-                    continue
-                if structured_mode and error.status in UNPROCESSABLE:
-                    raise _Unprocessable from error
-                if not _may_pass(error):
-                    raise self._rejected(error) from error
-                wait = _wait(retry, error)
-                if retry == client._max_retries or wait > LONGEST_WAIT:
-                    raise self._unavailable(error, wait) from error
-            client._sleep(wait)
-            retry += 1
-
-    def _rejected(self, error: WireError) -> LlmError:
-        if error.status in (401, 403):
-            hint = self._client._key_hint
-            return self._error(
-                LlmRejected,
-                f"the key is not taken (HTTP {error.status})",
-                fix=f"check {hint}" if hint else "",
-                status=error.status,
-            )
-        return self._error(
-            LlmRejected,
-            f"the provider does not take the request (HTTP {error.status}): {error.message}",
-            fix="check the model's name and the base URL" if error.status == 404 else "",
-            status=error.status,
-        )
-
-    def _unavailable(self, error: WireError, wait: float) -> LlmError:
-        what = f"HTTP {error.status}: {error.message}" if error.status else error.message
-        asked = error.retry_after is not None and wait > LONGEST_WAIT
-        return self._error(
-            LlmUnavailable,
-            f"no answer in {self._attempts} tries: {what}",
-            fix=f"the server asks to wait {wait:.0f} s" if asked else "try again later",
-            status=error.status,
-            attempts=self._attempts,
-        )
-
-    def _cut_off(self, request: Request) -> LlmError:
-        problem = f"the answer was cut off at max_tokens={request.max_tokens}"
-        return self._error(BadAnswer, problem, fix="allow more tokens", problems=[problem])
-
-    def _error(self, kind: type[LlmError], message: str, *, fix: str = "", **data: Any) -> LlmError:
-        return kind(message, place=self._client._place, fix=fix, **data)
-
-    def _completion(self, reply: Reply, value: Any) -> Completion:
-        return Completion(
-            text=reply.text,
-            value=value,
-            usage=self._usage,
-            cost_usd=self._cost,
-            model=reply.model or self._client.model,
-            seconds=time.perf_counter() - self._start,
-            attempts=self._attempts,
-            stop=reply.stop,
-        )
-
-
-class _Unprocessable(Exception):
-    """The server does not take its structured mode; it may take the same request in words."""
-
-
-def _may_pass(error: WireError) -> bool:
-    return error.status in TRANSIENT or (error.status >= 500 and error.status != 501)
-
-
-def _wait(retry: int, error: WireError) -> float:
-    if error.retry_after is not None:
-        return error.retry_after
-    longest = min(FIRST_WAIT * 2.0**retry, LONGEST_WAIT)
-    # Half of it by chance, so that many clients don't come back at the same moment.
-    return longest * (0.5 + random.random() / 2)  # noqa: S311 - not for secrets
+def _decode(text: str) -> Any:
+    """Decode the whole text; else a code fence in it; else its first object or list."""
+    for candidate in (text, *_FENCE.findall(text)):
+        try:
+            return msgspec.json.decode(candidate)
+        except msgspec.DecodeError:
+            continue
+    problem = "found none in the text"
+    text = _THOUGHTS.sub("", text)
+    for start in islice(re.finditer(r"[{\[]", text), MAX_STARTS):
+        found = text[start.start() :]
+        try:
+            _, end = json.JSONDecoder().raw_decode(found)
+            # Decode with msgspec as above: the standard library accepts NaN.
+            return msgspec.json.decode(found[:end])
+        except (ValueError, RecursionError) as error:
+            problem = str(error)
+    raise ValueError(problem)

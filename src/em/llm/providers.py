@@ -9,8 +9,8 @@ from urllib.parse import urlsplit
 import msgspec
 
 from em.errors import MissingKey, UsageError
-from em.llm.client import PRICES, Client
-from em.llm.interface import LlmClient, Wire
+from em.llm.client import PRICES, Client, LlmClient
+from em.llm.wire import Wire
 from em.settings import ProviderSettings, Settings
 
 KEY = "EM_LLM_API_KEY"
@@ -161,7 +161,7 @@ def _wire(name: str, found: ProviderSettings, key: str) -> Wire:
             f"the provider {name!r} has no address", fix=f"set providers.{name}.base_url"
         )
     if found.protocol == "anthropic":
-        from em.llm.anthropic_wire import AnthropicWire
+        from em.llm.wire import AnthropicWire
 
         return AnthropicWire(
             key=key,
@@ -169,7 +169,7 @@ def _wire(name: str, found: ProviderSettings, key: str) -> Wire:
             model=found.model,
             timeout=found.timeout,
         )
-    from em.llm.openai_wire import OpenAIWire
+    from em.llm.wire import OpenAIWire
 
     return OpenAIWire(
         key=key,

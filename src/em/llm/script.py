@@ -9,7 +9,7 @@ import msgspec
 
 from em.errors import InputError, LlmUnavailable
 from em.llm.client import Client
-from em.llm.interface import Reply, Request
+from em.llm.wire import Reply, Request
 from em.settings import Price
 from em.values.canonical import Json
 

@@ -14,7 +14,7 @@ from litestar.openapi.datastructures import ResponseSpec
 from litestar.params import HeaderParameter, QueryParameter
 
 from em.errors import EmError, InputError, KeyReused, ResponseGone, StoreBusy
-from em.llm.interface import LlmClient
+from em.llm.client import LlmClient
 from em.log.event import Draft, Event
 from em.memory import Memory
 from em.serve.api.shapes import Pagination

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from em.errors import NotFound, PositionConflict, StateHeld
-from em.llm.interface import LlmClient
+from em.llm.client import LlmClient
 from em.log.event import Draft, EventQuery
 from em.log.stream import subject_stream
 from em.state.evolution import Break, Change, Dependent, breaks, compare

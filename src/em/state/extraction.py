@@ -12,8 +12,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from em.errors import BadAnswer, InputError, LlmRefused
-from em.llm.client import ask_struct
-from em.llm.interface import LlmClient
+from em.llm.client import LlmClient, ask_struct
 from em.state.fold import Text, partial_moment
 from em.state.rules import checked_constraint
 from em.state.schema import PROFILE, ConstraintDraft, Extraction, StateSchema

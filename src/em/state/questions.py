@@ -11,8 +11,8 @@ from typing import Any, Literal
 import msgspec
 
 from em.errors import BadQuestion, SandboxError
-from em.llm.client import ask_struct
-from em.llm.interface import LlmClient, Message
+from em.llm.client import LlmClient, ask_struct
+from em.llm.wire import Message
 from em.runner.sandbox import Limits, choose
 from em.runner.sandbox.monty import SUBSET_RULES, MontySandbox
 from em.state.code import write_module, write_sandbox_code

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from em.errors import EmError, InputError, NotFound, UsageError
-from em.llm.interface import LlmClient
+from em.llm.client import LlmClient
 from em.log.event import Draft, Event, EventQuery
 from em.log.stream import SUBJECT_PREFIX, subject_stream
 from em.settings import StateSettings

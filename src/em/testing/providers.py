@@ -5,7 +5,8 @@ from typing import Any, Protocol
 import pytest
 
 from em.errors import BadAnswer, LlmRefused, LlmRejected, LlmUnavailable
-from em.llm.interface import LlmClient, Message, Tokens
+from em.llm.client import LlmClient
+from em.llm.wire import Message, Tokens
 from em.testing.model_server import (
     LoopbackModel,
     Turn,

@@ -13,7 +13,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from em.llm.interface import Completion, LlmClient, Message, Spent
+from em.llm.client import Completion, LlmClient, Spent
+from em.llm.wire import Message
 from em.values.ids import new_id
 from em.work.database import Database
 

@@ -38,7 +38,7 @@ from em.work.slots import LimitedClient, Slots
 if TYPE_CHECKING:
     from dbos import WorkflowStatus
 
-    from em.llm.interface import LlmClient
+    from em.llm.client import LlmClient
     from em.runner.engine import Tools
     from em.runner.run import RunResult
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 
 from em.errors import EmError, InputError, NotAllowed, UsageError, WorkflowError
-from em.llm.interface import Completion, LlmClient
+from em.llm.client import Completion, LlmClient
 from em.llm.providers import PROVIDERS, get_llm_client
 from em.log.stream import run_stream
 from em.runner.engine import RunOptions, resume_run, run_routine

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, Unpack
 import msgspec
 
 from em.errors import StoreBusy, StoreUnreachable, UsageError, WorkflowError
-from em.llm.interface import LlmClient
+from em.llm.client import LlmClient
 from em.log.stream import run_stream
 from em.redaction.redactor import MARKER
 from em.runner.answers import check_steps
