@@ -21,7 +21,7 @@ SPLITS = 5
 
 
 def _runs() -> "list[KeptTrace]":
-    from em.traces.catalogue import as_kept
+    from em.traces.trace import as_kept
     from em.traces.transcripts import read_traces
 
     files = sorted((DATA / "tau_retail").glob("*.jsonl"))

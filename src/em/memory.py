@@ -230,8 +230,7 @@ class Memory:
 
         A mapping is read as the native format, or as a trajectory.
         """
-        from em.traces.catalogue import trace_events
-        from em.traces.trace import Trace, read_trace
+        from em.traces.trace import Trace, read_trace, trace_events
 
         if not isinstance(trace, Trace):
             trace = read_trace(canonical(trace, "trace")[0], "trace")

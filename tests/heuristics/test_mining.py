@@ -11,8 +11,16 @@ from em.heuristics.heuristic import Lesson
 from em.heuristics.reflection import differences, error_shape, mine, reflect
 from em.llm import ScriptedClient
 from em.llm.wire import Reply
-from em.traces.catalogue import as_kept
-from em.traces.trace import KeptTrace, Message, Mission, Outcome, ToolCall, Trace, TraceEvent
+from em.traces.trace import (
+    KeptTrace,
+    Message,
+    Mission,
+    Outcome,
+    ToolCall,
+    Trace,
+    TraceEvent,
+    as_kept,
+)
 
 
 def call(tool: str, error: str | None = None, result: Any = "ok", **args: Any) -> ToolCall:

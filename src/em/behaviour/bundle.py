@@ -21,8 +21,7 @@ from em.runner.routine import ReturnStep, Routine, ToolSpec, ToolStep
 from em.runner.routine import Step as RoutineStep
 from em.store import Store
 from em.store.protocol import Artefact
-from em.traces.catalogue import trace_events
-from em.traces.trace import Mission, ToolCall, Trace
+from em.traces.trace import Mission, ToolCall, Trace, trace_events
 from em.values.canonical import Json
 from em.values.ids import new_id, new_ids
 from em.values.json_schema import of_input, of_output

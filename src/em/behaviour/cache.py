@@ -23,7 +23,7 @@ from em.log.event import Draft, Event, EventQuery
 from em.log.stream import behaviour_stream
 from em.store import Commit, Erasure, Store
 from em.store.protocol import Artefact, ArtefactDraft
-from em.traces.catalogue import trace_events
+from em.traces.trace import trace_events
 from em.values.canonical import Json, identical
 from em.values.ids import new_id, new_ids
 from em.values.times import now

@@ -27,8 +27,8 @@ from em.recall.search import LessonRecall
 from em.settings import Settings
 from em.store import redactor_of
 from em.store.protocol import Store
-from em.traces.catalogue import as_kept, get_traces, list_traces, trace_events
-from em.traces.trace import KeptTrace, Outcome, Trace
+from em.traces.catalogue import get_traces, list_traces
+from em.traces.trace import KeptTrace, Outcome, Trace, as_kept, trace_events
 from em.values.ids import new_id
 
 ATTEMPTS_COMPARED = 5_000

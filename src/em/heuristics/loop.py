@@ -25,9 +25,8 @@ from em.log.event import Draft, EventQuery
 from em.log.kinds import event_body
 from em.log.stream import LOOP_PREFIX, loop_stream
 from em.store.protocol import Commit, Store
-from em.traces.catalogue import trace_events
 from em.traces.recorder import RecordedCall, Recorder
-from em.traces.trace import Message, Outcome, TraceEvent, read_trace
+from em.traces.trace import Message, Outcome, TraceEvent, read_trace, trace_events
 from em.values.ids import new_id
 
 LoopStatus = Literal["success", "limit", "interrupted"]

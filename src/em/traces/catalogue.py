@@ -8,15 +8,20 @@ from typing import Any, Literal
 
 import msgspec
 
-from em.errors import InputError, NotFound
-from em.log.event import Draft, Event, EventQuery
+from em.errors import NotFound
+from em.log.event import Event, EventQuery
 from em.log.stream import TRACE_PREFIX, trace_stream
 from em.store.log import newest_first
 from em.store.protocol import Store
-from em.traces.trace import KeptTrace, Mission, Outcome, ToolCall, Trace, TraceEvent, UdfCall
-from em.values.call import Usage
+from em.traces.trace import (
+    KeptTrace,
+    Outcome,
+    ToolCall,
+    Trace,
+    UdfCall,
+    kept_trace,
+)
 from em.values.canonical import Json, identical
-from em.values.times import now
 
 
 class TraceSummary(msgspec.Struct, frozen=True, kw_only=True):
@@ -145,60 +150,6 @@ def _with_calls(store: Store, one: TraceSummary) -> TraceSummary:
     return msgspec.structs.replace(one, calls=calls, failed=failed)
 
 
-_TYPE = "type"
-_HAPPENED = frozenset({"tool_call", "udf_call", "approval", "message"})
-
-
-def trace_events(
-    trace: Trace, trace_id: str, *, known_ids: bool = False, subject: str | None = None
-) -> list[Draft]:
-    """The events of a trace, in their order; `known_ids` gives them ids made of the trace's."""
-    stream = trace_stream(trace_id)
-    started: Json = {"goal": trace.mission.goal, "input": trace.mission.input_summary}
-    if trace.app:
-        started["app"] = trace.app
-    if trace.tags:
-        started["tags"] = trace.tags
-    if trace.parent:
-        started["parent"] = trace.parent
-    if trace.parent_call:
-        started["parent_call"] = trace.parent_call
-    ended: Json = {"outcome": trace.outcome, "usage": msgspec.to_builtins(trace.usage)}
-    if trace.final_output is not msgspec.UNSET:
-        ended["output"] = trace.final_output
-    if trace.thoughts is not None:
-        ended["thoughts"] = trace.thoughts
-    happened = [msgspec.to_builtins(event) for event in trace.events]
-    bodies = [
-        ("trace_started", started),
-        *((event.pop(_TYPE), event) for event in happened),
-        ("trace_ended", ended),
-    ]
-    return [
-        Draft(
-            stream=stream,
-            kind=kind,
-            body=body,
-            subject=subject,
-            id=f"{trace_id}-{number}" if known_ids else None,
-        )
-        for number, (kind, body) in enumerate(bodies)
-    ]
-
-
-def as_kept(trace: Trace, trace_id: str, subject: str | None = None) -> KeptTrace:
-    """A trace as it will be in the log once `trace_events` with known ids are appended."""
-    ids = [f"{trace_id}-{number}" for number in range(len(trace.events) + 2)]
-    return KeptTrace(
-        id=trace_id,
-        at=now(),
-        trace=trace,
-        event_ids=ids,
-        happened_ids=ids[1:-1],
-        subject=subject,
-    )
-
-
 def find_traces(
     store: Store, *, task: str | None = None, outcome: Outcome | None = None
 ) -> Iterator[KeptTrace]:
@@ -233,52 +184,6 @@ def _get(store: Store, trace_id: str) -> KeptTrace:
     if events[0].body is None:
         raise NotFound("this trace was erased", place=f"trace {trace_id}")
     return kept_trace(events)
-
-
-def kept_trace(events: Sequence[Event]) -> KeptTrace:
-    """A trace from its stream. What was erased of it is not there any more."""
-    first = events[0]
-    started: Json = first.body or {}
-    ended: Json = {}
-    happened: dict[str, Json] = {}
-    for event in events:
-        if event.kind in _HAPPENED and event.body is not None:
-            happened[event.id] = {**event.body, _TYPE: event.kind}
-        elif event.kind == "call_ended" and event.body is not None:
-            happened.get(event.body["call"], {}).update(_became(event.body))
-        elif event.kind == "trace_ended":
-            ended = event.body or {}
-    trace_id = first.stream.removeprefix(TRACE_PREFIX)
-    try:
-        trace = Trace(
-            app=started.get("app", {}),
-            mission=Mission(started["goal"], started.get("input") or {}),
-            events=msgspec.convert(list(happened.values()), list[TraceEvent]),
-            final_output=ended.get("output", msgspec.UNSET),
-            outcome=ended.get("outcome", "unknown"),
-            thoughts=ended.get("thoughts"),
-            tags=started.get("tags", ()),
-            usage=msgspec.convert(ended.get("usage", {}), Usage),
-            parent=started.get("parent"),
-            parent_call=started.get("parent_call"),
-        )
-    except (msgspec.ValidationError, KeyError) as error:
-        raise InputError(f"this is no trace: {error}", place=f"trace {trace_id}") from None
-    return KeptTrace(
-        id=trace_id,
-        at=first.at,
-        trace=trace,
-        # Nothing can be derived any more from what was erased.
-        event_ids=[e.id for e in events if e.kind != "erased" and e.body is not None],
-        happened_ids=list(happened),
-        subject=first.subject,
-        unknown=sum(event.kind == "unknown_line" for event in events),
-    )
-
-
-def _became(body: Json) -> Json:
-    """What a call is told of when its result comes later."""
-    return {name: body[name] for name in ("result", "error", "duration_ms") if name in body}
 
 
 def attempts(store: Store) -> dict[str, list[str]]:

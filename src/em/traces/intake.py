@@ -12,8 +12,7 @@ from em.errors import Conflict, InputError
 from em.log.event import Draft, Event, EventQuery
 from em.log.stream import TRACE_PREFIX, trace_stream, transcript_stream
 from em.store.protocol import Commit, Store
-from em.traces.catalogue import kept_trace
-from em.traces.trace import KeptTrace, Outcome
+from em.traces.trace import KeptTrace, Outcome, kept_trace
 from em.values.canonical import Json
 
 if TYPE_CHECKING:

@@ -17,11 +17,11 @@ from em.serve.api.shapes import Trajectories, TrajectoryIn, TrajectoryOut
 from em.serve.auth import Caller
 from em.serve.service import AnyRequest, Key, Limit, Offset, Pending, errors, page, service_of
 from em.store.protocol import Store
-from em.traces.catalogue import get_traces, list_traces, trace_events
+from em.traces.catalogue import get_traces, list_traces
 from em.traces.formats._spans import Span, tell_spans
 from em.traces.formats.otel import NAME, spans_of
 from em.traces.intake import Intake
-from em.traces.trace import Outcome, Trace, read_trace
+from em.traces.trace import Outcome, Trace, read_trace, trace_events
 from em.values.ids import new_id
 
 Query = Annotated[str | None, QueryParameter(max_length=2_000)]
