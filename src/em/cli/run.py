@@ -27,7 +27,7 @@ from em.memory import Memory
 from em.runner.answers import Field, fields_of, json_or_text
 from em.runner.engine import resume_run, run_routine
 from em.runner.history import PastRun, find_runs, read_run, savings
-from em.runner.journal import how_to_resume, new_run_id
+from em.runner.journal import how_to_resume
 from em.runner.machine import AutoFix
 from em.runner.package import Package
 from em.runner.routine import ToolSpec
@@ -35,6 +35,7 @@ from em.runner.run import PendingPrompt, RunResult, StepReport
 from em.runner.tools import ToolRegistry, functions_of, load_module
 from em.settings import Settings
 from em.store.protocol import Store
+from em.values.ids import new_id
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -378,7 +379,7 @@ def run(
         again = _given(package.folder, shared)
         input_data = read_object(input_file) if input_file else {}
         store = None if no_journal else open_memory(ctx, create=True).store
-        run_id = new_run_id()
+        run_id = new_id()
 
         def go(given: dict[str, Any], watcher: Watcher) -> RunResult:
             return run_routine(

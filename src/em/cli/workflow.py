@@ -24,9 +24,9 @@ from em.cli.output import count, only_results_on_stdout, print_json, print_table
 from em.cli.queue import enqueue, pairs
 from em.cli.run import Watcher, answer, failure_lines, watching
 from em.errors import NotFound, UsageError
-from em.runner.journal import new_run_id
 from em.runner.package import keep_routine, write_files
 from em.runner.tools import ToolRegistry
+from em.values.ids import new_id
 from em.values.mismatch import closest
 from em.values.times import parse_duration
 from em.workflows.definition import Param, WorkflowFile
@@ -302,7 +302,7 @@ def run(
         return 0
     workflows = _workflows(ctx, file, shared, create=True)
     options = as_typed(shared)
-    run_id = run_id or new_run_id()
+    run_id = run_id or new_id()
 
     def go(said: dict[str, Any], watcher: Watcher) -> WorkflowResult:
         return workflows.start(

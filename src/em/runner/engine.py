@@ -19,7 +19,6 @@ from em.runner.journal import (
     Note,
     answered_note,
     keepable,
-    new_run_id,
     started_note,
 )
 from em.runner.machine import AutoFix, Machine
@@ -30,6 +29,7 @@ from em.runner.tools import Function, Tool, ToolRegistry
 from em.settings import AllowSettings
 from em.store.protocol import Store
 from em.values.canonical import Json, identical
+from em.values.ids import new_id
 
 Tools = ToolRegistry | Mapping[str, Function] | None
 
@@ -209,7 +209,7 @@ class _Run:
         self, input_data: Json, store: Store | None, run_id: str | None
     ) -> tuple[Effects[RunResult], WriteNotes]:
         """A new run; its first note is written with its first step's."""
-        run_id = run_id or new_run_id()
+        run_id = run_id or new_id()
         notes: list[Note] | None = None
         write: WriteNotes = _keep_nothing
         if store is not None:

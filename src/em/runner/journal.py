@@ -5,13 +5,16 @@ step and the intent of the next share a transaction. So a run that was killed an
 no completed step runs again, and a step that was in flight is told apart from one that never began.
 """
 
-from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
+import threading
+import time
+from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
+from contextlib import suppress
 from hashlib import sha256
 from typing import Any
 
 import msgspec
 
-from em.errors import BadBody, EmError, RoutineError
+from em.errors import BadBody, EmError, RoutineError, StoreBusy, StoreUnreachable
 from em.log.event import Draft
 from em.log.stream import run_stream
 from em.runner.answers import check_answers
@@ -24,13 +27,12 @@ from em.runner.run import (
     PendingPrompt,
     RunResult,
     StepReport,
+    StepStatus,
     plain,
-    quietly,
 )
 from em.runner.secrets import Secrets
 from em.store.protocol import Commit, Store
 from em.values.canonical import Json, canonical
-from em.values.ids import new_id
 
 Note = tuple[str, Json]
 """The kind and the body of an event."""
@@ -54,19 +56,45 @@ class Restored(msgspec.Struct):
 
 
 class Journal:
-    """Writes a run's notes; a second worker on the same run is fenced off."""
+    """Writes a run's notes; a second worker on the same run is fenced off.
 
-    def __init__(self, store: Store, run_id: str, pos: int = 0) -> None:
+    patience: seconds for which a write is repeated while the database can't be reached. If an
+    attempt was written after all, the expected position differs: that raises Conflict, and a
+    resumed run goes on from there.
+    """
+
+    def __init__(self, store: Store, run_id: str, pos: int = 0, patience: float = 0.0) -> None:
         self._store = store
         self._stream = run_stream(run_id)
         self._pos = pos
+        self._patience = patience
+        self._lock = threading.Lock()
 
     def write(self, notes: Iterable[Note]) -> None:
-        """Keep notes before the run goes on."""
+        """Store notes before the run goes on. Threads take turns."""
         drafts = [Draft(stream=self._stream, kind=kind, body=body) for kind, body in notes]
-        expected = {self._stream: self._pos}
-        self._store.commit(Commit(events=drafts, expected_pos=expected))
-        self._pos += len(drafts)
+        with self._lock:
+            commit = Commit(events=drafts, expected_pos={self._stream: self._pos})
+            try:
+                self._store.commit(commit)
+            except (StoreUnreachable, StoreBusy):
+                if not self._patience:
+                    raise
+                self._repeat(commit)
+            self._pos += len(drafts)
+
+    def _repeat(self, commit: Commit) -> None:
+        until, wait = time.monotonic() + self._patience, 0.1
+        while True:
+            time.sleep(wait)
+            wait = min(2 * wait, 2.0)
+            try:
+                self._store.commit(commit)
+            except (StoreUnreachable, StoreBusy):
+                if time.monotonic() > until:
+                    raise
+            else:
+                return
 
 
 def how_to_resume(run_id: str, options: str) -> str:
@@ -112,11 +140,6 @@ def sized(value: Any, step_id: str) -> tuple[Any, int]:
         ) from None
 
 
-def new_run_id() -> str:
-    """An id for a run."""
-    return new_id()
-
-
 _CONTENT = frozenset(
     {"input", "answers", "args", "key", "result", "error", "fix", "output", "failure", "prompt"}
 )
@@ -146,8 +169,8 @@ class Notebook:
         self._answers = answers or {}
         self._secrets = secrets
         self.is_kept = notes is not None
-        # Says for a step the events that its result holds something of: forgetting follows them.
-        self.sources: Callable[[str], Sequence[str]] | None = None
+        # By step: events that its result contains something of. Forgetting follows them.
+        self.sources: Mapping[str, Iterable[str]] = {}
 
     def answer_to(self, prompt: PendingPrompt, secret: Collection[str] = ()) -> Json | None:
         """What a person said to a prompt, now or before, checked; None if it is to be asked.
@@ -249,15 +272,18 @@ class Notebook:
             return value
         result = keepable(value, attempt.step.id)
         kind, body = _done_note(attempt, result, report)
-        if self.sources is not None and (sources := self.sources(attempt.step.id)):
+        if sources := self.sources.get(attempt.step.id):
             body["from_events"] = list(sources)
         self._notes.append((kind, body))
         return result
 
-    def add(self, kind: str, body: Json) -> None:
-        """Note something beside what calls leave; it is written with what comes next."""
+    def end_step(self, step_id: str, status: StepStatus, error: str = "") -> None:
+        """Note a step that ended before its call; it is written with what comes next."""
+        body: Json = {"step": step_id, "status": status}
+        if error:
+            body |= {"error": error, "attempts": 0}
         if self._notes is not None:
-            self._notes.append((kind, body))
+            self._notes.append(("step_done", body))
 
     def check_output(self, output: Any) -> None:
         """The last note must be one that can be written."""
@@ -301,7 +327,7 @@ class Notebook:
 class Attempt:
     """A call that is to be made: the step, its scope, and what makes it safe to repeat."""
 
-    __slots__ = ("item", "item_hash", "key", "problem", "scope", "start", "step", "writes")
+    __slots__ = ("args", "item", "item_hash", "key", "problem", "scope", "start", "step", "writes")
 
     def __init__(
         self, step: CompiledStep, scope: Json, item: int | None, start: float, writes: bool
@@ -312,6 +338,8 @@ class Attempt:
         self.start = start
         self.writes = writes
         self.item_hash = ""
+        # As the intent has them, for the first call.
+        self.args: Json | None = None
         # The idempotency key, if there is one and the tool takes it.
         self.key: Any = None
         # Why there is none.
@@ -354,7 +382,9 @@ def _other_list(step: CompiledStep, item: int | None) -> Mismatch:
 
 def _intent(attempt: Attempt) -> Json:
     step = attempt.step
-    args, size = sized(quietly(step.args, attempt.scope), step.id)
+    with suppress(EmError):  # the call raises it again
+        attempt.args = step.args(attempt.scope)
+    args, size = sized(attempt.args or {}, step.id)
     body: Json = {"step": step.id, "tool": step.target}
     if size <= MOST_ARGS:
         body["args"] = args

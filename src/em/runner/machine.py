@@ -3,14 +3,17 @@
 `Calls` makes the calls of one step: once or for each item, checked, retried and fixed.
 """
 
+import queue
+import threading
 import time
-from collections.abc import Callable, Generator, Mapping
-from typing import Any
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping
+from typing import Any, NamedTuple
 
 import msgspec
 
 from em.errors import EmError, InputError, RoutineError, UsageError, WorkflowError
 from em.runner.answers import fields_of
+from em.runner.drivers import WriteNotes, drive
 from em.runner.effects import CallMany, CallTool, Effect, Wait
 from em.runner.expressions.language import FUNCTIONS
 from em.runner.journal import Attempt, Note, Notebook, Restored, keepable, unknown
@@ -18,6 +21,7 @@ from em.runner.program import CompiledStep, Program
 from em.runner.routine import Default, Retry
 from em.runner.run import (
     CheckFailed,
+    Declined,
     Failed,
     Failure,
     Mismatch,
@@ -26,6 +30,7 @@ from em.runner.run import (
     Reports,
     RunResult,
     StepReport,
+    StepStatus,
     StepTimeout,
     failure_of,
     plain,
@@ -46,8 +51,57 @@ AutoFix = Callable[[Json], Any]
 Steps = Generator[Effect, Any, Any]
 
 
+class Ended(NamedTuple):
+    """How a step ended, and the value that its call returned."""
+
+    status: StepStatus
+    value: Any = None
+    error: str = ""
+
+
+class Hooks:
+    """What a run does around its steps, and what they see. A workflow has hooks, a routine none.
+
+    The machine calls the methods in the order in which they stand here. In a parallel run several
+    threads call them, each for a step of its own.
+    """
+
+    width = 0
+    """How many steps run side by side, each as soon as it can; 0: one by one, in their order."""
+
+    sources: Mapping[str, Iterable[str]] = {}
+    """By step: the events that its result contains something of. Forgetting follows them."""
+
+    def waits_for(self, _step: CompiledStep) -> Collection[str]:
+        """Return the steps that must end before this one begins, in a parallel run."""
+        return ()
+
+    def past(self, _step: CompiledStep) -> Ended | None:
+        """Return how the step ended before the run was resumed; None to run it."""
+        return None
+
+    def fetch(self, _step: CompiledStep) -> Steps | None:
+        """Return a generator that fetches what the step needs from outside, if it does."""
+        return None
+
+    def scope(self, _step: CompiledStep) -> Json:
+        """Return the names that the step's expressions see."""
+        raise NotImplementedError
+
+    def agree(self, _step: CompiledStep, _answer: Json) -> bool:
+        """Take a person's answer to the step's gate; False declines the step."""
+        return True
+
+    def ended(self, _step: CompiledStep, _end: Ended) -> None:
+        """Take what a step left, unless the run ends with it."""
+
+    def output(self) -> Any:
+        """Return the output of the run after its last step."""
+        return None
+
+
 class Calls:
-    """Makes the calls of steps, as their fields say."""
+    """Makes the calls of steps, as their fields say; one object for each line of steps."""
 
     def __init__(
         self,
@@ -60,15 +114,15 @@ class Calls:
         self._tools = tools
         self._udfs = udfs
         self._auto_fix = auto_fix
-        self._notebook = notebook
-        self._reports = reports
+        self.notebook = notebook
+        self.reports = reports
 
     def call(
-        self, step: CompiledStep, scope: Json, mended: Json | None = None, key: Any = None
+        self, step: CompiledStep, scope: Json, args: Json | None = None, key: Any = None
     ) -> CallTool:
-        """One call, to be made; with `mended` arguments where a fix gave them."""
+        """Return the call of a step; `args` where they are known already, or a fix gave them."""
         tool = self._tool(step)
-        args = step.args(scope) if mended is None else dict(mended)
+        args = step.args(scope) if args is None else dict(args)
         if key is not None:
             args["idempotency_key"] = key
         if step.args_schema is not None:
@@ -78,13 +132,13 @@ class Calls:
 
     def once(self, step: CompiledStep, scope: Json, item: int | None, start: float) -> Steps:
         """A call that is not made again if the journal has its result."""
-        notebook = self._notebook
+        notebook = self.notebook
         attempt = self._attempt(step, scope, item, start)
         if not notebook.is_kept:
             return (yield from self._tried(attempt))
         known = notebook.known(attempt)
         if known is not None:
-            self._reports.add(step.id, "done", 0, start)
+            self.reports.add(step.id, "done", 0, start)
             return known.value
         yield from notebook.announce([attempt])
         return self._kept(attempt, (yield from self._tried(attempt)))
@@ -92,7 +146,7 @@ class Calls:
     def for_each(self, step: CompiledStep, items: Any, scope: Json, start: float) -> Steps:
         """A call for each of several items; their results in their order."""
         scopes = scopes_of(step, items, scope)
-        self._notebook.check_count(step, len(scopes))
+        self.notebook.check_count(step, len(scopes))
         if step.parallel <= 1:
             values = []
             for number, own in enumerate(scopes):
@@ -120,7 +174,7 @@ class Calls:
         fix: Fix = yield CallTool(self._auto_fix, {}, positional=(context,))
         told = msgspec.to_builtins(fix)
         if fix.strategy == "skip":
-            self._reports.add(step.id, "defaulted", count, start, failure.message, told)
+            self.reports.add(step.id, "defaulted", count, start, failure.message, told)
             return fix.default
         if fix.strategy == "modify_args" and returned and not attempt.is_repeatable:
             fix = Fix(strategy="fail", reason=_HAPPENED)
@@ -134,7 +188,7 @@ class Calls:
         except Exception as again:  # noqa: BLE001 - a tool may raise anything; it is told
             failure = failure_of(step.id, again, {"args": fix.args, "fix": fix.reason})
             return self._left(attempt, again, failure, count + 1)
-        self._reports.add(step.id, "done", count + 1, start, failure.message, told)
+        self.reports.add(step.id, "done", count + 1, start, failure.message, told)
         return value
 
     def mended_plain(
@@ -146,16 +200,16 @@ class Calls:
     def given_up(self, step: CompiledStep, failure: Failure, attempts: int, start: float) -> Any:
         """What the run goes on with after a step that failed for good, if its `on_error` says."""
         if step.on_error == "fail":
-            self._reports.add(step.id, "failed", attempts, start, failure.message)
+            self.reports.add(step.id, "failed", attempts, start, failure.message)
             raise Failed(failure)
-        self._reports.add(step.id, "defaulted", attempts, start, failure.message)
+        self.reports.add(step.id, "defaulted", attempts, start, failure.message)
         return step.on_error.default if isinstance(step.on_error, Default) else None
 
     def _left(self, attempt: Attempt, error: Exception, failure: Failure, count: int) -> Any:
         """What failed for good; a person is asked where nobody knows whether it happened."""
         step = attempt.step
-        if self._is_unknown(attempt, error) and self._notebook.is_kept and step.on_error == "fail":
-            self._reports.add(step.id, "failed", count, attempt.start, failure.message)
+        if self._is_unknown(attempt, error) and self.notebook.is_kept and step.on_error == "fail":
+            self.reports.add(step.id, "failed", count, attempt.start, failure.message)
             raise Pause(unknown(attempt.item_key, f"{{}} gave {failure.message}."))
         return self.given_up(step, failure, count, attempt.start)
 
@@ -169,11 +223,11 @@ class Calls:
     def _attempt(self, step: CompiledStep, scope: Json, item: int | None, start: float) -> Attempt:
         tool = self._tool(step)
         attempt = Attempt(step, scope, item, start, _writes(step, tool))
-        if item is not None and self._notebook.is_kept:
-            attempt.item_hash = self._notebook.hash_of(scope[step.as_name])
+        if item is not None and self.notebook.is_kept:
+            attempt.item_hash = self.notebook.hash_of(scope[step.as_name])
         if step.key is not None and tool.takes_key:
             # Once: it must be the same for every attempt, also after a resume.
-            attempt.key = self._notebook.key_before(attempt.item_key)
+            attempt.key = self.notebook.key_before(attempt.item_key)
             if attempt.key is None:
                 try:
                     attempt.key = keepable(step.key(scope), step.id)
@@ -183,7 +237,7 @@ class Calls:
 
     def _kept(self, attempt: Attempt, value: Any) -> Any:
         try:
-            return self._notebook.kept(attempt, value, self._reports.made[-1])
+            return self.notebook.kept(attempt, value, self.reports.made[-1])
         except EmError as error:
             raise Failed(failure_of(attempt.step.id, error, {})) from error
 
@@ -207,18 +261,19 @@ class Calls:
                     yield Wait(min(retry.backoff * 2 ** (count - 1), MAX_WAIT))
                     continue
                 return (yield from self.mended(attempt, error, count, returned=returned))
-            self._reports.add(step.id, "done", count, attempt.start)
+            self.reports.add(step.id, "done", count, attempt.start)
             return value
 
     def _checked_call(self, attempt: Attempt) -> CallTool:
         if attempt.problem is not None:
             raise attempt.problem
         _check(attempt.step.pre, attempt.scope, attempt.step, "pre")
-        return self.call(attempt.step, attempt.scope, key=attempt.key)
+        args, attempt.args = attempt.args, None
+        return self.call(attempt.step, attempt.scope, args, attempt.key)
 
     def _side_by_side(self, step: CompiledStep, attempts: list[Attempt], start: float) -> Steps:
         values: dict[int, Any] = {}
-        notebook = self._notebook
+        notebook = self.notebook
         if notebook.is_kept:
             for item, attempt in enumerate(attempts):
                 known = notebook.known(attempt)
@@ -229,7 +284,7 @@ class Calls:
             yield from notebook.announce([attempts[item] for item in todo])
         calls, failed = self._many(attempts, todo)
         outcomes = yield CallMany(list(calls.values()), step.parallel)
-        self._reports.add(step.id, "done", 1, start)
+        self.reports.add(step.id, "done", 1, start)
         for item, outcome in zip(calls, outcomes, strict=True):
             problem = outcome.error or _violated(step, attempts[item].scope, outcome.value)
             if problem is None:
@@ -348,6 +403,8 @@ class Machine:
         restored: Restored | None = None,
         secrets: Secrets | None = None,
         refusal: RoutineError | None = None,
+        hooks: Hooks | None = None,
+        write: WriteNotes | None = None,
     ) -> None:
         self._program = program
         # Why it can't be run at all here: told as its result.
@@ -355,21 +412,36 @@ class Machine:
         self._run_id = run_id
         self._tools = tools
         self._udfs = udfs
-        self._on_start = on_start
         self._secrets = Secrets() if secrets is None else secrets
-        self._notebook = Notebook(notes, restored, answers, self._secrets, run_id)
-        self._reports = Reports(on_step)
-        own = {name: Tool(name, function) for name, function in udfs.items()}
-        self._calls = Calls(tools, own, auto_fix, self._notebook, self._reports)
+        self._hooks = hooks
+        # Writes the notes of steps that run side by side.
+        self._write = write
+        self._on_start, self._on_step = on_start, on_step
+        if hooks is not None and hooks.width:
+            self._on_start, self._on_step = _in_turn(on_start), _in_turn(on_step)
+        self._restored, self._answers = restored, answers
+        self._auto_fix = auto_fix
+        self._own = {name: Tool(name, function) for name, function in udfs.items()}
+        self._calls = self._line(notes)
+        self._notebook, self._reports = self._calls.notebook, self._calls.reports
         self._saved: Json = {}
         self._scope: Json = {}
+
+    def _line(self, notes: list[Note] | None) -> Calls:
+        """Return a line of steps: its notebook, its reports and its calls."""
+        notebook = Notebook(notes, self._restored, self._answers, self._secrets, self._run_id)
+        if self._hooks is not None:
+            notebook.sources = self._hooks.sources
+        reports = Reports(self._on_step)
+        return Calls(self._tools, self._own, self._auto_fix, notebook, reports)
 
     def run(self, input_data: Json) -> Generator[Effect, Any, RunResult]:
         """Yield effects until there is a result. Never raises for a failing step."""
         in_flight = False
         try:
             self._prepare(input_data)
-            output = yield from self._steps()
+            steps = self._steps() if self._hooks is None else self._hooked(self._hooks)
+            output = yield from steps
             if self._program.routine.output_schema is not None:
                 check_schema(self._program.routine.output_schema, output, "output")
             self._notebook.check_output(output)
@@ -457,6 +529,104 @@ class Machine:
                 self._saved[step.save_as] = self._scope[step.save_as] = value
         return None
 
+    def _hooked(self, hooks: Hooks) -> Steps:
+        """Run the steps with hooks around them: in their order, or side by side."""
+        if hooks.width:
+            yield from self._notebook.announce([])
+            yield CallTool(self._side_by_side, {"hooks": hooks})
+            order = {step.id: n for n, step in enumerate(self._program.steps)}
+            self._reports.made.sort(key=lambda report: order[report.id])
+        else:
+            for step in self._program.steps:
+                yield from self._guided(step, hooks, self._calls)
+        return hooks.output()
+
+    def _guided(self, step: CompiledStep, hooks: Hooks, calls: Calls) -> Steps:
+        """Run one step with its hooks."""
+        start = time.perf_counter()
+        if self._on_start is not None:
+            self._on_start(step.id)
+        past = hooks.past(step)
+        if past is not None:
+            calls.reports.add(step.id, past.status, 0, start, past.error)
+            hooks.ended(step, past)
+            return
+        try:
+            fetching = hooks.fetch(step)
+            if fetching is not None:
+                # Others may take their time to answer: store what was done before asking them.
+                yield from calls.notebook.announce([])
+                yield from fetching
+            scope = hooks.scope(step)
+            if step.when is not None and not step.when(scope):
+                calls.reports.add(step.id, "skipped", 0, start)
+                calls.notebook.end_step(step.id, "skipped")
+                return
+            if step.gate is not None and not hooks.agree(step, self._ask(step.gate, scope)):
+                raise Declined("a person did not agree to this step", place=f"step {step.id}")
+        except EmError as error:
+            failure = failure_of(step.id, error, {})
+            calls.given_up(step, failure, 0, start)
+            calls.notebook.end_step(step.id, "defaulted", failure.message)
+            hooks.ended(step, Ended("defaulted", None, failure.message))
+            return
+        if step.for_each is None:
+            value = yield from calls.once(step, scope, None, start)
+            last = calls.reports.made[-1]
+            hooks.ended(step, Ended(last.status, value, last.error))
+        else:
+            items = self._evaluated(step, step.for_each, scope)
+            value = yield from calls.for_each(step, items, scope, start)
+            hooks.ended(step, Ended("done", value))
+
+    def _side_by_side(self, hooks: Hooks) -> None:
+        """Run every step as soon as it can, `width` at a time, each in a thread of its own.
+
+        After a failure or a question no step begins. A failure ends the run; otherwise it pauses
+        for the first question, in the order of the steps.
+        """
+        waiting = list(self._program.steps)
+        order = {step.id: n for n, step in enumerate(waiting)}
+        over: set[str] = set()
+        running: set[str] = set()
+        ended: queue.SimpleQueue[tuple[CompiledStep, Calls, BaseException | None]]
+        ended = queue.SimpleQueue()
+        problems: list[tuple[int, BaseException]] = []
+        while running or (waiting and not problems):
+            ready = [step for step in waiting if over.issuperset(hooks.waits_for(step))]
+            while ready and not problems and len(running) < hooks.width:
+                step = ready.pop(0)
+                waiting.remove(step)
+                running.add(step.id)
+                self._start(step, hooks, ended)
+            if not running:
+                break
+            step, calls, error = ended.get()
+            running.discard(step.id)
+            over.add(step.id)
+            self._reports.made += calls.reports.made
+            if error is not None:
+                problems.append((order[step.id], error))
+        if problems:
+            problems.sort(key=lambda problem: (isinstance(problem[1], Pause), problem[0]))
+            raise problems[0][1]
+
+    def _start(self, step: CompiledStep, hooks: Hooks, ended: "queue.SimpleQueue[Any]") -> None:
+        calls = self._line([])
+        assert self._write is not None
+        write = self._write
+
+        def work() -> None:
+            error: BaseException | None = None
+            try:
+                drive(_alone(self._guided(step, hooks, calls), calls.notebook), write)
+            except BaseException as problem:  # noqa: BLE001 - the thread that waits raises it
+                error = problem
+            ended.put((step, calls, error))
+
+        # A daemon: Ctrl-C does not wait for it.
+        threading.Thread(target=work, daemon=True).start()
+
     def _do(self, step: CompiledStep, start: float) -> Steps:
         if step.kind == "assert":
             return self._assert(step, start)
@@ -514,3 +684,26 @@ class Machine:
             steps=self._reports.made,
             **rest,
         )
+
+
+def _alone(steps: Steps, notebook: Notebook) -> Steps:
+    """Run one step and write its notes at once, also if it fails or asks."""
+    try:
+        yield from steps
+    except (Failed, Pause):
+        yield from notebook.announce([])
+        raise
+    yield from notebook.announce([])
+
+
+def _in_turn(notify: Callable[[Any], None] | None) -> Callable[[Any], None] | None:
+    """Return a callback that one thread calls at a time."""
+    if notify is None:
+        return None
+    lock = threading.Lock()
+
+    def notified(what: Any) -> None:
+        with lock:
+            notify(what)
+
+    return notified

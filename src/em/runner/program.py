@@ -21,9 +21,9 @@ class CompiledStep:
     """A step with its expressions compiled. `kind` is tool, udf, assert, prompt or return."""
 
     __slots__ = (
-        "args", "args_schema", "as_name", "check", "for_each", "id", "is_in_doubt", "is_plain",
-        "is_write", "key", "kind", "message", "on_error", "parallel", "post", "pre", "prompt",
-        "result_schema", "retry", "save_as", "target", "timeout", "value", "when",
+        "args", "args_schema", "as_name", "check", "for_each", "gate", "id", "is_in_doubt",
+        "is_plain", "is_write", "key", "kind", "message", "on_error", "parallel", "post", "pre",
+        "prompt", "result_schema", "retry", "save_as", "target", "timeout", "value", "when",
     )  # fmt: skip
 
     def __init__(self, step: Step, spec: ToolSpec | None) -> None:
@@ -46,6 +46,8 @@ class CompiledStep:
         self.is_in_doubt = step.effect is None and (spec is None or spec.known_effect is None)
         self.args_schema = spec.args_schema if spec else None
         self.result_schema = spec.result_schema if spec else None
+        # A prompt that a person answers before the call; only steps of a workflow have one.
+        self.gate: CompiledStep | None = None
         self.kind = "return"
         self.target = ""
         self.args: Evaluate = _nothing

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from em.errors import EmError, RoutineError
+from em.errors import EmError, RoutineError, WorkflowError
 from em.log.kinds import event_body
 from em.values.canonical import Json
 
@@ -156,6 +156,12 @@ class CheckFailed(RoutineError):
     """A check or an assertion of a routine does not hold."""
 
     code = "check_failed"
+
+
+class Declined(WorkflowError):
+    """A person did not agree to a step."""
+
+    code = "declined"
 
 
 class StepTimeout(Exception):

@@ -18,7 +18,7 @@ from em.runner.package import opened
 from em.runner.routine import Routine
 from em.runner.run import Pause, PendingPrompt, RunResult
 from em.runner.secrets import Secrets
-from em.runner.tools import Function, Tool, ToolRegistry, missing_tool, renamed
+from em.runner.tools import Function, Tool, ToolRegistry, missing_tool
 from em.runner.tools.declarations import declared_tools, spec_of
 from em.runner.tools.mcp import Servers
 from em.runner.tools.permissions import refused
@@ -29,8 +29,8 @@ from em.values.canonical import Json
 from em.workflows.plan import ASK, ASKS_A_MODEL, BUILT_IN, ROUTINE, Plan, PlannedStep
 
 if TYPE_CHECKING:
+    from em.workflows.conductor import Conductor
     from em.workflows.runs import Workflows
-    from em.workflows.workflow_machine import WorkflowMachine
 
 SIDE_BY_SIDE = 8
 
@@ -259,15 +259,17 @@ class Binding:
         secrets: Secrets,
         answers: Mapping[str, Json],
         servers: Servers,
+        registered: Mapping[str, Tool],
     ) -> None:
         self._workflows = workflows
+        self._registered = registered
         self._plan = plan
         self._allow = allow
         self._secrets = secrets
         self._answers = answers
         self._servers = servers
-        # Set once there is one: some tools speak with the run.
-        self.machine: WorkflowMachine | None = None
+        # Set once there is one: some tools need the run that they are called in.
+        self.conductor: Conductor | None = None
         self.tools = {step.name: self._bound(step) for step in plan.steps}
 
     def _bound(self, step: PlannedStep) -> Tool:
@@ -276,10 +278,10 @@ class Binding:
         return found
 
     def _find(self, step: PlannedStep) -> Tool:
-        name, registry = step.definition.tool, self._workflows.tools
-        allow = self._allowed(step)
-        if name in registry:
-            return renamed(registry[name], step.name)
+        if step.name in self._registered:
+            self._allowed(step)
+            return self._registered[step.name]
+        name, allow = step.definition.tool, self._allowed(step)
         made = declared_tools(
             self._written(step, allow), {step.name}, allow, self._secrets, self._servers
         )
@@ -287,7 +289,8 @@ class Binding:
             return made[step.name]
         if name in BUILT_IN:
             return self._built_in(step, name, allow)
-        error = missing_tool(name, {**dict.fromkeys(BUILT_IN), **dict.fromkeys(registry)})
+        known = {**dict.fromkeys(BUILT_IN), **dict.fromkeys(self._workflows.tools)}
+        error = missing_tool(name, known)
         raise WorkflowError(error.message, place=f"step {step.name}, field tool", fix=error.fix)
 
     def _written(self, step: PlannedStep, allow: AllowSettings) -> Routine:
@@ -312,9 +315,9 @@ class Binding:
         return Tool(step.name, models.ask if name == "model_call" else models.ask_several, "read")
 
     @property
-    def _run(self) -> "WorkflowMachine":
-        assert self.machine is not None
-        return self.machine
+    def _run(self) -> "Conductor":
+        assert self.conductor is not None
+        return self.conductor
 
     def _recalling(self, step: str) -> Any:
         def recall(query: Any, k: int = 5, subject: str | None = None) -> Any:

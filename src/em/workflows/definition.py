@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from em.errors import InputError, InvalidWorkflow, NotFound
+from em.errors import BadBody, InputError, InvalidWorkflow, NotFound
 from em.runner.routine import Retry, ToolSpec
 from em.settings import FILE, AllowSettings, Settings
 from em.values.call import Effect
@@ -314,10 +314,19 @@ def check_params(workflow: WorkflowDef, given: Mapping[str, Any]) -> Json:
             place=place,
             fix=f"give it: --param {missing[0]}=…, or params={{{missing[0]!r}: …}}",
         )
-    return {
+    params = {
         name: _checked(param, given[name], f"{place}.{name}") if name in given else param.default
         for name, param in known.items()
     }
+    try:
+        # As deep as they stand in the journal.
+        return dict(canonical([params], "params")[1][0])
+    except BadBody as error:
+        raise InputError(
+            f"a parameter can't be stored: {error.message}",
+            place=place,
+            fix="pass plain values (numbers, texts, lists, mappings)",
+        ) from None
 
 
 def prompt_of(workflow: WorkflowDef, params: Mapping[str, Any], prompt: str | None) -> str | None:

@@ -13,7 +13,6 @@ from em.errors import EmError
 from em.log.kinds import event_body
 from em.runner.expressions.language import FUNCTIONS
 from em.runner.history import PastRun, PastStep, read_run, run_id_of, started_runs
-from em.runner.journal import keepable
 from em.runner.run import Failure, PendingPrompt, Status, StepReport
 from em.runner.tools import Tool
 from em.store.protocol import Store
@@ -29,12 +28,11 @@ from em.workflows.slices import (
     Slice,
     Tokens,
     about,
-    as_record,
     failed_slice,
+    record_of,
     slices_of,
     tokens_of,
 )
-from em.workflows.workflow_machine import Done
 
 
 class WorkflowResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -106,13 +104,9 @@ class PastWorkflow:
         """`running`, `needs_input`, `ok` or `failed`."""
         return self.run.status
 
-    def done(self) -> dict[str, Done]:
-        """The steps that are over as a whole."""
-        return {
-            step.step: Done(status=step.status, records=[step.result or {}], error=step.error)
-            for step in self.run.steps
-            if step.item is None
-        }
+    def done(self) -> dict[str, PastStep]:
+        """The steps that ended as a whole, by name."""
+        return {step.step: step for step in self.run.steps if step.item is None}
 
     def fetched(self) -> dict[str, Json]:
         """What each step was given from outside the run."""
@@ -307,7 +301,7 @@ class _Replay:
         if not is_list and done[0].status != "done":
             self._context.leave(step.name, [failed_slice(step.name, done[0].error)])
             return
-        records = [as_or_record(record) for record in self._past.records(step.name)]
+        records = [record_of(record) for record in self._past.records(step.name)]
         self._context.leave(step.name, list(slices_of(step.name, records, is_list=is_list)))
 
     def views(self) -> list[StepView]:
@@ -327,7 +321,7 @@ class _Replay:
         if status == "skipped":
             return StepView(**shown, status=status, memory=values)
         inputs = self._inputs(step, values)
-        records = [as_or_record(record) for record in self._past.records(step.name)]
+        records = [record_of(record) for record in self._past.records(step.name)]
         record = records[0] if len(records) == 1 else {}
         is_list = step.call.for_each is not None
         return StepView(
@@ -407,11 +401,6 @@ def _told(records: Sequence[Json]) -> int | None:
     return sum(counted) if counted and all(counted) else None
 
 
-def as_or_record(value: Any) -> Json:
-    """A record of the journal; what a person said of a call is a plain value."""
-    return value if isinstance(value, dict) and "output" in value else as_record(value)
-
-
 def inputs_of(step: PlannedStep, scope: Json, within: Json | None = None) -> Any:
     """What a step's tool is called with; for each item where there are several.
 
@@ -453,7 +442,7 @@ def rehearse(
     workflow = file.workflow(name)
     refuse_invalid(workflow, tools, file.place)
     plan = Plan(workflow)
-    given = keepable(check_params(workflow, params), "params")
+    given = check_params(workflow, params)
     said = prompt_of(workflow, given, prompt)
     context = Context(said, given, [step.name for step in plan.steps])
     for step in plan.steps:

@@ -53,25 +53,23 @@ APPROVE = "approve"
 class PlannedStep:
     """A step, ready to run."""
 
-    __slots__ = ("asks", "before", "call", "definition", "name", "needs", "prompt", "when")
+    __slots__ = ("asks", "before", "call", "definition", "name", "needs", "prompt", "waits_for")
 
     def __init__(self, definition: StepDef, call: CompiledStep, needs: Sequence[Need]) -> None:
         self.definition = definition
         self.name = definition.name
         self.call = call
         self.needs = needs
-        self.when = _compiled_when(definition)
+        call.when = _compiled_when(definition)
         # What a person is asked before the step: for its answer, or to agree.
         self.asks = _asked(definition)
         self.prompt = None if self.asks is None else CompiledStep(self.asks, None)
+        call.gate = self.prompt
         # The steps whose slices it may see.
         self.before: frozenset[str] = frozenset()
-
-    @property
-    def waits_for(self) -> frozenset[str]:
-        """The steps that must be over before it begins, in a parallel workflow."""
-        needed = {need.target for need in self.needs if need.kind == "step"}
-        return frozenset(needed | set(self.definition.waits_for))
+        # The steps that must end before it begins, in a parallel workflow.
+        needed = {need.target for need in needs if need.kind == "step"}
+        self.waits_for = frozenset(needed | set(definition.waits_for))
 
 
 class Plan:
@@ -96,6 +94,9 @@ class Plan:
             raise
         except EmError as error:
             raise InvalidWorkflow(error.message, place=error.place, fix=error.fix) from None
+        # The tool that each step names.
+        self.tools = {step.name: step.definition.tool for step in self.steps}
+        self._by_name = {step.name: step for step in self.steps}
         questions = [step.asks for step in self.steps if step.asks is not None]
         # Everything that a person may be asked, as the runner knows it.
         self.questions = Routine(name=workflow.name, steps=questions)
@@ -114,7 +115,7 @@ class Plan:
 
     def step(self, name: str) -> PlannedStep:
         """The step of that name."""
-        return next(step for step in self.steps if step.name == name)
+        return self._by_name[name]
 
 
 def plan_of(definition: Json) -> Plan:

@@ -1,6 +1,5 @@
 """Workflows: starting a run, going on with it, and looking at what there is."""
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
@@ -8,12 +7,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, Unpack
 
 import msgspec
 
-from em.errors import StoreBusy, StoreUnreachable, UsageError, WorkflowError
+from em.errors import UsageError, WorkflowError
 from em.llm.client import LlmClient
 from em.log.stream import run_stream
 from em.redaction.redactor import MARKER
 from em.runner.answers import check_steps
-from em.runner.drivers import WriteNotes, drive
+from em.runner.drivers import drive
 from em.runner.engine import Tools, refuse_lost_secrets, same_input
 from em.runner.expressions.language import as_text
 from em.runner.journal import (
@@ -22,8 +21,8 @@ from em.runner.journal import (
     Note,
     answered_note,
     keepable,
-    new_run_id,
 )
+from em.runner.machine import Machine
 from em.runner.run import RunResult, StepReport
 from em.runner.secrets import Secrets, without_secrets
 from em.runner.tools import ToolRegistry
@@ -33,7 +32,9 @@ from em.settings import AllowSettings, Settings
 from em.store.protocol import Store
 from em.values.call import Effect
 from em.values.canonical import Json
+from em.values.ids import new_id
 from em.workflows.builtins import Binding, Models, Sourced, Sources, no_source
+from em.workflows.conductor import Conductor
 from em.workflows.definition import WorkflowDef, WorkflowFile, check_params, prompt_of
 from em.workflows.inspection import (
     PastWorkflow,
@@ -51,7 +52,6 @@ from em.workflows.plan import Plan, plan_of
 from em.workflows.problems import refuse_invalid, validate_file
 from em.workflows.retention import Cleaned, clean, clean_if_due
 from em.workflows.slices import Context, CountTokens, about
-from em.workflows.workflow_machine import WorkflowMachine
 
 if TYPE_CHECKING:
     from em.workflows.to_routine import CompiledWorkflow, MayFreeze
@@ -143,8 +143,8 @@ class Workflows:
     ) -> WorkflowResult:
         """Run a workflow that is given itself."""
         ready = self._planned(workflow)
-        given = keepable(check_params(workflow, params or {}), "params")
-        run_id = run_id or new_run_id()
+        given = check_params(workflow, params or {})
+        run_id = run_id or new_id()
         body: Json = {**ready.body, "input": given}
         said = prompt_of(workflow, given, prompt)
         if prompt is not None:
@@ -282,37 +282,42 @@ class Workflows:
         options: WorkflowOptions,
     ) -> WorkflowResult:
         answers = dict(options.get("answers") or {})
-        _check_answers(plan, answers)
-        said = without_secrets(plan.questions, _own(plan, answers))
-        if said:
-            notes.append(answered_note(keepable(said, "answers")))
-        before = past.run if past is not None else None
-        known = {**(before.restored.answers if before else {}), **answers}
-        secrets = Secrets()
-        servers = Servers()
-        binding = Binding(self, plan, self._allow, secrets, known, servers)
-        journal = Journal(self.store, run_id, before.pos if before else 0)
-        machine = WorkflowMachine(
+        if answers:
+            notes += _answered(plan, answers)
+        restored = None if past is None else past.run.restored
+        known = {**(restored.answers if restored else {}), **answers}
+        secrets, servers = Secrets(), Servers()
+        registered = self.tools.named(plan.tools)
+        binding = Binding(self, plan, self._allow, secrets, known, servers, registered)
+        conductor = binding.conductor = Conductor(
             plan,
-            run_id=run_id,
-            context=Context(prompt, params, [step.name for step in plan.steps]),
-            tools=binding.tools,
-            fetch=self._fetched,
-            write=_patient(journal.write),
-            notes=notes,
-            answers=answers,
-            restored=before.restored if before else None,
+            Context(prompt, params, [step.name for step in plan.steps]),
+            self._fetched,
+            run_id,
+            restored=restored,
             done=past.done() if past else None,
-            known=past.fetched() if past else None,
-            secrets=secrets,
+            fetched=past.fetched() if past else None,
+        )
+        tools = conductor.recorded(binding.tools)
+        journal = Journal(self.store, run_id, past.run.pos if past else 0, PATIENCE)
+        machine = Machine(
+            plan.program,
+            run_id=run_id,
+            tools=tools,
+            udfs={},
+            answers=answers,
             on_step=secrets.telling(options.get("on_step")),
             on_start=options.get("on_start"),
+            notes=notes,
+            restored=restored,
+            secrets=secrets,
+            hooks=conductor,
+            write=journal.write,
         )
-        binding.machine = machine
         with servers:
-            result = drive(machine.run(params), machine.write)
+            result = secrets.result(drive(machine.run({}), journal.write))
         self._clean()
-        return _told(plan, machine, secrets.result(result))
+        return _told(plan, conductor, result)
 
     def _fetched(self, need: Need, asked: Sequence[Any]) -> Sourced:
         """What a need asks for that is not of the run."""
@@ -342,27 +347,6 @@ class Workflows:
         clean_if_due(self.store, limits)
 
 
-def _patient(write: WriteNotes) -> WriteNotes:
-    """Write again what could not be written for want of the database.
-
-    If it was written after all, the position tells: that raises, and whoever starts the run again
-    goes on from there.
-    """
-
-    def patiently(notes: list[Note]) -> None:
-        until, wait = time.monotonic() + PATIENCE, 0.1
-        while True:
-            try:
-                return write(notes)
-            except (StoreUnreachable, StoreBusy):
-                if time.monotonic() > until:
-                    raise
-            time.sleep(wait)
-            wait = min(2 * wait, 2.0)
-
-    return patiently
-
-
 def _own(plan: Plan, answers: Mapping[str, Any]) -> dict[str, Any]:
     """Answers for this run; those for a routine within it are in that one's journal."""
     return {
@@ -372,13 +356,16 @@ def _own(plan: Plan, answers: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _check_answers(plan: Plan, answers: Mapping[str, Any]) -> None:
-    """Answers are for steps that ask, for routines within them, and for calls nobody knows of."""
+def _answered(plan: Plan, answers: Mapping[str, Any]) -> list[Note]:
+    """Check that answers match a question, an inner routine or a pending call; and note them."""
     asking = [step.name for step in plan.steps if step.prompt is not None]
-    check_steps(plan.program, _own(plan, answers), asking=asking)
+    own = _own(plan, answers)
+    check_steps(plan.program, own, asking=asking)
+    stored = without_secrets(plan.questions, own)
+    return [answered_note(keepable(stored, "answers"))] if stored else []
 
 
-def _told(plan: Plan, machine: WorkflowMachine, result: RunResult) -> WorkflowResult:
+def _told(plan: Plan, conductor: Conductor, result: RunResult) -> WorkflowResult:
     return WorkflowResult(
         run_id=result.run_id,
         workflow=plan.workflow.name,
@@ -387,6 +374,6 @@ def _told(plan: Plan, machine: WorkflowMachine, result: RunResult) -> WorkflowRe
         failure=result.failure,
         pending_prompt=result.pending_prompt,
         steps=result.steps,
-        outputs=machine.outputs,
-        warnings=tuple(dict.fromkeys(machine.warnings)),
+        outputs=conductor.outputs,
+        warnings=tuple(dict.fromkeys(conductor.warnings)),
     )

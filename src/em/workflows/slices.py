@@ -9,7 +9,7 @@ import msgspec
 
 from em.errors import InputError, UsageError, WorkflowError
 from em.runner.expressions.language import Missing, as_text
-from em.runner.tools import Function, Tool, renamed
+from em.runner.tools import Function, Tool
 from em.values.canonical import Json
 from em.values.mismatch import closest
 from em.workflows.needs import FETCHED, Need
@@ -33,6 +33,11 @@ def as_record(value: Any) -> Json:
     """A tool's result as it is kept: a tool may say a classification and metadata beside it."""
     said = isinstance(value, dict) and "output" in value and value.keys() <= _RECORD
     return dict(value) if said else {"output": value}
+
+
+def record_of(result: Any) -> Json:
+    """Return a result of the journal as a record; a person's answer for a call is a plain value."""
+    return result if isinstance(result, dict) and "output" in result else as_record(result)
 
 
 def slice_of(step: str, record: Json, name: str | None = None) -> Slice:
@@ -219,14 +224,12 @@ Extras = Callable[[], Json]
 """What is kept beside a result: what the step was given from elsewhere, and warnings."""
 
 
-def recording(tool: Tool, name: str, extras: Extras) -> Tool:
-    """A tool whose result is a record: with what it saved, and what its step was given."""
-    made = renamed(tool, name)
-    made.function = _recorded(tool.function, tool, extras)
+def recording(tool: Tool, extras: Extras) -> None:
+    """Make a tool return a record: with what it saved, and what its step was given."""
     inner = tool.within
+    tool.function = _recorded(tool.function, tool, extras)
     if inner is not None:
-        made.within = lambda timeout: _recorded(inner(timeout), tool, extras)
-    return made
+        tool.within = lambda timeout: _recorded(inner(timeout), tool, extras)
 
 
 def _recorded(function: Function, tool: Tool, extras: Extras) -> Function:

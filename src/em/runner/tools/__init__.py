@@ -101,6 +101,17 @@ class ToolRegistry(Mapping[str, Tool]):
     def __getitem__(self, name: str) -> Tool:
         return self._tools[name]
 
+    def named(self, names: Mapping[str, str]) -> dict[str, Tool]:
+        """Return copies of tools by new names, to be changed without changing the registered ones.
+
+        `names` maps each new name to a tool's; tools that are not registered are left out.
+        """
+        return {
+            new: renamed(self._tools[name], new)
+            for new, name in names.items()
+            if name in self._tools
+        }
+
     def __iter__(self) -> Iterator[str]:
         return iter(self._tools)
 

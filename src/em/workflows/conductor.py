@@ -1,0 +1,165 @@
+"""The conductor: what a workflow does around each step of its run.
+
+The machine runs the steps. Before each one the conductor gathers what the step needs, and nothing
+else; after it, it keeps the slices that the step left for those that come later.
+"""
+
+import threading
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
+
+from em.errors import WorkflowError
+from em.runner.effects import CallTool
+from em.runner.expressions.language import FUNCTIONS
+from em.runner.history import PastStep
+from em.runner.journal import Restored
+from em.runner.machine import Ended, Hooks, Steps
+from em.runner.program import CompiledStep
+from em.runner.tools import Tool
+from em.values.canonical import Json
+from em.workflows.builtins import Sourced
+from em.workflows.needs import FETCHED, Need
+from em.workflows.plan import APPROVE, ASK, Plan, PlannedStep
+from em.workflows.slices import Brought, Context, failed_slice, record_of, recording, slices_of
+
+Fetch = Callable[[Need, Sequence[Any]], Sourced]
+"""Fetches what a need asks for from outside the run; the need's arguments are filled in."""
+
+
+class Conductor(Hooks):
+    """Gathers the context of each step of one run, and keeps what it leaves.
+
+    done: how steps ended before the run was resumed. fetched: what they had been given from outside
+    the run.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        context: Context,
+        fetch: Fetch,
+        run_id: str,
+        *,
+        restored: Restored | None = None,
+        done: Mapping[str, PastStep] | None = None,
+        fetched: Mapping[str, Json] | None = None,
+    ) -> None:
+        self._plan = plan
+        self._context = context
+        self._fetch = fetch
+        self._done = done or {}
+        self._redacted = {step for step, _ in restored.redacted} if restored else set()
+        self._fetched: dict[str, Json] = {name: dict(one) for name, one in (fetched or {}).items()}
+        self._brought: dict[str, Brought] = {}
+        self._answers: dict[str, Any] = {}
+        self._base: Json = {**FUNCTIONS, "params": context.params, "run_id": run_id}
+        self._lock = threading.Lock()
+        self._sources: dict[str, dict[str, None]] = {}
+        self.sources = self._sources
+        self.width = plan.workflow.width if plan.workflow.is_parallel else 0
+        self.outputs: dict[str, Any] = {}
+        self.warnings: list[str] = []
+
+    def recorded(self, tools: Mapping[str, Tool]) -> Mapping[str, Tool]:
+        """Make the tools of the steps, which are this run's own, return records."""
+        for name, tool in tools.items():
+            recording(tool, lambda name=name: self._extras(name))  # type: ignore[misc]  # the name is bound early
+        return tools
+
+    def waits_for(self, step: CompiledStep) -> Collection[str]:
+        """Return the steps whose output it needs, and those it depends on."""
+        return self._plan.step(step.id).waits_for
+
+    def past(self, step: CompiledStep) -> Ended | None:
+        """Return how a step ended before; None if its result was redacted or is one of many."""
+        done = self._done.get(step.id)
+        if done is None or step.id in self._redacted:
+            return None
+        if done.status in ("skipped", "defaulted"):
+            return Ended(done.status, None, done.error)  # type: ignore[arg-type]  # one of these two
+        return Ended("done", done.result or {}, done.error) if step.for_each is None else None
+
+    def fetch(self, step: CompiledStep) -> Steps | None:
+        """Fetch the needs of a step that come from outside the run."""
+        planned = self._plan.step(step.id)
+        fetched = self._fetched.setdefault(step.id, {})
+        wanted = [
+            need for need in planned.needs if need.kind in FETCHED and need.text not in fetched
+        ]
+        return self._fetching(planned, wanted) if wanted else None
+
+    def _fetching(self, step: PlannedStep, wanted: Sequence[Need]) -> Steps:
+        fetched = self._fetched[step.name]
+        for need in wanted:
+            values, _ = self._context.memory_for(step.needs, fetched, step.before)
+            brought = Brought(values, strict=False, place=f"step {step.name}")
+            asked = [ask({**self._base, "memory": brought}) for ask in need.asks]
+            found: Sourced = yield CallTool(self._fetch, {"need": need, "asked": asked})
+            fetched[need.text] = found.value
+            self.note_sources(step.name, found.from_events)
+
+    def scope(self, step: CompiledStep) -> Json:
+        """Return what the step's templates see: its needs, the parameters, and nothing else."""
+        planned, strict = self._plan.step(step.id), self._plan.workflow.strict
+        fetched = self._fetched.get(step.id, {})
+        values, unmet = self._context.memory_for(planned.needs, fetched, planned.before)
+        brought = Brought(values, strict=strict, place=f"step {step.id}")
+        for text in unmet:
+            if strict or any(need.must for need in planned.needs if need.text == text):
+                raise self._unmet(planned, text)
+            brought.unmet.append(f"nothing meets the need {text!r}")
+        self._brought[step.id] = brought
+        return {**self._base, "memory": brought}
+
+    def _unmet(self, step: PlannedStep, text: str) -> WorkflowError:
+        left = sorted({one.name for one in self._context.left_by(step.before) if one.name})
+        return WorkflowError(
+            f"nothing meets the need {text!r}",
+            place=f"step {step.name}, field memory.needs",
+            fix=f"there is output of: {', '.join(left)}" if left else "no step has left anything",
+        )
+
+    def agree(self, step: CompiledStep, answer: Json) -> bool:
+        """Take an approval; or the answer to `ask`, which is the result of its tool."""
+        if self._plan.step(step.id).definition.tool != ASK:
+            return bool(answer[APPROVE])
+        self._answers[step.id] = next(iter(answer.values())) if len(answer) == 1 else answer
+        return True
+
+    def answer_of(self, step: str) -> Any:
+        """Return what a person answered to `ask`: the function of its tool."""
+        return self._answers[step]
+
+    def note_sources(self, step: str, event_ids: Sequence[str]) -> None:
+        """Note that the result of a step will contain something of these events."""
+        with self._lock:
+            self._sources.setdefault(step, {}).update(dict.fromkeys(event_ids))
+
+    def _extras(self, name: str) -> Json:
+        """Return what is stored with a step's result, so that `inspect` shows what it was given."""
+        fetched, warnings = self._fetched.get(name), self._brought[name].warnings()
+        extras: Json = {"memory": fetched} if fetched else {}
+        return {**extras, "warnings": warnings} if warnings else extras
+
+    def ended(self, step: CompiledStep, end: Ended) -> None:
+        """Keep the slices that a step left."""
+        brought = self._brought.get(step.id)
+        warnings = [] if brought is None else brought.warnings()
+        if warnings:
+            with self._lock:
+                self.warnings += [f"step {step.id}: {text}" for text in warnings]
+        if end.status == "skipped":
+            return
+        if end.status == "defaulted":
+            self._context.leave(step.id, [failed_slice(step.id, end.error)])
+            return
+        is_list = step.for_each is not None
+        records = [record_of(one) for one in (end.value if is_list else [end.value])]
+        slices = list(slices_of(step.id, records, is_list=is_list))
+        self.outputs[step.id] = slices[-1].output
+        self._context.leave(step.id, slices)
+
+    def output(self) -> Any:
+        """Return the output of the last step that has one."""
+        ran = [step.name for step in self._plan.steps if step.name in self.outputs]
+        return self.outputs[ran[-1]] if ran else None
