@@ -4,7 +4,8 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+import weakref
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,6 @@ from em.log.event import Event
 from em.redaction.redactor import Redactor
 from em.store.events import FetchPage, Page, bounded
 from em.store.migrations import pending, statements
-from em.store.pool import Pool
 from em.store.preparation import Prepared
 from em.store.protocol import SHAPE_BITS, Health, Within
 from em.store.search_index import PassageRow, numbers_of, time_conditions
@@ -38,6 +38,140 @@ from em.store.vectors import (
     put_vectors,
     similarities,
     to_blob,
+)
+
+FORK_WAIT = 2.0
+"""Seconds that a fork waits for connections to become idle."""
+
+
+class Connections:
+    """The connections to one file: one for each thread at work, none shared, none across a fork.
+
+    Idle connections are used again, and up to `limit` are opened. A fork waits until no connection
+    is in use: otherwise the child could inherit a lock of SQLite's that no thread of its own holds
+    and that is never released.
+    """
+
+    def __init__(
+        self,
+        open_one: Callable[[], sqlite3.Connection],
+        usable: Callable[[sqlite3.Connection], bool],
+        limit: int,
+    ) -> None:
+        self._open_one = open_one
+        self._usable = usable
+        self._limit = limit
+        self._closed = False
+        self._start()
+        _all_connections.add(self)
+
+    def _start(self) -> None:
+        self._pid = os.getpid()
+        self._idle: list[sqlite3.Connection] = []
+        self._used = 0
+        self._waiting = 0
+        self._lock = threading.Lock()
+        self._freed = threading.Condition(self._lock)
+        self._write_lock = threading.RLock()
+
+    def write_lock(self) -> "threading.RLock":
+        """Return the lock that the writing threads of this process share."""
+        if self._pid != os.getpid():
+            self._start()
+        return self._write_lock
+
+    @contextmanager
+    def connection(self) -> Iterator[sqlite3.Connection]:
+        """Lend this thread a connection for as long as the block lasts."""
+        connection = self.take()
+        try:
+            yield connection
+        finally:
+            self.give_back(connection)
+
+    def take(self) -> sqlite3.Connection:
+        """Lend this thread a connection until `give_back`."""
+        if self._pid != os.getpid():
+            # A child process must not touch the parent's connections, not even to close them.
+            self._start()
+        with self._lock:
+            while self._used >= self._limit:
+                self._waiting += 1
+                try:
+                    self._freed.wait()
+                finally:
+                    self._waiting -= 1
+            if self._closed:
+                raise StoreError("this store was closed", fix="open it again")
+            self._used += 1
+            if self._idle:
+                return self._idle.pop()
+        try:
+            return self._open_one()
+        except BaseException:
+            self._put_back(None)
+            raise
+
+    def give_back(self, connection: sqlite3.Connection) -> None:
+        """Take a connection back; close it if it can't be used again."""
+        reusable = False
+        try:
+            reusable = self._usable(connection) and not self._closed
+            if not reusable:
+                connection.close()
+        finally:
+            self._put_back(connection if reusable else None)
+
+    def _put_back(self, connection: sqlite3.Connection | None) -> None:
+        with self._lock:
+            self._used -= 1
+            if connection is not None:
+                self._idle.append(connection)
+            if self._waiting:
+                self._freed.notify()
+
+    def pause(self) -> Callable[[], None]:
+        """Wait briefly until no connection is in use. Call what is returned to lend them again."""
+        deadline = time.monotonic() + FORK_WAIT
+        self._lock.acquire()
+        while self._used and time.monotonic() < deadline:
+            self._lock.release()
+            time.sleep(0.001)
+            self._lock.acquire()
+        return self._lock.release
+
+    def drop_idle(self) -> None:
+        """Close the idle connections, so that the next use connects again."""
+        with self._lock:
+            idle, self._idle = self._idle, []
+        if self._pid == os.getpid():
+            for connection in idle:
+                connection.close()
+
+    def close(self) -> None:
+        """Close the idle connections now, and the others when they are given back."""
+        self._closed = True
+        self.drop_idle()
+
+
+_all_connections: weakref.WeakSet[Connections] = weakref.WeakSet()
+_paused: list[Callable[[], None]] = []
+
+
+def _before_fork() -> None:
+    _paused.extend(connections.pause() for connections in list(_all_connections))
+
+
+def _after_fork_in_parent() -> None:
+    while _paused:
+        _paused.pop()()
+
+
+# The child starts with no connections when it first uses them: see `Connections.take`.
+os.register_at_fork(
+    before=_before_fork,
+    after_in_parent=_after_fork_in_parent,
+    after_in_child=_paused.clear,
 )
 
 
@@ -213,7 +347,7 @@ class SqliteStore(SqlStore):
         folder = None if self._path == IN_MEMORY else Path(f"{self._path}-vectors")
         super().__init__(SqliteIndex(self._reading, self._writing, folder), redactor)
         limit = 1 if self._path == IN_MEMORY else MAX_CONNECTIONS
-        self._pool = Pool(self._connect, self._usable, sqlite3.Connection.close, limit)
+        self._pool = Connections(self._connect, self._usable, limit)
         if self._path != IN_MEMORY:
             self._check_path(create=create)
         try:
