@@ -366,7 +366,7 @@ def test_the_subset_goes_to_monty_and_the_rest_to_a_process() -> None:
     assert choose("import statistics").name in ("bubblewrap", "landlock")
     assert choose("import statistics", trust=True).name == "process"
     assert choose("def f(): return 1", prefer="landlock").name == "landlock"
-    with pytest.raises(UsageError, match="there are: monty, bubblewrap, landlock"):
+    with pytest.raises(UsageError, match="must be one of monty, bubblewrap, landlock"):
         choose("", prefer="chroot")
 
 
@@ -382,5 +382,5 @@ def test_without_any_back_end_code_is_refused_unless_trusted(
 
 
 def test_limits_are_more_than_nothing() -> None:
-    with pytest.raises(ValueError, match="more than nothing"):
+    with pytest.raises(ValueError, match="greater than 0"):
         Limits(seconds=0)

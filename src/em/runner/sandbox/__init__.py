@@ -1,4 +1,4 @@
-"""The sandbox: where code that a model wrote runs, and never anywhere else."""
+"""The sandbox: runs code that a model wrote, away from this process."""
 
 from em.runner.sandbox.sandbox import Limits, Sandbox, Session, choose
 

@@ -1,7 +1,8 @@
-"""Monty: an interpreter for a subset of Python that has no door to the world.
+"""Monty: an interpreter for a subset of Python without access to the system.
 
-It starts at once and knows no files, sockets or processes; it runs in worker processes of its own,
-so that not even its own mistakes reach this one. `subset.py` says what it does not know.
+It starts at once and has no files, sockets or processes. It runs in worker processes, so that a bug
+of the interpreter does not reach this one. `lint` finds code that is beyond the subset, and
+`SUBSET_RULES` explains the subset to a model.
 """
 
 import ast
@@ -34,7 +35,7 @@ from em.runner.sandbox.sandbox import (
 )
 
 _CODE = "<python-input-0>"
-"""How monty calls what a session was given first."""
+"""Monty's file name for the first code of a session."""
 
 _CHECK = f"""
 import json as _em_json
@@ -52,7 +53,7 @@ def _em_check(value):
 
 def _em_walk(value, depth):
     if depth > {MAX_DEPTH}:
-        raise TypeError("it is nested more than {MAX_DEPTH} levels deep")
+        raise TypeError("the value is nested more than {MAX_DEPTH} levels deep")
     if isinstance(value, (list, tuple, set, frozenset, _em_deque)):
         for item in value:
             _em_walk(item, depth + 1)
@@ -65,27 +66,26 @@ def _em_walk(value, depth):
         or _em_is_dataclass(value)
     ):
         kind = type(value).__name__
-        raise TypeError(f"a {{kind}} is no plain value; give numbers, texts, lists, mappings")
+        raise TypeError(f"can't return a {{kind}}; return numbers, texts, lists, mappings")
 """
-"""Monty hands over what it can't convert (a function, a range) as a text that describes it: what
-is no value is told from a text while it is still inside."""
+"""Refuses values that monty can't convert (a function, a range): it would return their repr."""
 
 _CHECKED = "_em_check(_em_result)\n_em_result"
 _CHECKER = "<python-input-1>"
 
 _PROCESSES = 1024
-"""Sessions at the same time; a worker is started for each when it is needed."""
+"""The most sessions at one time; a worker is started for each when needed."""
 
 
 class MontySandbox(Sandbox):
-    """The subset, in under a millisecond."""
+    """Runs the subset of Python; a call takes under a millisecond."""
 
     name: ClassVar[str] = "monty"
 
     @classmethod
     @lru_cache(maxsize=1)
     def missing(cls) -> str:
-        """Why it can't be used here."""
+        """Return why this back end can't be used here, or ""."""
         if find_spec("pydantic_monty") is None:
             return "it is not installed (pip install 'em-core[sandbox]')"
         try:
@@ -95,7 +95,7 @@ class MontySandbox(Sandbox):
         return ""
 
     def open(self, code: str, limits: Limits = DEFAULT_LIMITS) -> Session:
-        """A session in one of monty's workers."""
+        """Open a session in one of monty's workers."""
         return _MontySession(code, limits)
 
 
@@ -147,10 +147,10 @@ class _MontySession(Session):
         try:
             return self._session.feed_run(code, inputs=inputs, print_callback=_drop)
         except (monty.MontyRuntimeError, monty.MontySyntaxError) as error:
-            told = self._told(error)
-            if told.code != "sandbox_fault":
-                self._end()  # stopped in the middle of something: not to be used again
-            raise told from None
+            failure = self._failure(error)
+            if failure.code != "sandbox_fault":
+                self._end()  # a limit stopped it half-way: its state can't be used again
+            raise failure from None
         except monty.MontyCrashedError as error:
             self._end()
             if getattr(error, "timed_out", False):
@@ -160,7 +160,7 @@ class _MontySession(Session):
             self._end()
             raise
 
-    def _told(self, error: Any) -> SandboxError:
+    def _failure(self, error: Any) -> SandboxError:
         raised = error.exception()
         kind, message = type(raised).__name__, str(raised)
         if kind == "TimeoutError" and "limit exceeded" in message:
@@ -189,7 +189,7 @@ class _MontySession(Session):
         self._session = None
 
     def close(self) -> None:
-        # A call that still runs, in a thread that was left behind, ends by its own limit.
+        # A call that still runs in another thread ends by its own time limit.
         if self._lock.acquire(blocking=False):
             try:
                 self._end()
@@ -199,7 +199,7 @@ class _MontySession(Session):
 
 @lru_cache(maxsize=1)
 def _pool(_pid: int) -> Any:
-    """The workers of this process; a fork gets its own."""
+    """Return the workers of this process; a fork gets its own."""
     from pydantic_monty import Monty
 
     pool = Monty(min_processes=1, max_processes=_PROCESSES)
@@ -214,11 +214,11 @@ def _leave(owner: int, entered: Any) -> None:
 
 
 def _drop(_stream: str, _text: str) -> None:
-    """What the code prints goes nowhere."""
+    """Discard what the code prints."""
 
 
 def _fields(value: Any) -> Any:
-    """A dataclass of the sandbox's own as its fields."""
+    """Return the fields of a dataclass that the code defined; other values unchanged."""
     if type(value).__name__ == "MontyClassProxy" and value.is_dataclass:
         return value.attributes
     return value
@@ -228,8 +228,8 @@ MODULES = frozenset(
     "base64 binascii bisect collections copy csv dataclasses datetime decimal functools hashlib "
     "itertools json math random re time tomllib typing unicodedata __future__".split()
 )
-"""What may be imported. Monty has more (os, sys, pathlib, asyncio), which plain computing needs
-not."""
+"""The modules that code may import. Monty has more (os, sys, pathlib, asyncio) that plain computing
+does not need."""
 
 _LACKING = {
     "collections": "OrderedDict ChainMap UserDict UserList UserString abc",
@@ -241,20 +241,20 @@ _LACKING = {
     "typing": "TypedDict NamedTuple cast",
 }
 LACKING = {module: frozenset(names.split()) for module, names in _LACKING.items()}
-"""Names that monty's modules do not have."""
+"""Names that monty's modules lack."""
 
 BUILTINS = frozenset(
     "super callable issubclass vars dir globals compile __import__ input bytearray memoryview "
     "object breakpoint help delattr property staticmethod classmethod".split()
 )
-"""Built-in names that it does not have."""
+"""Built-in names that monty lacks."""
 
 METHODS = frozenset(
     "__init__ __post_init__ __repr__ __str__ __eq__ __ne__ __hash__ __call__ __getitem__ "
     "__setitem__ __contains__ __iter__ __next__ __enter__ __exit__ __add__ __radd__ __sub__ "
     "__mul__ __truediv__ __neg__".split()
 )
-"""Special methods that it calls; others are ignored without a word."""
+"""Special methods that monty calls; it silently ignores others."""
 
 DATACLASS_OPTIONS = frozenset({"frozen", "eq", "repr", "init"})
 
@@ -281,11 +281,11 @@ Write Python with only these parts:
 - Take and return plain values: numbers, texts, lists, mappings with text keys, dataclasses, dates
   and decimals (these come out as texts). No files, no network, no environment; nothing is printed.
 """
-"""What to tell a model that writes code for the sandbox."""
+"""The instructions for a model that writes code for the sandbox."""
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """One thing that monty can't run, or runs otherwise than Python."""
+    """Something in code that monty can't run, or runs differently from Python."""
 
     line: int
     message: str
@@ -297,13 +297,13 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 def lint(code: str) -> list[Finding]:
-    """Everything in the code that is beyond the subset, by line."""
+    """Return everything in the code that is beyond the subset, by line."""
     try:
         tree = ast.parse(code)
     except (SyntaxError, ValueError) as error:
-        return [Finding(getattr(error, "lineno", 0) or 0, f"this is no Python: {error}")]
+        return [Finding(getattr(error, "lineno", 0) or 0, f"the code must be Python: {error}")]
     except (RecursionError, MemoryError):
-        return [Finding(0, "it is nested too deep")]
+        return [Finding(0, "the code is nested too deep")]
     functions = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
     called = {id(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
     found = [
@@ -393,7 +393,7 @@ def _call(node: ast.Call, functions: set[str]) -> Iterator[Problem]:
     if isinstance(node.func, ast.Name):
         name, first = node.func.id, node.args[0] if node.args else None
         if name == "round" and len(node.args) + len(node.keywords) > 1:
-            yield "round(x, n) rounds some halves otherwise than Python", "use Decimal.quantize"
+            yield "round(x, n) rounds some halves differently from Python", "use Decimal.quantize"
         if name == "next" and isinstance(first, ast.GeneratorExp):
             yield "a generator expression is a list here", "take the first item of a list"
         if name in ("eval", "exec"):
@@ -423,7 +423,7 @@ _PASSED_ON = frozenset(
     "append extend join get strip lstrip rstrip lower upper pop split splitlines startswith "
     "endswith isdigit setdefault update keys".split()
 )
-"""Methods that are rarely names of fields as well."""
+"""Methods whose names are rarely names of fields too."""
 
 
 def _on_type(node: ast.Attribute) -> Iterator[Problem]:

@@ -1,4 +1,4 @@
-"""A process that runs confined code: started, asked over two pipes of its own, and ended."""
+"""A confined process that runs code and answers calls over two pipes; bubblewrap and landlock."""
 
 import importlib.util
 import json
@@ -60,7 +60,7 @@ module.serve(requests, answers)
 
 @lru_cache(maxsize=1)
 def _inside() -> bytes:
-    """What runs inside, compiled: em itself can't be read from there."""
+    """Return the compiled modules of the process, which can't read em's files itself."""
     codes = []
     for name in _INSIDE:
         spec = importlib.util.find_spec(f"{_PACKAGE}.{name}")
@@ -73,9 +73,10 @@ def _inside() -> bytes:
 
 @lru_cache(maxsize=1)
 def _starter(_pid: int) -> ThreadPoolExecutor:
-    """One thread of this process that starts all others.
+    """Return the one thread that starts every sandbox process.
 
-    A child that is to die with its parent dies with the thread that started it; this one stays.
+    The kernel ends a child that dies with its parent when the thread that started it ends, so that
+    thread must live as long as this process.
     """
     return ThreadPoolExecutor(1, thread_name_prefix="em-sandbox")
 
@@ -107,13 +108,13 @@ class Process:
         except OSError as error:
             os.close(self._requests)
             os.close(self._answers)
-            raise SandboxBroken(f"{command[0]} can't be started: {error.strerror}") from error
+            raise SandboxBroken(f"can't start {command[0]}: {error.strerror}") from error
         finally:
             os.close(requests)
             os.close(answers)
         os.set_blocking(self._requests, False)
         os.set_blocking(self._answers, False)
-        # Also where nobody closes the session: nothing runs on behind its back.
+        # End the process also if its session is never closed.
         self._owner = os.getpid()
         pipes = (self._requests, self._answers)
         self._finish = weakref.finalize(self, _end, self._owner, self._popen, *pipes)
@@ -125,22 +126,23 @@ class Process:
             self._send(_inside(), deadline)
             answer = self.ask({**config, "parent": os.getpid()}, START_SECONDS)
         except SandboxError as error:
-            said = self._complaint()
-            raise SandboxBroken(f"it can't be started: {said or error.message}") from None
+            complaint = self._complaint()
+            reason = complaint or error.message
+            raise SandboxBroken(f"can't start the process: {reason}") from None
         if not isinstance(answer, dict) or answer.get("failed"):
             self.end()
-            raise SandboxBroken(f"it can't be confined: {answer}"[:500])
+            raise SandboxBroken(f"can't confine the process: {answer}"[:500])
 
     def _complaint(self) -> str:
-        """What was said on stderr before the process could speak."""
+        """Return the last line that the process wrote to stderr before it could answer."""
         assert self._popen.stderr is not None
         self._popen.kill()
-        said = self._popen.stderr.read(4000).decode(errors="replace").strip()
+        text = self._popen.stderr.read(4000).decode(errors="replace").strip()
         self.end()
-        return said.rpartition("\n")[2]
+        return text.rpartition("\n")[2]
 
     def ask(self, request: dict[str, Any], seconds: float | None = None) -> Any:
-        """Ask, and wait for the answer. Whatever goes wrong, the process is ended."""
+        """Send a request and wait for the answer. End the process if anything goes wrong."""
         deadline = time.monotonic() + (seconds or self._limits.seconds)
         secret = secrets.token_bytes(16)
         data = json.dumps({**request, "secret": secret.hex()}, allow_nan=False).encode()
@@ -155,7 +157,7 @@ class Process:
     def _answer(self, secret: bytes, deadline: float) -> Any:
         found, size = _HEAD.unpack(self._receive(_HEAD.size, deadline))
         if found != secret:
-            raise SandboxBroken("something else than an answer came from its process")
+            raise SandboxBroken("the process sent data that is not an answer")
         if size > self._limits.output_bytes + 4096:
             raise too_large(self._limits)
         return _decoded(self._receive(size, deadline))
@@ -195,8 +197,8 @@ class Process:
         try:
             code = self._popen.wait(timeout=1)
         except subprocess.TimeoutExpired:
-            return SandboxBroken("its process closed its pipe before it answered")
-        # bubblewrap tells of a signal as shells do
+            return SandboxBroken("the process closed its pipe before it answered")
+        # bubblewrap reports a signal as shells do: 128 + its number
         number = -code if code < 0 else code - 128
         if code == OUT_OF_MEMORY:
             return too_much_memory(self._limits)
@@ -204,15 +206,15 @@ class Process:
             how = f"by {signal.Signals(number).name}"
         else:
             how = f"with exit code {code}"
-        return SandboxBroken(f"its process ended {how} before it answered")
+        return SandboxBroken(f"the process ended {how} before it answered")
 
     @property
     def alive(self) -> bool:
-        """Whether it can still be asked."""
+        """Whether the process can take requests."""
         return self._finish.alive and self._owner == os.getpid()
 
     def kill(self) -> None:
-        """Stop the process, also while it is being asked; its pipes stay until `end`."""
+        """Stop the process, also during a request; its pipes stay open until `end`."""
         if self._owner == os.getpid():
             self._popen.kill()
 
@@ -223,7 +225,7 @@ class Process:
 
 def _end(owner: int, popen: "subprocess.Popen[bytes]", *pipes: int) -> None:
     if owner != os.getpid():
-        return  # a fork of who started it: the process is not ours to end
+        return  # this is a fork: only the original process may end its child
     popen.kill()
     popen.wait()
     if popen.stderr is not None:
@@ -236,7 +238,7 @@ def _decoded(data: bytes) -> Any:
     try:
         return json.loads(data, parse_constant=_refuse)
     except (ValueError, RecursionError):
-        raise SandboxBroken("its process answered with nonsense") from None
+        raise SandboxBroken("the process sent an invalid answer") from None
 
 
 def _refuse(name: str) -> Any:
@@ -244,20 +246,20 @@ def _refuse(name: str) -> Any:
 
 
 class Confined(Sandbox):
-    """A back end whose code runs in a confined process; how it is confined differs."""
+    """A back end that runs code in a confined process; subclasses say how it is confined."""
 
     landlock: ClassVar[bool]
 
     @abstractmethod
     def command(self) -> list[str]:
-        """What starts Python; its arguments follow."""
+        """Return the command that starts Python, without Python's arguments."""
 
     def open(self, code: str, limits: Limits = DEFAULT_LIMITS) -> Session:
-        """A session in a process of its own, which starts with the first call."""
+        """Open a session whose process starts with the first call."""
         return _ConfinedSession(self, code, limits)
 
     def start(self, limits: Limits) -> Process:
-        """A confined process, without any code yet."""
+        """Start a confined process, without any code yet."""
         config = {
             "landlock": self.landlock,
             "paths": reach.readable() if self.landlock else (),
@@ -268,14 +270,14 @@ class Confined(Sandbox):
 
     @classmethod
     def trial(cls) -> str:
-        """Try it: why it does not work here, or nothing."""
+        """Try the back end; return why it does not work here, or ""."""
         if not reach.interpreter():
-            return "there is no Python to start"
+            return "no Python interpreter was found"
         try:
             answer = cls().run("def works(): return 'yes'", "works", {})
         except SandboxError as error:
             return error.message
-        return "" if answer == "yes" else "it gave a wrong answer"
+        return "" if answer == "yes" else "a trial call returned a wrong result"
 
 
 class _ConfinedSession(Session):
@@ -290,20 +292,20 @@ class _ConfinedSession(Session):
             if self._process is None or not self._process.alive:
                 self._process = self._started()
             request = {"function": function, "positional": given, "args": named}
-            return self._told(self._process, self._process.ask(request), function)
+            return self._result(self._process, self._process.ask(request), function)
 
     def _started(self) -> Process:
-        """A process in which the code is defined."""
+        """Start a process and define the code in it."""
         process = self._sandbox.start(self._limits)
         try:
-            self._told(process, process.ask({"code": self._code}), "")
+            self._result(process, process.ask({"code": self._code}), "")
         except BaseException:
             process.end()
             raise
         return process
 
-    def _told(self, process: Process, answer: Any, function: str) -> Any:
-        failed = answer.get("failed", "") if isinstance(answer, dict) else "nonsense"
+    def _result(self, process: Process, answer: Any, function: str) -> Any:
+        failed = answer.get("failed", "") if isinstance(answer, dict) else "invalid"
         if not failed and "value" in answer:
             return answer["value"]
         if failed == "raised":
@@ -315,12 +317,12 @@ class _ConfinedSession(Session):
         process.end()
         if failed == "memory":
             raise too_much_memory(self._limits)
-        raise SandboxBroken("its process answered with nonsense")
+        raise SandboxBroken("the process sent an invalid answer")
 
     def close(self) -> None:
         process = self._process
         if process is not None:
-            process.kill()  # whoever still waits for it, in another thread, is told at once
+            process.kill()  # another thread that waits for an answer gets an error at once
         with self._lock:
             if self._process is not None:
                 self._process.end()
@@ -331,7 +333,7 @@ def _raise(answer: dict[str, Any]) -> Any:
     try:
         kind, message, line = str(answer["type"]), str(answer["message"]), int(answer["line"])
     except (KeyError, TypeError, ValueError):
-        raise SandboxBroken("its process answered with nonsense") from None
+        raise SandboxBroken("the process sent an invalid answer") from None
     raise fault(kind, message, line)
 
 
@@ -342,26 +344,26 @@ _ALONE = (
 
 
 class Bubblewrap(Confined):
-    """A file system of its own with a read-only Python; no network, no other process."""
+    """Own file system with a read-only Python; no network, no other process."""
 
     name: ClassVar[str] = "bubblewrap"
     landlock: ClassVar[bool] = False
 
     def command(self) -> list[str]:
-        """bwrap, what it shows of the disk, and Python."""
+        """Return bwrap with the folders that it shows, and Python."""
         python = reach.interpreter()
         return [*_prefix(), "--remount-ro", "/", "--chdir", "/", "--", python]
 
     @classmethod
     @lru_cache(maxsize=1)
     def missing(cls) -> str:
-        """Why it can't be used here."""
+        """Return why this back end can't be used here, or ""."""
         if sys.platform != "linux":
-            return "only Linux has it"
+            return "it needs Linux"
         if shutil.which("bwrap") is None:
             return "bwrap is not installed (Debian: apt install bubblewrap)"
         if os.uname().machine not in seccomp.MACHINES:
-            return f"its filter does not know the machine {os.uname().machine}"
+            return f"its system call filter does not support {os.uname().machine}"
         return cls.trial()
 
 
@@ -379,23 +381,23 @@ def _prefix() -> tuple[str, ...]:
 
 
 class Landlock(Confined):
-    """The process confines itself before it sees the code."""
+    """The process confines itself before it gets the code."""
 
     name: ClassVar[str] = "landlock"
     landlock: ClassVar[bool] = True
 
     def command(self) -> list[str]:
-        """Python as it is; the worker does the rest."""
+        """Return Python alone; the worker confines itself."""
         return [reach.interpreter()]
 
     @classmethod
     @lru_cache(maxsize=1)
     def missing(cls) -> str:
-        """Why it can't be used here."""
+        """Return why this back end can't be used here, or ""."""
         if sys.platform != "linux":
-            return "only Linux has it"
+            return "it needs Linux"
         if os.uname().machine not in seccomp.MACHINES:
-            return f"its filter does not know the machine {os.uname().machine}"
+            return f"its system call filter does not support {os.uname().machine}"
         if not landlock.version():
             return "this kernel has no landlock"
         return cls.trial()

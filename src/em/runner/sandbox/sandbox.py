@@ -1,10 +1,10 @@
-"""Sandbox: the one shape of every back end, and the choice among them.
+"""Sandbox: the interface of every back end, the choice among them, and the files they can read.
 
 Values go in and come out as JSON, exactly: whole numbers of any size, floats bit by bit, texts in
-any script. A result that is more than JSON becomes plain by fixed rules, the same in every back
-end (`inside/plain.py`): dates and times as ISO 8601 texts, decimals and UUIDs as texts, tuples as
-lists, sets as sorted lists, dataclasses as mappings, an enumeration's member as its value.
-Anything else (bytes, NaN, a generator, a key that is no text) is refused as the code's fault.
+any script. Other results are converted by fixed rules, the same in every back end
+(`inside/plain.py`): dates and times to ISO 8601 texts, decimals and UUIDs to texts, tuples to
+lists, sets to sorted lists, dataclasses to mappings, a member of an enumeration to its value.
+Anything else (bytes, NaN, a generator, a key that is not a text) is an error of the code.
 """
 
 import os
@@ -35,7 +35,7 @@ MEGABYTE = 1024 * 1024
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """What one piece of code may use: seconds for each call, memory and size of a result."""
+    """The limits of one piece of code: seconds per call, memory, and size of a result."""
 
     seconds: float = 10.0
     memory_bytes: int = 512 * MEGABYTE
@@ -43,7 +43,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         if not (self.seconds > 0 and self.memory_bytes > 0 and self.output_bytes > 0):
-            raise ValueError("a limit is more than nothing")
+            raise ValueError("limits must be greater than 0")
 
 
 DEFAULT_LIMITS = Limits()
@@ -52,18 +52,17 @@ DEFAULT_LIMITS = Limits()
 class Session(ABC):
     """One piece of code, defined once and called many times. A context manager.
 
-    Calls from several threads are served one after the other. A session whose process was ended
-    (by a limit, or by the code itself) starts afresh with the next call: what the code kept in its
-    own globals is lost then.
+    Calls from several threads run one after the other. If the process ends (by a limit, or by the
+    code itself), the next call starts a new one, and the code's global variables are lost.
     """
 
     @abstractmethod
     def call(self, function: str, args: dict[str, Any], positional: Sequence[Any] = ()) -> Any:
-        """Call one of the code's functions; a plain JSON value. A SandboxError if that fails."""
+        """Call one of the code's functions, return a JSON value. Raise SandboxError if it fails."""
 
     @abstractmethod
     def close(self) -> None:
-        """End what runs."""
+        """End the process."""
 
     def __enter__(self) -> Self:
         return self
@@ -73,29 +72,29 @@ class Session(ABC):
 
 
 class Sandbox(ABC):
-    """A back end."""
+    """A way to run code that a model wrote."""
 
     name: ClassVar[str]
 
     @classmethod
     @abstractmethod
     def missing(cls) -> str:
-        """Why this back end can't be used here; empty if it can. Tried once for each process."""
+        """Return why this back end can't be used here, or "". Checked once for each process."""
 
     @abstractmethod
     def open(self, code: str, limits: Limits = DEFAULT_LIMITS) -> Session:
-        """A session; the code is run when it is first called."""
+        """Open a session; the code runs at the first call."""
 
     def run(
         self, code: str, function: str, args: dict[str, Any], limits: Limits = DEFAULT_LIMITS
     ) -> Any:
-        """Define the code's functions, call one of them with `args` by name, give its result."""
+        """Define the code's functions, call one of them with named `args`, return its result."""
         with self.open(code, limits) as session:
             return session.call(function, args)
 
 
 def backends() -> list[type[Sandbox]]:
-    """Every back end, in the order in which they are chosen."""
+    """Return every back end, in order of preference."""
     from em.runner.sandbox.monty import MontySandbox
     from em.runner.sandbox.process import Bubblewrap, Landlock
 
@@ -103,9 +102,9 @@ def backends() -> list[type[Sandbox]]:
 
 
 def choose(code: str, *, trust: bool = False, prefer: str | None = None) -> Sandbox:
-    """The first back end that is there and can run this code.
+    """Choose the first back end that is available and can run this code.
 
-    trust: a person has read it; it runs in this process.
+    trust: a person has read the code; it runs in this process.
     prefer: the name of the only back end to try.
     """
     if trust:
@@ -115,7 +114,7 @@ def choose(code: str, *, trust: bool = False, prefer: str | None = None) -> Sand
     known = {backend.name: backend for backend in backends()}
     if prefer is not None and prefer not in known:
         raise UsageError(
-            f"there is no sandbox {prefer!r}", place="prefer", fix=f"there are: {', '.join(known)}"
+            f"prefer must be one of {', '.join(known)}, got {prefer!r}", place="prefer"
         )
     reasons: dict[str, str] = {}
     findings: list[str] = []
@@ -126,14 +125,14 @@ def choose(code: str, *, trust: bool = False, prefer: str | None = None) -> Sand
             reasons[name] = reason
         elif name == "monty" and (found := lint(code)):
             findings = [str(finding) for finding in found]
-            reasons[name] = "the code is more than its subset of Python: " + "; ".join(findings)
+            reasons[name] = "the code uses more than its subset of Python: " + "; ".join(findings)
         else:
             return backend()
     raise SandboxRefused(
-        "nothing here can run code that a model wrote: "
+        "no sandbox here can run code that a model wrote: "
         + "; ".join(f"{name}: {reason}" for name, reason in reasons.items()),
         fix="pip install 'em-core[sandbox]', or install bubblewrap; "
-        "or read the code and say so: `em trust DIR`, --trust",
+        "or read the code and run `em trust DIR`, or pass --trust",
         reasons=reasons,
         findings=findings,
     )
@@ -145,7 +144,7 @@ MAX_MESSAGE = 2_000
 def plain_arguments(
     function: str, args: dict[str, Any], positional: Sequence[Any]
 ) -> tuple[list[Any], dict[str, Any]]:
-    """Arguments as JSON; what is none is the caller's mistake."""
+    """Return the arguments as JSON values; raise InputError for any other value."""
     try:
         return plain(list(positional)), plain(args)
     except NotPlain as error:
@@ -155,7 +154,7 @@ def plain_arguments(
 
 
 def fault(kind: str, message: str, line: int) -> SandboxFault:
-    """The code raised."""
+    """Return the error for code that raised an exception."""
     reason = message[:MAX_MESSAGE]
     return SandboxFault(
         f"{kind}: {reason}" if reason else kind,
@@ -167,10 +166,10 @@ def fault(kind: str, message: str, line: int) -> SandboxFault:
 
 
 def no_such_function(name: str) -> SandboxFault:
-    """A function that the code does not define."""
+    """Return the error for a function that the code does not define."""
     return SandboxFault(
         f"the code defines no function {name!r}",
-        fix="write it",
+        fix=f"define {name} in the code",
         type="NameError",
         reason=f"no function {name!r}",
         line=0,
@@ -178,46 +177,46 @@ def no_such_function(name: str) -> SandboxFault:
 
 
 def too_slow(limits: Limits) -> SandboxTimeout:
-    """It ran longer than it may."""
+    """Return the error for code that runs past its time limit."""
     return SandboxTimeout(
         f"no result within {limits.seconds:g} s", fix="make it faster, or raise Limits.seconds"
     )
 
 
 def too_much_memory(limits: Limits) -> SandboxMemory:
-    """It asked for more memory than it may have."""
+    """Return the error for code that needs more memory than its limit."""
     return SandboxMemory(
-        f"it needs more than {limits.memory_bytes:,} bytes of memory",
+        f"the code needs more than {limits.memory_bytes:,} bytes of memory",
         fix="make it smaller, or raise Limits.memory_bytes",
     )
 
 
 def too_large(limits: Limits) -> SandboxOutput:
-    """Its result is larger than it may be."""
+    """Return the error for a result above the size limit."""
     return SandboxOutput(
-        f"its result is more than {limits.output_bytes:,} bytes of JSON",
+        f"the result is more than {limits.output_bytes:,} bytes of JSON",
         fix="return less, or raise Limits.output_bytes",
     )
 
 
 SYSTEM = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/etc/ld.so.cache", "/usr/share/zoneinfo")
 PACKAGES = ("site-packages", "dist-packages")
-"""Folders of installed packages: no part of Python, and not for the code to read."""
+"""Folders of installed packages, which the code must not read."""
 
 
 def interpreter() -> str:
-    """The Python that runs confined code: this one, without its virtual environment."""
+    """Return the Python that runs confined code: this one, without its virtual environment."""
     return os.path.realpath(getattr(sys, "_base_executable", "") or sys.executable or "")
 
 
 def library() -> str:
-    """The folder of the standard library."""
+    """Return the folder of the standard library."""
     return os.path.dirname(os.path.realpath(os.__file__))
 
 
 @lru_cache(maxsize=1)
 def shared_libraries() -> tuple[str, ...]:
-    """Files beside the library that the interpreter is linked with."""
+    """Return the shared libraries that the interpreter is linked with."""
     folder = str(sysconfig.get_config_var("LIBDIR") or "")
     if not folder or any(folder == name or folder.startswith(f"{name}/") for name in SYSTEM):
         return ()
@@ -226,7 +225,7 @@ def shared_libraries() -> tuple[str, ...]:
 
 @lru_cache(maxsize=1)
 def hidden() -> tuple[str, ...]:
-    """Folders of installed packages inside what can be read."""
+    """Return the folders of installed packages inside readable folders."""
     found = [Path(library()) / name for name in PACKAGES]
     found += [Path(folder) / "python3" / name for folder in SYSTEM[:4] for name in PACKAGES]
     return tuple(sorted({os.path.realpath(path) for path in found if path.is_dir()}))
@@ -234,7 +233,7 @@ def hidden() -> tuple[str, ...]:
 
 @lru_cache(maxsize=1)
 def readable() -> tuple[str, ...]:
-    """Every file and folder that can be read, one by one around what is hidden."""
+    """Return every readable file and folder, without the hidden ones inside."""
     found: list[str] = []
     for path in (*SYSTEM, *shared_libraries(), library()):
         if os.path.exists(path):
@@ -255,17 +254,17 @@ FILE = "<trusted>"
 
 
 class InProcess(Sandbox):
-    """Runs trusted code; it may do what this process may. No limit is kept."""
+    """Runs trusted code in this process, without limits."""
 
     name: ClassVar[str] = "process"
 
     @classmethod
     def missing(cls) -> str:
-        """It is always there."""
+        """Return "": this back end always works."""
         return ""
 
     def open(self, code: str, limits: Limits = DEFAULT_LIMITS) -> Session:
-        """A session in this process."""
+        """Open a session in this process."""
         return _InProcessSession(code)
 
 
@@ -287,7 +286,7 @@ class _InProcessSession(Session):
     def _defined(self) -> ModuleType:
         if self._module is None:
             module = ModuleType("udf")
-            exec(compile(self._code, FILE, "exec"), vars(module))  # noqa: S102 - it is trusted
+            exec(compile(self._code, FILE, "exec"), vars(module))  # noqa: S102 - a person trusts this code
             self._module = module
         return self._module
 

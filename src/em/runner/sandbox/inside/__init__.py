@@ -1,4 +1,4 @@
-"""What runs inside the confined process, before and around the code: the standard library only.
+"""The modules that run inside the confined process. They use the standard library only.
 
-These modules reach that process as text, since em itself can't be read from there.
+They are sent to that process as compiled code, since it can't read em's files.
 """

@@ -1,4 +1,4 @@
-"""Landlock: this process reads what is listed, and nothing else of the disk or the network."""
+"""Landlock: limits this process to reading some files, without the network."""
 
 import ctypes
 import os
@@ -11,12 +11,12 @@ _SET_NO_NEW_PRIVS = 38
 
 
 def version() -> int:
-    """The version of landlock that this kernel speaks; 0 if it has none."""
+    """Return the landlock version of this kernel; 0 if it has none."""
     return max(0, int(ctypes.CDLL(None).syscall(_CREATE_RULESET, None, 0, 1)))
 
 
 def restrict(paths: Iterable[str]) -> None:
-    """From here on only these files, and what is below these folders, can be read."""
+    """Allow this process to read only these files and the content of these folders."""
     libc = ctypes.CDLL(None, use_errno=True)
 
     def call(number: int, *arguments: object) -> int:
@@ -27,8 +27,8 @@ def restrict(paths: Iterable[str]) -> None:
 
     abi = version()
     files = (1 << (16 if abi >= 5 else 15 if abi >= 3 else 14 if abi >= 2 else 13)) - 1
-    # what is handled and not allowed is forbidden: TCP from 4 on; from 6 on also signals to
-    # processes outside, and their abstract sockets
+    # What the ruleset handles and does not allow is refused: from version 4 on TCP, from 6 on also
+    # signals to outside processes and their abstract sockets.
     fields = [files, 3, 3][: 3 if abi >= 6 else 2 if abi >= 4 else 1]
     attributes = ctypes.create_string_buffer(struct.pack(f"{len(fields)}Q", *fields))
     ruleset = call(_CREATE_RULESET, attributes, ctypes.c_size_t(8 * len(fields)), 0)

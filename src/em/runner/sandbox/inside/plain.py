@@ -1,4 +1,4 @@
-"""From what a function returned to what JSON can say, by fixed rules; else a refusal."""
+"""Conversion of results to JSON values by fixed rules; other values are refused."""
 
 import datetime
 import decimal
@@ -9,18 +9,18 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 MAX_DEPTH = 100
-"""Levels of nesting: as many as an event may have."""
+"""The deepest nesting of a value: the same as of an event."""
 
 Unwrap = Callable[[Any], Any]
-"""From a back end's own stand-in for an object to its fields; anything else as it is."""
+"""Converts a back end's proxy of an object to its fields; returns other values unchanged."""
 
 
 class NotPlain(ValueError):
-    """A value that JSON can't say."""
+    """A value that JSON can't represent."""
 
 
 def plain(value: Any, path: str = "", depth: int = 0, unwrap: Unwrap | None = None) -> Any:
-    """The value as JSON says it."""
+    """Return a value as JSON represents it, or raise NotPlain."""
     if unwrap is not None:
         value = unwrap(value)
     if isinstance(value, enum.Enum):
@@ -34,7 +34,7 @@ def plain(value: Any, path: str = "", depth: int = 0, unwrap: Unwrap | None = No
     if isinstance(value, float):
         return _number(value, path)
     if depth >= MAX_DEPTH:
-        raise NotPlain(f"it is nested more than {MAX_DEPTH} levels deep")
+        raise NotPlain(f"the value is nested more than {MAX_DEPTH} levels deep")
     return _structure(value, path, depth, unwrap)
 
 
@@ -59,7 +59,7 @@ def _structure(value: Any, path: str, depth: int, unwrap: Unwrap | None) -> Any:
             for name in fields
         }
     kind = type(value).__name__
-    raise NotPlain(f"{_at(path)}a {kind} is no plain value; give numbers, texts, lists, mappings")
+    raise NotPlain(f"{_at(path)}can't return a {kind}; return numbers, texts, lists, mappings")
 
 
 def _text(value: str, path: str) -> str:

@@ -1,8 +1,8 @@
-"""A seccomp filter: the system calls that plain computing needs, and no others.
+"""A seccomp filter that allows only the system calls that plain computing needs.
 
-A list of what is allowed, not of what is forbidden: a call that a newer kernel adds is refused by
-itself. No process, no thread, no socket, no signal to others, no file opened to be written, no
-change of a file's name, mode, owner or time. Reading is for landlock, or the mounts, to bound.
+It lists what is allowed, so calls that newer kernels add are refused. Refused are processes,
+threads, sockets, signals to other processes, opening files for writing, and changing a file's name,
+mode, owner or time. Landlock or the mounts limit what can be read.
 """
 
 import ctypes
@@ -61,24 +61,24 @@ MACHINES = {
 }
 
 _LOAD, _JUMP_EQUAL, _JUMP_AT_LEAST, _JUMP_ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
-_ALLOW, _REFUSE = 0x7FFF0000, 0x00050000 | 1  # the second: an error, EPERM
+_ALLOW, _REFUSE = 0x7FFF0000, 0x00050000 | 1  # the second: fail with EPERM
 _NUMBER, _ARCHITECTURE, _SECOND, _THIRD = 0, 4, 24, 32
-# to write, to create, to cut off, to append, a nameless file
+# O_WRONLY, O_RDWR, O_CREAT, O_TRUNC, O_APPEND, O_TMPFILE
 _WRITING = 0o1 | 0o2 | 0o100 | 0o1000 | 0o2000 | 0o20000000
-# F_DUPFD, F_GETFD, F_SETFD, F_GETFL, F_DUPFD_CLOEXEC: an owner or a signal can't be set
+# F_DUPFD, F_GETFD, F_SETFD, F_GETFL, F_DUPFD_CLOEXEC; not those that set an owner or a signal
 _FCNTL = (0, 1, 2, 3, 1030)
 _SET_NO_NEW_PRIVS, _SET_SECCOMP, _FILTER = 38, 22, 2
 
 
 def instructions(machine: str) -> list[tuple[int, int, int, int]]:
-    """The filter as instructions: code, jump if true, jump if false, operand."""
+    """Return the filter as instructions: code, jump if true, jump if false, operand."""
     architecture, openat, fcntl, allowed = MACHINES[machine]
-    # The end is the same for all: refuse, allow. Distances are counted back from it.
+    # The program ends with refuse, allow. A negative jump counts from that end.
     head = [
         (_LOAD, 0, 0, _ARCHITECTURE),
         (_JUMP_EQUAL, 0, -1, architecture),
         (_LOAD, 0, 0, _NUMBER),
-        (_JUMP_AT_LEAST, -1, 0, 0x40000000),  # another numbering of the same calls
+        (_JUMP_AT_LEAST, -1, 0, 0x40000000),  # the x32 numbering of the same calls
         (_JUMP_EQUAL, 0, 3, openat),
         (_LOAD, 0, 0, _THIRD),
         (_JUMP_ANY_BIT, -1, -2, _WRITING),
@@ -102,7 +102,7 @@ def instructions(machine: str) -> list[tuple[int, int, int, int]]:
 
 
 def install(machine: str) -> None:
-    """From here on this process may do no more than the filter allows. There is no way back."""
+    """Apply the filter to this process, for good."""
     libc = ctypes.CDLL(None, use_errno=True)
     packed = b"".join(struct.pack("HBBI", *instruction) for instruction in instructions(machine))
     text = ctypes.create_string_buffer(packed, len(packed))

@@ -1,7 +1,7 @@
-"""The confined process: gives up what it may do, then defines the code and serves calls.
+"""The confined process: drops its rights, then defines the code and serves calls.
 
-It speaks over two pipes of its own; what the code prints goes nowhere. Every answer carries the
-secret of its call, so that what the code writes to some pipe it finds is told from an answer.
+It talks over two pipes; what the code prints is discarded. Every answer carries the secret of its
+call, so that the caller can tell it from data that the code writes to the pipe.
 """
 
 import json
@@ -20,7 +20,7 @@ from em.runner.sandbox.inside.plain import plain
 
 FILE = "<udf>"
 OUT_OF_MEMORY = 86
-"""Exit code of a process that had not even the memory to say so."""
+"""Exit code of a process that had no memory left to report it."""
 
 INTERPRETER = 96 * 1024 * 1024
 """Address space that Python needs for itself, beyond what the code may use."""
@@ -32,10 +32,10 @@ Answer = dict[str, Any]
 
 
 class Channel:
-    """Frames: a length and JSON on the way in; before them the call's secret on the way out."""
+    """Reads requests (length, JSON) and writes answers (the call's secret, length, JSON)."""
 
     def __init__(self, requests: int, answers: int) -> None:
-        # Bound here, once: what the code does to the modules of the same name reaches neither.
+        # Bound once, so that code which patches these modules does not change them here.
         self._encode = json.JSONEncoder(allow_nan=False, separators=(",", ":")).encode
         self._decode = json.JSONDecoder().decode
         self._requests, self._answers = requests, answers
@@ -52,12 +52,12 @@ class Channel:
         return bytes(data)
 
     def take(self) -> Any:
-        """The next request."""
+        """Read the next request."""
         (size,) = self._unpack(">I", self._take(4))
         return self._decode(self._take(size).decode())
 
     def encoded(self, answer: Answer) -> bytes:
-        """An answer as bytes."""
+        """Return an answer as bytes."""
         return self._encode(answer).encode()
 
     def give(self, secret: str, data: bytes) -> None:
@@ -68,7 +68,7 @@ class Channel:
 
 
 def confine(config: dict[str, Any]) -> None:
-    """Give up everything that computing does not need."""
+    """Drop every right that computing does not need."""
     machine = os.uname().machine
     if config["landlock"]:
         _die_with(config["parent"])
@@ -92,11 +92,11 @@ def _die_with(parent: int) -> None:
 
     ctypes.CDLL(None).prctl(_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:
-        os._exit(0)  # it died before it could be noticed
+        os._exit(0)  # the parent died before the line above
 
 
 def _drop_capabilities(machine: str) -> None:
-    """What root may do beyond what its files say."""
+    """Drop the capabilities that root has."""
     import ctypes
 
     libc = ctypes.CDLL(None, use_errno=True)
@@ -112,22 +112,22 @@ def define(module: types.ModuleType, code: str) -> None:
 
 
 def answer_to(work: Callable[[], Any], channel: Channel, output_bytes: int) -> bytes:
-    """What becomes of a request, as the bytes of an answer."""
+    """Do the work of a request and return the answer as bytes."""
     try:
         data = channel.encoded({"value": plain(work())})
         if len(data) > output_bytes + 64:
             data = channel.encoded({"failed": "output"})
     except MemoryError:
         return channel.encoded({"failed": "memory"})
-    except BaseException as error:  # noqa: BLE001 - the code may raise anything; it is told
-        return channel.encoded(_told(error))
+    except BaseException as error:  # noqa: BLE001 - the code may raise anything; the caller gets it
+        return channel.encoded(_failure(error))
     return data
 
 
-def _told(error: BaseException) -> Answer:
+def _failure(error: BaseException) -> Answer:
     try:
         message = str(error)[:MAX_MESSAGE].encode(errors="replace").decode()
-    except BaseException:  # noqa: BLE001 - an exception of the code's own, with a text of its own
+    except BaseException:  # noqa: BLE001 - the code's own exception may have a broken __str__
         message = ""
     line = (error.lineno or 0) if isinstance(error, SyntaxError) else 0
     trace = error.__traceback__
@@ -140,7 +140,7 @@ def _told(error: BaseException) -> Answer:
 
 
 def serve(requests: int, answers: int) -> None:
-    """Serve one piece of code until nobody asks any more."""
+    """Serve calls until the caller closes its pipe."""
     os.dup2(0, 1)
     os.dup2(0, 2)
     channel = Channel(requests, answers)
@@ -148,16 +148,16 @@ def serve(requests: int, answers: int) -> None:
     try:
         confine(config)
     except OSError as error:
-        channel.give(config["secret"], channel.encoded(_told(error)))
+        channel.give(config["secret"], channel.encoded(_failure(error)))
         return
-    # A copy of its own for the code: what it does to it stays there.
+    # The code imports its own copies of these modules.
     for name in [name for name in sys.modules if name.partition(".")[0] in ("json", "em")]:
         del sys.modules[name]
     channel.give(config["secret"], channel.encoded({"value": None}))
     try:
         _serve(channel, config["output_bytes"])
     except EOFError:
-        os._exit(0)  # nobody asks any more
+        os._exit(0)  # the caller closed its pipe
     except MemoryError:
         os._exit(OUT_OF_MEMORY)
 
