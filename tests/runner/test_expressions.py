@@ -64,15 +64,15 @@ def test_values_keep_their_type(text: Any, expected: Any) -> None:
     [
         ("{{ ulr }}", "'ulr' is not defined (did you mean 'url'?)"),
         ("{{ ulr ~ 'x' }}", "'ulr' is not defined (did you mean 'url'?)"),
-        ("{{ rows[5].a }}", "there is no item 5: it has 2"),
+        ("{{ rows[5].a }}", "there is no item 5: the list has 2"),
         ("{{ order.itms }}", "there is no 'itms' (did you mean 'items'?)"),
         ("{{ order.none.x }}", "there is no 'none'"),
         ("{{ order.none ~ 'x' }}", "none"),
         ("{{ n.x }}", "a int has no 'x'"),
         ("{{ order.keys ~ '' }}", "keys"),
-        ("{{ n. }}", "is no expression"),
-        ("{{ n", "is no expression"),
-        ("x {% if %}", "is no expression"),
+        ("{{ n. }}", "is not a valid expression"),
+        ("{{ n", "is not a valid expression"),
+        ("x {% if %}", "is not a valid expression"),
     ],
 )
 def test_mistakes_say_where_and_what(text: str, says: str) -> None:

@@ -1,4 +1,9 @@
-"""Jinja2's sandbox as em uses it: mappings by key, strict about what is undefined, bounded."""
+"""Jinja2's sandbox as em uses it: keys of mappings first, strict about undefined names, metered.
+
+A routine is data that anyone may have sent, so each evaluation has a budget. Texts, lists, loop
+turns and the items that filters yield are paid from it; operations that turn little into much
+(repeating, powers, replacing) are checked before they run.
+"""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -18,11 +23,11 @@ from em.errors import ExpressionError
 from em.runner.expressions.language import Evaluate, Missing, Scope, as_text, undefined
 
 MAX_REPEAT = 1_000_000
-"""Length of what an expression may make by repeating."""
+"""The longest text or list that an expression may make by repeating."""
 MAX_WORK = 50_000_000
-"""What one evaluation may make in all: signs of texts, and items by their cost."""
+"""The budget of one evaluation: characters of texts, and items by their cost."""
 MAX_BITS = 4096
-"""Size of a whole number."""
+"""The largest size of a whole number, in bits."""
 _ITEM, _TURN = 8, 100
 _JOINED, _WEIGHED, _TURNS = "em joined", "em weighed", "em turns"
 
@@ -70,7 +75,7 @@ class _Budget:
 
 
 def _too_much() -> SecurityError:
-    return SecurityError("that is too much: it makes or goes through too many things")
+    return SecurityError("the expression makes or loops over too many values")
 
 
 _now: ContextVar[_Budget] = ContextVar("_now")
@@ -78,7 +83,7 @@ _now: ContextVar[_Budget] = ContextVar("_now")
 
 @contextmanager
 def budget() -> Iterator[None]:
-    """One evaluation, and what it may use."""
+    """Give one evaluation its budget."""
     token = _now.set(_Budget())
     try:
         yield
@@ -87,7 +92,7 @@ def budget() -> Iterator[None]:
 
 
 def charged(value: Any, *, deep: bool = False) -> Any:
-    """A value that was made, paid for. `deep`: it may hold the same things many times."""
+    """Pay for a new value and return it. `deep`: pay for repeated parts each time."""
     if isinstance(value, str | bytes):
         _now.get().pay(len(value))
     elif isinstance(value, Iterator):
@@ -108,7 +113,7 @@ def _paid(items: Iterator[Any], budget: _Budget, *, deep: bool) -> Iterator[Any]
 
 
 def _weigh(value: Any, budget: _Budget) -> None:
-    """Pay for everything in a value, as often as it stands there: so often it will be written."""
+    """Pay for every part of a value each time it occurs, since it is written as often."""
     rest = [value]
     while rest:
         item = rest.pop()
@@ -125,35 +130,38 @@ def _weigh(value: Any, budget: _Budget) -> None:
 
 
 def may_have(value: Any, attribute: str) -> bool:
-    """Whether this may be asked of a value: of plain ones only what makes not much of little."""
+    """Return whether an expression may use this attribute of a value.
+
+    Of plain values only methods whose result is not much larger than the value are allowed.
+    """
     return attribute in _METHODS or not isinstance(value, _PLAIN)
 
 
 def check_operands(operator: str, left: Any, right: Any) -> None:
-    """Refuse what would make too much, before it does."""
+    """Refuse an operation whose result would be too large."""
     if operator == "**":
         if abs(right) > 64 or abs(left) > MAX_REPEAT:
-            raise SecurityError("that power is too large")
+            raise SecurityError("the power is too large")
     elif operator == "*":
         _check_product(left, right)
     elif operator == "+":
         if isinstance(left, _SIZED) and isinstance(right, _SIZED):
             _now.get().afford(len(left) + len(right))
     elif isinstance(left, str | bytes | bytearray):
-        raise SecurityError("text is not formatted with %; write {{ … }} inside it")
+        raise SecurityError("% does not format texts; write {{ … }} inside the text")
 
 
 def _check_product(left: Any, right: Any) -> None:
     for what, times in ((left, right), (right, left)):
         if isinstance(what, _SIZED) and len(what) * times > MAX_REPEAT:
-            raise SecurityError("that repeats too often")
+            raise SecurityError("the result of * is too long")
     whole = isinstance(left, int) and isinstance(right, int)
     if whole and left.bit_length() + right.bit_length() > MAX_BITS:
-        raise SecurityError("that number is too large")
+        raise SecurityError("the number is too large")
 
 
 def bounded_function(function: Any) -> Any:
-    """The function, or the one that is bounded in its place."""
+    """Return a function, or the bounded one that replaces it."""
     if function is sum:
         return _sum
     return _round if function is round else function
@@ -163,7 +171,7 @@ def _sum(items: Iterable[Any], start: Any = 0) -> Any:
     total = start
     for item in items:
         if isinstance(item, str | bytes) or isinstance(total, str | bytes):
-            raise TypeError("texts are joined, not summed")
+            raise TypeError("sum() takes numbers and lists; join texts with ~")
         check_operands("+", total, item)
         total = charged(total + item, deep=isinstance(total, list | tuple))
     return total
@@ -176,11 +184,11 @@ def _round(number: Any, ndigits: int | None = None) -> Any:
 
 def _check_count(count: int, limit: int = MAX_REPEAT) -> None:
     if abs(count) > limit:
-        raise SecurityError(f"more than {limit:,} is too many")
+        raise SecurityError(f"the number must be at most {limit:,}, got {count:,}")
 
 
 def bounded_filters(filters: dict[str, Callable[..., Any]]) -> dict[str, Callable[..., Any]]:
-    """The filters that routines have; what each gives is paid for."""
+    """Return the filters of routines; each pays for its result."""
     known = {name: _charging(name, filters[name]) for name in _FILTERS}
     return known | {_JOINED: _join_texts, _WEIGHED: _weighed, _TURNS: _turns}
 
@@ -190,7 +198,7 @@ _FREE = frozenset("length count first last default d".split())
 
 def _charging(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     check = _CHECKS.get(name)
-    # Jinja may give the environment, or the like, before the value.
+    # Some filters take the environment or the context before the value.
     at = 1 if getattr(function, "jinja_pass_arg", None) is not None else 0
 
     @wraps(function)
@@ -217,7 +225,7 @@ def _check_replace(value: Any, old: Any, new: Any, count: int | None = None) -> 
     whole = str(value)
     times = whole.count(str(old))
     if (times if count is None else min(count, times)) * len(str(new)) > MAX_REPEAT:
-        raise SecurityError("that replaces too much")
+        raise SecurityError("the result of replace is too long")
     return value
 
 
@@ -239,7 +247,7 @@ def _check_json(value: Any, indent: int | None = None) -> Any:
 
 def _check_sum(value: Any, attribute: Any = None, start: Any = 0) -> Any:
     if not isinstance(start, int | float):
-        raise SecurityError("only numbers are summed")
+        raise SecurityError("sum takes only numbers")
     return value
 
 
@@ -265,7 +273,7 @@ def _weighed(value: Any) -> Any:
 
 
 def _turns(items: Any) -> Any:
-    """What a loop goes through, each turn paid for; a list, as loops may ask how long it is."""
+    """Pay for each turn of a loop; return a list, since loops may ask for its length."""
     budget, found = _now.get(), []
     for item in items:
         budget.pay(_TURN)
@@ -274,17 +282,17 @@ def _turns(items: Any) -> Any:
 
 
 def refuse_statements(tree: nodes.Template) -> None:
-    """Only if, for and set stand in the texts of a routine: others could go on without end."""
+    """Refuse statements other than if, for and set, which could run without end."""
     for node in tree.find_all(nodes.Stmt):
         if type(node) in _REFUSED:
             what = _REFUSED[type(node)]
-            raise TemplateSyntaxError(f"{{% {what} %}} is not for routines", node.lineno)
+            raise TemplateSyntaxError(f"routines can't use {{% {what} %}}", node.lineno)
         if isinstance(node, nodes.For) and node.recursive:
-            raise TemplateSyntaxError("a loop is not recursive in routines", node.lineno)
+            raise TemplateSyntaxError("routines can't use recursive loops", node.lineno)
 
 
 class Counting(NodeTransformer):
-    """A tree in which what is put together, and each turn of a loop, is counted."""
+    """Adds metering to a tree: for new texts, lists and mappings, and for the turns of loops."""
 
     def visit_Concat(self, node: nodes.Concat) -> nodes.Node:  # noqa: N802 - Jinja's name
         """`a ~ b`."""
@@ -292,7 +300,7 @@ class Counting(NodeTransformer):
         return _through(_JOINED, nodes.List(node.nodes, lineno=node.lineno))
 
     def visit_List(self, node: nodes.List) -> nodes.Node:  # noqa: N802 - Jinja's name
-        """`[a, b]`; constants alone can't become much."""
+        """`[a, b]`; a list of constants is small."""
         self.generic_visit(node)
         plain = all(isinstance(item, nodes.Const) for item in node.items)
         return node if plain else _through(_WEIGHED, node)
@@ -322,7 +330,7 @@ def _through(name: str, node: nodes.Node) -> nodes.Filter:
 class _MethodIfCalled(jinja2.StrictUndefined):
     """`order.items()` is the method; `order.items` without such a key is undefined."""
 
-    # what Jinja asks of everything it calls
+    # Jinja reads these attributes of everything that it calls.
     unsafe_callable = alters_data = False
     jinja_pass_arg = None
 
@@ -334,7 +342,7 @@ class _Environment(ImmutableSandboxedEnvironment):
     intercepted_binops = frozenset({"+", "*", "**", "%"})
 
     def getattr(self, obj: Any, attribute: str) -> Any:
-        """`a.b` on a mapping is the key, also where dict has a method of that name."""
+        """Return the key `b` for `a.b` on a mapping, even if dict has a method of that name."""
         if isinstance(obj, Mapping):
             if attribute in obj:
                 return obj[attribute]
@@ -348,7 +356,7 @@ class _Environment(ImmutableSandboxedEnvironment):
         return super().getattr(obj, attribute)
 
     def getitem(self, obj: Any, argument: Any) -> Any:
-        """`a["b"]` is the key `b`, or what `a.b` is."""
+        """Return the key `b` for `a["b"]`, else the same as `a.b`."""
         if isinstance(argument, str) and not isinstance(obj, Mapping):
             return self.getattr(obj, argument)
         try:
@@ -357,15 +365,15 @@ class _Environment(ImmutableSandboxedEnvironment):
             return self.undefined(obj=obj, name=argument)
         return charged(found) if isinstance(argument, slice) else found
 
-    # Named as Jinja names them: any other name may be an argument's.
+    # The parameter names are Jinja's: any other name could also be an argument's.
     def call(__self, __context: Any, __obj: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N805 - see above
-        """What a function gives is counted."""
+        """Call a function and pay for its result."""
         function = bounded_function(__obj)
         found = super().call(__context, function, *args, **kwargs)
         return charged(found, deep=__obj is zip)
 
     def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
-        """No expression eats the machine's memory or time."""
+        """Apply an operator within the limits, and pay for its result."""
         check_operands(operator, left, right)
         found = super().call_binop(context, operator, left, right)
         return charged(found, deep=isinstance(found, list | tuple))
@@ -382,7 +390,7 @@ class _Environment(ImmutableSandboxedEnvironment):
 
 
 class Sandboxed:
-    """Compiles expressions and texts."""
+    """Compiles expressions and texts in Jinja's sandbox."""
 
     missing = object()
 
@@ -397,7 +405,7 @@ class Sandboxed:
         self._environment.filters = bounded_filters(self._environment.filters)
 
     def expression(self, source: str, place: str) -> Evaluate:
-        """A bare expression; its value keeps its type."""
+        """Compile a bare expression; its value keeps its type."""
         with _explained(place, source), budget():
             compiled = self._environment.compile_expression(source, undefined_to_none=False)
 
@@ -405,13 +413,13 @@ class Sandboxed:
             with _explained(place, source, scope), budget():
                 value = compiled(**scope)
                 if isinstance(value, jinja2.Undefined):
-                    str(value)  # raises, and says what is undefined
+                    str(value)  # raises an error that names what is undefined
                 return _settled(value)
 
         return evaluate
 
     def text(self, source: str, place: str) -> Evaluate:
-        """A text with expressions in it."""
+        """Compile a text with expressions in it."""
         with _explained(place, source), budget():
             template = self._environment.from_string(source)
 
@@ -422,12 +430,12 @@ class Sandboxed:
         return evaluate
 
     def names(self, source: str, place: str) -> set[str]:
-        """The names that a text refers to."""
+        """Return the names that a text refers to."""
         with _explained(place, source):
             return jinja2.meta.find_undeclared_variables(self._environment.parse(source))
 
     def syntax(self, source: str, place: str, *, bare: bool) -> Any:
-        """The tree of a text, or of a bare expression."""
+        """Parse a text or a bare expression."""
         with _explained(place, source):
             if not bare:
                 return self._environment.parse(source)
@@ -438,12 +446,12 @@ class Sandboxed:
             return expression
 
     def lexed(self, source: str, place: str) -> list[tuple[int, str, str]]:
-        """The tokens of a text."""
+        """Return the tokens of a text."""
         with _explained(place, source):
             return list(self._environment.lex(source))
 
     def attribute(self, value: Any, name: str) -> Any:
-        """An attribute that the sandbox allows, else `missing`."""
+        """Return an attribute that the sandbox allows, else `missing`."""
         found = self._environment.getattr(value, name)
         return self.missing if isinstance(found, jinja2.Undefined) else found
 
@@ -453,18 +461,18 @@ def _finalize(value: Any) -> Any:
 
 
 def _settled(value: Any) -> Any:
-    """What a filter yields lazily, as a list; a function is no value."""
+    """Return a list for a lazy filter; refuse functions, which are not values."""
     if isinstance(value, Iterator):
         return list(value)
     if type(value) is Missing:
         return ""
     if callable(value) and not isinstance(value, type):
-        raise SecurityError("the expression gives a function; call it, or name a key")
+        raise SecurityError("the value is a function; call it, or name a key")
     return value
 
 
 class _explained:  # noqa: N801 - reads as a word in `with _explained(…)`
-    """Turns Jinja's errors into ours, with the place and the name."""
+    """Turns Jinja's errors into ExpressionError, with the place and the name."""
 
     def __init__(self, place: str, source: str, scope: Scope | None = None) -> None:
         self._place, self._source, self._scope = place, source, scope
@@ -476,7 +484,7 @@ class _explained:  # noqa: N801 - reads as a word in `with _explained(…)`
         if error is None or isinstance(error, ExpressionError) or not isinstance(error, Exception):
             return
         if isinstance(error, jinja2.TemplateSyntaxError):
-            message = f"{self._source.strip()[:80]!r} is no expression: {error.message}"
+            message = f"{self._source.strip()[:80]!r} is not a valid expression: {error.message}"
             raise ExpressionError(message, place=self._place) from error
         if isinstance(error, jinja2.UndefinedError) and self._scope is not None:
             message = str(error)

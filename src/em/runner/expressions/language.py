@@ -1,8 +1,9 @@
-"""The one expression language: Jinja2's sandbox, compiled once; a pure reference never enters it.
+"""The expression language of routines and workflows.
 
-A string that is exactly one `{{ expression }}` keeps the value's type; text around it makes a
-string. `a.b` on a mapping is the key `b`. An undefined name is an error that says which. A value
-that came out of an expression is never looked at for expressions again.
+A text that is exactly one `{{ expression }}` keeps the type of its value; text around it makes
+the result a text. `a.b` on a mapping is the key `b`. An undefined name is an error that names it.
+The value of an expression is never evaluated again. References like `a.b[0]` are compiled here;
+everything else goes to Jinja2's sandbox (`jinja`), which is imported only when needed.
 """
 
 import re
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def only(items: Any) -> Any:
-    """The one item of a list, or the one value of a mapping; an error if there are more or none."""
+    """Return the one item of a list, or the one value of a mapping; else fail."""
     found = items_of(items)
     if len(found) != 1:
         raise ValueError(f"only() needs exactly one item, there are {len(found)}")
@@ -29,7 +30,7 @@ def only(items: Any) -> Any:
 
 
 def pick(items: Any, **fields: Any) -> Any:
-    """The one item whose fields have these values; texts match in any case."""
+    """Return the one item whose fields have these values; texts match in any case."""
     found = [item for item in items_of(items) if matches(item, fields)]
     if len(found) != 1:
         asked = ", ".join(f"{name}={value!r}" for name, value in fields.items())
@@ -38,7 +39,7 @@ def pick(items: Any, **fields: Any) -> Any:
 
 
 def nth(items: Any, number: int) -> Any:
-    """An item of a list, or a value of a mapping, by where it stands; counted from 0."""
+    """Return an item of a list, or a value of a mapping, by its position from 0."""
     found = items_of(items)
     if number >= len(found):
         raise ValueError(f"there is no item {number}, there are {len(found)}")
@@ -62,7 +63,7 @@ def matches(item: Any, fields: Mapping[str, Any]) -> bool:
 
 
 def as_text(value: Any) -> str:
-    """How a value stands in a text: a structure as JSON."""
+    """Return a value as it is written into a text: lists and mappings as JSON."""
     if isinstance(value, dict | list):
         return msgspec.json.encode(value).decode()
     return str(value)
@@ -86,12 +87,12 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
         len, sum, min, max, sorted, round, any, all, abs, zip, enumerate, only, pick, nth
     )
 }  # fmt: skip
-# Functions, not the types: a type has methods (`str.format`) that no sandbox looks at.
+# Functions instead of the types, whose methods (`str.format`) the sandbox does not check.
 FUNCTIONS |= {"str": _as_str, "int": _as_int, "float": _as_float}
 
 
 class Missing(str):
-    """What is not there and may be missing: an empty text, and so is every part of it."""
+    """A missing value that is allowed to be missing: an empty text, as is every part of it."""
 
     __slots__ = ()
 
@@ -104,22 +105,24 @@ Evaluate = Callable[[Scope], Any]
 
 
 def undefined(name: str, scope: Scope, place: str) -> ExpressionError:
-    """The error for a name that is not there."""
+    """Return the error for an undefined name."""
     known = [known for known in scope if not known.startswith("_")]
     close = get_close_matches(name, known, 1)
-    fix = f"did you mean {close[0]!r}?" if close else f"there are: {', '.join(sorted(known)[:20])}"
+    fix = (
+        f"did you mean {close[0]!r}?" if close else f"defined are: {', '.join(sorted(known)[:20])}"
+    )
     return ExpressionError(f"{name!r} is not defined", place=place, fix=fix, name=name)
 
 
 def no_such_part(value: Any, part: str | int, place: str) -> ExpressionError:
-    """The error for a part that a value does not have."""
+    """Return the error for a part that a value lacks."""
     if isinstance(value, Mapping):
         keys = [str(key) for key in value]
         close = get_close_matches(str(part), keys, 1)
         fix = f"did you mean {close[0]!r}?" if close else f"it has: {', '.join(keys[:20]) or '-'}"
         return ExpressionError(f"there is no {part!r}", place=place, fix=fix, name=str(part))
     if isinstance(value, list | tuple) and isinstance(part, int):
-        return ExpressionError(f"there is no item {part}: it has {len(value)}", place=place)
+        return ExpressionError(f"there is no item {part}: the list has {len(value)}", place=place)
     return ExpressionError(f"a {type(value).__name__} has no {part!r}", place=place)
 
 
@@ -134,7 +137,7 @@ _WORDS = frozenset("true false none True False None and or not in is if else".sp
 
 
 def compile_value(value: Any, place: str) -> Evaluate:
-    """Compile a value of a routine: every string in it may hold expressions."""
+    """Compile a value of a routine; every text in it may hold expressions."""
     if isinstance(value, str):
         return _compile_text(value, place)
     if isinstance(value, dict):
@@ -147,7 +150,7 @@ def compile_value(value: Any, place: str) -> Evaluate:
 
 
 def compile_expression(source: str, place: str) -> Evaluate:
-    """Compile a bare expression, as `when` and `check` hold."""
+    """Compile a bare expression, as in `when` and `check`."""
     reference = parse_reference(source)
     if reference is not None:
         name, path = reference
@@ -156,7 +159,7 @@ def compile_expression(source: str, place: str) -> Evaluate:
 
 
 def parse_reference(source: str) -> tuple[str, tuple[str | int, ...]] | None:
-    """A dotted path as its name and parts; None for anything more than that."""
+    """Split a reference like `a.b[0]` into its name and parts; None for other expressions."""
     match = _REFERENCE.fullmatch(source.strip())
     if match is None or match["name"] in _WORDS:
         return None
@@ -167,23 +170,23 @@ def parse_reference(source: str) -> tuple[str, tuple[str | int, ...]] | None:
 
 
 def names_in(source: str, place: str, *, bare: bool = False) -> set[str]:
-    """The names that a text or a bare expression refers to; an error if it does not parse."""
+    """Return the names that a text or a bare expression refers to; fail if it does not parse."""
     text = f"{{{{ {source} }}}}" if bare else source
     return _jinja().names(text, place)
 
 
 def syntax_of(source: str, place: str, *, bare: bool = False) -> Any:
-    """The tree of a text, or of a bare expression, as Jinja parses it."""
+    """Parse a text or a bare expression into Jinja's tree."""
     return _jinja().syntax(source.strip() if bare else source, place, bare=bare)
 
 
 def lexed(text: str, place: str) -> list[tuple[int, str, str]]:
-    """The tokens of a text: their line, kind and signs; together they are the text."""
+    """Return the tokens of a text: line, kind and characters of each."""
     return _jinja().lexed(text, place)
 
 
 def whole_expression(text: str) -> str | None:
-    """The expression of a text that is nothing but one."""
+    """Return the expression of a text that is exactly one `{{ expression }}`, else None."""
     whole = _WHOLE.fullmatch(text)
     return None if whole is None else whole["inside"]
 
@@ -198,7 +201,7 @@ def _compile_text(text: str, place: str) -> Evaluate:
 
 
 def _compile_filled(text: str, place: str) -> Evaluate | None:
-    """A text around pure references; None for anything more than that."""
+    """Compile a text that holds only references; None for other texts."""
     parts = _HOLE.split(text)
     if any(mark in part for part in parts[::2] for mark in ("{{", "}}", "{%", "{#")):
         return None
@@ -226,28 +229,28 @@ def _compile_reference(name: str, path: tuple[str | int, ...], place: str) -> Ev
                 value = value[part]
             except (KeyError, IndexError, TypeError):
                 value = _attribute(value, part, place)
-        return _no_function(value, name, place)
+        return _not_callable(value, name, place)
 
     if path:
         return direct
 
     def plain(scope: Scope) -> Any:
         try:
-            return _no_function(scope[name], name, place)
+            return _not_callable(scope[name], name, place)
         except KeyError:
             raise undefined(name, scope, place) from None
 
     return plain
 
 
-def _no_function(value: Any, name: str, place: str) -> Any:
+def _not_callable(value: Any, name: str, place: str) -> Any:
     if callable(value):
-        raise ExpressionError(f"{name!r} gives a function; call it, or name a key", place=place)
+        raise ExpressionError(f"{name!r} is a function; call it, or name a key", place=place)
     return "" if type(value) is Missing else value
 
 
 def _attribute(value: Any, part: str | int, place: str) -> Any:
-    """What is no item may be an attribute, as the sandbox allows it."""
+    """Return an attribute that the sandbox allows; fail if there is none."""
     if isinstance(part, str) and not isinstance(value, Mapping):
         found = _jinja().attribute(value, part)
         if found is not _jinja().missing:
@@ -257,7 +260,7 @@ def _attribute(value: Any, part: str | int, place: str) -> Any:
 
 @lru_cache(maxsize=1)
 def _jinja() -> "Sandboxed":
-    """Jinja, imported when the first expression needs more than a reference."""
+    """Import Jinja when the first expression needs more than a reference."""
     from em.runner.expressions.jinja import Sandboxed
 
     return Sandboxed(FUNCTIONS)

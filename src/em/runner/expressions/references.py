@@ -1,4 +1,4 @@
-"""The names and expressions of a routine's steps: do they parse, and is each name there?"""
+"""Checks of a routine's expressions: each must parse, and each name must be defined before it."""
 
 from collections.abc import Iterator, Mapping, Set
 from typing import Any
@@ -24,7 +24,7 @@ _SCHEMA_IS_OPEN = ("$ref", "allOf", "anyOf", "oneOf", "patternProperties", "addi
 
 
 class Inputs:
-    """What is known of a routine's input."""
+    """The names of a routine's inputs, as far as its schema and example show them."""
 
     def __init__(self, schema: Any, example: Any, secrets: Any = ()) -> None:
         properties = schema.get("properties") if isinstance(schema, dict) else None
@@ -40,10 +40,10 @@ class Inputs:
 
 
 class References:
-    """Walks the steps in their order and checks what they refer to.
+    """Checks in the order of the steps what each refers to.
 
-    Where the schema leaves the input open, a name that nothing gives may be an input: it is told
-    in `assumed`, once, and is no mistake by itself.
+    If the schema leaves the input open, a name that nothing defines may be an input: `assumed`
+    lists it once, and it is not a problem by itself.
     """
 
     def __init__(self, steps: list[Any], inputs: Inputs, functions: Set[str]) -> None:
@@ -54,7 +54,7 @@ class References:
         self.assumed: dict[str, tuple[Where, str]] = {}
 
     def problems(self) -> Iterator[Found]:
-        """What is wrong with expressions and names."""
+        """Yield every problem of expressions and names."""
         for number, step in enumerate(self._steps):
             if isinstance(step, dict):
                 yield from self._step(step, ("steps", number))
@@ -65,7 +65,7 @@ class References:
         own = {str(step.get("as", "item"))} if step.get("for_each") is not None else set()
         for field, item in step.items():
             path = (*where, field)
-            # Items are there only where a step runs for each of them.
+            # The item is defined only where the step runs for each one.
             known = set() if field in ("when", "for_each") else own
             if field in ("when", "check"):
                 yield from self._bare(item, path, known)
@@ -73,7 +73,7 @@ class References:
                 yield from self._checks(item, path, known)
             elif field in _NEVER_EVALUATED:
                 for at, _ in texts_in(item, path):
-                    yield at, "expressions are not evaluated here", "write the value itself"
+                    yield at, "an expression here is not evaluated", "write the value itself"
             elif field != "description":
                 yield from self._value(item, path, known)
 
@@ -87,13 +87,13 @@ class References:
         for at, text in texts_in(value, where):
             yield from self._text(text, at, own)
         for at in _templated_names(value, where):
-            yield at, "expressions in names are not evaluated", "write the name itself"
+            yield at, "an expression in a name is not evaluated", "write the name itself"
 
     def _bare(self, source: Any, where: Where, own: Set[str]) -> Iterator[Found]:
         if not isinstance(source, str):
             return
         if "{{" in source or "{%" in source:
-            yield where, "this is an expression by itself", "write it without {{ }}"
+            yield where, "expected a bare expression, found {{ }}", "remove the {{ }}"
             return
         try:
             compile_expression(source, "")
@@ -124,7 +124,7 @@ class References:
                 self.assumed.setdefault(name, (where, fix))
 
     def shadows(self) -> Iterator[Found]:
-        """Names of results that can't be used, or hide a function."""
+        """Yield the names of results that no expression can use, or that hide a function."""
         for number, step in enumerate(self._steps):
             for field in ("save_as", "as"):
                 name = step.get(field) if isinstance(step, Mapping) else None
@@ -134,11 +134,11 @@ class References:
                 if not name.isidentifier():
                     yield where, f"no expression can refer to {name!r}", "use letters, digits and _"
                 elif name in self._functions:
-                    yield where, f"{name!r} hides the function of that name", "name it otherwise"
+                    yield where, f"{name!r} hides the function of that name", "use another name"
 
 
 def texts_in(value: Any, where: Where) -> Iterator[tuple[Where, str]]:
-    """Every text of a value that holds expressions, with its path."""
+    """Yield every text of a value that holds expressions, with its path."""
     for path, text in scalars(value, where):
         if isinstance(text, str) and ("{{" in text or "{%" in text):
             yield path, text
