@@ -476,7 +476,7 @@ def test_what_the_command_serves_can_be_narrowed() -> None:
         assert not names & {"observe", "resume", "echo", "record_outcome", "checkpoint"}
         for name, given in (("echo", {"said": 1}), ("observe", {"subject": "a", "text": "b"})):
             result = await client.call_tool(name, given)
-            assert (result.is_error, "may only read" in result.content[0].text) == (True, True)
+            assert (result.is_error, "read-only access" in result.content[0].text) == (True, True)
 
     async def ana(client: Client) -> None:
         found = told(await client.call_tool("recall", {"query": "like", "subject": "ana"}))

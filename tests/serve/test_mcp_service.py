@@ -87,7 +87,7 @@ def test_a_token_that_may_only_read_writes_and_runs_nothing(guarded: Served) -> 
         assert not await names(client) & {"greet", "resume", "observe", "record_outcome"}
         for name, given in (("observe", {"subject": "a", "text": "b"}), ("greet", {"who": "x"})):
             result = await client.call_tool(name, given)
-            assert (result.is_error, "may only read" in result.content[0].text) == (True, True)
+            assert (result.is_error, "read-only access" in result.content[0].text) == (True, True)
         assert not (await client.call_tool("recall", {"query": "garden"})).is_error
 
     agent(over_http(guarded.url, READ), reader)

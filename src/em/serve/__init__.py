@@ -1,1 +1,1 @@
-"""The HTTP service: Litestar on uvicorn (extra `server`), imported only when it is started."""
+"""The service: HTTP API, pages and MCP server (extras `server` and `mcp`, imported lazily)."""

@@ -1,4 +1,4 @@
-"""The application: every handler behind the guard."""
+"""The application: all handlers, behind the guard."""
 
 import traceback
 from collections.abc import Callable, Sequence
@@ -23,7 +23,17 @@ from em.serve.api import heuristics as lessons
 from em.serve.api import log, observations, routines, runs, states, traces, workflows
 from em.serve.api.shapes import HealthOut
 from em.serve.auth import Sessions, Tokens, refuse_open_door
-from em.serve.guard import Guard, Metrics, body_of, code_of, envelope, is_page, say, status_of
+from em.serve.guard import (
+    Guard,
+    Metrics,
+    body_of,
+    code_of,
+    envelope,
+    internal_error,
+    is_page,
+    say,
+    status_of,
+)
 from em.serve.pages import HANDLERS as PAGES
 from em.serve.pages.overview import Activity
 from em.serve.pages.runs import Background
@@ -33,7 +43,10 @@ from em.settings import Settings
 
 
 def make_app(memory: Memory, settings: Settings, tokens: Tokens | None = None) -> Guard:
-    """The service as an ASGI application. It refuses to stand open to other machines."""
+    """Build the service as an ASGI application.
+
+    Raises UsageError if other machines could reach it without a token.
+    """
     tokens = Tokens(settings.api) if tokens is None else tokens
     refuse_open_door(settings.api, tokens)
     metrics, sessions = Metrics(), Sessions(tokens)
@@ -89,7 +102,7 @@ def make_app(memory: Memory, settings: Settings, tokens: Tokens | None = None) -
 
 
 class _Mcp(NamedTuple):
-    """What the application takes of the MCP server; nothing where it is not installed."""
+    """The MCP server's part of the application; empty if the extra is not installed."""
 
     handlers: Sequence[Any] = ()
     lifespan: Sequence[Any] = ()
@@ -105,7 +118,7 @@ def _mcp(memory: Memory, settings: Settings) -> _Mcp:
 
     @asgi("/mcp", copy_scope=False)
     async def serve_mcp(scope: Any, receive: Any, send: Any) -> None:
-        """The memory as an MCP server (streamable HTTP)."""
+        """Serve the memory over MCP (streamable HTTP)."""
         await mounted(scope, receive, send)
 
     return _Mcp([serve_mcp], [mounted.running], mounted.leave)
@@ -118,7 +131,7 @@ _UNREADY = ResponseSpec(HealthOut, generate_examples=False, description="The sto
     "/health", responses={403: errors()[403], 503: _UNREADY}, sync_to_thread=True, tags=["service"]
 )
 def get_health(request: AnyRequest) -> Response[HealthOut]:
-    """Whether the service is ready: its store can be reached, and nothing is wrong with it."""
+    """Report whether the service is ready: its store can be reached and has no problems."""
     service = service_of(request)
     try:
         problems = service.store.health().problems
@@ -139,7 +152,7 @@ def get_health(request: AnyRequest) -> Response[HealthOut]:
     tags=["service"],
 )
 def get_metrics(request: AnyRequest) -> Response[str]:
-    """Counts in the text format of Prometheus."""
+    """Return metrics in the text format of Prometheus."""
     service = service_of(request)
     service.caller(request)
     text = service.metrics.text(service.store.health())
@@ -156,21 +169,23 @@ def _em_error(request: AnyRequest, error: EmError) -> Response[Any]:
 
 
 def _http_error(request: AnyRequest, error: HTTPException) -> Response[Any]:
-    """What the framework refuses: a path, a method, a parameter, a body."""
+    """Respond to what the framework rejects: a path, method, parameter or body."""
     status = error.status_code
-    message = error.detail if status < 500 else "the service could not do this"
-    told = "; ".join(_problem(problem) for problem in _problems(error))
-    body = envelope(code_of(status), f"{message}: {told}" if told and status < 500 else message)
+    message = error.detail if status < 500 else "internal error"
+    details = "; ".join(_problem(problem) for problem in _problems(error))
+    if details and status < 500:
+        message = f"{message}: {details}"
+    body = envelope(code_of(status), message)
     if is_page(request.url.path):
         return error_page(request, status, body)
     return Response(body, status_code=status, media_type=MediaType.JSON, headers=error.headers)
 
 
 def _unexpected(request: AnyRequest, error: Exception) -> Response[Any]:
-    """What is ours to mend: the log has its stack, the answer has not."""
+    """Respond to an unexpected error; its stack goes to the log only."""
     trace = "".join(traceback.format_exception(error))
     say(level="error", event="failure", code="internal", path=request.url.path, trace=trace)
-    body = envelope("internal", "the service could not do this; its log says why")
+    body = internal_error()
     if is_page(request.url.path):
         return error_page(request, 500, body)
     return Response(body, status_code=500, media_type=MediaType.JSON)
@@ -187,11 +202,11 @@ def _problem(problem: Any) -> str:
 
 
 def _bad_json(_request: AnyRequest, error: Exception) -> Response[bytes]:
-    """A body that is no JSON: broken, not UTF-8, or nested beyond measure."""
-    said = "it is nested too deep" if isinstance(error, RecursionError) else str(error)
-    # It may also be ours: then the log shows where.
+    """Respond to a body that can't be decoded: broken JSON, not UTF-8, or nested too deeply."""
+    message = "the body is nested too deeply" if isinstance(error, RecursionError) else str(error)
+    # The error may also be a bug of ours: then the log shows where.
     say(level="warning", event="bad_input", trace="".join(traceback.format_exception(error)))
-    return Response(envelope("bad_input", said), status_code=400, media_type=MediaType.JSON)
+    return Response(envelope("bad_input", message), status_code=400, media_type=MediaType.JSON)
 
 
 def _openapi(*, asked_for_tokens: bool) -> OpenAPIConfig:
@@ -199,7 +214,7 @@ def _openapi(*, asked_for_tokens: bool) -> OpenAPIConfig:
     return OpenAPIConfig(
         title="em",
         version=em.__version__,
-        description="Executable memory for AI agents. Every answer has an X-Request-ID.",
+        description="Executable memory for AI agents. Every response has an X-Request-ID.",
         path="/docs",
         use_handler_docstrings=True,
         render_plugins=[_Page(path="/"), JsonRenderPlugin()],
@@ -209,10 +224,10 @@ def _openapi(*, asked_for_tokens: bool) -> OpenAPIConfig:
 
 
 class _Page(OpenAPIRenderPlugin):
-    """The description as a plain page: no script, nothing from elsewhere."""
+    """The API reference as a plain page, without scripts or external files."""
 
     def render(self, request: AnyRequest, openapi_schema: dict[str, Any]) -> bytes:
-        """Every operation with its parameters and answers."""
+        """Render every operation with its parameters and statuses."""
         parts = []
         for path, operations in openapi_schema["paths"].items():
             for method, operation in operations.items():
@@ -221,7 +236,7 @@ class _Page(OpenAPIRenderPlugin):
                     f"<h3><code>{method.upper()} {escape(path)}</code></h3>"
                     f"<p>{escape(operation.get('description', ''))}</p>"
                     f"<p>Parameters: {escape(', '.join(named) or 'none')}."
-                    f" Answers: {escape(', '.join(operation['responses']))}.</p>"
+                    f" Statuses: {escape(', '.join(operation['responses']))}.</p>"
                 )
         return (
             "<!doctype html><meta charset=utf-8><title>em</title>"

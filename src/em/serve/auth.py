@@ -1,4 +1,4 @@
-"""Who calls: bearer tokens, what they may do, and which hosts are served."""
+"""Callers: bearer tokens and what they allow, logged-in browsers, and the hosts to serve."""
 
 import hmac
 import os
@@ -22,19 +22,21 @@ Access = Literal["read", "write"]
 
 
 class Caller(msgspec.Struct, frozen=True):
-    """Who sent a request: `subjects` None means all of them."""
+    """The sender of a request. `subjects` is None for a caller who may see every subject."""
 
     name: str = "local"
     subjects: frozenset[str] | None = None
     access: Access = "write"
 
     def must(self, access: Access) -> None:
-        """Refuse what this caller's token does not allow."""
+        """Raise Forbidden unless this caller's token allows `access`."""
         if access == "write" and self.access == "read":
-            raise Forbidden("this token may only read", place=self.name)
+            raise Forbidden(
+                "this needs write access, and the caller has read-only access", place=self.name
+            )
 
     def must_see(self, subject: str | None) -> None:
-        """Refuse a subject that this caller's token does not name; None stands for all of them."""
+        """Raise Forbidden unless this caller may see a subject; None stands for every subject."""
         if self.subjects is not None and subject not in self.subjects:
             allowed = ", ".join(sorted(self.subjects))
             raise Forbidden(
@@ -42,17 +44,17 @@ class Caller(msgspec.Struct, frozen=True):
             )
 
     def sees(self, subject: str | None) -> bool:
-        """Whether something about this subject may be shown."""
+        """Return whether this caller may see a subject."""
         return self.subjects is None or subject in self.subjects
 
     def must_find(self, subject: str | None, what: str) -> None:
-        """What is about somebody else is not there, as far as this caller can tell."""
+        """Raise NotFound if this caller may not see the subject, as if `what` did not exist."""
         if not self.sees(subject):
             raise NotFound(f"there is no {what}")
 
 
 class Tokens:
-    """The tokens that are taken. Only their hashes are kept; comparing takes the same time."""
+    """The tokens that callers may use. Stores hashes only and compares them in constant time."""
 
     def __init__(self, settings: ApiSettings, environ: Mapping[str, str] | None = None) -> None:
         environ = os.environ if environ is None else environ
@@ -61,7 +63,9 @@ class Tokens:
         for number, token in enumerate(settings.tokens):
             if not environ.get(token.env):
                 raise UsageError(
-                    f"{token.env} is not set", place=f"em.yaml, api.tokens[{number}]", fix="set it"
+                    f"{token.env} is not set",
+                    place=f"em.yaml, api.tokens[{number}]",
+                    fix=f"set the environment variable {token.env}, or remove the entry",
                 )
             subjects = None if token.subjects is None else frozenset(token.subjects)
             self._add(token.env, environ[token.env], Caller(token.env, subjects, token.access))
@@ -71,9 +75,9 @@ class Tokens:
             return
         if len(value) < SHORTEST or not value.isascii() or not value.isprintable():
             raise UsageError(
-                f"a token has {SHORTEST} or more plain characters",
+                f"a token must have {SHORTEST} or more printable ASCII characters",
                 place=f"environment, {name}",
-                fix="make one: python -c 'import secrets; print(secrets.token_urlsafe(32))'",
+                fix="generate one: python -c 'import secrets; print(secrets.token_urlsafe(32))'",
             )
         self._known.append((sha256(value.encode()).digest(), caller))
 
@@ -81,24 +85,24 @@ class Tokens:
         return bool(self._known)
 
     def caller(self, authorization: str) -> Caller:
-        """Who sends this header; without any token set, whoever reaches the service."""
+        """Return the caller for an Authorization header. With no token set, anybody may call."""
         if not self._known:
             return Caller()
         scheme, _, given = authorization.partition(" ")
         digest = sha256(given.strip().encode()).digest()
         found: Caller | None = None
-        for known, caller in self._known:  # all of them: the time says nothing of which one it was
+        for known, caller in self._known:  # compare all of them, so that timing reveals nothing
             if hmac.compare_digest(known, digest) and scheme.lower() == "bearer":
                 found = caller
         if found is None:
             raise Unauthorized(
-                "this needs a token that is known", fix="send `Authorization: Bearer TOKEN`"
+                "a valid token is required", fix="send `Authorization: Bearer TOKEN`"
             )
         return found
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach a host."""
+    """Return whether only this machine can reach a host."""
     if host == "localhost":
         return True
     try:
@@ -108,10 +112,10 @@ def is_loopback(host: str) -> bool:
 
 
 def refuse_open_door(settings: ApiSettings, tokens: Tokens) -> None:
-    """Other machines are served only where a token is asked for."""
+    """Raise UsageError if other machines could reach the service and no token is set."""
     if not is_loopback(settings.host) and not tokens:
         raise UsageError(
-            f"{settings.host} can be reached from other machines, and no token is set",
+            f"no token is set, and other machines can reach {settings.host}",
             place="EM_API_HOST",
             fix=f"set {TOKEN}, or bind to 127.0.0.1",
         )
@@ -123,8 +127,8 @@ class Hosts:
     Names: `localhost`, the host that the service is bound to and those in `allowed_hosts`, on any
     port. Addresses: loopback, and any address where the service is open to other machines.
 
-    Litestar's AllowedHosts can't replace this: it compares the port too, knows no class of
-    addresses, answers 400 without the envelope, and runs after the token was checked.
+    Litestar's AllowedHosts can't replace this: it compares the port too, can't allow a class of
+    addresses, responds with 400 and no error envelope, and runs after the token was checked.
     """
 
     def __init__(self, settings: ApiSettings) -> None:
@@ -132,21 +136,25 @@ class Hosts:
         self._any_address = not is_loopback(settings.host)
 
     def check(self, header: str) -> None:
-        """Refuse a host that is not ours."""
+        """Raise Forbidden for a `Host` header that is not served."""
         name = _without_port(header.strip().lower())
         if name in self._names or is_loopback(name) or (self._any_address and _is_address(name)):
             return
-        raise Forbidden("this host is not served", place="Host", fix="set EM_API_ALLOWED_HOSTS")
+        raise Forbidden(
+            f"host {name[:80]!r} is not served", place="Host", fix="add it to EM_API_ALLOWED_HOSTS"
+        )
 
     def check_origin(self, origin: str, host: str, is_allowed: Callable[[str], bool]) -> None:
-        """Refuse requests of pages of other sites, unless CORS allows their origin.
+        """Raise Forbidden for a request from a page of another site, unless CORS allows its origin.
 
-        Litestar's CORS answers such a request and only leaves out the headers that let the page
-        read the answer: what it asked for would be done by then.
+        Litestar's CORS handles such a request and only omits the headers that let the page read the
+        response: by then the request has had its effect.
         """
         if origin and origin.partition("://")[2] != host and not is_allowed(origin):
             raise Forbidden(
-                "pages of this origin are not served", place="Origin", fix="set EM_API_CORS_ORIGINS"
+                "requests from pages of this origin are not allowed",
+                place="Origin",
+                fix="add it to EM_API_CORS_ORIGINS",
             )
 
 
@@ -172,7 +180,7 @@ MOST = 10_000
 
 
 class Sessions:
-    """The browsers that are logged in."""
+    """The browsers that are logged in: a random cookie each, for HOURS, in this process only."""
 
     def __init__(self, tokens: Tokens) -> None:
         self._tokens = tokens
@@ -181,11 +189,11 @@ class Sessions:
         self._known: OrderedDict[bytes, tuple[Caller, float]] = OrderedDict()
 
     def needs_login(self) -> bool:
-        """Whether a token is asked for at all."""
+        """Return whether the pages require a login."""
         return bool(self._tokens)
 
     def log_in(self, token: str) -> str:
-        """The cookie for a token that is known."""
+        """Check a token and return a new session cookie for it."""
         caller = self._tokens.caller(f"Bearer {token.strip()}")
         cookie = secrets.token_urlsafe(32)
         with self._lock:
@@ -195,30 +203,30 @@ class Sessions:
         return cookie
 
     def log_out(self, cookie: str) -> None:
-        """Forget a browser."""
+        """Remove a session."""
         with self._lock:
             self._known.pop(_digest(cookie), None)
 
     def caller(self, cookie: str, authorization: str) -> Caller:
-        """Who asks for a page: by the header, as everywhere, or by the cookie."""
+        """Return the caller of a page, by the Authorization header or else by the cookie."""
         if authorization or not self._tokens:
             return self._tokens.caller(authorization)
         with self._lock:
             caller, until = self._known.get(_digest(cookie), (None, 0.0))
         if caller is None or time.monotonic() > until:
-            raise Unauthorized("this needs a login", fix=f"log in at {LOGIN}")
+            raise Unauthorized("this page requires a login", fix=f"log in at {LOGIN}")
         return caller
 
     def form_token(self, cookie: str) -> str:
-        """What a form of ours carries; bound to the browser that is logged in."""
+        """Return the token that our forms carry against CSRF, bound to the browser's cookie."""
         return hmac.new(self._key, cookie.encode(), sha256).hexdigest()
 
     def check_form(self, cookie: str, given: str) -> None:
-        """Refuse a form that is not from a page of ours."""
+        """Raise Forbidden for a form without the token of this browser."""
         if not hmac.compare_digest(self.form_token(cookie).encode(), given.encode()):
             raise Forbidden(
-                "this form is not from a page of this service, or is from before its last start",
-                fix="load the page again and send the form once more",
+                "this form is not from a page of this service, or the service was restarted",
+                fix="reload the page and send the form again",
             )
 
 
@@ -227,7 +235,7 @@ def _digest(cookie: str) -> bytes:
 
 
 def cookie_in(header: str) -> str:
-    """Our cookie in a `Cookie` header; empty where there is none."""
+    """Return our cookie from a `Cookie` header, or an empty string."""
     for part in header.split(";"):
         name, _, value = part.strip().partition("=")
         if name == COOKIE:

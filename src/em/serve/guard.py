@@ -1,6 +1,6 @@
-"""What every request passes: its id, the host, who calls, the size of its body, log and counts.
+"""The guard in front of the application: request id, host, origin, token, size, log, metrics.
 
-Every refusal and failure has one envelope, `{"error": {"code": …, "message": …}}`, without a stack.
+It also defines how errors look over HTTP: `{"error": {"code": …, "message": …}}`, never a stack.
 """
 
 import asyncio
@@ -70,7 +70,7 @@ _CODES = {400: "bad_request", 404: "not_found", 405: "method_not_allowed", 413: 
 
 
 class ErrorOut(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What was wrong: a stable code, words, and where known the place and the fix."""
+    """An error: a stable code, a message, and where known the place and the fix."""
 
     code: str
     message: str
@@ -85,30 +85,35 @@ class ErrorBody(msgspec.Struct, frozen=True):
 
 
 def status_of(error: EmError) -> int:
-    """The HTTP status of an error."""
+    """Return the HTTP status of an error."""
     return next((status for kind, status in _STATUS if isinstance(error, kind)), 500)
 
 
 def body_of(error: EmError) -> bytes:
-    """An error as a response; one that is ours to mend says no more than that."""
+    """Encode an error as a response body. Internal errors give no details."""
     if status_of(error) == 500:
-        return envelope("internal", "the service could not do this; its log says why")
+        return internal_error()
     out = ErrorOut(error.code, error.message, error.place, error.fix)
     return msgspec.json.encode(ErrorBody(out))
 
 
+def internal_error() -> bytes:
+    """Encode the response to an internal error, without details."""
+    return envelope("internal", "internal error; see the log of the service")
+
+
 def envelope(code: str, message: str) -> bytes:
-    """The envelope, from words."""
+    """Encode a code and a message as a response body."""
     return msgspec.json.encode(ErrorBody(ErrorOut(code, message)))
 
 
 def code_of(status: int) -> str:
-    """A stable code for what the framework refuses."""
+    """Return a stable error code for a status that the framework chose."""
     return _CODES.get(status, "bad_request" if status < 500 else "internal")
 
 
 class Metrics:
-    """How many requests there were, and how long they took, by method, route and status."""
+    """Counts and durations of requests, by method, route and status."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -125,12 +130,12 @@ class Metrics:
             self._seconds[method, route] += seconds  # type: ignore[assignment]
 
     def replayed(self) -> None:
-        """Count a response that was given again."""
+        """Count a response that was replayed for its idempotency key."""
         with self._lock:
             self._replayed += 1
 
     def text(self, health: Health) -> str:
-        """All counts."""
+        """Return all counts in the text format of Prometheus."""
         with self._lock:
             requests, seconds = dict(self._requests), dict(self._seconds)
             replayed = self._replayed
@@ -163,25 +168,25 @@ App = Callable[[Any, Any, Any], Awaitable[None]]
 
 CALLER = "em.caller"
 OPEN = ("/health", "/docs", "/docs/openapi.json")
-"""Paths that tell nothing of anybody: they need no token."""
+"""Paths that show no stored data and need no token."""
 _ANYONE = Caller("anyone", frozenset(), "read")
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._:-]{1,128}")
 
 
 def is_page(path: str) -> bool:
-    """Whether a person looks at this path, with a browser."""
+    """Return whether a path is a page for browsers."""
     return path in ("/", PAGES) or path.startswith(f"{PAGES}/")
 
 
 def say(**fields: Any) -> None:
-    """One line of the log, on standard error."""
+    """Write one JSON line of the log to standard error."""
     line = {"at": now().isoformat(), **fields}
     sys.stderr.buffer.write(msgspec.json.encode(line, enc_hook=str) + b"\n")
     sys.stderr.flush()
 
 
 class Guard:
-    """Stands before the application. Nothing of a body is read before all of this is in order."""
+    """ASGI middleware in front of the application. Reads no body before a request is admitted."""
 
     def __init__(
         self,
@@ -194,7 +199,7 @@ class Guard:
         is_origin_allowed: Callable[[str], bool] = lambda _origin: False,
     ) -> None:
         self.leave = leave
-        """Ends what clients only listen to: the service ends, and would wait for them."""
+        """Closes the streams that clients only listen to; shutdown would wait for them."""
         self._app = app
         self._settings = settings
         self._tokens = tokens
@@ -204,7 +209,7 @@ class Guard:
         self._metrics = metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request, or the beginning and the end of the service."""
+        """Handle one request, or pass on a lifespan event."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -212,18 +217,18 @@ class Guard:
 
     @property
     def limit(self) -> int:
-        """How many bytes a body may have."""
+        """The largest body, in bytes."""
         return self._settings.max_request_bytes
 
     @property
     def body_seconds(self) -> float:
-        """How long a body may take to come."""
+        """Seconds within which a body must arrive."""
         return self._settings.body_seconds
 
     def admit(self, scope: Scope, headers: dict[bytes, bytes]) -> Caller:
-        """Refuse what must not reach the application."""
+        """Return the caller of a request, or raise for one that must not reach the application."""
         if sum(name == b"host" for name, _ in scope["headers"]) > 1:
-            raise Forbidden("a request has one host", place="Host")
+            raise Forbidden("a request must have one Host header", place="Host")
         host = headers.get(b"host", b"").decode("latin-1")
         origin = headers.get(b"origin", b"").decode("latin-1")
         self._hosts.check(host)
@@ -232,7 +237,7 @@ class Guard:
         if length.isdigit() and int(length[:20]) > self.limit:
             raise self.too_large()
         if b"\0" in scope["path"].encode() or b"%00" in scope["query_string"]:
-            raise InputError("a NUL is no part of any name", place="path or query")
+            raise InputError("NUL characters are not allowed", place="path or query")
         path: str = scope["path"]
         if path in OPEN or (scope["method"] == "OPTIONS" and self._settings.cors_origins):
             return _ANYONE
@@ -244,20 +249,24 @@ class Guard:
         return self._tokens.caller(authorization)
 
     def too_large(self) -> TooLarge:
-        """The refusal of a body."""
-        return TooLarge(f"a body has at most {self.limit:,} bytes", fix="send less")
+        """Return the error for a body over the limit."""
+        return TooLarge(
+            f"the body is larger than {self.limit:,} bytes",
+            place="body",
+            fix="send less, or set EM_API_MAX_REQUEST_BYTES",
+        )
 
     async def pass_on(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let the application answer."""
+        """Let the application handle a request."""
         await self._app(scope, receive, send)
 
     def count(self, scope: Scope, status: int, seconds: float) -> None:
-        """Count a request under its route, not its path: paths hold ids."""
+        """Count a request under its route, since paths contain ids."""
         self._metrics.count(scope["method"], scope.get("path_template", "(none)"), status, seconds)
 
 
 class _Passing:
-    """One request on its way."""
+    """One request on its way through the guard."""
 
     def __init__(self, guard: Guard, scope: Scope, receive: Receive, send: Send) -> None:
         self._guard = guard
@@ -283,30 +292,34 @@ class _Passing:
             caller = self._guard.admit(self._scope, self._headers)
             self._scope[CALLER] = caller
             fields["caller"] = caller.name
-            await self._guard.pass_on(self._scope, self._take_in, self._answer)
+            await self._guard.pass_on(self._scope, self._receive_body, self._answer)
         except EmError as error:
             fields["error"] = error.code
             await self._refuse(status_of(error), body_of(error))
-        except Exception as error:  # noqa: BLE001 - the last line: logged, and told without its stack
+        except Exception as error:  # noqa: BLE001 - last resort: log it, respond without a stack
             fields["error"] = "internal"
             fields["trace"] = "".join(traceback.format_exception(error))
-            await self._refuse(500, envelope("internal", "the service could not do this"))
+            await self._refuse(500, internal_error())
         finally:
-            self._tell(fields)
+            self._log(fields)
 
-    async def _take_in(self) -> Message:
-        """A part of the body, which all comes within a time: nobody may hold a place for long."""
+    async def _receive_body(self) -> Message:
+        """Receive a part of the body, within the time limit: slow senders must not block others."""
         if self._is_read:
-            return await self._receive()  # whether the client is still there
+            return await self._receive()  # learn whether the client disconnected
         left = self._started + self._guard.body_seconds - time.perf_counter()
         try:
             message = await asyncio.wait_for(self._receive(), max(left, 0))
         except TimeoutError:
-            raise TooSlow("the body did not come in time", fix="send it at once") from None
+            raise TooSlow(
+                f"the body did not arrive within {self._guard.body_seconds:g} seconds",
+                place="body",
+                fix="send it faster, or set EM_API_BODY_SECONDS",
+            ) from None
         self._is_read = not message.get("more_body", False)
         self._taken += len(message.get("body", b""))
         if self._taken > self._guard.limit:
-            self._is_read = False  # what is left of it is not taken in either
+            self._is_read = False  # don't read the rest either
             raise self._guard.too_large()
         return message
 
@@ -316,16 +329,16 @@ class _Passing:
             headers = [*message.get("headers", ()), (b"x-request-id", self._id)]
             headers.append((b"x-content-type-options", b"nosniff"))
             if self._has_body and not self._is_read:
-                # What is left of the body must not be taken for the next request.
+                # The unread rest of the body must not be parsed as the next request.
                 headers.append((b"connection", b"close"))
             message = {**message, "headers": headers}
         await self._send(message)
 
     async def _refuse(self, status: int, body: bytes) -> None:
         if self._status:
-            return  # an answer is under way: the connection ends with it
+            return  # the response has started: only closing the connection is left
         if status != 413:
-            await self._take_in_the_rest()
+            await self._drain()
         headers = [
             (b"content-type", b"application/json"),
             (b"content-length", str(len(body)).encode()),
@@ -339,19 +352,19 @@ class _Passing:
         await self._send({"type": "http.response.body", "body": body})
 
     def _login(self) -> bytes:
-        """Where to log in, and where to go on from there."""
+        """Return the address of the login page, with the page to return to."""
         asked = self._scope["path"] if self._scope["method"] == "GET" else PAGES
         query = self._scope.get("query_string", b"").decode("latin-1")
         next_ = f"{asked}?{query}" if query and asked != PAGES else asked
         return f"{LOGIN}?next={quote(next_, safe='')}".encode()
 
-    async def _take_in_the_rest(self) -> None:
-        """A connection that is closed over a body that was sent may swallow the answer."""
+    async def _drain(self) -> None:
+        """Read the rest of the body: closing with unread data could lose the response."""
         with suppress(TooSlow, TooLarge):
             while self._has_body and not self._is_read:
-                await self._take_in()
+                await self._receive_body()
 
-    def _tell(self, fields: dict[str, Any]) -> None:
+    def _log(self, fields: dict[str, Any]) -> None:
         seconds = time.perf_counter() - self._started
         self._guard.count(self._scope, self._status, seconds)
         say(

@@ -1,4 +1,4 @@
-"""Starting the service: bind, say where, serve until it is told to stop."""
+"""The server process: bind, log the address, serve until SIGINT or SIGTERM."""
 
 import logging
 import signal
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 def serve(
     db: str | None, settings: Settings, on_listening: Callable[[str, int], None] | None = None
 ) -> int:
-    """Serve a memory until SIGINT or SIGTERM; requests under way are finished first.
+    """Serve a memory until SIGINT or SIGTERM, then finish the requests under way.
 
-    on_listening: told the host and the port once they can be reached.
+    on_listening: called with the host and port once they accept connections.
     """
     tokens = Tokens(settings.api)
     refuse_open_door(settings.api, tokens)
     try:
-        import litestar  # noqa: F401 - asked before anything is opened
+        import litestar  # noqa: F401 - check the extra before opening anything
         import uvicorn
     except ImportError:
         raise MissingExtra("server", "the HTTP service") from None
@@ -43,7 +43,7 @@ def serve(
             access_log=False,
             server_header=False,
             lifespan="on",
-            http="h11",  # another one would not keep to the size of headers below
+            http="h11",  # the other parser ignores the header limit below
             timeout_graceful_shutdown=10,
             h11_max_incomplete_event_size=64 * 1024,
         )
@@ -55,7 +55,7 @@ def serve(
         if on_listening is not None:
             on_listening(host, port)
         for number in (signal.SIGINT, signal.SIGTERM):
-            # The server finishes what is under way, and then raises the signal again.
+            # uvicorn finishes the requests under way, then raises the signal again.
             signal.signal(number, lambda _number, _frame: None)
 
         class Server(uvicorn.Server):
@@ -66,32 +66,32 @@ def serve(
         try:
             Server(config).run(sockets=[bound])
         except SystemExit as error:
-            # The server's own way of saying so; why stands in the line before.
-            raise StoreError("the service could not start: its log says why") from error
+            # uvicorn exits this way; it has logged the reason.
+            raise StoreError("the service could not start; see its log") from error
         say(level="info", event="stopped")
     sys.stderr.flush()
     return 0
 
 
 def listen(config: "Config") -> socket:
-    """A socket that takes calls at once, and sends answers at once."""
+    """Bind a socket that accepts connections and sends small responses without delay."""
     try:
         bound = config.bind_socket()
     except (OSError, SystemExit):
         raise UsageError(
-            f"{config.host}:{config.port} can't be bound",
+            f"can't listen on {config.host}:{config.port}",
             place="EM_API_HOST, EM_API_PORT",
             fix="choose a free port",
         ) from None
-    # Nobody else sets it for a socket that was bound beforehand. Without it the body of a small
-    # answer waits 40 ms for its header to be acknowledged.
+    # uvicorn does not set this on a socket that is already bound. Without it, the body of a small
+    # response waits 40 ms for its headers to be acknowledged.
     bound.setsockopt(IPPROTO_TCP, TCP_NODELAY, 1)
-    bound.listen(config.backlog)  # who reads that it listens may call at once
+    bound.listen(config.backlog)  # before the address is logged: clients may connect at once
     return bound
 
 
 class _Lines(logging.Handler):
-    """What the server itself has to say, as lines of the same log."""
+    """Write warnings of uvicorn and the MCP SDK as lines of our log."""
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write one line."""

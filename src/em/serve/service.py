@@ -1,4 +1,4 @@
-"""What the handlers share: the memory, its settings, and how a request is carried out."""
+"""What the handlers share: the memory, idempotent requests, common parameters, pagination."""
 
 import asyncio
 import time
@@ -30,7 +30,7 @@ _encode = msgspec.json.Encoder(order="sorted").encode
 
 
 class Answered(msgspec.Struct, frozen=True):
-    """A response: as it is sent, and as it is kept."""
+    """A response, as it is sent and stored."""
 
     status: int
     body: msgspec.Raw
@@ -38,7 +38,7 @@ class Answered(msgspec.Struct, frozen=True):
 
 
 class Pending:
-    """A request that is carried out: who writes gives the response to be committed with it."""
+    """A request under way. Whoever commits its work commits its response with it."""
 
     def __init__(self, key: str = "", owner: str = "") -> None:
         self._key = key
@@ -47,13 +47,13 @@ class Pending:
 
     @property
     def key(self) -> str:
-        """The key under which the response is kept; empty where the client gave none."""
+        """The key under which the response is stored; empty if the client sent none."""
         return self._key
 
     def answer(
         self, value: Any, status: int = 201, from_events: tuple[str, ...] = ()
     ) -> RequestOutcome | None:
-        """Say what the answer is; what to commit with the work, where there is a key."""
+        """Set the response; return what to commit with the work, or None without a key."""
         self.answered = Answered(status, msgspec.Raw(_encode(value)))
         if not self._key:
             return None
@@ -97,36 +97,40 @@ class Requests:
     async def carry_out(
         self, key: str | None, caller: str, what: str, payload: Any, work: Work
     ) -> Answered:
-        """Do the work and answer; or answer as it was answered before."""
+        """Do the work and return its response, or the stored response of an earlier request."""
         if key is None:
             return await asyncio.to_thread(_carry_out, Pending(), work)
         if not 1 <= len(key) <= LONGEST_KEY or not key.isprintable():
             raise InputError(
-                f"a key has 1 to {LONGEST_KEY} printable characters", place="Idempotency-Key"
+                f"a key must have 1 to {LONGEST_KEY} printable characters, got {len(key)}",
+                place="Idempotency-Key",
             )
-        # Hashed: one caller's key is not another's, and a key may look like a secret.
+        # Hash it with the caller's name: keys are per caller, and may look like secrets.
         name = "http/" + sha256(_encode((caller, key))).hexdigest()
         claim = await self._claim(name, sha256(_encode((what, payload))).hexdigest())
         if claim.status == "mismatch":
             raise KeyReused(
-                "this key stands for another request",
+                "this key was used for a different request",
                 place="Idempotency-Key",
-                fix="send a new key with a new request",
+                fix="use a new key for each new request",
             )
         if claim.status == "erased":
-            raise ResponseGone("it was carried out, and its response was forgotten since")
+            raise ResponseGone(
+                "the request was carried out; its response has been forgotten since",
+                place="Idempotency-Key",
+            )
         if claim.status == "done":
             known = msgspec.json.decode(claim.response or b"", type=Answered)
             return msgspec.structs.replace(known, replayed=True)
         try:
             return await asyncio.to_thread(_carry_out, Pending(name, claim.owner), work)
         except BaseException:
-            # Only what was completed is kept: the client may try again with the same key.
+            # Failed requests are not stored: the client may retry with the same key.
             await asyncio.shield(asyncio.to_thread(self._store.release, name, claim.owner))
             raise
 
     async def _claim(self, name: str, fingerprint: str) -> Claim:
-        """Claim a key, waiting for who has it."""
+        """Claim a key; wait while another request holds it."""
         deadline = time.monotonic() + 2 * self._lease.total_seconds()
         wait = FIRST_WAIT
         while True:
@@ -136,7 +140,9 @@ class Requests:
             if claim.status != "running":
                 return claim
             if time.monotonic() > deadline:
-                raise StoreBusy("the first request with this key is still running", fix="ask again")
+                raise StoreBusy(
+                    "the first request with this key is still running", fix="retry later"
+                )
             await asyncio.sleep(wait)
             wait = min(2 * wait, LONGEST_WAIT)
 
@@ -150,37 +156,39 @@ def _carry_out(pending: Pending, work: Work) -> Answered:
 T = TypeVar("T")
 AnyRequest = Request[Any, Any, Any]
 
-Limit = Annotated[int, QueryParameter(ge=1, le=200, description="At most so many.")]
-Offset = Annotated[int, QueryParameter(ge=0, le=2**31 - 1, description="Leave out so many.")]
-Moment = Annotated[str | None, QueryParameter(max_length=64, description="A date or a time.")]
+Limit = Annotated[int, QueryParameter(ge=1, le=200, description="Return at most this many.")]
+Offset = Annotated[int, QueryParameter(ge=0, le=2**31 - 1, description="Skip this many.")]
+Moment = Annotated[
+    str | None, QueryParameter(max_length=64, description="An ISO 8601 date or time.")
+]
 Key = Annotated[
     str | None,
     HeaderParameter(
         name="Idempotency-Key",
-        description="The same key and payload get the same answer, and one effect.",
+        description="Requests with the same key and payload have one effect and one response.",
         max_length=255,
     ),
 ]
 
-_WORDS = {
-    400: "The request is wrong; the message says where.",
-    401: "No token, or one that is not known.",
-    403: "The token may not do this, or the host is not served.",
-    404: "There is no such thing.",
-    408: "The body did not come in time.",
-    409: "The key stands for another request, or somebody else was faster.",
-    410: "It was carried out, and its response was forgotten since.",
+_DESCRIPTIONS = {
+    400: "The request is invalid; `place` says where.",
+    401: "The token is missing or unknown.",
+    403: "The token does not allow this, or the host or origin is not served.",
+    404: "Not found.",
+    408: "The body did not arrive in time.",
+    409: "The key was used for a different request, or a concurrent write came first.",
+    410: "The request was carried out; its response has been forgotten since.",
     413: "The body is too large.",
-    502: "The model could not be asked, or its answer not be used.",
-    503: "The store can't be reached, or is busy.",
+    502: "The model could not be reached, or its answer could not be used.",
+    503: "The store can't be reached or is busy.",
 }
 
 
 def errors(*statuses: int) -> dict[int, ResponseSpec]:
-    """The errors that a handler may answer with, as they are documented."""
+    """Document the errors that a handler may respond with, besides the common ones."""
     every = sorted({400, 401, 403, 408, 413, 503, *statuses})
     return {
-        status: ResponseSpec(ErrorBody, generate_examples=False, description=_WORDS[status])
+        status: ResponseSpec(ErrorBody, generate_examples=False, description=_DESCRIPTIONS[status])
         for status in every
     }
 
@@ -198,19 +206,17 @@ class Service:
         self.backend = memory.store.health().backend
 
     async def look_up(self, work: Callable[[], T]) -> T:
-        """One thing by its id. A file answers sooner than a thread is woken; a server is waited for
-        elsewhere.
-        """
+        """Look up one thing by its id: in a thread, except in SQLite, which is faster than that."""
         return work() if self.backend == "sqlite" else await asyncio.to_thread(work)
 
     def caller(self, request: AnyRequest, access: Access = "read") -> Caller:
-        """Who sends a request; refused if their token does not allow as much."""
-        caller: Caller = request.scope[CALLER]  # type: ignore[literal-required]  # put there by the guard
+        """Return the caller of a request; raise Forbidden if its token does not allow `access`."""
+        caller: Caller = request.scope[CALLER]  # type: ignore[literal-required]  # set by the guard
         caller.must(access)
         return caller
 
     def follow(self, events: Sequence[Event]) -> None:
-        """Checkpoint what is due after observations; they are kept, whatever becomes of that."""
+        """Make the checkpoints that are due after observations. Failures are only logged."""
         if self.settings.state.checkpoint_every is None:
             return
         try:
@@ -219,7 +225,7 @@ class Service:
             say(level="error", event="checkpoint", code=error.code, message=str(error))
 
     def model(self) -> LlmClient:
-        """The model that the server has; where it has none, that is said."""
+        """Return the model that the server is configured with, or raise if there is none."""
         from em.llm import get_llm_client
 
         return get_llm_client(settings=self.settings)
@@ -232,7 +238,7 @@ class Service:
         work: Callable[[T, Pending], None],
         access: Access = "write",
     ) -> Response[Any]:
-        """Do what a request asks, once for each key. Secrets are taken out of it first."""
+        """Do what a request asks, once for each key, after removing secrets from its payload."""
         caller = self.caller(request, access)
         payload = self._redactor.value(msgspec.to_builtins(data))
         clean = msgspec.convert(payload, type(data))
@@ -251,13 +257,13 @@ class Service:
 
 
 def service_of(request: AnyRequest) -> Service:
-    """The service that a request came to. Not injected: the framework would copy it each time."""
+    """Return the service of a request. Not injected: the framework would copy it each time."""
     service: Service = request.app.state.service
     return service
 
 
 def page(found: Iterable[T], limit: int, offset: int) -> tuple[Sequence[T], Pagination]:
-    """A part of a collection, and where it is in all of it."""
+    """Return one page of a collection, and its position. Reads the whole collection to count it."""
     items = iter(found)
     total = sum(1 for _ in islice(items, offset))
     shown = list(islice(items, limit))

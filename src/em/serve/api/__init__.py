@@ -1,1 +1,1 @@
-"""JSON over HTTP: one module a noun, and the shapes that go in and out."""
+"""The HTTP API: one module for each noun, and the shapes of requests and responses."""

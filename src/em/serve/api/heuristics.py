@@ -1,4 +1,4 @@
-"""Over HTTP: heuristics, briefings, reflection and the seeded benchmark."""
+"""HTTP API of heuristics: store, find, brief, reflect, and the seeded benchmark."""
 
 import threading
 from collections.abc import Iterator, Sequence
@@ -40,13 +40,15 @@ from em.serve.service import (
 )
 from em.traces.catalogue import get_traces
 
-TopK = Annotated[int, QueryParameter(ge=1, le=50, description="At most so many lessons.")]
+TopK = Annotated[int, QueryParameter(ge=1, le=50, description="Return at most this many lessons.")]
 Query = Annotated[str | None, QueryParameter(max_length=2_000)]
-Subject = Annotated[str | None, QueryParameter(max_length=512, description="Whom it is about.")]
+Subject = Annotated[
+    str | None, QueryParameter(max_length=512, description="The subject to include.")
+]
 
 
 def may_see(caller: Caller, lesson: Lesson) -> bool:
-    """What is for everybody, and what is about the caller's subjects."""
+    """Return whether a caller may see a lesson: one without a subject, or about one of theirs."""
     return lesson.subject is None or caller.sees(lesson.subject)
 
 
@@ -60,7 +62,7 @@ def list_heuristics(
     top_k: TopK = 5,
     subject: Subject = None,
 ) -> Heuristics:
-    """Heuristics in use, by id; with `task`, those that fit it, best first."""
+    """List the heuristics in use, ordered by id; with `task`, those that fit it, best first."""
     service = service_of(request)
     caller = service.caller(request)
     if subject is not None:
@@ -85,7 +87,7 @@ def list_heuristics(
 
 @get("/heuristics/{heuristic_id:str}", responses=errors(404), tags=["heuristics"])
 async def get_heuristic(request: AnyRequest, heuristic_id: FromPath[str]) -> HeuristicOut:
-    """One heuristic, also one that is retired."""
+    """Return one heuristic, in use or retired."""
     service = service_of(request)
     return HeuristicOut.of(await service.look_up(lambda: _find(service, request, heuristic_id)))
 
@@ -102,16 +104,16 @@ def _find(service: Service, request: AnyRequest, heuristic_id: str) -> Heuristic
 async def post_heuristic(
     request: AnyRequest, data: JSONBody[HeuristicIn], key: Key = None
 ) -> Response[HeuristicOut]:
-    """Keep a lesson; one that says the same as one that is there becomes evidence for it."""
+    """Store a lesson. If the same lesson is stored already, this adds evidence to it."""
     service = service_of(request)
     caller = service.caller(request, "write")
     caller.must_see(data.subject)
 
     def work(data: HeuristicIn, pending: Pending) -> None:
         book = service.memory.heuristics
-        said = msgspec.structs.asdict(data)
-        evidence = _evidence(service, caller, said.pop("from_events"), data)
-        (known,) = book.known([Lesson(**said, evidence=evidence)])
+        fields = msgspec.structs.asdict(data)
+        evidence = _evidence(service, caller, fields.pop("from_events"), data)
+        (known,) = book.known([Lesson(**fields, evidence=evidence)])
         out = HeuristicOut.of_lesson(known)
         answered = pending.answer(out)
         if answered is None:
@@ -129,7 +131,7 @@ async def post_heuristic(
 def _evidence(
     service: Service, caller: Caller, event_ids: Sequence[str], data: HeuristicIn
 ) -> Evidence:
-    """Events that are there, that the caller may see, and that are about nobody else."""
+    """Check the events of a lesson: they exist, the caller sees them, the subject matches."""
     if not event_ids:
         return Evidence()
     found = {event.id: event for event in service.store.read(EventQuery(ids=list(event_ids)))}
@@ -140,7 +142,7 @@ def _evidence(
             raise InputError(
                 f"there is no event {event_id!r} about {data.subject or 'everybody'}",
                 place="from_events",
-                fix="name events of the log that the lesson's subject has, or none",
+                fix="use ids of events about the lesson's subject, or none",
             )
     if data.polarity == "failure":
         return Evidence(failed=list(event_ids))
@@ -157,7 +159,7 @@ def _evidence(
 def post_feedback(
     request: AnyRequest, heuristic_id: FromPath[str], data: JSONBody[FeedbackIn]
 ) -> HeuristicOut:
-    """Say how a run ended that a heuristic was handed to; its rank follows it."""
+    """Record the outcome of a run that used a heuristic. Its rank follows its outcomes."""
     service = service_of(request)
     service.caller(request, "write").must_see(_find(service, request, heuristic_id).lesson.subject)
     (found,) = service.memory.feedback([heuristic_id], data.outcome, task=data.task)
@@ -174,7 +176,7 @@ def post_feedback(
 def post_retire(
     request: AnyRequest, heuristic_id: FromPath[str], data: JSONBody[RetireIn]
 ) -> HeuristicOut:
-    """Take a heuristic out of use; its history stays."""
+    """Retire a heuristic. Its history remains readable."""
     service = service_of(request)
     service.caller(request, "write").must_see(_find(service, request, heuristic_id).lesson.subject)
     return HeuristicOut.of(service.memory.heuristics.retire(heuristic_id, data.reason))
@@ -186,10 +188,12 @@ def get_brief(
     task: Annotated[str, QueryParameter(max_length=2_000)],
     k: TopK = 5,
     tokens: Annotated[int | None, QueryParameter(ge=0, le=1_000_000)] = None,
-    tools: Annotated[list[str] | None, QueryParameter(description="Tools in play.")] = None,
+    tools: Annotated[
+        list[str] | None, QueryParameter(description="Names of the tools in use.")
+    ] = None,
     subject: Subject = None,
 ) -> BriefingOut:
-    """A prompt section with the best lessons for a task; empty where none fits."""
+    """Return a prompt section with the best lessons for a task; empty if none fits."""
     service = service_of(request)
     caller = service.caller(request)
     if subject is not None:
@@ -202,7 +206,7 @@ def get_brief(
 @post(
     "/reflect",
     responses={
-        200: ResponseSpec(Reflected, generate_examples=False, description="Nothing was kept."),
+        200: ResponseSpec(Reflected, generate_examples=False, description="Nothing was stored."),
         **errors(404, 409, 410, 502),
     },
     tags=["heuristics"],
@@ -210,12 +214,12 @@ def get_brief(
 async def post_reflect(
     request: AnyRequest, data: JSONBody[ReflectIn], key: Key = None
 ) -> Response[Reflected]:
-    """Learn from a trajectory. A model that refuses, or answers nonsense, leaves nothing behind."""
+    """Learn lessons from a trajectory. If the model fails, nothing is stored."""
     service = service_of(request)
     caller = service.caller(request, "write")
     if (data.trajectory is None) == (data.trajectory_id is None):
         raise InputError(
-            "it has either `trajectory` or `trajectory_id`", place="trajectory, trajectory_id"
+            "give either `trajectory` or `trajectory_id`", place="trajectory, trajectory_id"
         )
     if data.trajectory is not None:
         caller.must_see(data.trajectory.subject)
@@ -235,9 +239,9 @@ def _reflect(service: Service, caller: Caller, data: ReflectIn, pending: Pending
         caller.must_find(kept.subject, f"trace {kept.id!r}")
         events = []
     lessons = book.known(book.lessons_of(kept, client))
-    told = {lesson.id: HeuristicOut.of_lesson(lesson) for lesson in lessons}
-    kept_id = kept.id if data.store or not events else ""
-    out = Reflected(list(told.values()), kept_id, data.store)
+    shown = {lesson.id: HeuristicOut.of_lesson(lesson) for lesson in lessons}
+    trace_id = kept.id if data.store or not events else ""
+    out = Reflected(list(shown.values()), trace_id, data.store)
     outcome = pending.answer(out, 201 if data.store else 200, tuple(kept.event_ids))
     if not data.store:
         lessons, events = [], []
@@ -265,7 +269,7 @@ def get_evaluate(
     seed: Annotated[int, QueryParameter(ge=0, le=1_000)] = 0,
     tasks: Annotated[int, QueryParameter(ge=1, le=300)] = 300,
 ) -> Evaluation:
-    """The seeded benchmark of retrieval, in a store of its own: nothing that is kept is touched."""
+    """Run the seeded retrieval benchmark in a temporary store. The memory is not touched."""
     service = service_of(request)
     service.caller(request)
     with _one_at_a_time:

@@ -1,4 +1,4 @@
-"""Over HTTP: the events of the log, and its proof."""
+"""HTTP API of the log: read events, verify the chain."""
 
 from typing import Annotated
 
@@ -25,7 +25,7 @@ def get_log(
     after: Annotated[int, QueryParameter(ge=0, le=2**62)] = 0,
     limit: Limit = 50,
 ) -> Events:
-    """Events, oldest first. A token that is limited to subjects names one of them."""
+    """List events, oldest first. A token limited to subjects must give `subject`."""
     service = service_of(request)
     service.caller(request).must_see(subject)
     query = EventQuery(
@@ -43,7 +43,7 @@ def get_log(
 
 @get("/log/verify", responses=errors(), sync_to_thread=True, tags=["log"])
 def get_verify(request: AnyRequest) -> Verified:
-    """Prove that nothing in the log was changed, reordered or removed."""
+    """Verify that no event was changed, reordered or removed."""
     service = service_of(request)
     service.caller(request).must_see(None)
     report = service.memory.log.verify()

@@ -1,4 +1,4 @@
-"""Over HTTP: observing, and recalling what was observed."""
+"""HTTP API of observations: record them, recall passages."""
 
 from typing import Annotated
 
@@ -17,13 +17,13 @@ from em.values.ids import new_id
 async def post_observation(
     request: AnyRequest, data: JSONBody[ObservationIn], key: Key = None
 ) -> Response[Kept]:
-    """Keep something learned about a subject; the id of its event."""
+    """Record an observation about a subject; return the id of its event."""
     service = service_of(request)
     service.caller(request, "write").must_see(data.subject)
 
     def work(data: ObservationIn, pending: Pending) -> None:
         if (data.text is None) == (data.record is None):
-            raise InputError("it has either `text` or `record`", place="text, record")
+            raise InputError("give either `text` or `record`", place="text, record")
         content = data.record if data.text is None else data.text
         assert content is not None
         details = {name: getattr(data, name) for name in DETAILS}
@@ -39,12 +39,14 @@ def get_recall(
     request: AnyRequest,
     question: Annotated[str, QueryParameter(name="query", max_length=10_000)],
     subject: Annotated[str | None, QueryParameter(max_length=512)] = None,
-    k: Annotated[int, QueryParameter(ge=1, le=200, description="At most so many.")] = 10,
+    k: Annotated[
+        int, QueryParameter(ge=1, le=200, description="Return at most this many passages.")
+    ] = 10,
     since: Moment = None,
     until: Moment = None,
     neighbours: Annotated[int, QueryParameter(ge=0, le=10)] = 0,
 ) -> RecalledOut:
-    """The passages that fit a question best. A token that is limited to subjects names one."""
+    """Return the passages that fit a question best. A token limited to subjects gives `subject`."""
     service = service_of(request)
     service.caller(request).must_see(subject)
     found = service.memory.recall(question, subject, k, since, until, neighbours=neighbours)

@@ -1,4 +1,4 @@
-"""Over HTTP: the routines of a memory."""
+"""HTTP API of routines: list them."""
 
 from litestar import get
 
@@ -9,7 +9,7 @@ from em.serve.service import AnyRequest, Limit, Offset, errors, page, service_of
 
 @get("/routines", responses=errors(), sync_to_thread=True, tags=["routines"])
 def list_routines(request: AnyRequest, limit: Limit = 50, offset: Offset = 0) -> Routines:
-    """The routines that are kept, every version."""
+    """List the stored routines, every version."""
     service = service_of(request)
     service.caller(request).must_see(None)
     found = (

@@ -1,4 +1,4 @@
-"""Over HTTP: runs of routines."""
+"""HTTP API of runs of routines: start, list, read, answer."""
 
 from typing import Any
 
@@ -27,19 +27,19 @@ from em.values.ids import new_id
 
 @post("/runs", responses=errors(404, 409, 410), tags=["routines"])
 async def post_run(request: AnyRequest, data: JSONBody[RunIn], key: Key = None) -> Response[RunOut]:
-    """Run a routine that is kept; it needs no tools but those it declares and em.yaml allows.
+    """Run a stored routine, with the tools that it declares and em.yaml allows.
 
-    With a key, a run that was interrupted goes on where it was.
+    With an Idempotency-Key, an interrupted run is resumed.
     """
     service = service_of(request)
     service.caller(request, "write").must_see(None)
 
     def work(data: RunIn, pending: Pending) -> None:
-        # The routine itself: a name alone could also be a folder of this machine.
+        # Pass the routine itself: the name alone could be taken for a folder on this machine.
         routine = routine_of(find_routine(service.store, data.routine))
         run_id = pending.key.removeprefix("http/")[:28] or new_id()
         if pending.key and service.store.head(run_stream(run_id))[0]:
-            out = _go_on(service, run_id, data.answers)
+            out = _resumed(service, run_id, data.answers)
         else:
             result = service.memory.run(
                 routine, data.input, run_id=run_id, answers=data.answers or None
@@ -50,7 +50,7 @@ async def post_run(request: AnyRequest, data: JSONBody[RunIn], key: Key = None) 
     return await service.carry_out(request, key, data, work)
 
 
-def _go_on(service: Service, run_id: str, answers: dict[str, Any]) -> RunOut:
+def _resumed(service: Service, run_id: str, answers: dict[str, Any]) -> RunOut:
     past = read_run(service.store, run_id)
     if past.status == "running":
         return fill(RunOut, service.memory.resume(run_id, answers=answers or None))
@@ -67,7 +67,7 @@ def answer_run(
 
 @get("/runs", responses=errors(), sync_to_thread=True, tags=["routines"])
 def list_runs(request: AnyRequest, limit: Limit = 50, offset: Offset = 0) -> Runs:
-    """Runs of routines, newest first."""
+    """List runs of routines, newest first."""
     service = service_of(request)
     service.caller(request).must_see(None)
     shown, pagination = page(started_runs(service.store, "routine"), limit, offset)
@@ -76,7 +76,7 @@ def list_runs(request: AnyRequest, limit: Limit = 50, offset: Offset = 0) -> Run
 
 @get("/runs/{run_id:str}", responses=errors(404), sync_to_thread=True, tags=["routines"])
 def get_run(request: AnyRequest, run_id: FromPath[str]) -> RunOut:
-    """One run: its status, and its output, its failure or what it waits for."""
+    """Return a run's status, and its output, its failure or its pending prompt."""
     service = service_of(request)
     service.caller(request).must_see(None)
     return _run(read_run(service.store, run_id))
@@ -101,16 +101,18 @@ def _run(past: PastRun) -> RunOut:
 async def post_answers(
     request: AnyRequest, run_id: FromPath[str], data: JSONBody[AnswersIn], key: Key = None
 ) -> Response[RunOut]:
-    """Answer what a run asks, by the ids of its prompts; the run goes on."""
+    """Answer a run's prompts, by the ids of their steps, and resume it."""
     service = service_of(request)
     service.caller(request, "write").must_see(None)
 
     def work(data: AnswersIn, pending: Pending) -> None:
         past = read_run(service.store, run_id)
         if not past.stored:
-            raise NotFound("this run is not of a routine that is kept", place=f"run {run_id}")
+            raise NotFound(
+                "only runs of stored routines can be resumed here", place=f"run {run_id}"
+            )
         if past.status not in ("needs_input", "running"):
-            raise UsageError(f"this run is over: {past.status}", place=f"run {run_id}")
+            raise UsageError(f"the run is over: {past.status}", place=f"run {run_id}")
         result = service.memory.resume(run_id, answers=data.answers)
         answer_run(service, pending, fill(RunOut, result), 200)
 

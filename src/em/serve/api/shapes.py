@@ -1,4 +1,4 @@
-"""What goes in and out over HTTP, as it is documented.
+"""Shapes of HTTP requests and responses, as the API documents them.
 
 A model is sent as it is where its fields are those that are promised. A shape of its own says in
 its docstring how its promise differs from the model's. Shapes of requests are stricter than models:
@@ -28,7 +28,7 @@ from em.workflows.slices import Tokens
 
 Text = Annotated[str, msgspec.Meta(min_length=1, max_length=20_000, pattern=r"\S")]
 Name = Annotated[
-    str, msgspec.Meta(min_length=1, max_length=512, description="printable characters")
+    str, msgspec.Meta(min_length=1, max_length=512, description="Printable characters.")
 ]
 
 
@@ -42,7 +42,7 @@ def fill(shape: type[S], model: object, **more: Any) -> S:
 
 
 class Pagination(msgspec.Struct, frozen=True):
-    """Where in a collection this page is."""
+    """The position of a page in its collection."""
 
     limit: int
     offset: int
@@ -61,7 +61,7 @@ class HeuristicIn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     source_task: Annotated[str, msgspec.Meta(max_length=20_000)] = ""
     subject: Name | None = None
     from_events: Annotated[
-        list[Name], msgspec.Meta(max_length=100, description="ids of the events that show it")
+        list[Name], msgspec.Meta(max_length=100, description="Ids of the events that show it.")
     ] = []
 
 
@@ -115,7 +115,7 @@ class Heuristics(msgspec.Struct, frozen=True):
 
 
 class BriefingOut(msgspec.Struct, frozen=True):
-    """A prompt section, and the heuristics in it; `notes` says what could not be done."""
+    """A prompt section and the heuristics in it. `notes`: what was skipped, and why."""
 
     text: str
     heuristics: Sequence[HeuristicOut]
@@ -123,14 +123,14 @@ class BriefingOut(msgspec.Struct, frozen=True):
 
 
 class FeedbackIn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How a run ended that a heuristic was handed to."""
+    """The outcome of a run that used a heuristic."""
 
     outcome: Outcome
     task: Annotated[str, msgspec.Meta(max_length=20_000)] = ""
 
 
 class RetireIn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Why a heuristic is taken out of use."""
+    """Why a heuristic is retired."""
 
     reason: Annotated[str, msgspec.Meta(max_length=2_000)] = ""
 
@@ -141,12 +141,12 @@ class StepIn(msgspec.Struct, frozen=True):
     thought: str | None = None
     action: Annotated[str, msgspec.Meta(description="The tool that was called.")] | None = None
     args: Json = {}
-    observation: Annotated[Any, msgspec.Meta(description="What it gave.")] = None
-    error: Annotated[Any, msgspec.Meta(description="What went wrong.")] = None
+    observation: Annotated[Any, msgspec.Meta(description="The tool's result.")] = None
+    error: Annotated[Any, msgspec.Meta(description="The tool's error.")] = None
 
 
 class TrajectoryIn(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """One attempt at a task. `events` and `mission` in the place of `task` and `steps`: a trace."""
+    """One attempt at a task: `task` and `steps`, or a trace's `mission` and `events`."""
 
     task: Annotated[str, msgspec.Meta(max_length=20_000)] | None = None
     steps: list[StepIn] | None = None
@@ -160,7 +160,7 @@ class TrajectoryIn(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit
 
 
 class TrajectoryOut(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A trace, flat; its steps, output and events only where one trace is read."""
+    """A trace, flat. Steps, output and event ids are present where one trace is read."""
 
     id: str
     task: str
@@ -173,14 +173,14 @@ class TrajectoryOut(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
     @classmethod
     def in_short(cls, one: TraceSummary) -> "TrajectoryOut":
-        """A trajectory in a list, without its steps."""
+        """Show a trace in a list, without its steps."""
         return cls(
             id=one.id, task=one.goal, outcome=one.outcome, subject=one.subject, created_at=one.at
         )
 
     @classmethod
     def of(cls, kept: KeptTrace) -> "TrajectoryOut":
-        """A trace as it is told."""
+        """Show one trace with its steps."""
         trace = kept.trace
         output = None if trace.final_output is msgspec.UNSET else trace.final_output
         return cls(
@@ -203,7 +203,7 @@ class Trajectories(msgspec.Struct, frozen=True):
 
 
 class ReflectIn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Which trajectory to learn from: one that is kept, or this one. `llm`: also ask a model."""
+    """The trajectory to learn from, given or stored. `llm`: also ask the server's model."""
 
     trajectory: TrajectoryIn | None = None
     trajectory_id: str | None = None
@@ -212,7 +212,7 @@ class ReflectIn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Reflected(msgspec.Struct, frozen=True):
-    """What was learned; `trajectory_id` is empty where nothing was kept."""
+    """The lessons that were learned. `trajectory_id` is empty if nothing was stored."""
 
     heuristics: Sequence[HeuristicOut]
     trajectory_id: str
@@ -220,7 +220,7 @@ class Reflected(msgspec.Struct, frozen=True):
 
 
 class HealthOut(msgspec.Struct, frozen=True):
-    """Whether the service is ready: its store can be reached, and nothing is wrong with it."""
+    """Whether the service is ready: ok, degraded or unreachable."""
 
     status: str
     store: str
@@ -242,7 +242,7 @@ class ObservationIn(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omi
 
 
 class Kept(msgspec.Struct, frozen=True):
-    """The id of what was kept."""
+    """The id of the event that was stored."""
 
     id: str
 
@@ -264,14 +264,14 @@ class EventOut(msgspec.Struct, frozen=True):
 
 
 class Events(msgspec.Struct, frozen=True):
-    """Events, oldest first; ask for more with `after`, the `seq` of the last one."""
+    """Events, oldest first. For the next page pass the last `seq` as `after`."""
 
     events: Sequence[EventOut]
     more: bool
 
 
 class Verified(msgspec.Struct, frozen=True):
-    """Whether the log proves itself."""
+    """Whether the log verifies, and the problems found."""
 
     ok: bool
     events: int
@@ -279,7 +279,7 @@ class Verified(msgspec.Struct, frozen=True):
 
 
 class RoutineOut(msgspec.Struct, frozen=True):
-    """A routine that is kept."""
+    """One version of a stored routine."""
 
     ref: str
     name: str
@@ -296,7 +296,7 @@ class Routines(msgspec.Struct, frozen=True):
 
 
 class RunIn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A routine of the memory (`name` or `name@version`) and its input."""
+    """A stored routine (`name` or `name@version`) and its input."""
 
     routine: Name
     input: Json = {}
@@ -304,13 +304,13 @@ class RunIn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class AnswersIn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a person said, by the ids of prompts."""
+    """A person's answers, by the ids of the steps that ask."""
 
     answers: dict[str, Json]
 
 
 class RunOut(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A run's result with its routine and start; not its steps and values, which can be large.
+    """A run's result, with its routine and start; without its steps, which can be large.
 
     `output` belongs to ok, `failure` to failed, `pending_prompt` to needs_input.
     """
@@ -356,7 +356,7 @@ class Workflows(msgspec.Struct, frozen=True):
 
 
 class WorkflowRunIn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A workflow of em.yaml, its parameters, and what started it."""
+    """A workflow of em.yaml, its parameters, and the prompt that starts it."""
 
     workflow: Name
     params: Json = {}
@@ -365,7 +365,7 @@ class WorkflowRunIn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class WorkflowRunOut(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A run's result with its start; not the outputs of its steps (`/workflow-runs/{id}/steps`).
+    """A run's result, with its start; `/workflow-runs/{id}/steps` has the outputs of its steps.
 
     `output` belongs to ok, `failure` to failed, `pending_prompt` to needs_input.
     """
@@ -388,7 +388,7 @@ class WorkflowRuns(msgspec.Struct, frozen=True):
 
 
 class WorkflowSteps(msgspec.Struct, frozen=True, kw_only=True):
-    """A run, step by step: what each was given and left. Its result is read with the run."""
+    """A run, step by step: context, output and tokens of each. The run itself has its result."""
 
     run_id: str
     workflow: str
@@ -399,11 +399,11 @@ class WorkflowSteps(msgspec.Struct, frozen=True, kw_only=True):
     steps: Sequence[StepView]
 
 
-When = Annotated[str, msgspec.Meta(max_length=64, description="a date or a time, as ISO 8601")]
+When = Annotated[str, msgspec.Meta(max_length=64, description="An ISO 8601 date or time.")]
 
 
 class PassageOut(msgspec.Struct, frozen=True, kw_only=True):
-    """A passage without its `number` in the index, which changes when the index is built again."""
+    """A passage, without its `number`, which changes when the index is rebuilt."""
 
     event_id: str
     text: str
@@ -426,14 +426,14 @@ class PassageOut(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RecalledOut(msgspec.Struct, frozen=True):
-    """Passages, best first; `notes` says what could not be done."""
+    """Passages, best first. `notes`: what was skipped, and why."""
 
     passages: Sequence[PassageOut]
     notes: Sequence[str]
 
 
 class CheckpointIn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Whose state is compiled, and how. `llm`: also ask the model that the server has."""
+    """The subject to checkpoint, and how. `llm`: also ask the server's model."""
 
     subject: Name
     accept: bool = False
@@ -443,7 +443,7 @@ class CheckpointIn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class CheckpointOut(msgspec.Struct, frozen=True):
-    """What a checkpoint did, with its changes in words."""
+    """The result of a checkpoint, with its changes as text."""
 
     subject: str
     version: int
@@ -460,7 +460,7 @@ class CheckpointOut(msgspec.Struct, frozen=True):
 
 
 class StateOut(msgspec.Struct, frozen=True):
-    """What is true about a subject: single facts, and how many records each collection has."""
+    """A subject's state: its facts, and the number of records in each collection."""
 
     subject: str
     version: int
@@ -479,7 +479,7 @@ class CodeOut(msgspec.Struct, frozen=True):
 
 
 class RecordOut(msgspec.Struct, frozen=True):
-    """A record as it was given, and the events it is from."""
+    """A record as it was observed, and the ids of its events."""
 
     record: Any
     event_ids: Sequence[str]
@@ -493,7 +493,7 @@ class Records(msgspec.Struct, frozen=True):
 
 
 class AskIn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A question in words. `llm`: the model that the server has may write the code for it."""
+    """A question. `llm`: the server's model may write code to answer it."""
 
     subject: Name
     question: Text
@@ -529,7 +529,7 @@ class AnswerOut(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CheckIn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """An action that is about to be taken, and its details by name."""
+    """An action to check before taking it, and its details by name."""
 
     subject: Name
     action: Name
@@ -537,13 +537,13 @@ class CheckIn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Alerts(msgspec.Struct, frozen=True):
-    """The rules that fire, the worst first."""
+    """The alerts of rules, most severe first."""
 
     alerts: Sequence[Alert]
 
 
 class EntryOut(msgspec.Struct, frozen=True):
-    """A value that a field was said to have: when it was so, and when that was taken in."""
+    """One observed value of a field: when it was true, and when it was recorded."""
 
     value: Any
     at: datetime
@@ -554,7 +554,7 @@ class EntryOut(msgspec.Struct, frozen=True):
 
 
 class ConflictOut(msgspec.Struct, frozen=True):
-    """Values of one field that differ, and how that was settled.
+    """Differing values of one field, and how the conflict was resolved.
 
     The model's entries are of a generated class, which no schema can describe.
     """
@@ -575,13 +575,13 @@ class ConflictOut(msgspec.Struct, frozen=True):
 
 
 class Conflicts(msgspec.Struct, frozen=True):
-    """What contradicts itself about a subject, open ones first."""
+    """A subject's conflicts, open ones first."""
 
     conflicts: Sequence[ConflictOut]
 
 
 class ResolveIn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A person's decision about a field: by one of `value`, `event` and `policy`."""
+    """A person's decision about a field: one of `value`, `event` and `policy`."""
 
     subject: Name
     field: Name

@@ -1,6 +1,6 @@
-"""Over HTTP: what is true about a subject: checkpoints, questions, rules, decisions.
+"""HTTP API of a subject's state: checkpoint, read, ask, check rules, resolve conflicts.
 
-A person's own code for a question is not taken here: it would run in the server's process.
+A question's code can't be sent here: it would run in the server's process.
 """
 
 from typing import Annotated
@@ -43,16 +43,14 @@ from em.state.checkpoint import KIND
 from em.state.state import State
 from em.values.ids import new_id
 
-Subject = Annotated[
-    str, QueryParameter(min_length=1, max_length=512, description="Whom it is about.")
-]
+Subject = Annotated[str, QueryParameter(min_length=1, max_length=512, description="The subject.")]
 
 
 @post("/checkpoint", responses=errors(404, 409, 410, 502), status_code=200, tags=["state"])
 async def post_checkpoint(
     request: AnyRequest, data: JSONBody[CheckpointIn], key: Key = None
 ) -> Response[CheckpointOut]:
-    """Compile what is new about a subject; doing it again does what is left to be done."""
+    """Compile what is new about a subject. Repeating it continues where the last one stopped."""
     service = service_of(request)
     service.caller(request, "write").must_see(data.subject)
 
@@ -84,7 +82,7 @@ def _state(
 def get_state(
     request: AnyRequest, subject: Subject, as_of: Moment = None, known_at: Moment = None
 ) -> StateOut:
-    """What was last compiled about a subject: its facts, and what there is of records."""
+    """Return a subject's compiled state: its facts, and the number of records by collection."""
     state = _state(request, subject, as_of, known_at)
     return StateOut(
         subject,
@@ -106,12 +104,12 @@ def get_records(
     as_of: Moment = None,
     known_at: Moment = None,
 ) -> Records:
-    """The records of one collection, as they were given."""
+    """List the records of one collection, as they were observed."""
     state = _state(request, subject, as_of, known_at)
     if collection not in state.collections:
         known = ", ".join(state.collections) or "none"
         raise NotFound(
-            f"there is no collection {collection!r}", place="collection", fix=f"there are: {known}"
+            f"there is no collection {collection!r}", place="collection", fix=f"use one of: {known}"
         )
     shown, pagination = page(getattr(state, collection), limit, offset)
     return Records([RecordOut(state.as_record(one), one.event_ids) for one in shown], pagination)
@@ -119,7 +117,7 @@ def get_records(
 
 @get("/state/code", responses=errors(404, 409), sync_to_thread=True, tags=["state"])
 def get_code(request: AnyRequest, subject: Subject) -> CodeOut:
-    """The module that a subject's state was compiled to."""
+    """Return the module that a subject's state was compiled to."""
     state = _state(request, subject)
     return CodeOut(subject, state.version, state.code)
 
@@ -128,10 +126,10 @@ def get_code(request: AnyRequest, subject: Subject) -> CodeOut:
 async def post_ask(
     request: AnyRequest, data: JSONBody[AskIn], key: Key = None
 ) -> Response[AnswerOut]:
-    """Answer a question about a subject: by code over its records, or from what was said.
+    """Answer a question about a subject, by code over its records or with passages.
 
-    With `llm` the server's model writes the code, which is kept for the next such question: that
-    needs a token that may write.
+    With `llm` the server's model may write the code, which is stored for the next such question.
+    That requires a token with write access.
     """
     service = service_of(request)
     access: Access = "write" if data.llm or key is not None else "read"
@@ -147,19 +145,19 @@ async def post_ask(
 
 @post("/check", responses=errors(404, 409), status_code=200, sync_to_thread=True, tags=["state"])
 def post_check(request: AnyRequest, data: JSONBody[CheckIn]) -> Alerts:
-    """The rules that fire before an action, the worst first. Nothing is written."""
+    """Return the rules that an action would break, most severe first. Nothing is stored."""
     return Alerts(_state(request, data.subject).check(data.action, **data.details))
 
 
 @get("/alerts", responses=errors(404, 409), sync_to_thread=True, tags=["state"])
 def get_alerts(request: AnyRequest, subject: Subject, now: Moment = None) -> Alerts:
-    """What is due about a subject: deadlines, active windows."""
+    """Return what is due about a subject: deadlines and active windows."""
     return Alerts(_state(request, subject).alerts(now))
 
 
 @get("/conflicts", responses=errors(404, 409), sync_to_thread=True, tags=["state"])
 def get_conflicts(request: AnyRequest, subject: Subject) -> Conflicts:
-    """What contradicts itself about a subject, and how each was settled."""
+    """List conflicting values of a subject's fields, and how each was resolved."""
     return Conflicts([ConflictOut.of(one) for one in _state(request, subject).conflicts()])
 
 
@@ -167,7 +165,7 @@ def get_conflicts(request: AnyRequest, subject: Subject) -> Conflicts:
 async def post_resolve(
     request: AnyRequest, data: JSONBody[ResolveIn], key: Key = None
 ) -> Response[Kept]:
-    """Settle a field by a person's decision, in force with the next checkpoint; its event's id."""
+    """Record a person's decision about a field; the next checkpoint applies it."""
     service = service_of(request)
     service.caller(request, "write").must_see(data.subject)
 

@@ -1,6 +1,6 @@
-"""Over HTTP: trajectories, which are traces by another name; also as OpenTelemetry exports them.
+"""HTTP API of traces: trajectories as JSON, and an OTLP/HTTP receiver (JSON and protobuf).
 
-The receiver speaks OTLP/HTTP, as JSON and as protobuf.
+"Trajectory" is the API's word for a trace.
 """
 
 import asyncio
@@ -28,19 +28,19 @@ Query = Annotated[str | None, QueryParameter(max_length=2_000)]
 
 
 def to_trace(given: TrajectoryIn) -> Trace:
-    """What a client sent, as a trace."""
+    """Read a trace from the body of a request."""
     if (given.steps is None) == (given.events is None):
         raise InputError(
-            "a trajectory has `task` and `steps`, or `mission` and `events`", place="steps, events"
+            "give `task` and `steps`, or `mission` and `events`", place="steps, events"
         )
-    said = msgspec.to_builtins(given)
-    said.pop("subject", None)
+    plain = msgspec.to_builtins(given)
+    plain.pop("subject", None)
     if given.steps is not None:
         if given.task is None or given.mission is not None:
-            raise InputError("with `steps` there is `task`, and no `mission`", place="task")
+            raise InputError("give `task`, not `mission`, together with `steps`", place="task")
     elif given.task is not None:
-        raise InputError("with `events` there is `mission`, and no `task`", place="task")
-    return read_trace(msgspec.json.encode(said), "body")
+        raise InputError("give `mission`, not `task`, together with `events`", place="task")
+    return read_trace(msgspec.json.encode(plain), "body")
 
 
 @get("/trajectories", responses=errors(), sync_to_thread=True, tags=["trajectories"])
@@ -53,7 +53,7 @@ def list_trajectories(
         Outcome | None, QueryParameter(description="Only with this outcome.")
     ] = None,
 ) -> Trajectories:
-    """Trajectories, oldest first, whose task contains `task`, in upper or lower case."""
+    """List trajectories, oldest first. `task` matches a part of the task, ignoring case."""
     service = service_of(request)
     subjects = service.caller(request).subjects
     found = list_traces(service.store, task=task, outcome=outcome, subjects=subjects).traces
@@ -68,7 +68,7 @@ def list_trajectories(
     tags=["trajectories"],
 )
 def get_trajectory(request: AnyRequest, trajectory_id: FromPath[str]) -> TrajectoryOut:
-    """One trajectory with its steps."""
+    """Return one trajectory with its steps."""
     service = service_of(request)
     caller = service.caller(request)
     (kept,) = get_traces(service.store, [trajectory_id])
@@ -80,7 +80,7 @@ def get_trajectory(request: AnyRequest, trajectory_id: FromPath[str]) -> Traject
 async def post_trajectory(
     request: AnyRequest, data: JSONBody[TrajectoryIn], key: Key = None
 ) -> Response[TrajectoryOut]:
-    """Keep one attempt at a task."""
+    """Store a trajectory: one attempt at a task."""
     service = service_of(request)
     service.caller(request, "write").must_see(data.subject)
 
@@ -100,20 +100,20 @@ async def post_trajectory(
 
 JSON, PROTOBUF = "application/json", "application/x-protobuf"
 TRIES = 5
-"""So often spans are told anew because others of the same trace came in at the same time."""
+"""Attempts to store spans while other requests store spans of the same trace."""
 
 OtlpSubject = Annotated[
     str | None,
-    HeaderParameter(name="X-Em-Subject", description="Whose traces they are.", max_length=512),
+    HeaderParameter(name="X-Em-Subject", description="The subject of the traces.", max_length=512),
 ]
 
 
 @post("/v1/traces", responses=errors(409), status_code=200, tags=["trajectories"])
 async def post_otlp(request: AnyRequest, subject: OtlpSubject = None) -> Response[bytes]:
-    """Keep the traces in an export of OpenTelemetry's: what agents, models and tools did.
+    """Store the calls of agents, models and tools from an OpenTelemetry export of traces.
 
-    Set `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT` to this address. Spans of one trace may come in many
-    exports; what is there already is not kept twice.
+    Set `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT` to this address. Spans of one trace may arrive in
+    several exports; a span that is stored already is not stored again.
     """
     service = service_of(request)
     caller = service.caller(request, "write")
@@ -133,7 +133,7 @@ async def post_otlp(request: AnyRequest, subject: OtlpSubject = None) -> Respons
 
 
 def _subject(caller: Caller, given: str | None) -> str | None:
-    """The subject that was named, or the only one that a token may write of."""
+    """Return the given subject, or else the only one that the token allows."""
     if given is None and caller.subjects is not None and len(caller.subjects) == 1:
         (given,) = caller.subjects
     caller.must_see(given)
@@ -145,15 +145,20 @@ def _unpacked(body: bytes, encoding: str, limit: int) -> bytes:
         return body
     if encoding != "gzip":
         raise InputError(
-            f"{encoding[:40]!r} is not taken", place="Content-Encoding", fix="use gzip"
+            f"Content-Encoding must be gzip or identity, got {encoding[:40]!r}",
+            place="Content-Encoding",
         )
     try:
         unpacking = zlib.decompressobj(wbits=31)
         unpacked = unpacking.decompress(body, limit + 1)
     except zlib.error as error:
-        raise InputError(f"this is no gzip: {error}", place="body") from None
+        raise InputError(f"the body is not valid gzip: {error}", place="body") from None
     if len(unpacked) > limit:
-        raise TooLarge(f"a body has at most {limit:,} bytes", fix="send smaller batches")
+        raise TooLarge(
+            f"the unpacked body is larger than {limit:,} bytes",
+            place="body",
+            fix="export smaller batches",
+        )
     return unpacked
 
 
@@ -162,7 +167,7 @@ def _decoded(body: bytes, kind: str) -> Any:
         return msgspec.json.decode(body)
     if kind != PROTOBUF:
         raise InputError(
-            f"{kind[:80]!r} is not taken", place="Content-Type", fix=f"send {JSON} or {PROTOBUF}"
+            f"Content-Type must be {JSON} or {PROTOBUF}, got {kind[:80]!r}", place="Content-Type"
         )
     try:
         from google.protobuf.json_format import MessageToDict
@@ -175,7 +180,9 @@ def _decoded(body: bytes, kind: str) -> Any:
     try:
         return MessageToDict(ExportTraceServiceRequest.FromString(body))
     except (DecodeError, RecursionError) as error:
-        raise InputError(f"this is no export of traces: {error}", place="body") from None
+        raise InputError(
+            f"the body is not an OTLP export of traces: {error}", place="body"
+        ) from None
 
 
 def _keep(store: Store, spans: Sequence[Span], subject: str | None) -> None:

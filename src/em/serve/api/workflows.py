@@ -1,4 +1,4 @@
-"""Over HTTP: the workflows of em.yaml and their runs."""
+"""HTTP API of workflows: list those of em.yaml; start, list, read and answer their runs."""
 
 from litestar import Response, get, post
 from litestar.params import FromPath, JSONBody
@@ -34,13 +34,13 @@ from em.workflows.runs import Workflows as Runner
 
 
 def _runner(service: Service) -> Runner:
-    """No functions of Python here: steps use built-in tools, and those that em.yaml allows."""
+    """Return the runner of workflows, without Python tools: only built-in and allowed ones."""
     return service.memory.workflows()
 
 
 @get("/workflows", responses=errors(), sync_to_thread=True, tags=["workflows"])
 def list_workflows(request: AnyRequest, limit: Limit = 50, offset: Offset = 0) -> Workflows:
-    """The workflows of em.yaml."""
+    """List the workflows of em.yaml."""
     service = service_of(request)
     service.caller(request).must_see(None)
     found = (
@@ -59,7 +59,7 @@ def list_workflows(request: AnyRequest, limit: Limit = 50, offset: Offset = 0) -
 async def post_workflow_run(
     request: AnyRequest, data: JSONBody[WorkflowRunIn], key: Key = None
 ) -> Response[WorkflowRunOut]:
-    """Run a workflow of em.yaml. With a key, a run that was interrupted goes on where it was."""
+    """Run a workflow of em.yaml. With an Idempotency-Key, an interrupted run is resumed."""
     service = service_of(request)
     service.caller(request, "write").must_see(None)
 
@@ -79,7 +79,7 @@ async def post_workflow_run(
 
 @get("/workflow-runs", responses=errors(), sync_to_thread=True, tags=["workflows"])
 def list_workflow_runs(request: AnyRequest, limit: Limit = 50, offset: Offset = 0) -> WorkflowRuns:
-    """Runs of workflows, newest first."""
+    """List runs of workflows, newest first."""
     service = service_of(request)
     service.caller(request).must_see(None)
     shown, pagination = page(started_runs(service.store, "workflow"), limit, offset)
@@ -90,7 +90,7 @@ def list_workflow_runs(request: AnyRequest, limit: Limit = 50, offset: Offset = 
 
 @get("/workflow-runs/{run_id:str}", responses=errors(404), sync_to_thread=True, tags=["workflows"])
 def get_workflow_run(request: AnyRequest, run_id: FromPath[str]) -> WorkflowRunOut:
-    """One run: its status, and its output, its failure or what it waits for."""
+    """Return a run's status, and its output, its failure or its pending prompt."""
     service = service_of(request)
     service.caller(request).must_see(None)
     return fill(WorkflowRunOut, PastWorkflow.read(service.store, run_id).result())
@@ -103,7 +103,7 @@ def get_workflow_run(request: AnyRequest, run_id: FromPath[str]) -> WorkflowRunO
     tags=["workflows"],
 )
 def get_workflow_steps(request: AnyRequest, run_id: FromPath[str]) -> WorkflowSteps:
-    """What each step of a run was given and left, and what the full context would have cost."""
+    """Return the context and the output of each step, and the tokens that were saved."""
     service = service_of(request)
     service.caller(request).must_see(None)
     return fill(WorkflowSteps, _runner(service).inspect(run_id))
@@ -118,14 +118,14 @@ def get_workflow_steps(request: AnyRequest, run_id: FromPath[str]) -> WorkflowSt
 async def post_workflow_answers(
     request: AnyRequest, run_id: FromPath[str], data: JSONBody[AnswersIn], key: Key = None
 ) -> Response[WorkflowRunOut]:
-    """Answer what a run asks, a gate too, by the names of its steps; the run goes on."""
+    """Answer a run's prompts and gates, by the names of their steps, and resume it."""
     service = service_of(request)
     service.caller(request, "write").must_see(None)
 
     def work(data: AnswersIn, pending: Pending) -> None:
         past = PastWorkflow.read(service.store, run_id)
         if past.status not in ("needs_input", "running"):
-            raise UsageError(f"this run is over: {past.status}", place=f"run {run_id}")
+            raise UsageError(f"the run is over: {past.status}", place=f"run {run_id}")
         result = _runner(service).resume(run_id, answers=data.answers)
         answer_run(service, pending, fill(WorkflowRunOut, result), 200)
 
