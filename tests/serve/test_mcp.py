@@ -345,7 +345,7 @@ def test_a_tool_that_prints_does_not_disturb_the_protocol(mode: str) -> None:
 
     async def without(client: Client) -> None:
         tools = {tool.name: tool for tool in (await client.list_tools()).tools}
-        assert "there is no tool 'shout'" in (tools["loud"].description or "")
+        assert "for lack of these tools: 'shout'" in (tools["loud"].description or "")
         result = await client.call_tool("loud", {"text": "x"})
         assert (result.is_error, "shout" in result.content[0].text) == (True, True)
 

@@ -1,1 +1,1 @@
-"""The MCP server: what a memory knows and can do, for agents (extra `mcp`)."""
+"""The MCP server: a memory as tools, resources and prompts for agents (extra `mcp`)."""

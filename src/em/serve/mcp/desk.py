@@ -1,4 +1,4 @@
-"""One memory, as it is offered to agents: who calls, and where the work is done."""
+"""What the parts of the MCP server share: the memory, the caller, threads, and results."""
 
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -20,20 +20,20 @@ from em.store import redactor_of
 from em.values.canonical import Json
 
 LARGEST = 1_000_000
-"""Bytes of an answer: an agent's context holds less."""
+"""Characters of a result; an agent's context holds less."""
 BEGINS = 20_000
-"""Characters that are shown of an answer that is larger."""
+"""Characters that are shown of a larger result."""
 
 
 class Results:
-    """Puts answers together. `local`: who reads them is who runs the server."""
+    """Build results without secrets. `local`: the reader runs the server, so show error details."""
 
     def __init__(self, redactor: Redactor, *, local: bool) -> None:
         self._redactor = redactor
         self._local = local
 
     def plain(self, value: Any) -> Any:
-        """A value as JSON can hold it, without secrets."""
+        """Return a value as plain JSON, without secrets."""
         try:
             text = msgspec.json.encode(value, enc_hook=repr)
         except (TypeError, ValueError, OverflowError, RecursionError):
@@ -41,7 +41,7 @@ class Results:
         return self._redactor.value(msgspec.json.decode(text))
 
     def answer(self, value: Json, *, words: str = "", is_error: bool = False) -> CallToolResult:
-        """An answer: as structure for programs, and as text for who reads only that."""
+        """Return a result as structured content, and as text for clients that read only text."""
         clean: Json = self.plain(value)
         text = msgspec.json.encode(clean).decode()
         if len(text) > LARGEST:
@@ -54,28 +54,31 @@ class Results:
         )
 
     def refusal(self, error: EmError) -> CallToolResult:
-        """An error as an answer, so that an agent can do better; ours to mend says no more."""
+        """Return an error as a result, so that the agent can correct its call.
+
+        Internal errors give no details to remote callers.
+        """
         if status_of(error) == 500 or isinstance(error, StoreError):
             say(level="error", event="failure", code=error.code, message=str(error))
-        told: Json = {"error": error.as_dict()} if self._local else _decoded(body_of(error))
+        shown: Json = {"error": error.as_dict()} if self._local else _decoded(body_of(error))
         hidden = not self._local and status_of(error) == 500
-        words = told["error"]["message"] if hidden else str(error)
-        return self.answer(told, words=words, is_error=True)
+        words = shown["error"]["message"] if hidden else str(error)
+        return self.answer(shown, words=words, is_error=True)
 
 
 def _decoded(body: bytes) -> Json:
-    told: Json = msgspec.json.decode(body)
-    return told
+    decoded: Json = msgspec.json.decode(body)
+    return decoded
 
 
 def _cut(clean: Json, text: str) -> Json:
-    """What is said in the place of an answer that is too large."""
+    """Return the short fields and the beginning of a result that is too large."""
     short = {
         name: value
         for name, value in clean.items()
         if isinstance(value, str | int | float | None) and len(str(value)) < 1_000
     }
-    note = f"it has {len(text):,} characters; this is how it begins"
+    note = f"the result has {len(text):,} characters; `begins` has the first {BEGINS:,}"
     return {**short, "too_large": note, "begins": text[:BEGINS]}
 
 
@@ -83,14 +86,14 @@ T = TypeVar("T")
 Context = ServerRequestContext[Any, Any]
 
 AT_ONCE = 32
-"""Calls that are carried out at the same time; more wait."""
+"""Calls that run at the same time; more calls wait."""
 
 
 class Desk:
-    """What the tools, the resources and the prompts share.
+    """What tools, resources and prompts share.
 
-    tools: those that routines may call beside what they declare. local: who calls where no request
-    says so, which is over standard input; without one, every request says who sends it.
+    tools: what routines may call besides the tools that they declare. local: the caller over
+    standard input; over HTTP each request has its own caller.
     """
 
     def __init__(
@@ -110,7 +113,7 @@ class Desk:
         self._at_once = anyio.CapacityLimiter(AT_ONCE)
 
     def caller(self, ctx: Context) -> Caller:
-        """Who sends a request."""
+        """Return the caller of a request."""
         if self._local is not None:
             return self._local
         assert ctx.request is not None
@@ -118,5 +121,5 @@ class Desk:
         return caller
 
     async def in_thread(self, work: Callable[[], T]) -> T:
-        """Do work that waits. A caller who leaves does not end it: a run comes to its end."""
+        """Do blocking work in a thread. A run is completed even if its caller disconnects."""
         return await anyio.to_thread.run_sync(work, limiter=self._at_once)

@@ -1,4 +1,4 @@
-"""Resources and prompts: routines and states to read, and a briefing to begin with."""
+"""MCP resources (routines, states, traces) and prompts (a briefing)."""
 
 from typing import Any
 from urllib.parse import quote, unquote
@@ -38,13 +38,13 @@ TEMPLATES = [
     ResourceTemplate(
         name="routine",
         uri_template=ROUTINES + "{name}",
-        description="The steps of a routine that is kept: its name, or name@version.",
+        description="The steps of a stored routine, by name or name@version.",
         mime_type="application/yaml",
     ),
     ResourceTemplate(
         name="state",
         uri_template=STATES + "{subject}",
-        description="What was compiled of what was observed about a subject.",
+        description="A subject's state, compiled from its observations.",
         mime_type="application/json",
     ),
     ResourceTemplate(
@@ -57,14 +57,14 @@ TEMPLATES = [
 
 
 class Reading:
-    """What can be read, as far as a caller may see it."""
+    """The resources and prompts that a caller may read."""
 
     def __init__(self, desk: Desk, routines: Routines) -> None:
         self._desk = desk
         self._routines = routines
 
     def resources(self, caller: Caller) -> list[Resource]:
-        """Every routine; for who is limited to subjects, their states."""
+        """List every routine; for a caller limited to subjects, their states."""
         if caller.subjects is None:
             return [
                 Resource(
@@ -87,7 +87,7 @@ class Reading:
         ]
 
     def read(self, caller: Caller, uri: str) -> ReadResourceResult:
-        """The text of a resource."""
+        """Return the text of a resource."""
         kind, text = "application/json", ""
         try:
             if uri.startswith(ROUTINES):
@@ -102,7 +102,7 @@ class Reading:
             else:
                 raise MCPError(INVALID_PARAMS, f"there is no resource {one_line(uri, 200)!r}")
             if len(text) > LARGEST:
-                raise TooLarge(f"it has more than {LARGEST:,} characters", place=uri)
+                raise TooLarge(f"the resource has more than {LARGEST:,} characters", place=uri)
         except EmError as error:
             raise MCPError(INVALID_PARAMS, str(error), error.as_dict()) from error
         return ReadResourceResult(
@@ -117,22 +117,26 @@ class Reading:
         return msgspec.json.encode(self._desk.results.plain(value)).decode()
 
     def prompts(self) -> list[Prompt]:
-        """The prompts there are."""
+        """List the prompts."""
         return [
             Prompt(
                 name=BRIEFING,
                 title="Brief me for a task",
-                description="The task, with the lessons of earlier attempts that fit it.",
+                description="A task, with the lessons from earlier attempts that fit it.",
                 arguments=[
-                    PromptArgument(name="task", description="What is to be done.", required=True),
-                    PromptArgument(name="subject", description="Whom it is about."),
-                    PromptArgument(name="tokens", description="How long the lessons may be."),
+                    PromptArgument(
+                        name="task", description="The task, in a sentence.", required=True
+                    ),
+                    PromptArgument(
+                        name="subject", description="Include lessons about this subject."
+                    ),
+                    PromptArgument(name="tokens", description="The most tokens for the lessons."),
                 ],
             )
         ]
 
     def prompt(self, caller: Caller, name: str, given: dict[str, str]) -> GetPromptResult:
-        """A prompt, filled in."""
+        """Fill in a prompt."""
         if name != BRIEFING:
             raise MCPError(INVALID_PARAMS, f"there is no prompt {one_line(name, 100)!r}")
         asked: Json = {key: value for key, value in given.items() if value}
@@ -152,7 +156,7 @@ class Reading:
 
 
 def state_as_json(state: State) -> Json:
-    """A state as plain rows: the profile, and every collection."""
+    """Return a state as plain JSON: the profile, and the rows of every collection."""
     return {
         "subject": state.subject,
         "version": state.version,

@@ -1,4 +1,4 @@
-"""Every kept routine as a tool of its own."""
+"""Stored routines as MCP tools: list them, run them, ask the person what they prompt for."""
 
 from collections.abc import Callable
 from difflib import get_close_matches
@@ -43,32 +43,34 @@ _PYTHON: dict[str, tuple[type, ...]] = {
 
 
 def may_be_asked(prompt: PendingPrompt) -> bool:
-    """Whether a form may ask it: the protocol forbids forms to ask for secrets."""
+    """Return whether a form may ask a prompt: MCP forbids forms that ask for secrets."""
     return not any(field.type == "secret" for field in fields_of(prompt.fields))
 
 
 def can_ask(ctx: Context) -> bool:
-    """Whether the client shows forms to a person."""
+    """Return whether the client can show forms to a person."""
     capabilities = ctx.session.client_capabilities
     shown = None if capabilities is None else capabilities.elicitation
-    # Who names no mode at all means forms: there was nothing else once.
+    # A client that names no mode supports forms, the only mode of earlier protocol versions.
     return shown is not None and (shown.form is not None or shown.url is None)
 
 
 def request_for(prompt: PendingPrompt) -> ElicitRequest:
-    """The form for a prompt."""
+    """Return the form for a prompt."""
     return ElicitRequest(
         params=ElicitRequestFormParams(message=words_of(prompt), requested_schema=form_of(prompt))
     )
 
 
 def words_of(prompt: PendingPrompt) -> str:
-    """What is asked, and what was wrong with the answer before."""
-    return f"{prompt.message} (not taken: {prompt.problem})" if prompt.problem else prompt.message
+    """Return a prompt's message, with the problem of the previous answer."""
+    return (
+        f"{prompt.message} (invalid answer: {prompt.problem})" if prompt.problem else prompt.message
+    )
 
 
 def form_of(prompt: PendingPrompt) -> Json:
-    """The fields of a prompt as the schema of a form."""
+    """Return the fields of a prompt as the schema of a form."""
     fields = fields_of(prompt.fields)
     required = [field.name for field in fields if field.required and field.default is None]
     properties = {field.name: _property(field) for field in fields}
@@ -95,10 +97,10 @@ def _property(field: Field) -> Json:
 
 
 def answer_in(prompt: PendingPrompt, given: ElicitResult) -> Json | None:
-    """What a person said to a prompt; None if they would not say."""
+    """Return a person's answer to a prompt, or None if they declined."""
     if given.action != "accept":
         return None
-    # A form has no field for JSON: it comes as a text.
+    # Forms have no JSON fields: the value arrives as text.
     as_json = {field.name for field in fields_of(prompt.fields) if field.type == "json"}
     return {
         name: json_or_text(value) if name in as_json and isinstance(value, str) else value
@@ -108,9 +110,9 @@ def answer_in(prompt: PendingPrompt, given: ElicitResult) -> Json | None:
 
 
 MOST_QUESTIONS = 20
-"""Forms that one call shows; a run that asks more often goes on with `resume`."""
+"""Forms that one call shows; after that, a run is continued with `resume`."""
 REMEMBERED = 10_000
-"""Versions whose YAML is not read again."""
+"""Versions whose parsed routine is cached."""
 
 RESUME = "resume"
 OWN_NAMES = frozenset({*BUILT_IN, RESUME})
@@ -120,14 +122,14 @@ Go = Callable[[], RunResult]
 
 
 def resume_tool() -> Tool:
-    """The tool that answers a run which waits."""
+    """Return the tool that resumes a run."""
     return Tool(
         name=RESUME,
-        title="Answer a run that waits",
+        title="Resume a run",
         description=(
-            "Go on with a run that answered `needs_input`, with what a person said to its "
-            "`pending_prompt`, or with one that was interrupted. Ask the person; don't make the "
-            "answer up."
+            "Resume a run that returned `needs_input`, with a person's answers to its "
+            "`pending_prompt`, or a run that was interrupted. Ask the person; don't make up the "
+            "answers."
         ),
         input_schema=arguments.schema_of(arguments.Resume),
         annotations=ToolAnnotations(read_only_hint=False),
@@ -135,14 +137,14 @@ def resume_tool() -> Tool:
 
 
 class Routines:
-    """The routines of a memory: which there are now, and running one."""
+    """The routines of a memory, as tools that can be listed and called."""
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
         self._known: dict[str, KeptRoutine | None] = {}
 
     def newest(self) -> dict[str, Artefact]:
-        """The version in use of every routine, by the routine's name."""
+        """Return the newest usable version of every routine, by name."""
         found: dict[str, Artefact] = {}
         for artefact in kept_routines(self._desk.store):
             usable = artefact.body is not None and artefact.retired_at is None
@@ -153,12 +155,12 @@ class Routines:
         return found
 
     def tools(self) -> list[Tool]:
-        """Every routine as a tool."""
+        """List every routine as a tool."""
         newest = self.newest()
-        return [self._told(name, newest[kept]) for name, kept in _named(newest).items()]
+        return [self._tool(name, newest[kept]) for name, kept in _named(newest).items()]
 
     def _read(self, artefact: Artefact) -> KeptRoutine | None:
-        """The routine of a version; None for one that can't be read."""
+        """Return the routine of a version, or None if it can't be read."""
         known = self._known
         if artefact.id in known:
             return known[artefact.id]
@@ -167,18 +169,18 @@ class Routines:
         except EmError:
             routine = None
         if len(self._known) >= REMEMBERED:
-            self._known = {}  # another, so that who reads the old one is not disturbed
+            self._known = {}  # a new dict: other threads may be reading the old one
         self._known[artefact.id] = routine
         return routine
 
-    def _told(self, name: str, artefact: Artefact) -> Tool:
+    def _tool(self, name: str, artefact: Artefact) -> Tool:
         routine = self._read(artefact)
         assert routine is not None
         about = one_line(routine.description) or f"Run the routine {one_line(routine.name, 100)}."
         missing = self._missing(routine)
         if missing:
             names = one_line(", ".join(map(repr, missing)), 300)
-            about += f" (It can't run here: there is no tool {names}.)"
+            about += f" (Can't run here, for lack of these tools: {names}.)"
         return Tool(
             name=name,
             title=one_line(routine.name, 100),
@@ -196,7 +198,7 @@ class Routines:
         )
 
     def find(self, name: str) -> KeptRoutine:
-        """The routine that a tool stands for."""
+        """Return the routine that a tool name stands for."""
         artefact = None
         if tool_name(name, OWN_NAMES) == name:
             artefact = self._desk.store.artefact(KIND, name)
@@ -211,13 +213,13 @@ class Routines:
         return routine
 
     async def call(self, ctx: Context, caller: Caller, params: CallToolRequestParams) -> Answer:
-        """Run a routine, or go on with the run that this call began."""
+        """Run a routine, or resume the run that an earlier part of this call started."""
         caller.must_see(None)
         caller.must("write")
         given = params.arguments or {}
         memory, tools = self._desk.memory, self._desk.tools
         if params.request_state is not None:
-            return await self._go_on(ctx, params.request_state, params.input_responses or {})
+            return await self._continue(ctx, params.request_state, params.input_responses or {})
         if params.name == RESUME:
             asked: arguments.Resume = arguments.read(arguments.Resume, given)
             return await self._converse(ctx, lambda: self._resume(asked))
@@ -227,9 +229,11 @@ class Routines:
     def _resume(self, asked: arguments.Resume) -> RunResult:
         past = read_run(self._desk.store, asked.run_id)
         if not past.stored:
-            raise NotFound("this run is not of a routine that is kept", place=asked.run_id)
+            raise NotFound(
+                "only runs of stored routines can be resumed here", place=f"run {asked.run_id}"
+            )
         if past.status not in ("needs_input", "running"):
-            raise UsageError(f"this run is over: {past.status}", place=f"run {asked.run_id}")
+            raise UsageError(f"the run is over: {past.status}", place=f"run {asked.run_id}")
         return self._desk.memory.resume(
             asked.run_id,
             self._desk.tools,
@@ -238,37 +242,37 @@ class Routines:
         )
 
     async def _converse(self, ctx: Context, go: Go) -> Answer:
-        """Run; ask the person where the client can, and go on."""
+        """Run, and resume with the person's answers while the client can ask for them."""
         result = await self._desk.in_thread(go)
         for _ in range(MOST_QUESTIONS):
             prompt = result.pending_prompt
             if prompt is None or not may_be_asked(prompt) or not can_ask(ctx):
                 break
             if not ctx.session.can_send_request:
-                # The client is told what to ask, and makes the call again with the answers.
+                # Return the form; the client repeats the call with the answers.
                 return InputRequiredResult(
                     input_requests={prompt.step_id: request_for(prompt)},
                     request_state=result.run_id,
                 )
             form = request_for(prompt).params
             assert form.mode == "form"
-            said = await ctx.session.elicit_form(
+            reply = await ctx.session.elicit_form(
                 form.message, form.requested_schema, ctx.request_id
             )
-            answer = answer_in(prompt, said)
+            answer = answer_in(prompt, reply)
             if answer is None:
-                return self._told_result(result, f"the person did not answer ({said.action})")
+                return self._result(result, f"the person did not answer ({reply.action})")
             result = await self._desk.in_thread(self._answered(result.run_id, prompt, answer))
-        return self._told_result(result)
+        return self._result(result)
 
-    async def _go_on(self, ctx: Context, run_id: str, responses: dict[str, Any]) -> Answer:
-        """The second half of a call that was told what to ask."""
+    async def _continue(self, ctx: Context, run_id: str, responses: dict[str, Any]) -> Answer:
+        """Handle the repeated call of a client that got a form to show."""
         prompt = await self._desk.in_thread(lambda: self._waiting(run_id))
-        said = responses.get(prompt.step_id)
-        answer = answer_in(prompt, said) if isinstance(said, ElicitResult) else None
+        reply = responses.get(prompt.step_id)
+        answer = answer_in(prompt, reply) if isinstance(reply, ElicitResult) else None
         if answer is None:
             waiting = RunResult(run_id=run_id, status="needs_input", pending_prompt=prompt)
-            return self._told_result(waiting, "the person did not answer")
+            return self._result(waiting, "the person did not answer")
         return await self._converse(ctx, self._answered(run_id, prompt, answer))
 
     def _answered(self, run_id: str, prompt: PendingPrompt, answer: Json) -> Go:
@@ -278,31 +282,33 @@ class Routines:
     def _waiting(self, run_id: str) -> PendingPrompt:
         past = read_run(self._desk.store, run_id)
         if past.prompt is None:
-            raise UsageError(f"this run does not wait: {past.status}", place=f"run {run_id}")
+            raise UsageError(
+                f"the run is not waiting for an answer: {past.status}", place=f"run {run_id}"
+            )
         return msgspec.convert(past.prompt, PendingPrompt)
 
-    def _told_result(self, result: RunResult, note: str = "") -> CallToolResult:
-        told: Json = {"run_id": result.run_id, "status": result.status}
+    def _result(self, result: RunResult, note: str = "") -> CallToolResult:
+        shown: Json = {"run_id": result.run_id, "status": result.status}
         words = ""
         if result.status == "ok":
-            told["output"] = result.output
+            shown["output"] = result.output
         elif result.failure is not None:
-            told["failure"] = plain(result.failure)
+            shown["failure"] = plain(result.failure)
             place = f"step {result.failure.step_id}: " if result.failure.step_id else ""
             words = f"{place}{result.failure.error_type}: {result.failure.message}"
         elif result.pending_prompt is not None:
-            told["pending_prompt"] = plain(result.pending_prompt)
-            told["next"] = (
+            shown["pending_prompt"] = plain(result.pending_prompt)
+            shown["next"] = (
                 f"{note + '; ' if note else ''}ask the person: {words_of(result.pending_prompt)} "
                 f'Then call `{RESUME}` with run_id and answers {{"{result.pending_prompt.step_id}":'
                 " {FIELD: VALUE}}"
             )
         failed = result.status == "failed"
-        return self._desk.results.answer(told, words=words, is_error=failed)
+        return self._desk.results.answer(shown, words=words, is_error=failed)
 
 
 def _named(newest: dict[str, Artefact]) -> dict[str, str]:
-    """Routines by the names of their tools; a name that can be called as it is comes first."""
+    """Map tool names to routine names. Names that are valid tool names unchanged have priority."""
     named: dict[str, str] = {}
     for name in sorted(newest, key=lambda name: (tool_name(name, OWN_NAMES) != name, name)):
         named[tool_name(name, {*OWN_NAMES, *named})] = name

@@ -1,4 +1,4 @@
-"""The tools that every memory offers. Their docstrings are what agents read."""
+"""The built-in MCP tools. Agents read the docstrings of the functions here."""
 
 from collections.abc import Callable
 from typing import Annotated, Any, NamedTuple
@@ -18,20 +18,23 @@ from em.values.canonical import Json
 from em.values.mismatch import mismatch
 
 
-def _said(description: str, **limits: Any) -> msgspec.Meta:
+def _about(description: str, **limits: Any) -> msgspec.Meta:
     return msgspec.Meta(description=description, **limits)
 
 
 Subject = Annotated[
-    str, _said("Whom or what it is about, such as a user's name.", min_length=1, max_length=512)
+    str,
+    _about("The person or thing it is about, such as a user's name.", min_length=1, max_length=512),
 ]
-Limit = Annotated[int, _said("At most so many.", ge=1, le=100)]
-Moment = Annotated[str, _said("A moment: 2024-05-02 or 2024-05-02T10:00:00Z.", max_length=64)]
+Limit = Annotated[int, _about("Return at most this many.", ge=1, le=100)]
+Moment = Annotated[
+    str, _about("A date or time: 2024-05-02 or 2024-05-02T10:00:00Z.", max_length=64)
+]
 Words = Annotated[
-    str, _said("A question, or a few words.", min_length=1, max_length=2_000, pattern=r"\S")
+    str, _about("A question, or a few words.", min_length=1, max_length=2_000, pattern=r"\S")
 ]
 Task = Annotated[
-    str, _said("What is to be done, in a sentence.", min_length=1, max_length=20_000, pattern=r"\S")
+    str, _about("The task, in a sentence.", min_length=1, max_length=20_000, pattern=r"\S")
 ]
 
 
@@ -40,12 +43,12 @@ class Arguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class Observe(Arguments, frozen=True):
-    """Something learned about a subject: a text or a record."""
+    """An observation about a subject: a text or a record."""
 
     subject: Subject
-    text: Annotated[str, _said("What was said or seen.", max_length=1_000_000)] | None = None
-    record: Annotated[Json, _said("In place of a text: names with values.")] | None = None
-    type: Annotated[str, _said("The class of a record, such as Trip.")] | None = None
+    text: Annotated[str, _about("What was said or seen.", max_length=1_000_000)] | None = None
+    record: Annotated[Json, _about("Instead of a text: fields with values.")] | None = None
+    type: Annotated[str, _about("The class of a record, such as Trip.")] | None = None
     at: Moment | None = None
     speaker: str | None = None
     role: str | None = None
@@ -54,7 +57,7 @@ class Observe(Arguments, frozen=True):
 
 
 class Recall(Arguments, frozen=True):
-    """What to look for, and where."""
+    """A search in what was observed."""
 
     query: Words
     subject: Subject | None = None
@@ -72,51 +75,55 @@ class Ask(Arguments, frozen=True):
 
 
 class Checkpoint(Arguments, frozen=True):
-    """Whose state to compile."""
+    """The subject whose state to compile."""
 
     subject: Subject
 
 
 class Check(Arguments, frozen=True):
-    """An action that is about to be taken."""
+    """An action to check before taking it."""
 
     subject: Subject
-    action: Annotated[str, _said("The action, as rules name it, such as book.", min_length=1)]
-    details: Annotated[Json, _said("Its details by name.")] = {}
+    action: Annotated[str, _about("The action, as the rules call it, such as book.", min_length=1)]
+    details: Annotated[Json, _about("Details of the action, by name.")] = {}
 
 
 class Brief(Arguments, frozen=True):
-    """A task that is about to be done."""
+    """A task to prepare for."""
 
     task: Task
     subject: Subject | None = None
-    tools: Annotated[list[str], _said("The names of the tools in play.")] = []
+    tools: Annotated[list[str], _about("The names of the available tools.")] = []
     k: Limit = 5
-    tokens: Annotated[int, _said("How long it may be.", ge=0, le=1_000_000)] | None = None
+    tokens: Annotated[int, _about("The most tokens for the text.", ge=0, le=1_000_000)] | None = (
+        None
+    )
 
 
 class RecordOutcome(Arguments, frozen=True):
-    """How an attempt at a task ended."""
+    """The outcome of an attempt at a task."""
 
     task: Task
     outcome: Outcome
-    steps: Annotated[list[StepIn], _said("What was done, in its order.")] = []
-    input: Annotated[Json, _said("What the task was given.")] = {}
+    steps: Annotated[list[StepIn], _about("The steps, in order.")] = []
+    input: Annotated[Json, _about("The input of the task.")] = {}
     final_output: Any = None
-    heuristics: Annotated[list[str], _said("Ids of the lessons that `brief` gave for it.")] = []
+    heuristics: Annotated[
+        list[str], _about("Ids of the lessons that `brief` returned for it.")
+    ] = []
     subject: Subject | None = None
 
 
 class ListTraces(Arguments, frozen=True):
-    """Which attempts to list."""
+    """The traces to list."""
 
     outcome: Outcome | None = None
     limit: Limit = 20
-    offset: Annotated[int, _said("Leave out so many.", ge=0, le=2**31 - 1)] = 0
+    offset: Annotated[int, _about("Skip this many.", ge=0, le=2**31 - 1)] = 0
 
 
 class SearchTraces(Arguments, frozen=True):
-    """Which attempts to find."""
+    """The traces to find."""
 
     query: Words
     outcome: Outcome | None = None
@@ -124,23 +131,25 @@ class SearchTraces(Arguments, frozen=True):
 
 
 class ReadTrace(Arguments, frozen=True):
-    """Which attempt to read."""
+    """The trace to read."""
 
-    id: Annotated[str, _said("The id of a trace.", min_length=1, max_length=512)]
+    id: Annotated[str, _about("The id of a trace.", min_length=1, max_length=512)]
 
 
 class Resume(Arguments, frozen=True):
-    """A run that waits, and what a person answered."""
+    """A run to resume, and a person's answers."""
 
-    run_id: Annotated[str, _said("The id that the run was told by.", min_length=1, max_length=512)]
+    run_id: Annotated[
+        str, _about("The `run_id` that the run returned.", min_length=1, max_length=512)
+    ]
     answers: Annotated[
-        dict[str, Json], _said("By the id of the step that asks: its fields with values.")
+        dict[str, Json], _about("For each step that asks, by its id: fields with values.")
     ] = {}
-    input: Annotated[Json, _said("The input again, if it held secrets.")] | None = None
+    input: Annotated[Json, _about("The input again, if it contained secrets.")] | None = None
 
 
 def schema_of(kind: type[Arguments]) -> Json:
-    """The JSON Schema of a tool's arguments, with nothing to look up elsewhere than in itself."""
+    """Return the JSON Schema of a tool's arguments, self-contained."""
     _, components = msgspec.json.schema_components([kind], ref_template="#/$defs/{name}")
     own: Json = components.pop(kind.__name__)
     own.pop("title", None)
@@ -148,7 +157,7 @@ def schema_of(kind: type[Arguments]) -> Json:
 
 
 def read(kind: type[Arguments], given: Json) -> Any:
-    """The arguments as the tool takes them."""
+    """Convert the arguments of a call, or raise InputError."""
     try:
         return msgspec.convert(given, kind)
     except (msgspec.ValidationError, RecursionError) as error:
@@ -160,7 +169,7 @@ Work = Callable[[Desk, Caller, Any], Json]
 
 
 class BuiltIn(NamedTuple):
-    """A tool of em's own."""
+    """A built-in tool."""
 
     name: str
     title: str
@@ -168,8 +177,8 @@ class BuiltIn(NamedTuple):
     arguments: type[Arguments]
     work: Work
 
-    def told(self) -> Tool:
-        """The tool as it is listed."""
+    def listed(self) -> Tool:
+        """Return the tool as MCP lists it."""
         reads = self.access == "read"
         return Tool(
             name=self.name,
@@ -182,18 +191,18 @@ class BuiltIn(NamedTuple):
         )
 
     def carry_out(self, desk: Desk, caller: Caller, given: Json) -> Json:
-        """Do what is asked, as far as this caller may."""
+        """Call the tool, if the caller has the access that it needs."""
         caller.must(self.access)
         return self.work(desk, caller, read(self.arguments, given))
 
 
 def _observe(desk: Desk, caller: Caller, given: Observe) -> Json:
-    """Keep something that was learned about a subject, as a text or as a record of a type.
-    Use it for facts, preferences, decisions and events worth knowing in a later session.
+    """Record something learned about a subject, as a text or as a record of a type.
+    Use it for facts, preferences, decisions and events that matter in a later session.
     """
     caller.must_see(given.subject)
     if (given.text is None) == (given.record is None):
-        raise InputError("it has either `text` or `record`", place="text, record")
+        raise InputError("give either `text` or `record`", place="text, record")
     content = given.record if given.text is None else given.text
     assert content is not None
     details = {
@@ -204,8 +213,8 @@ def _observe(desk: Desk, caller: Caller, given: Observe) -> Json:
 
 
 def _recall(desk: Desk, caller: Caller, given: Recall) -> Json:
-    """Find what was said: the passages that fit a question best, with who said them and when.
-    Without a subject, everybody's.
+    """Find the recorded passages that fit a question best, with speaker and time.
+    Without a subject, search all subjects.
     """
     caller.must_see(given.subject)
     found = desk.memory.recall(
@@ -222,7 +231,7 @@ def _passage(passage: Passage) -> Json:
 
 
 def _checkpoint(desk: Desk, caller: Caller, given: Checkpoint) -> Json:
-    """Compile what is new about a subject into its state, so that `ask` and `check` know it."""
+    """Compile new observations about a subject into its state, which `ask` and `check` use."""
     caller.must_see(given.subject)
     state = desk.memory.checkpoint(given.subject)
     counts = {name: len(getattr(state, name)) for name in state.collections}
@@ -230,8 +239,8 @@ def _checkpoint(desk: Desk, caller: Caller, given: Checkpoint) -> Json:
 
 
 def _ask(desk: Desk, caller: Caller, given: Ask) -> Json:
-    """Answer a question about a subject: by code over its compiled state where a question of this
-    shape was answered before, else by what was said. `route` says which, `event_ids` from where.
+    """Answer a question about a subject: by code over its compiled state if such a question was
+    answered before, else with recorded passages. `route` says which; `event_ids` are the sources.
     """
     caller.must_see(given.subject)
     answer = desk.memory.ask(given.subject, given.question, as_of=given.as_of)
@@ -239,8 +248,8 @@ def _ask(desk: Desk, caller: Caller, given: Ask) -> Json:
 
 
 def _check(desk: Desk, caller: Caller, given: Check) -> Json:
-    """Before an action, see which rules about a subject speak against it, the worst first.
-    An empty list: none does.
+    """Before an action, get the rules about a subject that it would break, most severe first.
+    An empty list means that no rule forbids it.
     """
     caller.must_see(given.subject)
     alerts = desk.memory.check(given.subject, given.action, **given.details)
@@ -248,7 +257,7 @@ def _check(desk: Desk, caller: Caller, given: Check) -> Json:
 
 
 def _brief(desk: Desk, caller: Caller, given: Brief) -> Json:
-    """Before a task, get the lessons of earlier attempts that fit it, as text to read.
+    """Before a task, get the lessons from earlier attempts that fit it, as text.
     Afterwards call `record_outcome` with the ids of `heuristics`.
     """
     if given.subject is not None:
@@ -264,11 +273,11 @@ def _brief(desk: Desk, caller: Caller, given: Brief) -> Json:
 
 
 def _record_outcome(desk: Desk, caller: Caller, given: RecordOutcome) -> Json:
-    """After a task, say how it ended and what was done. It is kept as a trace, from which routines
-    and lessons are made, and the lessons that were given for it are judged by it.
+    """After a task, record its steps and outcome as a trace. Routines and lessons are compiled from
+    traces, and the lessons that `brief` returned are ranked by the outcome.
     """
     caller.must_see(given.subject)
-    mine = _to_judge(desk, caller, given.heuristics)
+    mine = _own_lessons(desk, caller, given.heuristics)
     trace: Json = {
         "task": given.task,
         "steps": [_step(step) for step in given.steps],
@@ -284,8 +293,8 @@ def _record_outcome(desk: Desk, caller: Caller, given: RecordOutcome) -> Json:
     return {"trace_id": trace_id, "judged": []}
 
 
-def _to_judge(desk: Desk, caller: Caller, ids: list[str]) -> list[str]:
-    """Of these lessons those that are the caller's to judge; what is for all is everybody's."""
+def _own_lessons(desk: Desk, caller: Caller, ids: list[str]) -> list[str]:
+    """Return the lessons whose outcome this caller may record."""
     mine = []
     for heuristic_id in dict.fromkeys(ids):
         subject = desk.memory.heuristics.get(heuristic_id).lesson.subject
@@ -297,8 +306,8 @@ def _to_judge(desk: Desk, caller: Caller, ids: list[str]) -> list[str]:
 
 
 def _step(step: StepIn) -> Json:
-    said = msgspec.structs.asdict(step)
-    return {name: value for name, value in said.items() if value is not None}
+    fields = msgspec.structs.asdict(step)
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 def _list_traces(desk: Desk, caller: Caller, given: ListTraces) -> Json:
@@ -312,15 +321,15 @@ def _list_traces(desk: Desk, caller: Caller, given: ListTraces) -> Json:
 
 
 def _search_traces(desk: Desk, caller: Caller, given: SearchTraces) -> Json:
-    """Find attempts at tasks by words of the task or of what was said in them, best first."""
+    """Find attempts at tasks by words of the task or of its messages, best first."""
     wanted = set(given.query.casefold().split())
     wanted = wanted - STOP_WORDS or wanted
-    said = _said_in(desk, caller, given.query)
+    scores = _passage_scores(desk, caller, given.query)
     ranked = []
     found = list_traces(desk.store, outcome=given.outcome, subjects=caller.subjects).traces
     for number, one in enumerate(found):
         task = one.goal.casefold()
-        score = sum(word in task for word in wanted) / len(wanted) + said.get(one.id, 0.0)
+        score = sum(word in task for word in wanted) / len(wanted) + scores.get(one.id, 0.0)
         if score:
             ranked.append((-score, number, one))
     ranked.sort(key=lambda found: found[:2])
@@ -328,8 +337,8 @@ def _search_traces(desk: Desk, caller: Caller, given: SearchTraces) -> Json:
     return {"traces": [_short(one) for one in shown], "total": len(ranked)}
 
 
-def _said_in(desk: Desk, caller: Caller, query: str) -> dict[str, float]:
-    """The traces in which something was said that fits, with how well, up to 1."""
+def _passage_scores(desk: Desk, caller: Caller, query: str) -> dict[str, float]:
+    """Return traces with passages that fit a query, with their best score, up to 1."""
     subjects = [None] if caller.subjects is None else sorted(caller.subjects)
     found = [one for subject in subjects for one in desk.memory.recall(query, subject, 50)]
     best = max((one.score for one in found), default=0.0) or 1.0
