@@ -236,6 +236,7 @@ class Server(BaseHTTPRequestHandler):
     def answer(self) -> None:
         length = int(self.headers.get("Content-Length") or 0)
         headers = {name.lower(): value for name, value in self.headers.items()}
+        headers["peer"] = str(self.client_address)
         self.seen.append((self.command, self.path, headers, self.rfile.read(length)))
         path = urlsplit(self.path).path
         if path.startswith("/status/"):
@@ -250,6 +251,8 @@ class Server(BaseHTTPRequestHandler):
         elif path == "/cut":
             self.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf")
             self.close_connection = True
+        elif path == "/cookie":
+            self.reply(200, b"{}", **{"Set-Cookie": "a=b"})
         elif path == "/nothing":
             self.reply(204, b"")
         else:
@@ -345,6 +348,35 @@ def test_failures_of_a_request_say_why(
     assert "refused" in get("/", at="127.0.0.1:1")
     monkeypatch.setattr(web, "MAX_ANSWER", 10)
     assert "more than 10 bytes" in get("/x")
+
+
+def test_a_write_whose_connection_breaks_is_asked_about_and_never_repeated(
+    tmp_path: Path, host: str
+) -> None:
+    tool = f'http: {{method: POST, url: "http://{host}/cut"}}'
+    folder = one_call(tmp_path, tool, {}, more=", retry: {attempts: 3, backoff: 0}")
+    with Memory(tmp_path / "em.db") as memory:
+        result = memory.run(folder, allow=AllowSettings(hosts=[host]))
+    assert result.status == "needs_input"
+    assert result.pending_prompt is not None
+    assert "broke off" in result.pending_prompt.message
+    assert [asked[:2] for asked in Server.seen] == [("POST", "/cut")]
+
+
+def test_a_read_whose_connection_breaks_is_tried_again(tmp_path: Path, host: str) -> None:
+    tool = f'http: {{url: "http://{host}/cut"}}'
+    folder = one_call(tmp_path, tool, {}, more=", retry: {attempts: 3, backoff: 0}")
+    result = run_routine(folder, allow=AllowSettings(hosts=[host]))
+    assert "broke off" in message(result)
+    assert len(Server.seen) == 3
+
+
+def test_requests_share_a_connection_and_no_cookies(run: Run, host: str) -> None:
+    allow = AllowSettings(hosts=[host])
+    for _ in range(3):
+        assert run(f'http: {{url: "http://{host}/cookie"}}', allow=allow).status == "ok"
+    assert len({asked[2]["peer"] for asked in Server.seen}) == 1
+    assert not any("cookie" in asked[2] for asked in Server.seen)
 
 
 def test_redirects_stay_on_their_host(run: Run, host: str) -> None:

@@ -31,7 +31,7 @@ from em.runner.run import (
     RunResult,
     StepReport,
     StepStatus,
-    StepTimeout,
+    UnknownOutcome,
     failure_of,
     plain,
     quietly,
@@ -215,7 +215,7 @@ class Calls:
 
     def _is_unknown(self, attempt: Attempt, error: Exception) -> bool:
         """A call that was left behind may have had its effect, or have it yet."""
-        return isinstance(error, StepTimeout) and not attempt.is_repeatable
+        return isinstance(error, UnknownOutcome) and not attempt.is_repeatable
 
     def _tool(self, step: CompiledStep) -> Tool:
         return (self._tools if step.kind == "tool" else self._udfs)[step.target]

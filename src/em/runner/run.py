@@ -164,8 +164,12 @@ class Declined(WorkflowError):
     code = "declined"
 
 
-class StepTimeout(Exception):
-    """A call ran past its timeout. It may still be running: its effect is unknown."""
+class UnknownOutcome(Exception):
+    """A call was made and its outcome is unknown: it may have had its effect, or have it yet."""
+
+
+class StepTimeout(UnknownOutcome):
+    """A call ran past its timeout. It may still be running."""
 
 
 class Mismatch(RoutineError):

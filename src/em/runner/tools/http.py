@@ -1,36 +1,45 @@
-"""Making an HTTP request: to allowed hosts only, bounded in time and size."""
+"""HTTP requests of declared tools: to allowed hosts only, bounded in time and size.
 
+A failure says whether the request can have had an effect. `HttpFailed` alone: it was not sent, or
+the server refused it. `HttpTimeout` and `HttpBroken`: it was sent, and its outcome is unknown, so a
+write is never repeated silently.
+"""
+
+import os
 import time
-import urllib.error
-import urllib.request
-from collections.abc import Mapping
-from http.client import HTTPException
-from typing import Any
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from email.message import Message
+from functools import lru_cache
+from typing import TYPE_CHECKING
 from urllib.parse import urljoin, urlsplit
+from urllib.request import getproxies
 
 from em.errors import NotAllowed
-from em.runner.run import StepTimeout
+from em.runner.run import StepTimeout, UnknownOutcome
 from em.runner.tools.permissions import check_host, host_of
 from em.settings import AllowSettings
 
+if TYPE_CHECKING:
+    import httpx
+
 MAX_ANSWER = 10 * 1024 * 1024
 TAIL = 2000
-_BLOCK = 65536
 _REDIRECTS = (301, 302, 303, 307, 308)
 MAX_REDIRECTS = 5
+_HEADERS = {"Accept-Encoding": "identity", "User-Agent": "em"}
 
 
 class HttpFailed(Exception):
-    """A request got no answer, or not the one it asked for."""
+    """A request was not sent, or the server answered with an error."""
 
 
 class HttpTimeout(HttpFailed, StepTimeout):
-    """No answer in time: what the request did is not known."""
+    """No whole answer in time: what the request did is unknown."""
 
 
-class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    def redirect_request(self, *_args: Any) -> None:
-        return None  # then it is an error, and looked at below
+class HttpBroken(HttpFailed, UnknownOutcome):
+    """The connection broke after the request was sent: what it did is unknown."""
 
 
 def request(
@@ -42,45 +51,91 @@ def request(
     timeout: float,
     allow: AllowSettings,
 ) -> tuple[bytes, str]:
-    """The answer's bytes and charset. Redirects are followed on the same host, for reads."""
+    """Return the answer's bytes and charset. Follow redirects on the same host, for reads."""
     deadline = time.monotonic() + timeout
     for _ in range(MAX_REDIRECTS + 1):
-        address = urlsplit(url)
-        check_host(address, allow)
-        asked = urllib.request.Request(url, content, dict(headers), method=method)  # noqa: S310 - http or https
+        check_host(urlsplit(url), allow)
+        with _answer(method, url, headers, content, deadline, timeout) as answer:
+            if answer.is_success:
+                charset = _charset(answer.headers.get("Content-Type", ""))
+                return _read(answer, deadline, timeout), charset
+            if answer.status_code not in _REDIRECTS:
+                raise _failed(answer, deadline, timeout)
+            url = _next(url, answer, method)
+    raise HttpFailed(f"{host_of(urlsplit(url))} redirects without end")
+
+
+@contextmanager
+def _answer(
+    method: str,
+    url: str,
+    headers: Mapping[str, str],
+    content: bytes | None,
+    deadline: float,
+    timeout: float,
+) -> "Iterator[httpx.Response]":
+    """Send a request and open its answer; turn httpx's errors into those of this module."""
+    import httpx
+
+    host = host_of(urlsplit(url))
+    try:
+        sent = httpx.Request(
+            method,
+            _address(url),
+            headers=httpx.Headers({**_HEADERS, **headers}),
+            content=content,
+            extensions={"timeout": httpx.Timeout(_left(deadline, timeout)).as_dict()},
+        )
+        answer = _client(tuple(sorted(getproxies().items()))).send(sent, stream=True)
         try:
-            with _opener().open(asked, timeout=_left(deadline, timeout)) as answer:
-                charset = answer.headers.get_content_charset() or "utf-8"
-                content = _read(answer, deadline, timeout)
-                # What breaks off looks like an end; a length that is given tells.
-                if answer.length is not None and method != "HEAD" and _is_cut(answer, content):
-                    raise HttpFailed(f"the answer of {host_of(address)} broke off")
-                return content, charset
-        except urllib.error.HTTPError as error:
-            with error:
-                if error.code not in _REDIRECTS:
-                    raise _failed(error, deadline, timeout) from None
-                url = _next(url, error, method)
-        except (OSError, HTTPException, ValueError) as error:
-            # URLError is an OSError; the reason inside it says more.
-            reason = getattr(error, "reason", None) or error
-            raise HttpFailed(f"no answer from {host_of(address)}: {reason}") from None
-    raise HttpFailed(f"{host_of(address)} redirects without end")
+            yield answer
+        finally:
+            answer.close()
+    except (httpx.ConnectTimeout, httpx.PoolTimeout):
+        raise HttpFailed(f"no answer from {host}: no connection within {timeout:g} s") from None
+    except httpx.TimeoutException:
+        raise HttpTimeout(f"no answer from {host} within {timeout:g} s") from None
+    except (httpx.ConnectError, httpx.ProxyError, httpx.LocalProtocolError) as error:
+        raise HttpFailed(f"no answer from {host}: {_reason(error)}") from None
+    except httpx.TransportError as error:
+        raise HttpBroken(f"the answer of {host} broke off: {_reason(error)}") from None
+    except (httpx.InvalidURL, ValueError) as error:
+        raise HttpFailed(f"no answer from {host}: {error}") from None
 
 
-def _opener() -> urllib.request.OpenerDirector:
-    """Only HTTP: by itself urllib also opens files."""
-    opener = urllib.request.OpenerDirector()
-    for handler in (
-        urllib.request.ProxyHandler(),
-        urllib.request.HTTPHandler(),
-        urllib.request.HTTPSHandler(),
-        urllib.request.HTTPDefaultErrorHandler(),
-        urllib.request.HTTPErrorProcessor(),
-        _NoRedirects(),
-    ):
-        opener.add_handler(handler)
-    return opener
+def _address(url: str) -> "httpx.URL":
+    """Parse an address for httpx. Refuse one in which httpx sees another host than was checked."""
+    import httpx
+
+    address, checked = httpx.URL(url), urlsplit(url)
+    usual = {"http": 80, "https": 443}.get(checked.scheme)
+    ports = [port or usual for port in (address.port, checked.port)]
+    hosts = [host.lower() for host in (address.host, checked.hostname or "")]
+    if ports[0] != ports[1] or hosts[0] != hosts[1] or address.userinfo:
+        raise NotAllowed(f"this address is ambiguous, it may name another host: {url[:200]}")
+    return address
+
+
+@lru_cache(maxsize=8)
+def _client(_proxies: tuple[tuple[str, str], ...]) -> "httpx.Client":
+    """Return the client of this process, which reuses connections; one for each set of proxies.
+
+    It takes no cookies, trusts the certificates of the system, and does not follow redirects.
+    """
+    import ssl
+    from http.cookiejar import CookieJar, DefaultCookiePolicy
+
+    import httpx
+
+    return httpx.Client(
+        verify=ssl.create_default_context(),
+        cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),
+        follow_redirects=False,
+    )
+
+
+# A child process must not write into its parent's connections.
+os.register_at_fork(after_in_child=_client.cache_clear)
 
 
 def _left(deadline: float, timeout: float) -> float:
@@ -90,33 +145,40 @@ def _left(deadline: float, timeout: float) -> float:
     return left
 
 
-def _read(answer: Any, deadline: float, timeout: float) -> bytes:
+def _read(answer: "httpx.Response", deadline: float, timeout: float) -> bytes:
     content = bytearray()
-    while block := answer.read1(_BLOCK):
+    for block in answer.iter_raw():
         content += block
         if len(content) > MAX_ANSWER:
-            raise HttpFailed(f"the answer has more than {MAX_ANSWER:,} bytes")
+            raise HttpBroken(f"the answer has more than {MAX_ANSWER:,} bytes")
         _left(deadline, timeout)
     return bytes(content)
 
 
-def _is_cut(answer: Any, content: bytes) -> bool:
-    promised = answer.headers.get("Content-Length")
-    return promised is not None and promised.isdecimal() and len(content) < int(promised)
+def _charset(content_type: str) -> str:
+    header = Message()
+    header["Content-Type"] = content_type
+    return header.get_content_charset() or "utf-8"
 
 
-def _failed(error: urllib.error.HTTPError, deadline: float, timeout: float) -> HttpFailed:
+def _reason(error: Exception) -> str:
+    return str(error) or type(error).__name__
+
+
+def _failed(answer: "httpx.Response", deadline: float, timeout: float) -> HttpFailed:
+    import httpx
+
     try:
-        said = _read(error, deadline, timeout)[-TAIL:].decode(errors="replace").strip()
-    except (OSError, HTTPException, HttpFailed):
-        said = ""  # the status is what counts
-    status = f"status {error.code} {error.reason or ''}".rstrip()
-    return HttpFailed(f"{status}: {said}" if said else status)
+        text = _read(answer, deadline, timeout)[-TAIL:].decode(errors="replace").strip()
+    except (httpx.HTTPError, HttpFailed):
+        text = ""  # the status is what counts
+    status = f"status {answer.status_code} {answer.reason_phrase}".rstrip()
+    return HttpFailed(f"{status}: {text}" if text else status)
 
 
-def _next(url: str, error: urllib.error.HTTPError, method: str) -> str:
-    """Where a redirect leads, if it may be followed."""
-    target = urljoin(url, error.headers.get("Location", ""))
+def _next(url: str, answer: "httpx.Response", method: str) -> str:
+    """Return where a redirect leads, if it may be followed."""
+    target: str = urljoin(url, answer.headers.get("Location", ""))
     old, new = urlsplit(url), urlsplit(target)
     if (old.scheme, host_of(old)) != (new.scheme, host_of(new)):
         raise NotAllowed(
@@ -124,5 +186,5 @@ def _next(url: str, error: urllib.error.HTTPError, method: str) -> str:
             fix="declare that address, if it is meant",
         )
     if method not in ("GET", "HEAD"):
-        raise HttpFailed(f"status {error.code}: a {method} is not repeated at {target}")
+        raise HttpFailed(f"status {answer.status_code}: a {method} is not repeated at {target}")
     return target
