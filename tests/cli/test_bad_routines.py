@@ -104,7 +104,7 @@ def test_a_result_that_is_no_json_without_a_journal(tmp_path: Path) -> None:
     ran = em("run", "bad", "--json", "--no-journal")
     assert ran.code == 2
     error = json.loads(ran.err)["error"]
-    assert error["place"] == "what is saved as 'x'"
+    assert error["place"] == "the value saved as 'x'"
 
 
 def test_a_tool_that_is_missing(tmp_path: Path) -> None:

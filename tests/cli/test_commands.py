@@ -39,7 +39,7 @@ def test_forget_asks_first(tmp_path: Path) -> None:
     assert "private" in em("log", "show").out
     one = em("forget", "--event", event_id, "--reason", "asked", stdin="y\n")
     assert one.code == 0
-    assert "erased 1 event, 1 document" in one.out
+    assert "erased 1 event, 1 passage" in one.out
     rest = em("forget", "--subject", "ana", "--yes", "--json")
     assert len(rest.json["events"]) == 1
     assert rest.json["scrubbed"] is True

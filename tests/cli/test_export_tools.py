@@ -310,7 +310,7 @@ def test_a_kept_routine_is_exported_and_checked_by_its_name(shout: Path) -> None
     assert "shout/routine.yaml:" in out + _
     for command in ("export", "validate"):
         code, _, errors = em(command, "shuot", "--db", "em.db")
-        assert (code, "nor is a routine of that name kept" in errors) == (2, True)
+        assert (code, "no folder and no stored routine" in errors) == (2, True)
 
 
 def test_a_function_of_the_routine_s_own_may_not_take_the_tool_s_name() -> None:

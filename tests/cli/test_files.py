@@ -58,7 +58,7 @@ def test_an_output_that_takes_nothing_is_one_clear_error(args: list[str]) -> Non
     with open("/dev/full", "wb") as full:
         run = subprocess.run([*EM, *args], stdout=full, stderr=subprocess.PIPE, check=False)
     assert run.returncode == 1
-    assert b"the output can't be written: No space left" in run.stderr
+    assert b"can't write the output: No space left" in run.stderr
     assert b"Traceback" not in run.stderr
 
 

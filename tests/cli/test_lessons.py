@@ -33,7 +33,7 @@ def test_reflect_keeps_nothing_without_store_and_all_of_it_with(tmp_path: Path) 
     file = write(tmp_path / "t.json", TRAJECTORY)
     looked = em("--db", "h.db", "reflect", file)
     assert "insert_order fails with: invalid total" in looked.out
-    assert "nothing was kept" in looked.err
+    assert "not stored" in looked.err
     assert em("--db", "h.db", "heuristics", "list", "--json").json == {"heuristics": []}
     assert em("--db", "h.db", "reflect", file, "--store").code == 0
     (kept,) = em("--db", "h.db", "heuristics", "list", "--json").json["heuristics"]
@@ -64,8 +64,8 @@ def test_looking_after_lessons(tmp_path: Path) -> None:
     (kept,) = em("--db", "h.db", "heuristics", "list", "--json").json["heuristics"]
     for _ in range(5):
         fed = em("--db", "h.db", "heuristics", "feedback", kept["id"], "--outcome", "failure")
-    assert "goes along with failures" in fed.out
-    assert "no heuristics yet" in em("--db", "h.db", "heuristics", "list").err
+    assert "its runs keep failing" in fed.out
+    assert "no lessons yet" in em("--db", "h.db", "heuristics", "list").err
     assert "retired" in em("--db", "h.db", "heuristics", "list", "--retired").out
     missing = em("--db", "h.db", "heuristics", "show", "nope")
     assert (missing.code, "em heuristics list" in missing.err) == (1, True)
@@ -75,7 +75,7 @@ def test_looking_after_lessons(tmp_path: Path) -> None:
 
 def test_an_empty_trace_teaches_nothing(tmp_path: Path) -> None:
     ran = em("reflect", write(tmp_path / "t.json", {"task": "x", "steps": []}))
-    assert (ran.code, ran.out, ran.err) == (0, "", "nothing to learn from this\n")
+    assert (ran.code, ran.out, ran.err) == (0, "", "no lessons found\n")
 
 
 def test_evaluate_is_repeatable_and_touches_no_log() -> None:

@@ -62,11 +62,11 @@ def test_windows_order_and_bounds(talk: list[str]) -> None:
 
 def test_what_can_not_be_done_is_said(talk: list[str], tmp_path: Path) -> None:
     for args, code, word in (
-        (["recall"], 2, "nothing to look for"),
+        (["recall"], 2, "no words to search for"),
         (["recall", "x", "--k", "0"], 2, "number from 1"),
         (["recall", "x", "--since", "soon"], 2, "no date"),
         (["recall", "--embed"], 2, "EM_EMBED=local"),
-        (["recall", "zzzz"], 0, "nothing found"),
+        (["recall", "zzzz"], 0, "no passages found"),
         (["recall", "x", "--db", "none.db"], 1, "no log here"),
         (["recal", "x"], 2, "Did you mean 'recall'"),
     ):

@@ -130,9 +130,9 @@ def test_a_checkpoint_that_would_break_something_waits_for_accept(
         ("a.csv", "a,b\n1\n", "a.csv:2"),
         ("a.csv", "a,a\n1,2\n", "two columns"),
         ("a.jsonl", '{"a": 1}\n[1]\n', "a.jsonl:2"),
-        ("a.json", "[1]", "no JSON object"),
-        ("a.txt", "", "nothing in it"),
-        ("a.csv", "", "nothing in it"),
+        ("a.json", "[1]", "expected a JSON object"),
+        ("a.txt", "", "found nothing"),
+        ("a.csv", "", "found nothing"),
     ],
 )
 def test_files_that_are_not_what_they_seem(
@@ -239,7 +239,7 @@ def test_the_console_completes_names_and_shows_docstrings() -> None:
             (b"1 / 0\n", b"ZeroDivisionError"),  # which does not end it
         ],
     )
-    assert "in scope: state, profile, trips" in shown
+    assert "variables: state, profile, trips" in shown
 
 
 @pytest.mark.parametrize(
@@ -269,12 +269,12 @@ def test_what_files_say_is_what_is_observed(
     ("name", "content", "said"),
     [
         ("a.csv", b"a,b\n1,2,3\n", "a.csv:2"),
-        ("a.csv", b'a\n"x\n', "no CSV"),
-        ("a.csv", b"a\n\xff\n", "no UTF-8"),
+        ("a.csv", b'a\n"x\n', "expected CSV"),
+        ("a.csv", b"a\n\xff\n", "expected UTF-8"),
         ("a.jsonl", b'{"a": 1}\n\xff\n', "a.jsonl:2"),
         ("a.jsonl", b'{"a": 1}\n{"a": \n', "a.jsonl:2"),
-        ("a.json", b'{"a": NaN}', "no JSON object"),
-        ("a.txt", b"\xff\xfe", "no UTF-8"),
+        ("a.json", b'{"a": NaN}', "expected a JSON object"),
+        ("a.txt", b"\xff\xfe", "expected UTF-8"),
         ("a.jsonl", b'{"a": "' + b"[" * 10 + b'"}\n' + b"[" * 5_000 + b"\n", "a.jsonl:2"),
     ],
 )
@@ -292,7 +292,7 @@ def test_standard_input_is_read_with_its_format() -> None:
     kept = subprocess.run(
         command, input="to\nRome\nOslo\n", capture_output=True, text=True, check=True
     )
-    assert kept.stdout == "2 observations of ana kept\n"
+    assert kept.stdout == "2 observations of ana recorded\n"
 
 
 @pytest.mark.usefixtures("ana")
@@ -324,10 +324,10 @@ def test_what_is_piped_in_is_read_or_refused(
     for command in (["-"], ["--file", "-"]):
         monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(lines)))
         kept = em(capsys, "observe", "ana", *command, "--format", "jsonl", "--type", "Num")
-        assert kept == "2 observations of ana kept\n"
+        assert kept == "2 observations of ana recorded\n"
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(lines)))
     assert run(["observe", "ana", "--file", "-", "--type", "Num"]) == 2
-    assert "say --format" in capsys.readouterr().err
+    assert "give --format" in capsys.readouterr().err
     assert run(["observe", "ana", "some words", "--type", "Num"]) == 2
     assert run(["observe", "ana", "some words", "--format", "csv"]) == 2
     assert run(["observe", "ana", "some words", "--file", "x.csv"]) == 2
@@ -341,6 +341,6 @@ def test_a_check_of_an_action_that_no_rule_knows_says_so(
     rule = "@rule('book')\ndef dear(state, **details):\n    return 'no'\n"
     Path("rules.py").write_text(f"from em.state.rules import rule\n\n{rule}")
     assert run(["check", "ana", "bok", "--rules", "rules.py"]) == 0
-    assert "no rule is about 'bok': there are rules about book" in capsys.readouterr().err
+    assert "no rule for 'bok'; rules exist for: book" in capsys.readouterr().err
     assert run(["check", "ana", "book", "--rules", "rules.py"]) == 1
     assert "no rule" not in capsys.readouterr().err

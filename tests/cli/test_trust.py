@@ -47,9 +47,9 @@ def test_trusting_and_taking_it_back(folder: Path) -> None:
     assert report["marked"] is True
     assert ran_in_em_itself()
     assert not Path(".em").exists(), "no memory is made for it"
-    assert em("trust", "where", "--revoke").out.endswith("taken back\n")
+    assert em("trust", "where", "--revoke").out.endswith("no longer trusted\n")
     assert not ran_in_em_itself()
-    assert em("trust", "where", "--revoke").out.endswith("it was not trusted\n")
+    assert em("trust", "where", "--revoke").out.endswith(": was not trusted\n")
 
 
 def test_it_is_logged_where_there_is_a_log(folder: Path) -> None:

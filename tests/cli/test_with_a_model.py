@@ -142,7 +142,7 @@ def test_a_fix_makes_a_run_succeed_and_heals_the_routine(tmp_path: Path, says: A
     assert em(*run).code == 1, "showing it changes nothing"
     healed = em("routine", "heal", fixed["run_id"])
     assert healed.code == 0
-    assert "kept as greet@2; the old one is greet@1" in healed.out
+    assert "stored as greet@2; the version before is greet@1" in healed.out
     assert (em(*run).code, em(*run).out) == (0, '"hello u-12"\n')
     back = em("routine", "unpack", "greet@1", "-o", "out")
     assert back.code == 0
@@ -175,7 +175,7 @@ def test_routines_are_kept_listed_shown_run_and_retired(tmp_path: Path) -> None:
     assert em("run", "greet@1", *run, "--dry-run").code == 0
     assert em("routine", "retire", "greet@1").code == 0
     gone = em("run", "greet", *run)
-    assert (gone.code, "does not exist" in gone.err) == (2, True)
+    assert (gone.code, "no stored routine" in gone.err) == (2, True)
     assert em("run", "greet@1", *run).code == 0, "it stays readable by its number"
     assert em("routine", "shwo").code == 2
 
@@ -186,7 +186,7 @@ def test_traces_of_the_log_are_compiled_by_their_ids(tmp_path: Path) -> None:
         trace_id = memory.traces()[0].id
     made = em("compile", trace_id, "--keep", "-o", "out")
     assert made.code == 0
-    assert "kept as greet@1" in made.out
+    assert "stored as greet@1" in made.out
     assert em("validate", "out").code == 0
     unknown = em("compile", "0" * 28, "-o", "out2")
     assert (unknown.code, "there is no trace" in unknown.err) == (1, True)

@@ -135,7 +135,7 @@ def test_ctrl_c_says_how_to_go_on() -> None:
     out, err = process.communicate(timeout=LIMIT)
     assert (process.returncode, out) == (130, "")
     assert "Traceback" not in err
-    run_id = err.partition("go on with: em workflow resume ")[2].split()[0]
+    run_id = err.partition("resume with: em workflow resume ")[2].split()[0]
     (step,) = [
         step
         for step in em("workflow", "inspect", run_id, "--json").json["steps"]
@@ -149,7 +149,7 @@ def test_ctrl_c_says_how_to_go_on() -> None:
     [
         (["run", "tel", "-p", "topic=x"], 1, "did you mean 'tell'?"),
         (["run", "tell"], 2, "'topic' is missing"),
-        (["run", "tell", "-p", "topic"], 2, "no NAME=VALUE"),
+        (["run", "tell", "-p", "topic"], 2, "expected NAME=VALUE"),
         (["run", "tell", "-p", "topik=x"], 2, "did you mean 'topic'?"),
         (["run", "tell", "-p", "topic=x", "-p", "depth=x"], 2, "not an integer"),
         (["run", "gated"], 1, "there is no tool 'send'"),
@@ -160,7 +160,7 @@ def test_ctrl_c_says_how_to_go_on() -> None:
         (["graph", "nope"], 1, "there is no workflow"),
         (["graph", "w", "-f", "odd.yaml"], 1, "fcts"),
         (["inspect", "nope"], 1, "there is no workflow run 'nope'"),
-        (["inspect", "--recent", "--all"], 2, "name a run"),
+        (["inspect", "--recent", "--all"], 2, "give only one of RUN"),
         (["resume", "nope"], 1, "there is no workflow run 'nope'"),
         (["cleanup", "--older-than", "soon"], 2, "--older-than must be a duration"),
         (["compile", "nope", "-o", "out"], 1, "there is no workflow run"),
@@ -183,7 +183,7 @@ def test_a_run_becomes_a_routine() -> None:
         em("workflow", "run", "tell", "-p", "topic=bees")
     (run, _) = em("workflow", "inspect", "--json").json["runs"]
     made = em("workflow", "compile", run["run_id"], "-o", "routine", "--keep")
-    assert "facts: frozen (the same in 2 of 2 runs)" in made.out
+    assert "facts: constant (the same in 2 of 2 runs)" in made.out
     assert em("validate", "routine").code == 0
     Path("input.json").write_text('{"topic": "ants", "depth": 1}')
     assert em("run", "tell", "--input", "input.json").out == '"a fine text"\n'

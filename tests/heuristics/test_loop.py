@@ -132,7 +132,7 @@ def test_killed_in_the_middle_it_goes_on_where_it_was() -> None:
     Path("agent.py").write_text(AGENT)
     ran = subprocess.run([*command(), "--json"], capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr
-    assert "going on with loop" in ran.stderr
+    assert "resuming loop" in ran.stderr
     result = json.loads(ran.stdout)
     assert (result["status"], result["resumed"]) == ("success", True)
     assert [done["number"] for done in result["iterations"]] == [1, 2]
@@ -150,11 +150,11 @@ def test_ctrl_c_gives_a_summary_and_the_same_command_goes_on() -> None:
     out, err = process.communicate(timeout=LIMIT)
     assert process.returncode == 130, err
     assert "interrupted" in out
-    assert "the same command goes on with it" in err
+    assert "the same command resumes it" in err
     Path("agent.py").write_text(AGENT)
     ran = subprocess.run(command(), capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr
-    assert "the goal is reached, 2 iterations" in ran.stdout
+    assert "goal reached, 2 iterations" in ran.stdout
 
 
 def _started() -> bool:
@@ -169,4 +169,4 @@ def test_not_reached_is_exit_code_1() -> None:
     ran = subprocess.run(
         [*command("--max-iterations", "1")], capture_output=True, text=True, check=False
     )
-    assert (ran.returncode, "the limit is reached" in ran.stdout) == (1, True)
+    assert (ran.returncode, "stopped at the limit" in ran.stdout) == (1, True)

@@ -18,7 +18,7 @@ def test_a_workflow_is_queued_done_and_looked_at(on_sqlite: Workplace) -> None:
     db = ("--db", on_sqlite.db)
     queued = em("workflow", "enqueue", "busy", "-p", "n=3", *db)
     assert queued.code == 0, queued.err
-    assert "no worker is there: start `em worker`" in queued.err
+    assert "no worker is running: start `em worker`" in queued.err
     job = queued.out.strip()
     assert "queued" in em("queue", "list", *db).out
     on_sqlite.drain()
@@ -71,7 +71,7 @@ def test_cancelling(on_sqlite: Workplace) -> None:
     assert em("queue", "cancel", job, *db).out == "cancelled: 1 job\n"
     twice = em("queue", "cancel", job, *db)
     assert twice.code == 1
-    assert "this job is over: cancelled" in twice.err
+    assert "this job has ended: cancelled" in twice.err
     assert em("queue", "retry", job, *db).code == 0
 
 
@@ -80,16 +80,16 @@ def test_cancelling(on_sqlite: Workplace) -> None:
     [
         (["queue", "show", "nothing"], 1, "there is no job 'nothing'"),
         (["queue", "run", "unknown"], 1, "unknown"),
-        (["queue", "run", "plain_five", "--each", "empty.jsonl"], 2, "there is no line in it"),
+        (["queue", "run", "plain_five", "--each", "empty.jsonl"], 2, "expected at least one line"),
         (["queue", "run", "plain_five", "--each", "bad.jsonl"], 2, "bad.jsonl:2"),
         (["queue", "run", "plain_five", "--each", "e", "--input", "i"], 2, "either --input"),
         (["queue", "clear", "--older-than", "soon"], 2, "--older-than must be a duration"),
         (["workflow", "enqueue", "bsy", "-p", "n=1"], 1, "did you mean 'busy'?"),
-        (["workflow", "enqueue", "busy", "-p", "n"], 2, "is no NAME=VALUE"),
+        (["workflow", "enqueue", "busy", "-p", "n"], 2, "expected NAME=VALUE"),
         (["workflow", "enqueue", "busy", "-p", "n=x"], 2, "n"),
-        (["checkpoint", "ada", "--distributed"], 2, "--all only"),
+        (["checkpoint", "ada", "--distributed"], 2, "--distributed needs --all"),
         (["compile", "--distributed"], 2, "--all"),
-        (["compile", "--all", "--name", "x"], 2, "this is for one task"),
+        (["compile", "--all", "--name", "x"], 2, "--all takes no options of a single routine"),
         (["worker", "--queue", "_dbos_x", "--drain"], 2, "can't be the name of a queue"),
     ],
 )

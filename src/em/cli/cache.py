@@ -1,4 +1,4 @@
-"""`em cache`: the behaviours that engines have recorded."""
+"""`em cache`: list, show, export, import and forget the behaviours that engines recorded."""
 
 from pathlib import Path
 from typing import Any
@@ -6,6 +6,7 @@ from typing import Any
 import click
 import msgspec
 
+from em.behaviour.behaviour import Behaviour
 from em.behaviour.bundle import export_behaviour, import_routine
 from em.behaviour.cache import (
     Counts,
@@ -17,49 +18,43 @@ from em.behaviour.cache import (
     read_stats,
     short_id,
 )
-from em.cli.options import everywhere, open_memory
-from em.cli.output import count, print_json, print_table
-from em.errors import InputError
+from em.cli.files import parse_object
+from em.cli.options import everywhere, limited, open_memory
+from em.cli.output import count, emit, note, print_table
 from em.store.protocol import Artefact
 
-_ENGINE = click.option("--engine", metavar="NAME", help="Only this engine's.")
+_ENGINE = click.option("--engine", metavar="NAME", help="Only the behaviours of this engine.")
 
 
 @click.group("cache", no_args_is_help=True)
 @everywhere
 def cache() -> None:
-    """Look at recorded behaviours, take them out and bring them in."""
+    """List, show, export, import and forget recorded behaviours."""
 
 
 @cache.command("list")
 @_ENGINE
-@click.option("-n", "--limit", type=click.IntRange(min=1), default=20, show_default=True)
+@limited(20)
 @everywhere
-@click.pass_context
-def list_(ctx: click.Context, engine: str | None, limit: int) -> None:
-    """The newest behaviours, with what became of their replays."""
-    store = open_memory(ctx).store
+def list_(engine: str | None, limit: int) -> None:
+    """List the newest behaviours, with the results of their replays."""
+    store = open_memory().store
     found = newest_behaviours(store, engine, limit)
     counts = read_stats(store, engine).behaviours
     rows = [_summary(artefact, counts.get(id_of(artefact), Counts())) for artefact in found]
-    if ctx.obj["json"]:
-        print_json({"behaviours": rows})
-    elif rows:
+
+    def text() -> None:
+        if not rows:
+            note("no behaviours yet; an em.Engine with a db records them")
+            return
         columns = ("id", "engine", "recorded", "state", "steps", "hits", "hand_overs", "task")
-        print_table(
-            columns,
-            [
-                (
-                    short_id(artefact),
-                    *(str(row[name]) for name in columns[1:-1]),
-                    _text(row["task"]),
-                )
-                for artefact, row in zip(found, rows, strict=True)
-            ],
-            may_go=("recorded", "engine"),
-        )
-    else:
-        click.echo("no behaviours yet; an em.Engine with a db records them", err=True)
+        cells = [
+            (short_id(artefact), *(str(row[name]) for name in columns[1:-1]), _text(row["task"]))
+            for artefact, row in zip(found, rows, strict=True)
+        ]
+        print_table(columns, cells, may_go=("recorded", "engine"))
+
+    emit({"behaviours": rows}, text)
 
 
 def _summary(artefact: Artefact, counts: Counts) -> dict[str, Any]:
@@ -84,17 +79,21 @@ def _text(value: Any) -> str:
 @cache.command("show")
 @click.argument("behaviour", metavar="ID")
 @everywhere
-@click.pass_context
-def show(ctx: click.Context, behaviour: str) -> None:
-    """One behaviour: its steps, where their values come from, what its checks saw."""
-    store = open_memory(ctx).store
+def show(behaviour: str) -> None:
+    """Show a behaviour: steps, sources of values, checks."""
+    store = open_memory().store
     artefact = find_behaviour(store, behaviour)
     found = behaviour_of(artefact)
     counts = read_stats(store).behaviours.get(id_of(artefact), Counts())
-    if ctx.obj["json"]:
-        print_json({**_summary(artefact, counts), "behaviour": artefact.body})
-        return
-    click.echo(f"{id_of(artefact)}  {_summary(artefact, counts)['state']}")
+    summary = _summary(artefact, counts)
+    emit(
+        {**summary, "behaviour": artefact.body},
+        lambda: _print_behaviour(id_of(artefact), summary["state"], found, counts),
+    )
+
+
+def _print_behaviour(name: str, state: str, found: Behaviour, counts: Counts) -> None:
+    click.echo(f"{name}  {state}")
     click.echo(f"task {_text(found.task)}" + (f"  tags {_text(found.tags)}" if found.tags else ""))
     rows = [
         (
@@ -118,96 +117,80 @@ def show(ctx: click.Context, behaviour: str) -> None:
 @cache.command("stats")
 @_ENGINE
 @everywhere
-@click.pass_context
-def stats(ctx: click.Context, engine: str | None) -> None:
-    """Hits, misses, hand-overs and failures, and what they took."""
-    found = read_stats(open_memory(ctx).store, engine)
+def stats(engine: str | None) -> None:
+    """Count hits, misses, hand-overs and failures, and their time."""
+    found = read_stats(open_memory().store, engine)
     plain = msgspec.to_builtins(found)
-    if ctx.obj["json"]:
-        print_json(plain)
-        return
-    plain.pop("behaviours")
     rows = [
-        (name, f"{value:,.1f}" if "sec" in name else f"{value:,}") for name, value in plain.items()
+        (name.replace("_", " "), f"{value:,.1f}" if "sec" in name else f"{value:,}")
+        for name, value in plain.items()
+        if name != "behaviours"
     ]
-    print_table(("what", "count"), [(name.replace("_", " "), value) for name, value in rows])
+    emit(plain, lambda: print_table(("what", "count"), rows))
 
 
 @cache.command("forget")
 @click.argument("behaviour", metavar="ID")
-@click.option("--retire", is_flag=True, help="Only take it out of use; the log keeps its run.")
+@click.option("--retire", is_flag=True, help="Only retire it; its run stays in the log.")
 @everywhere
-@click.pass_context
-def forget(ctx: click.Context, behaviour: str, retire: bool) -> None:
-    """Erase a behaviour, the run it came from and the replays of it."""
-    store = open_memory(ctx).store
+def forget(behaviour: str, retire: bool) -> None:
+    """Erase a behaviour, its recorded run and its replays."""
+    store = open_memory().store
     artefact = find_behaviour(store, behaviour)
     erasure = forget_behaviour(store, artefact, only_retire=retire)
-    if ctx.obj["json"]:
-        print_json({"id": id_of(artefact), "retired": True, "erasure": erasure})
-    elif erasure is None:
-        click.echo(f"{id_of(artefact)} is out of use")
-    else:
-        click.echo(f"{id_of(artefact)} is forgotten: {count(len(erasure.events), 'event')} erased")
+    name = id_of(artefact)
+
+    def text() -> None:
+        if erasure is None:
+            click.echo(f"{name} is retired")
+            return
+        click.echo(f"{name} is forgotten: {count(len(erasure.events), 'event')} erased")
         if not erasure.scrubbed:
-            click.echo(f"  not yet scrubbed: {erasure.scrub_problem}", err=True)
+            note(f"  not yet scrubbed from the disk: {erasure.scrub_problem}")
+
+    emit({"id": name, "retired": True, "erasure": erasure}, text)
 
 
 @cache.command("export")
 @click.argument("behaviour", metavar="ID")
 @click.option(
     "-o", "--output", required=True, type=click.Path(file_okay=False), metavar="DIR",
-    help="The folder of the routine.",
+    help="The folder to write the routine to.",
 )  # fmt: skip
 @everywhere
-@click.pass_context
-def export(ctx: click.Context, behaviour: str, output: str) -> None:
-    """Write a behaviour as a routine package: to be read, mended, and run by `em run`."""
-    store = open_memory(ctx).store
+def export(behaviour: str, output: str) -> None:
+    """Write a behaviour as a routine package. You can edit it, and run it with `em run`."""
+    store = open_memory().store
     artefact = find_behaviour(store, behaviour)
     draft = export_behaviour(store, artefact, Path(output))
     steps = len(draft.recording)
-    if ctx.obj["json"]:
-        print_json({"id": id_of(artefact), "folder": output, "steps": steps})
-    else:
-        click.echo(f"{count(steps, 'step')} in {output}; replayed against the recording")
+    emit(
+        {"id": id_of(artefact), "folder": output, "steps": steps},
+        f"{count(steps, 'step')} in {output}; replayed against the recording",
+    )
 
 
 @cache.command("import")
 @click.argument("folder", type=click.Path(exists=True, file_okay=False), metavar="DIR")
-@click.option("--engine", metavar="NAME", help="Whose it becomes.  [as exported]")
+@click.option("--engine", metavar="NAME", help="The engine that gets it.  [as exported]")
 @click.option("--task", metavar="JSON", help="The agent's arguments by name.  [input.json]")
-@click.option("--param", "params", multiple=True, help="An argument that varies.  [all]")
-@click.option("--tag", "tags", multiple=True, help="A tag of the task; may be repeated.")
+@click.option("--param", "params", multiple=True, help="An argument that may vary.  [all]")
+@click.option("--tag", "tags", multiple=True, help="A tag of the task. Repeatable.")
 @everywhere
-@click.pass_context
 def import_(
-    ctx: click.Context,
     folder: str,
     engine: str | None,
     task: str | None,
     params: tuple[str, ...],
     tags: tuple[str, ...],
 ) -> None:
-    """Bring in the routine in DIR, which `em cache export` or `em compile` wrote."""
+    """Import a routine package as a behaviour. `em cache export` and `em compile` write DIR."""
     stored = import_routine(
-        open_memory(ctx, create=True).store,
+        open_memory(create=True).store,
         Path(folder),
         engine=engine,
-        task=_arguments(task),
+        task=None if task is None else parse_object(task, "--task"),
         params=list(params) or None,
         tags=tags,
     )
-    if ctx.obj["json"]:
-        print_json({"id": stored})
-    else:
-        click.echo(stored)
-
-
-def _arguments(task: str | None) -> dict[str, Any] | None:
-    if task is None:
-        return None
-    try:
-        return msgspec.json.decode(task, type=dict[str, Any])
-    except msgspec.MsgspecError as error:
-        raise InputError(f"it is no JSON object: {error}", place="--task") from None
+    emit({"id": stored}, stored)

@@ -1,4 +1,4 @@
-"""`em doctor`: what is installed, how the database is, which keys are set."""
+"""`em doctor`: check the installation, the database, extras and keys."""
 
 import os
 import platform
@@ -12,7 +12,7 @@ import click
 
 import em
 from em.cli.options import everywhere, open_memory
-from em.cli.output import print_json
+from em.cli.output import emit
 from em.errors import EmError, NotFound
 from em.settings import Settings
 
@@ -26,7 +26,7 @@ EXTRAS = {
     "mcp": "mcp",
     "sandbox": "pydantic_monty",
 }
-"""Each extra, and the module that tells whether it is there."""
+"""Each extra, and a module that is installed with it."""
 
 KEYS = ("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "EM_LLM_API_KEY", "EM_API_TOKEN")
 CORE = ("msgspec", "click", "rich", "PyYAML")
@@ -36,10 +36,9 @@ LOW_SPACE = 256 * 1024 * 1024
 @click.command("doctor")
 @click.option("--deep", is_flag=True, help="Read every page of the database.")
 @everywhere
-@click.pass_context
-def doctor(ctx: click.Context, deep: bool) -> int:
+def doctor(deep: bool) -> int:
     """Check the installation, the database, extras and keys. Exit code 1 if something is wrong."""
-    database, problems = _database(ctx, deep=deep)
+    database, problems = _database(deep=deep)
     report = {
         "ok": not problems,
         "versions": _versions(),
@@ -49,10 +48,7 @@ def doctor(ctx: click.Context, deep: bool) -> int:
         "keys": {key: bool(os.environ.get(key)) for key in KEYS},
         "problems": problems,
     }
-    if ctx.obj["json"]:
-        print_json(report)
-    else:
-        _print(report)
+    emit(report, lambda: _print(report))
     return 1 if problems else 0
 
 
@@ -67,23 +63,23 @@ def _versions() -> dict[str, str]:
 
 
 def _sandboxes() -> dict[str, str]:
-    """Each back end that can run code that a model wrote, in order; each is tried."""
+    """Try each sandbox for code that a model wrote, in order of preference."""
     from em.runner.sandbox.sandbox import backends
 
     return {kind.name: kind.missing() or "works" for kind in backends()}
 
 
-def _database(ctx: click.Context, *, deep: bool) -> tuple[dict[str, Any], list[str]]:
-    Settings.load()  # broken settings are an error of their own, not the database's
+def _database(*, deep: bool) -> tuple[dict[str, Any], list[str]]:
+    Settings.load()  # raises for broken settings, which are not a problem of the database
     try:
-        health = open_memory(ctx).store.health(deep=deep)
+        health = open_memory().store.health(deep=deep)
     except NotFound as error:
         return {"location": error.place, "state": "not made yet"}, []
     except EmError as error:
         return {"location": error.place, "state": error.code}, [str(error)]
     problems = list(health.problems)
     if health.scrub_pending:
-        problems.append("erased bodies are not scrubbed from the disk: run `em forget --finish`")
+        problems.append("erased bodies are still on the disk: run `em forget --finish`")
     facts: dict[str, Any] = {
         "location": health.location,
         "state": "ok" if not problems else "problems",
@@ -97,7 +93,7 @@ def _database(ctx: click.Context, *, deep: bool) -> tuple[dict[str, Any], list[s
     if health.backend == "sqlite" and folder.is_dir():
         facts["free_bytes"] = shutil.disk_usage(folder).free
         if facts["free_bytes"] < LOW_SPACE:
-            problems.append(f"only {facts['free_bytes']:,} bytes are free on this disk")
+            problems.append(f"the disk has only {facts['free_bytes']:,} bytes free")
     return facts, problems
 
 
@@ -114,5 +110,5 @@ def _print(report: dict[str, Any]) -> None:
     for problem in report["problems"]:
         click.echo(click.style("problem: ", fg="red", bold=True) + problem)
     if not report["problems"]:
-        click.secho("all is well", fg="green", nl=False)
-        click.echo("; `em log verify` proves the log itself")
+        click.secho("no problems found", fg="green", nl=False)
+        click.echo("; `em log verify` also checks the events")

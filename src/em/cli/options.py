@@ -1,49 +1,54 @@
-"""Options that several commands share, and opening the memory and the routine they speak of."""
+"""Options that several commands share, and opening the memory or routine that they name."""
 
 import shlex
-from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
-import msgspec
 
-from em.cli.files import reading
 from em.cli.output import only_results_on_stdout
-from em.errors import InputError, NotFound, UsageError
+from em.errors import NotFound, UsageError
 from em.log.event import Event
 from em.memory import Memory
 from em.runner.tools import ToolRegistry
 from em.runner.tools.permissions import settings_for
 from em.settings import AllowSettings
 from em.store.log import Log
+from em.store.protocol import Store
 
 if TYPE_CHECKING:
+    from em.llm.client import LlmClient
     from em.runner.package import Package
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+_ALLOW = "Let declared tools {} this, in addition to what em.yaml allows. Repeatable."
 
-def _note(ctx: click.Context, param: click.Parameter, value: Any) -> None:
-    """Options may stand before or behind: `em --json log show`, `em log show --json`."""
+
+def _take(ctx: click.Context, param: click.Parameter, value: Any) -> None:
     if value:
         ctx.obj["json" if param.name == "as_json" else "db"] = value
 
 
 def everywhere(function: F) -> F:
-    """Take `--db` and `--json` behind the command too."""
+    """Add `--db` and `--json`, which may stand before or after a command's name."""
     for option in (
         click.option(
             "--json",
             "as_json",
             is_flag=True,
-            help="Print JSON.",
+            help="Print JSON instead of text.",
             expose_value=False,
-            callback=_note,
+            callback=_take,
         ),
         click.option(
-            "--db", metavar="PATH|URL", help="The log to use.", expose_value=False, callback=_note
+            "--db",
+            metavar="PATH|URL",
+            help="The database to use.",
+            expose_value=False,
+            callback=_take,
         ),
     ):
         function = option(function)
@@ -51,11 +56,11 @@ def everywhere(function: F) -> F:
 
 
 def selection(function: F) -> F:
-    """Options that choose events."""
+    """Add the options that select events."""
     for option in (
-        click.option("--until", metavar="TIME", help="Only what happened before this moment."),
-        click.option("--since", metavar="TIME", help="Only what happened at or after this moment."),
-        click.option("--kind", "kinds", multiple=True, help="Only this kind; may be repeated."),
+        click.option("--until", metavar="TIME", help="Only events before this time."),
+        click.option("--since", metavar="TIME", help="Only events at or after this time."),
+        click.option("--kind", "kinds", multiple=True, help="Only this kind. Repeatable."),
         click.option("--subject", help="Only events about this subject."),
         click.option("--stream", help="Only events of this stream."),
     ):
@@ -63,61 +68,51 @@ def selection(function: F) -> F:
     return function
 
 
-def find_event(log: Log, given: str) -> Event:
-    """The event of that id, or of that number in the log."""
-    try:
-        return log.get(given)
-    except NotFound:
-        if given.isascii() and given.isdecimal() and len(given) < 19:
-            for event in log.read(after=int(given) - 1, limit=1):
-                if event.seq == int(given):
-                    return event
-        raise
-
-
-def open_memory(ctx: click.Context, *, create: bool = False) -> Memory:
-    """The memory that `--db`, the environment or em.yaml names, closed when the command ends."""
-    memory = ctx.obj["memory"] = Memory(ctx.obj["db"], create=create)
-    ctx.call_on_close(memory.close)
-    return memory
-
-
-def find_package(ctx: click.Context, routine: str, stack: ExitStack) -> "Package":
-    """The routine in a folder, or the one of that name that is kept, until the stack is left."""
-    from em.runner.package import Package, is_folder, opened
-
-    if is_folder(routine):
-        if not Path(routine).exists():
-            raise UsageError("this folder does not exist", place=routine)
-        return Package(routine)
-    try:
-        return stack.enter_context(opened(open_memory(ctx).store, routine))
-    except NotFound as error:
-        raise UsageError(
-            f"the folder {routine!r} does not exist, nor is a routine of that name kept",
-            place=routine,
-            fix=error.fix,
-        ) from None
-
-
-_ALLOW = "Let declared tools {} this, beside what em.yaml allows; may be repeated."
-
-
 def answering(function: F) -> F:
-    """Options by which a person answers, and allows."""
+    """Add the options that answer a run's prompts and grant permissions."""
     for option in (
         click.option("--yes", is_flag=True, help="Answer yes to every confirmation."),
-        click.option("--answers", metavar="FILE", help="Answers: {step: {field: value}}, as JSON."),
+        click.option(
+            "--answers",
+            metavar="FILE",
+            help="Answers as JSON: {step: {field: value}}; - for stdin.",
+        ),
         click.option("--allow-env", multiple=True, metavar="NAME", help=_ALLOW.format("read")),
-        click.option("--allow-host", multiple=True, metavar="HOST", help=_ALLOW.format("ask")),
+        click.option("--allow-host", multiple=True, metavar="HOST", help=_ALLOW.format("call")),
         click.option("--allow-command", multiple=True, metavar="NAME", help=_ALLOW.format("run")),
     ):
         function = option(function)
     return function
 
 
+def limited(default: int, least: int = 1) -> Callable[[F], F]:
+    """Add `-n`, the number of rows to show."""
+    return click.option(
+        "-n",
+        "--limit",
+        metavar="N",
+        type=click.IntRange(min=least),
+        default=default,
+        show_default=True,
+        help="How many to show.",
+    )
+
+
+def with_tools(function: F) -> F:
+    """Add `--tools`."""
+    return click.option(
+        "--tools", metavar="MODULE|FILE", help="Python module whose functions are the tools."
+    )(function)
+
+
+def load_tools(source: str | None) -> ToolRegistry | None:
+    """Load the functions that `--tools` names."""
+    with only_results_on_stdout():
+        return ToolRegistry.load(source) if source else None
+
+
 def as_typed(shared: Mapping[str, Any]) -> str:
-    """The options as they were typed, for who goes on later."""
+    """Return the options as they were typed, to be shown in a `resume` command."""
     typed: list[str] = []
     for name, value in shared.items():
         option = "--" + name.replace("_", "-")
@@ -131,7 +126,7 @@ def as_typed(shared: Mapping[str, Any]) -> str:
 
 
 def allowed(folder: Path, shared: Mapping[str, Any]) -> AllowSettings | None:
-    """What the options allow, beside em.yaml; None if they say nothing."""
+    """Return what the --allow options and em.yaml allow; None without such an option."""
     commands, hosts, env = (shared[f"allow_{what}"] for what in ("command", "host", "env"))
     if not (commands or hosts or env):
         return None
@@ -139,23 +134,64 @@ def allowed(folder: Path, shared: Mapping[str, Any]) -> AllowSettings | None:
     return settings_for(folder, None) + more
 
 
-def read_object(file: str) -> dict[str, Any]:
-    """A JSON object from a file."""
-    with reading(file) as (source, name):
-        try:
-            return msgspec.json.decode(source.read(), type=dict[str, Any])
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            raise InputError(f"this is no JSON object: {error}", place=name) from None
+def open_memory(*, create: bool = False) -> Memory:
+    """Open the memory that --db, EM_DB or em.yaml names. It is closed when the command ends."""
+    ctx = click.get_current_context()
+    memory = ctx.obj["memory"] = Memory(ctx.obj["db"], create=create)
+    ctx.call_on_close(memory.close)
+    return memory
 
 
-def with_tools(function: F) -> F:
-    """Take `--tools`."""
-    return click.option("--tools", metavar="MODULE|FILE", help="Python functions as tools.")(
-        function
-    )
+def database() -> str | None:
+    """Return the value of --db."""
+    found: str | None = click.get_current_context().obj["db"]
+    return found
 
 
-def load_tools(source: str | None) -> ToolRegistry | None:
-    """The functions that `--tools` names."""
-    with only_results_on_stdout():
-        return ToolRegistry.load(source) if source else None
+def find_event(log: Log, given: str) -> Event:
+    """Find an event by its id, or by its number in the log."""
+    try:
+        return log.get(given)
+    except NotFound:
+        if given.isascii() and given.isdecimal() and len(given) < 19:
+            for event in log.read(after=int(given) - 1, limit=1):
+                if event.seq == int(given):
+                    return event
+        raise
+
+
+def find_package(routine: str, stack: ExitStack) -> "Package":
+    """Open a routine by its folder or by its name in the memory, until the stack is closed."""
+    from em.runner.package import Package, is_folder, opened
+
+    if is_folder(routine):
+        if not Path(routine).exists():
+            raise UsageError("this folder does not exist", place=routine)
+        return Package(routine)
+    with known_routine(routine) as store:
+        return stack.enter_context(opened(store, routine))
+
+
+@contextmanager
+def known_routine(routine: str) -> Iterator[Store]:
+    """Open the store to look for a routine; raise UsageError if it is not there."""
+    fix = "name a folder with a routine.yaml, or store a routine with `em compile --keep`"
+    try:
+        store = open_memory().store
+        fix = ""
+        yield store
+    except NotFound as error:
+        raise UsageError(
+            f"no folder and no stored routine is called {routine!r}",
+            place=routine,
+            fix=fix or error.fix,
+        ) from None
+
+
+def model(*, wanted: bool) -> "LlmClient | None":
+    """Return a client for the configured model if --llm was given."""
+    if not wanted:
+        return None
+    from em.llm import get_llm_client
+
+    return get_llm_client()

@@ -1,4 +1,4 @@
-"""How the command speaks: tables and bars for people, JSON for programs, errors on stderr."""
+"""Print results: tables and progress bars for people, JSON for programs, errors on stderr."""
 
 import os
 import shutil
@@ -14,14 +14,39 @@ from em.errors import EmError
 GAP = "  "
 WIDE = 28
 LEAST = 32
-"""Columns wider than WIDE are cut; the last one keeps LEAST, if anything may go for it."""
+"""Columns wider than WIDE are cut. The last one gets at least LEAST if others can be dropped."""
 WIDTH_OF_A_FILE = 160
 
 Advance = Callable[[int], None]
 
 
+def wants_json() -> bool:
+    """Return whether `--json` was given."""
+    return bool(click.get_current_context().obj["json"])
+
+
+def emit(data: Any, text: str | Callable[[], None]) -> None:
+    """Print a result: `data` as JSON with `--json`, else `text`.
+
+    Args:
+        data: What `--json` prints, or a function that returns it.
+        text: What people read: a line, or a function that prints.
+    """
+    if wants_json():
+        print_json(data() if callable(data) else data)
+    elif isinstance(text, str):
+        click.echo(text)
+    else:
+        text()
+
+
+def note(text: str) -> None:
+    """Print a line on standard error, without the control characters that it may contain."""
+    click.echo(printable(text), err=True)
+
+
 def print_json(value: Any) -> None:
-    """One JSON document on standard output."""
+    """Print one JSON document on standard output."""
     import msgspec
 
     text = msgspec.json.encode(value)
@@ -32,13 +57,13 @@ def print_json(value: Any) -> None:
 
 @contextmanager
 def only_results_on_stdout() -> Iterator[None]:
-    """What other people's code prints goes to standard error, by whatever way it prints.
+    """Send everything that tools print to standard error, also from subprocesses.
 
-    It must not get between a result and who reads it.
+    Programs that read our standard output get results only.
     """
     sys.stdout.flush()
     try:
-        kept = os.dup(1)
+        saved = os.dup(1)
         os.dup2(2, 1)
     except OSError:  # there is no standard output, or no standard error
         with redirect_stdout(sys.stderr):
@@ -48,12 +73,12 @@ def only_results_on_stdout() -> Iterator[None]:
         with redirect_stdout(sys.stderr):
             yield
     finally:
-        os.dup2(kept, 1)
-        os.close(kept)
+        os.dup2(saved, 1)
+        os.close(saved)
 
 
 def print_error(error: EmError, *, as_json: bool) -> None:
-    """An error on standard error, with its place and its fix."""
+    """Print an error on standard error, with its place and its fix."""
     if as_json:
         import msgspec
 
@@ -69,7 +94,7 @@ def print_error(error: EmError, *, as_json: bool) -> None:
 def print_table(
     columns: Sequence[str], rows: Iterable[Sequence[str]], *, may_go: Sequence[str] = ()
 ) -> None:
-    """A table that fits the terminal: the last column gives way, then those that `may_go`."""
+    """Print a table that fits the terminal: shorten the last column, then drop `may_go`."""
     from rich.cells import cell_len, set_cell_size
 
     cells = [[printable(cell) for cell in row] for row in rows]
@@ -96,23 +121,23 @@ def print_table(
 
 
 def terminal_width() -> int:
-    """Columns of the terminal; those of a wide page where the output is none."""
+    """Return the columns of the terminal, or of a wide page if the output is a file."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else WIDTH_OF_A_FILE
 
 
 def count(number: int, noun: str) -> str:
-    """A number with its noun: 1 event, 2 events."""
+    """Return a number with its noun: 1 event, 2 events."""
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def printable(text: str) -> str:
-    """A text without characters that would steer a terminal."""
+    """Replace the characters that would control a terminal."""
     return "".join(char if char.isprintable() else "\N{MIDDLE DOT}" for char in text)
 
 
 @contextmanager
 def progress(what: str, total: int | None, *, unit_bytes: bool = False) -> Iterator[Advance]:
-    """A progress bar on standard error, on a terminal only."""
+    """Show a progress bar on standard error, if it is a terminal."""
     if not sys.stderr.isatty():
         yield lambda _count: None
         return

@@ -1,4 +1,4 @@
-"""`em recall`: find what was said."""
+"""`em recall`: search what was said."""
 
 from contextlib import ExitStack
 from typing import Any
@@ -7,7 +7,7 @@ import click
 import msgspec
 
 from em.cli.options import everywhere, open_memory
-from em.cli.output import Advance, count, print_json, print_table, printable, progress
+from em.cli.output import Advance, count, emit, note, print_table, printable, progress
 from em.errors import UsageError
 from em.memory import Memory
 from em.store.protocol import Passage
@@ -15,62 +15,62 @@ from em.store.protocol import Passage
 
 @click.command()
 @click.argument("words", nargs=-1)
-@click.option("--subject", help="Only what is about this subject.")
-@click.option("--since", metavar="TIME", help="Only what happened at or after this moment.")
-@click.option("--until", metavar="TIME", help="Only what happened before this moment.")
+@click.option("--subject", help="Only passages about this subject.")
+@click.option("--since", metavar="TIME", help="Only passages at or after this time.")
+@click.option("--until", metavar="TIME", help="Only passages before this time.")
 @click.option("--k", "-k", default=10, show_default=True, help="How many passages.")
-@click.option("--in-order", is_flag=True, help="As they were said, not best first.")
-@click.option(
-    "--neighbours", default=0, metavar="N", help="Show so many passages before and after each."
-)
-@click.option("--embed", is_flag=True, help="First give every passage its vector.")
+@click.option("--in-order", is_flag=True, help="Sort by time, not best first.")
+@click.option("--neighbours", default=0, metavar="N", help="Show N passages before and after each.")
+@click.option("--embed", is_flag=True, help="First compute the vectors of new passages.")
 @everywhere
-@click.pass_context
-def recall(ctx: click.Context, /, words: tuple[str, ...], embed: bool, **chosen: Any) -> None:
-    """Find what was said: the passages that fit WORDS, a question or a few words, best first.
+def recall(words: tuple[str, ...], embed: bool, **chosen: Any) -> None:
+    """Search for the passages that fit WORDS, a question or keywords, best first.
 
-    Names of speakers and times count: em recall what did Ana do last week
+    Names of speakers and times are understood: em recall what did Ana do last week
     """
     if not words and not embed:
-        raise UsageError("nothing to look for", fix='em recall "what did Ana say about the trip"')
-    memory = open_memory(ctx)
+        raise UsageError(
+            "no words to search for", fix='em recall "what did Ana say about the trip"'
+        )
+    memory = open_memory()
     if embed:
         _embed(memory)
     if not words:
         return
     found = memory.recall(" ".join(words), **chosen)
-    if ctx.obj["json"]:
-        print_json({"passages": [_as_dict(passage) for passage in found], "notes": found.notes})
-        return
-    for note in found.notes:
-        click.echo(f"note: {printable(note)}", err=True)
-    if not found:
-        click.echo("nothing found", err=True)
-    elif chosen["neighbours"]:
-        _print_windows(found)
-    else:
-        rows = [
-            (f"{p.score:.2f}", _when(p), p.speaker or p.role or "", p.event_id, p.text)
-            for p in found
-        ]
-        print_table(("SCORE", "AT", "BY", "EVENT", "TEXT"), rows, may_go=("EVENT",))
+
+    def text() -> None:
+        for line in found.notes:
+            note(f"note: {line}")
+        if not found:
+            note("no passages found")
+        elif chosen["neighbours"]:
+            _print_windows(found)
+        else:
+            rows = [
+                (f"{p.score:.2f}", _when(p), p.speaker or p.role or "", p.event_id, p.text)
+                for p in found
+            ]
+            print_table(("SCORE", "AT", "BY", "EVENT", "TEXT"), rows, may_go=("EVENT",))
+
+    emit(lambda: {"passages": list(map(_as_dict, found)), "notes": found.notes}, text)
 
 
 def _embed(memory: Memory) -> None:
     bar = ExitStack()
     advance: Advance | None = None
-    told = 0
+    embedded = 0
 
-    def tell(done: int, total: int) -> None:
-        nonlocal advance, told
+    def show(done: int, total: int) -> None:
+        nonlocal advance, embedded
         if advance is None:
             advance = bar.enter_context(progress("embedding", total))
-        advance(done - told)
-        told = done
+        advance(done - embedded)
+        embedded = done
 
     with bar:
-        memory.embed(tell)
-    click.echo(f"embedded {count(told, 'passage')}", err=True)
+        memory.embed(show)
+    note(f"embedded {count(embedded, 'passage')}")
 
 
 def _when(passage: Passage) -> str:
@@ -91,7 +91,7 @@ def _print_windows(found: list[Passage]) -> None:
 
 def _as_dict(passage: Passage) -> dict[str, Any]:
     shown: dict[str, Any] = msgspec.to_builtins(passage)
-    del shown["number"]  # where it lies in the index is nobody else's business
+    del shown["number"]  # an internal number of the index
     shown["neighbours"] = [_as_dict(item) for item in passage.neighbours]
     for item in shown["neighbours"]:
         del item["neighbours"], item["score"]

@@ -1,4 +1,4 @@
-"""`em`: the options that hold everywhere, lazy loading of commands, and what errors become."""
+"""The `em` command itself: global options, lazy loading of commands, exit codes."""
 
 import io
 import os
@@ -15,72 +15,69 @@ from em.cli.output import print_error
 from em.errors import EmError, StoreError, UsageError
 
 COMMANDS = {
-    "alerts": ("em.cli.state:alerts", "What is due about a subject."),
+    "alerts": ("em.cli.state:alerts", "List the deadlines and alerts that are due for a subject."),
     "ask": ("em.cli.state:ask", "Answer a question about a subject."),
-    "cache": (
-        "em.cli.cache:cache",
-        "Look at recorded behaviours, take them out and bring them in.",
-    ),
-    "check": ("em.cli.state:check", "The rules that fire before an action."),
+    "cache": ("em.cli.cache:cache", "List, show, export, import and forget recorded behaviours."),
+    "check": ("em.cli.state:check", "List the rules that fire before an action."),
     "checkpoint": (
         "em.cli.state:checkpoint",
-        "Compile what is new about a subject into typed state.",
+        "Compile new observations of a subject into typed state.",
     ),
     "compile": (
         "em.cli.routine:compile_",
         "Compile a trace into a routine that runs without a model.",
     ),
-    "conflicts": ("em.cli.state:conflicts", "What contradicts itself about a subject."),
+    "conflicts": ("em.cli.state:conflicts", "List the contradictions about a subject."),
     "doctor": ("em.cli.doctor:doctor", "Check the installation, the database, extras and keys."),
     "evaluate": (
         "em.cli.heuristics:evaluate",
-        "Measure retrieval of lessons on a seeded benchmark.",
+        "Measure how well lessons are retrieved, on a seeded benchmark.",
     ),
-    "export": ("em.cli.routine:export", "Write a routine as a script that needs no em."),
-    "forget": ("em.cli.log:forget", "Erase events, and everything derived from them."),
-    "heuristics": ("em.cli.heuristics:heuristics", "Look after the lessons in a memory."),
-    "import": ("em.cli.traces:import_", "Keep the traces in transcripts that agents left on disk."),
-    "log": ("em.cli.log:log", "Append to, look at, prove, save and load the log."),
-    "loop": ("em.cli.heuristics:loop", "Run an agent again and again toward a goal."),
+    "export": ("em.cli.routine:export", "Write a routine as a script that runs without em."),
+    "forget": ("em.cli.log:forget", "Erase events and everything derived from them."),
+    "heuristics": ("em.cli.heuristics:heuristics", "List, show, merge and retire lessons."),
+    "import": ("em.cli.traces:import_", "Import transcripts that agents left on disk."),
+    "log": ("em.cli.log:log", "Append to, show, verify, export and import the log."),
+    "loop": ("em.cli.heuristics:loop", "Run an agent repeatedly until a goal is reached."),
     "mcp": ("em.cli.serve:mcp", "Serve the memory to an agent, as an MCP server."),
-    "observe": ("em.cli.state:observe", "Keep what was learned about a subject."),
-    "queue": ("em.cli.queue:queue", "Look at queued work, cancel it, try again what failed."),
-    "recall": ("em.cli.recall:recall", "Find what was said."),
-    "reflect": ("em.cli.heuristics:reflect", "Learn from a trace: what to do better next time."),
-    "repl": ("em.cli.state:repl", "An interactive Python with a subject's typed state."),
-    "resolve": ("em.cli.state:resolve", "Settle a contradiction, or say how to."),
-    "resume": ("em.cli.run:resume", "Go on with a run that was interrupted or waits."),
-    "retrieve": ("em.cli.heuristics:retrieve", "The lessons that fit a task, with their reasons."),
-    "routine": ("em.cli.routine:routine", "The routines that are kept: list, show, keep, heal."),
+    "observe": ("em.cli.state:observe", "Record observations about a subject."),
+    "queue": ("em.cli.queue:queue", "List, show, cancel and retry queued jobs."),
+    "recall": ("em.cli.recall:recall", "Search what was said."),
+    "reflect": ("em.cli.heuristics:reflect", "Learn lessons from traces."),
+    "repl": ("em.cli.state:repl", "Start a Python prompt with a subject's typed state."),
+    "resolve": ("em.cli.state:resolve", "Settle a contradiction about a subject."),
+    "resume": ("em.cli.run:resume", "Resume a run that was interrupted or waits for an answer."),
+    "retrieve": ("em.cli.heuristics:retrieve", "List the lessons that fit a task, with scores."),
+    "routine": ("em.cli.routine:routine", "List, show, store, retire and heal routines."),
     "run": ("em.cli.run:run", "Run a routine."),
-    "runs": ("em.cli.run:runs", "Look at past runs of routines."),
-    "serve": ("em.cli.serve:serve", "Serve the memory: pages for people, JSON for programs."),
+    "runs": ("em.cli.run:runs", "List and show past runs of routines."),
+    "serve": ("em.cli.serve:serve", "Serve the memory over HTTP: web pages and a JSON API."),
     "smoke-llm": ("em.cli.smoke_llm:smoke_llm", "Ask the configured model one small question."),
-    "state": ("em.cli.state:state", "Look at a subject's compiled state."),
-    "suggest": ("em.cli.traces:suggest", "Which traces are worth compiling."),
-    "traces": ("em.cli.traces:traces", "Look at traces: list, show, diff."),
-    "trust": ("em.cli.routine:trust", "Say that you have read the code that a model wrote."),
-    "ui": ("em.cli.serve:ui", "Look at the memory in a browser."),
-    "validate": ("em.cli.routine:validate", "List everything that is wrong with a routine."),
-    "watch": ("em.cli.traces:watch", "Bring transcripts in as they are written."),
-    "worker": ("em.cli.queue:worker", "Do queued work: runs, checkpoints, compilations."),
+    "state": ("em.cli.state:state", "Show a subject's compiled state."),
+    "suggest": ("em.cli.traces:suggest", "Suggest which traces are worth compiling."),
+    "traces": ("em.cli.traces:traces", "List, show and compare traces."),
+    "trust": ("em.cli.routine:trust", "Trust the code that a model wrote, after you have read it."),
+    "ui": ("em.cli.serve:ui", "Open the memory in a browser."),
+    "validate": ("em.cli.routine:validate", "List every problem of a routine."),
+    "watch": ("em.cli.traces:watch", "Import transcripts while they are written."),
+    "worker": ("em.cli.queue:worker", "Run queued jobs: runs, checkpoints, compilations."),
     "workflow": (
         "em.cli.workflow:workflow",
         "Run workflows whose steps name the context they need.",
     ),
 }
-"""Each command: the function that runs it and its help. Modules are imported on first use."""
+"""Each command: its function and its help. A module is imported when its command is used."""
 
 
 class LazyGroup(click.Group):
-    """A group that knows its commands' names and help without importing them."""
+    """A group that knows the names and help of its commands without importing them."""
 
     def list_commands(self, _ctx: click.Context) -> list[str]:
-        """Every command, in the order of the alphabet."""
+        """Return the names of all commands in alphabetical order."""
         return sorted(COMMANDS)
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
-        """Import a command's module."""
+        """Import a command, or suggest the closest name."""
         if name in COMMANDS:
             module, _, attribute = COMMANDS[name][0].partition(":")
             command: click.Command = getattr(import_module(module), attribute)
@@ -89,10 +86,10 @@ class LazyGroup(click.Group):
 
         close = get_close_matches(name, COMMANDS, 1)
         hint = f" Did you mean {close[0]!r}?" if close else ""
-        return ctx.fail(f"no command {name!r}.{hint}")
+        return ctx.fail(f"No such command {name!r}.{hint}")
 
     def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
-        """Read the arguments; `em --help | true` prints already here."""
+        """Parse the arguments. `--help` is printed here, so a closed pipe is handled here too."""
         with _reader_may_leave():
             return super().make_context(*args, **kwargs)
 
@@ -102,16 +99,16 @@ class LazyGroup(click.Group):
             return super().invoke(ctx)
 
     def format_commands(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The list in `--help`."""
+        """Write the list of commands in `--help`."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, text) for name, (_, text) in sorted(COMMANDS.items())])
 
 
 @contextmanager
 def _reader_may_leave() -> Iterator[None]:
-    """The reader of our output has gone (`em log show | head`): that is no failure of ours.
+    """Exit with 0 when the reader of our output has gone (`em log show | head`).
 
-    click would leave with 1 and say nothing of the reason, so it must not see this error.
+    click would exit with 1 and without a message.
     """
     try:
         yield
@@ -127,28 +124,28 @@ def _reader_may_leave() -> Iterator[None]:
 @click.option(
     "--db",
     metavar="PATH|URL",
-    help="The log: a SQLite file or a postgresql:// address.  [EM_DB, em.yaml, else .em/em.db]",
+    help="The database: a SQLite file or a postgresql:// URL.  [EM_DB, em.yaml, else .em/em.db]",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
 @click.version_option(em.__version__, message="em %(version)s")
 @click.pass_context
 def root(ctx: click.Context, db: str | None, as_json: bool) -> None:
-    """Executable memory for AI agents: what an agent has lived through becomes code it can run."""
+    """Executable memory for AI agents: compile what an agent did into code that it can run."""
     ctx.obj = {"db": db, "json": as_json}
 
 
 def main() -> None:
-    """Run the command line. Exit codes: 0 fine, 1 the work failed, 2 misuse, 130 interrupted."""
+    """Run the command line. Exit codes: 0 success, 1 failure, 2 wrong usage, 130 interrupted."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            # Text from events may hold what this terminal's encoding can't say.
+            # Events may contain characters that the terminal's encoding lacks.
             stream.reconfigure(errors="backslashreplace")
     sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115 - `>&-` closed it
     sys.exit(run(sys.argv[1:]))
 
 
 def run(args: list[str]) -> int:
-    """Run one command and say with which code to exit."""
+    """Run one command; return its exit code."""
     as_json = "--json" in args
     try:
         result: Any = root.main(args=args, prog_name="em", standalone_mode=False)
@@ -170,11 +167,11 @@ def run(args: list[str]) -> int:
 
 def _left_early(error: BaseException, *, as_json: bool) -> int:
     if isinstance(error, SystemExit):
-        print_error(EmError(f"code that was run wanted to exit ({error.code})"), as_json=as_json)
+        print_error(EmError(f"a tool or function called sys.exit({error.code})"), as_json=as_json)
         return 1
     if isinstance(error, OSError):
-        # Files that a command names are handled where they are opened: this is the output.
-        problem = StoreError(f"the output can't be written: {error.strerror}")
+        # Files that a command names are handled where they are opened. This is standard output.
+        problem = StoreError(f"can't write the output: {error.strerror}")
         print_error(problem, as_json=as_json)
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - flushing it would fail again
         return 1

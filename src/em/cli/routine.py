@@ -1,4 +1,4 @@
-"""`em routine`: the routines that a memory keeps, their versions, and healing them."""
+"""Commands about routines: `em routine`, `em compile`, `em validate`, `em export`, `em trust`."""
 
 import re
 import sys
@@ -11,14 +11,24 @@ import click
 import msgspec
 
 from em.cli.files import writing
-from em.cli.options import everywhere, find_package, open_memory
+from em.cli.options import (
+    database,
+    everywhere,
+    find_package,
+    known_routine,
+    load_tools,
+    model,
+    open_memory,
+)
 from em.cli.output import (
     count,
+    emit,
+    note,
     only_results_on_stdout,
-    print_json,
     print_table,
     printable,
     progress,
+    wants_json,
 )
 from em.errors import EmError, NotFound, UsageError
 from em.log.stream import code_stream
@@ -37,7 +47,6 @@ from em.runner.package import (
     write_files,
 )
 from em.runner.tools import ToolRegistry, functions_of, load_module
-from em.settings import Settings
 from em.store.protocol import Commit
 from em.traces.catalogue import get_traces
 from em.values.canonical import Json, short
@@ -49,16 +58,15 @@ if TYPE_CHECKING:
     from em.compiler.improvement import Improved
 
 
-@click.group("routine")
+@click.group("routine", no_args_is_help=True)
 def routine() -> None:
-    """The routines that a memory keeps: list, show, keep, unpack, retire, heal."""
+    """List, show, store, unpack, retire and heal the routines in a memory."""
 
 
 @routine.command("list")
 @everywhere
-@click.pass_context
-def list_routines(ctx: click.Context) -> None:
-    """Every version of every routine that is kept."""
+def list_() -> None:
+    """List every version of every stored routine."""
     rows = [
         {
             "routine": f"{found.name}@{found.version}",
@@ -66,76 +74,64 @@ def list_routines(ctx: click.Context) -> None:
             "state": "erased" if found.body is None else "retired" if found.retired_at else "",
             "from_events": len(found.from_events),
         }
-        for found in kept_routines(open_memory(ctx).store)
+        for found in kept_routines(open_memory().store)
     ]
-    if ctx.obj["json"]:
-        print_json(rows)
-    elif rows:
-        print_table(tuple(rows[0]), [tuple(map(str, row.values())) for row in rows])
-    else:
-        click.echo("no routine is kept yet; `em compile TRACE --keep` keeps one", err=True)
+
+    def text() -> None:
+        if rows:
+            print_table(tuple(rows[0]), [tuple(map(str, row.values())) for row in rows])
+        else:
+            note("no stored routines; `em compile TRACE --keep` stores one")
+
+    emit(rows, text)
 
 
 @routine.command("show")
 @click.argument("ref", metavar="NAME[@VERSION]")
 @everywhere
-@click.pass_context
-def show_routine(ctx: click.Context, ref: str) -> None:
-    """Print the routine.yaml of a routine that is kept."""
-    artefact = find_routine(open_memory(ctx).store, ref)
+def show(ref: str) -> None:
+    """Print the routine.yaml of a stored routine."""
+    artefact = find_routine(open_memory().store, ref)
     files = texts_of(artefact)
-    if ctx.obj["json"]:
-        print_json(
-            {"routine": f"{artefact.name}@{artefact.version}", "files": files,
-             "from_events": artefact.from_events}
-        )  # fmt: skip
-    else:
-        click.echo(files[ROUTINE], nl=False)
+    name = f"{artefact.name}@{artefact.version}"
+    emit(
+        {"routine": name, "files": files, "from_events": artefact.from_events},
+        lambda: click.echo(files[ROUTINE], nl=False),
+    )
 
 
 @routine.command("keep")
 @click.argument("folder", metavar="DIR", type=click.Path(exists=True, file_okay=False))
 @everywhere
-@click.pass_context
-def keep(ctx: click.Context, folder: str) -> None:
-    """Keep the routine in DIR as a new version of its name."""
-    kept = keep_routine(open_memory(ctx, create=True).store, files_in(folder))
-    if ctx.obj["json"]:
-        print_json({"routine": kept.ref})
-    else:
-        click.echo(f"kept as {kept.ref}")
+def keep(folder: str) -> None:
+    """Store the routine in DIR as a new version."""
+    stored = keep_routine(open_memory(create=True).store, files_in(folder))
+    emit({"routine": stored.ref}, f"stored as {stored.ref}")
 
 
 @routine.command("unpack")
 @click.argument("ref", metavar="NAME[@VERSION]")
 @click.option("-o", "--output", required=True, metavar="DIR", type=click.Path(file_okay=False))
 @everywhere
-@click.pass_context
-def unpack(ctx: click.Context, ref: str, output: str) -> None:
-    """Write a routine that is kept into the folder DIR; what is no routine's is left alone."""
-    artefact = find_routine(open_memory(ctx).store, ref)
+def unpack(ref: str, output: str) -> None:
+    """Write a stored routine into the folder DIR. Other files in DIR stay as they are."""
+    artefact = find_routine(open_memory().store, ref)
     write_files(texts_of(artefact), Path(output))
-    report = {"routine": f"{artefact.name}@{artefact.version}", "folder": output}
-    if ctx.obj["json"]:
-        print_json(report)
-    else:
-        click.echo(f"{report['routine']} is in {output}")
+    name = f"{artefact.name}@{artefact.version}"
+    emit({"routine": name, "folder": output}, f"{name} is in {output}")
 
 
 @routine.command("retire")
 @click.argument("ref", metavar="NAME@VERSION")
 @everywhere
-@click.pass_context
-def retire(ctx: click.Context, ref: str) -> int:
-    """Take a version out of use: its name then means the version before; it stays readable."""
-    store = open_memory(ctx).store
+def retire(ref: str) -> int:
+    """Retire a version: its name then means the version before. It can still be read."""
+    store = open_memory().store
     artefact = find_routine(store, ref)
     done = bool(store.commit(Commit(retire=[artefact.id])).retired)
-    report = {"routine": f"{artefact.name}@{artefact.version}", "retired": done}
-    if ctx.obj["json"]:
-        print_json(report)
-    else:
-        click.echo(f"{report['routine']} is {'retired' if done else 'retired already'}")
+    name = f"{artefact.name}@{artefact.version}"
+    already = "" if done else " already"
+    emit({"routine": name, "retired": done}, f"{name} is{already} retired")
     return 0
 
 
@@ -143,55 +139,49 @@ def retire(ctx: click.Context, ref: str) -> int:
 @click.argument("run_id", metavar="RUN")
 @click.option("--dry-run", is_flag=True, help="Only show the change.")
 @everywhere
-@click.pass_context
-def heal(ctx: click.Context, run_id: str, dry_run: bool) -> int:
-    """Write the fixes that RUN needed into its routine, as a new version.
+def heal(run_id: str, dry_run: bool) -> int:
+    """Write the fixes of a run into its routine.
 
-    The run is made again with what its journal holds: the healed routine must need no fix, and give
-    the same output. The old version is kept: `em routine unpack` brings it back.
+    RUN is replayed from its journal: the healed routine must need no fix and give the same output.
+    It is stored as a new version. The old version stays; `em routine unpack` restores it.
     """
-    healing = open_memory(ctx).heal(run_id, dry_run=dry_run)
-    if ctx.obj["json"]:
-        print_json(healing)
-    else:
-        print_healing(healing, run_id)
+    healing = open_memory().heal(run_id, dry_run=dry_run)
+    emit(healing, lambda: print_healing(healing, run_id))
     return 0 if healing.changed else 1
 
 
 def print_healing(healing: "Healing", run_id: str) -> None:
-    """What the fixes of a run change, or would change."""
+    """Print how the fixes of a run change its routine."""
     for refused in healing.refused:
-        click.echo(f"can't be healed: {printable(refused)}", err=True)
+        note(f"can't be healed: {refused}")
     click.echo(healing.patch, nl=False)
     if healing.new:
-        click.echo(f"kept as {healing.new}; the old one is {healing.old}")
+        click.echo(f"stored as {healing.new}; the version before is {healing.old}")
     elif healing.changed:
-        click.echo(f"  make this change with: em routine heal {run_id}")
+        click.echo(f"  apply this change with: em routine heal {run_id}")
 
 
 @click.command("compile")
 @click.argument("traces", metavar="TRACE...", nargs=-1)
-@click.option("--all", "everything", is_flag=True, help="Every task in the log; each is kept.")
-@click.option("--distributed", is_flag=True, help="With --all: let workers do it (`em worker`).")
+@click.option("--all", "everything", is_flag=True, help="Compile and store every task in the log.")
+@click.option("--distributed", is_flag=True, help="With --all: let `em worker` processes do it.")
 @click.option(
     "-o",
     "--output",
     type=click.Path(file_okay=False),
     metavar="DIR",
-    help="The folder of the routine.",
+    help="The folder to write the routine to.",
 )
-@click.option("--keep", is_flag=True, help="Keep it in the memory, as a new version of its name.")
-@click.option("--name", help="What the routine is called.  [from the trace]")
-@click.option("--tools", metavar="MODULE|FILE", help="Where the tools declare their effects.")
-@click.option("--udf", metavar="MODULE|FILE", help="Where the functions are that the trace called.")
-@click.option("--keep-all", is_flag=True, help="Copy all calls that did not fail.")
-@click.option("--llm", is_flag=True, help="Let a model improve it; what it returns must hold.")
-@click.option("--explain", is_flag=True, help="Say of each call and argument what became of it.")
+@click.option("--keep", is_flag=True, help="Store it in the memory, as a new version.")
+@click.option("--name", help="The routine's name.  [from the trace]")
+@click.option("--tools", metavar="MODULE|FILE", help="Python module that declares tool effects.")
+@click.option("--udf", metavar="MODULE|FILE", help="Python module of the trace's functions.")
+@click.option("--keep-all", is_flag=True, help="Copy every call that did not fail.")
+@click.option("--llm", is_flag=True, help="Let a model improve it. Its result must verify too.")
+@click.option("--explain", is_flag=True, help="Explain each call and each argument.")
 @everywhere
-@click.pass_context
 def compile_(
-    ctx: click.Context,
-    /,
+    *,
     traces: tuple[str, ...],
     output: str | None,
     explain: bool,
@@ -202,60 +192,69 @@ def compile_(
 ) -> int:
     """Compile TRACE into a routine that runs without a model.
 
-    TRACE is a file, or the id of a trace in the log; of several in the log, the way that most went
-    is taken. Failed calls that were made good, retries, repeats and reads that nothing uses are
-    left out; every argument is traced to where it came from. The routine is replayed against the
-    recording before it is written: what does not reproduce its trace is not written.
+    TRACE is a file, or the id of a trace in the log. Of several traces in the log, the most common
+    sequence of calls is compiled. Left out: failed calls that were retried successfully, repeats,
+    and reads whose results are not used. Every argument is traced to its source. The routine is
+    replayed against the recording, and written only if it reproduces the trace.
     """
-    from em.compiler.package_files import write_package
-
     if everything != (not traces) or (distributed and not everything):
-        raise click.UsageError("Name traces, or --all; --distributed goes with --all.")
+        raise click.UsageError("Name traces, or give --all. --distributed needs --all.")
     if everything:
         chosen = {**options, "output": output, "explain": explain}
-        return compile_all(ctx, chosen, distributed=distributed)
+        return _compile_all(chosen, distributed=distributed)
     if output is None and not keep:
         raise click.UsageError("Missing option '-o' / '--output' (or '--keep').")
+    _compile_one(traces, output, options, keep=keep, explain=explain)
+    return 0
+
+
+def _compile_one(
+    traces: tuple[str, ...],
+    output: str | None,
+    options: dict[str, Any],
+    *,
+    keep: bool,
+    explain: bool,
+) -> None:
+    from em.compiler.package_files import write_package
+
     with only_results_on_stdout():
-        made = _compile(ctx, traces, options)
+        made = _compiled(traces, options)
         draft = made.draft
         if output is not None:
             write_package(draft, Path(output), made.udfs)
         ref = ""
         if keep or draft.written_by:
-            ref = _store_compiled(ctx, made, keep=keep)
+            ref = _store_compiled(made, keep=keep)
     place = str(Path(output)) if output else ref
-    if ctx.obj["json"]:
-        print_json({**_report(draft, place), "kept": ref or None, "model": _asked(made)})
-        return 0
-    if explain:
-        _explain(draft)
-    _print_compiled(draft, place, explained=explain)
-    _tell_stubs(made)
-    if made.improved is not None:
-        _tell_improved(made.improved)
-    if output is not None and ref and keep:
-        click.echo(f"kept as {ref}")
-    return 0
+
+    def text() -> None:
+        if explain:
+            _explain(draft)
+        _print_compiled(draft, place, explained=explain)
+        _print_stubs(made)
+        if made.improved is not None:
+            _print_improved(made.improved)
+        if output is not None and ref and keep:
+            click.echo(f"stored as {ref}")
+
+    emit(lambda: {**_report(draft, place), "kept": ref or None, "model": _asked(made)}, text)
 
 
-def _compile(
-    ctx: click.Context, traces: tuple[str, ...], options: dict[str, Any]
-) -> "CompiledTrace":
+def _compiled(traces: tuple[str, ...], options: dict[str, Any]) -> "CompiledTrace":
     from em.compiler.compile_trace import compile_file, compile_several
-    from em.llm import get_llm_client
 
-    registry = ToolRegistry.load(options["tools"]) if options["tools"] else {}
+    registry = load_tools(options["tools"]) or ToolRegistry()
     how: dict[str, Any] = {
         "name": options["name"],
         "declared": {tool: registry[tool].effect for tool in registry},
         "keep_all": options["keep_all"],
-        "client": get_llm_client(settings=Settings.load()) if options["llm"] else None,
+        "client": model(wanted=options["llm"]),
         "udfs": options["udf"],
     }
     if len(traces) == 1 and (Path(traces[0]).exists() or not _is_id(traces[0])):
         return compile_file(traces[0], **how)
-    found = get_traces(open_memory(ctx).store, traces)
+    found = get_traces(open_memory().store, traces)
     return compile_several(found, **how)
 
 
@@ -263,9 +262,9 @@ def _is_id(text: str) -> bool:
     return re.fullmatch(r"[0-9a-f]{28}", text) is not None
 
 
-def _store_compiled(ctx: click.Context, made: "CompiledTrace", *, keep: bool) -> str:
-    """Keep it, and tell the log what a model wrote; the `name@version`."""
-    store = open_memory(ctx, create=True).store
+def _store_compiled(made: "CompiledTrace", *, keep: bool) -> str:
+    """Store the routine and return its `name@version`, or only log which code a model wrote."""
+    store = open_memory(create=True).store
     if keep:
         return keep_routine(store, made.files, made.from_events).ref
     notes = code_notes(made.files, made.draft.routine.name, made.from_events)
@@ -276,45 +275,46 @@ def _store_compiled(ctx: click.Context, made: "CompiledTrace", *, keep: bool) ->
 def _print_compiled(draft: "Draft", place: str, *, explained: bool) -> None:
     from em.compiler.wire import OUTPUT
 
-    kept = sum(verdict.keep for verdict in draft.verdicts)
+    steps = sum(verdict.keep for verdict in draft.verdicts)
     click.echo(
-        f"{count(len(draft.calls), 'call')} became {count(kept, 'step')} in {place};"
+        f"{count(len(draft.calls), 'call')} became {count(steps, 'step')} in {place};"
         " replayed against the recording: the same calls, the same output"
     )
     for contradiction in draft.contradictions:
-        # A trace that is wrong makes a routine that is wrong: it is said whether asked or not.
-        click.echo(
-            f"note: the trace contradicts itself at {printable(str(contradiction))}", err=True
-        )
+        # Shown without --explain too: a wrong trace makes a wrong routine.
+        note(f"note: the trace contradicts itself at {contradiction}")
     for found in draft.explained:
         if (
             found.how == "constant"
             and found.place.startswith(OUTPUT)
-            and _says_much(found.recorded)
+            and _looks_computed(found.recorded)
         ):
-            click.echo(
-                f"note: {found.place} will be {printable(short(found.recorded))} on every run:"
-                " no call of the trace gave it",
-                err=True,
+            note(
+                f"note: {found.place} will be {short(found.recorded)} on every run:"
+                " no call of the trace returned it"
             )
     unexplained = [found for found in draft.explained if found.how == "index"]
     if unexplained and not explained:
-        click.echo(
-            f"note: {count(len(unexplained), 'choice')} nothing explains; --explain shows them",
-            err=True,
-        )
+        note(f"note: {count(len(unexplained), 'choice')} could not be explained; see --explain")
 
 
-def _tell_stubs(made: "CompiledTrace") -> None:
-    """Functions that somebody has to write before the routine can run."""
+def _looks_computed(value: Any) -> bool:
+    """Return whether a constant in the output looks like the answer of this one run."""
+    if isinstance(value, str):
+        return len(value) > 3
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) > 1
+
+
+def _print_stubs(made: "CompiledTrace") -> None:
+    """Name the functions that a person must write before the routine can run."""
     if made.draft.udf_source.strip():
         return
     called = {item.name for item in made.draft.recording if item.is_udf}
     for name in sorted(called - made.udfs.functions.keys()):
-        click.echo(f"note: {UDF}: {name} must be written, unless it is there already", err=True)
+        note(f"note: write {name} in {UDF} (a stub with examples is there)")
 
 
-def _tell_improved(improved: "Improved") -> None:
+def _print_improved(improved: "Improved") -> None:
     spent = improved.spent
     tokens = f"{spent.tokens.input + spent.tokens.output:,} tokens"
     cost = "" if spent.cost_usd is None else f", ${spent.cost_usd:.4f}"
@@ -322,17 +322,14 @@ def _tell_improved(improved: "Improved") -> None:
         notes = printable(improved.notes)
         click.echo(f"improved by {improved.draft.written_by} ({tokens}{cost}): {notes}")
         if improved.not_compared:
-            click.echo(
+            note(
                 "note: compared with the draft on the recorded values only:"
-                f" {printable(improved.not_compared)}",
-                err=True,
+                f" {improved.not_compared}"
             )
         if improved.draft.udf_source.strip():
-            click.echo(
-                "its functions run in the sandbox until you have read them: em trust", err=True
-            )
+            note("its functions run in the sandbox until you read and trust them: em trust")
         return
-    click.echo(f"the model did not help ({tokens}{cost}); the routine is as compiled without it:")
+    click.echo(f"the model did not help ({tokens}{cost}); the routine was compiled without it:")
     for problem in improved.problems[-1] if improved.problems else ():
         click.echo(f"  {printable(problem)}")
 
@@ -348,13 +345,6 @@ def _asked(made: "CompiledTrace") -> dict[str, Any] | None:
         "not_compared": improved.not_compared,
         "spent": improved.spent,
     }
-
-
-def _says_much(value: Any) -> bool:
-    """Whether a constant in an output looks like this one run's answer."""
-    if isinstance(value, str):
-        return len(value) > 3
-    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) > 1
 
 
 def _explain(draft: "Draft") -> None:
@@ -387,7 +377,7 @@ def _explain(draft: "Draft") -> None:
             (found.place, repr(found.says), f"{found.call + 1} {found.tool}", repr(found.returned))
             for found in draft.contradictions
         ]
-        print_table(("contradiction", "the output says", "call", "returned"), against)
+        print_table(("contradiction", "in the output", "call", "returned"), against)
         click.echo()
 
 
@@ -414,105 +404,107 @@ def _report(draft: "Draft", place: str) -> dict[str, Any]:
     }
 
 
-def compile_all(ctx: click.Context, options: dict[str, Any], *, distributed: bool) -> int:
-    """Keep a routine for each task that was done. Exit code 1 if something failed."""
+def _compile_all(options: dict[str, Any], *, distributed: bool) -> int:
+    """Compile and store a routine for each task in the log. Return 1 if one failed."""
     for name in ("name", "tools", "udf", "output", "explain"):
         if options[name]:
-            raise UsageError("this is for one task", place=f"--{name}", fix="name its traces")
+            raise UsageError(
+                "--all takes no options of a single routine",
+                place=f"--{name}",
+                fix=f"leave out --{name}, or name the traces of one task",
+            )
     if distributed:
-        from em.cli.queue import open_queue, tell_queued
+        from em.cli.queue import open_queue, report_queued
 
-        queue = open_queue(ctx)
+        queue = open_queue()
         chosen = {name: True for name in ("keep_all", "llm") if options[name]}
-        jobs = queue.add_compilations(how=chosen)
-        return tell_queued(queue, jobs, "compiling", wait=True, as_json=ctx.obj["json"])
-    return _here(ctx, options)
+        return report_queued(queue, queue.add_compilations(how=chosen), "compiling", wait=True)
+    return _compile_all_here(options)
 
 
-def _here(ctx: click.Context, options: dict[str, Any]) -> int:
-    from em.llm import get_llm_client
+def _compile_all_here(options: dict[str, Any]) -> int:
     from em.traces.catalogue import attempts
 
-    memory = open_memory(ctx)
-    client = get_llm_client() if options["llm"] else None
+    memory = open_memory()
+    client = model(wanted=options["llm"])
     tasks = attempts(memory.store)
-    kept: dict[str, str] = {}
+    stored: dict[str, str] = {}
     failed: dict[str, str] = {}
     with only_results_on_stdout(), progress("compiling", len(tasks)) as advance:
         for task, traces in tasks.items():
             try:
                 made = memory.compile(traces, keep_all=options["keep_all"], client=client)
-                kept[task] = made.ref
+                stored[task] = made.ref
             except EmError as error:
                 failed[task] = str(error)
             advance(1)
-    if ctx.obj["json"]:
-        print_json({"kept": kept, "failed": failed})
-    else:
-        for ref in kept.values():
+
+    def text() -> None:
+        for ref in stored.values():
             click.echo(ref)
-        click.echo(f"{count(len(kept), 'task')} compiled", err=True)
+        note(f"{count(len(stored), 'task')} compiled")
         for task, why in failed.items():
-            click.echo(f"failed: {printable(task)}: {printable(why)}", err=True)
+            note(f"failed: {task}: {why}")
+
+    emit({"kept": stored, "failed": failed}, text)
     return 1 if failed else 0
 
 
 @click.command("validate")
 @click.argument("routine", metavar="DIR|NAME[@VERSION]")
-@click.option("--tools", metavar="MODULE|FILE", help="Look at the tools that are called too.")
-@click.option("--udf", metavar="MODULE|FILE", help="Functions beside those of udf.py.")
+@click.option("--tools", metavar="MODULE|FILE", help="Check calls against these tools too.")
+@click.option("--udf", metavar="MODULE|FILE", help="Functions in addition to those of udf.py.")
 @everywhere
-@click.pass_context
-def validate(ctx: click.Context, routine: str, tools: str | None, udf: str | None) -> int:
-    """Check a routine, by its folder or its name in the memory, and list what is wrong with it.
+def validate(routine: str, tools: str | None, udf: str | None) -> int:
+    """List every problem of a routine, by its folder or its name, with file and line.
 
-    Each with its file and line. Warnings are what may be meant; they alone leave a routine valid.
+    Exit code 1 if there is an error. A routine that has only warnings is valid.
     """
     from em.runner.validation import validate as find_problems
 
+    registry = load_tools(tools)
     with only_results_on_stdout():
-        registry = ToolRegistry.load(tools) if tools else None
         functions = functions_of(load_module(udf), imported=True) if udf else None
     with ExitStack() as stack:
-        kept = "" if is_folder(routine) else _unpacked(ctx, routine, stack)
-        problems = find_problems(kept or routine, tools=registry, udfs=functions)
-    if kept:
+        folder = "" if is_folder(routine) else _unpacked(routine, stack)
+        problems = find_problems(folder or routine, tools=registry, udfs=functions)
+    if folder:
         problems = [
-            msgspec.structs.replace(problem, file=problem.file.replace(kept, routine, 1))
+            msgspec.structs.replace(problem, file=problem.file.replace(folder, routine, 1))
             for problem in problems
         ]
+    return print_problems(problems)
+
+
+def print_problems(problems: list[Any]) -> int:
+    """Print the problems that validation found. Return 1 if one is an error."""
     errors = sum(problem.severity == "error" for problem in problems)
-    if ctx.obj["json"]:
-        print_json({"ok": not errors, "problems": problems})
-    else:
+
+    def text() -> None:
         for problem in problems:
             click.echo(printable(str(problem)), err=not errors)
         if errors:
-            click.secho(f"{count(errors, 'problem')}", fg="red", err=True)
+            click.secho(count(errors, "problem"), fg="red", err=True)
         else:
             click.secho("valid", fg="green")
+
+    emit({"ok": not errors, "problems": problems}, text)
     return 1 if errors else 0
 
 
-def _unpacked(ctx: click.Context, ref: str, stack: ExitStack) -> str:
-    """The folder of a routine that is kept, as long as the stack is not left."""
-    try:
-        artefact = find_routine(open_memory(ctx).store, ref)
-    except NotFound as error:
-        raise UsageError(
-            f"the folder {ref!r} does not exist, nor is a routine of that name kept",
-            place=ref,
-            fix=error.fix,
-        ) from None
+def _unpacked(ref: str, stack: ExitStack) -> str:
+    """Write a stored routine to a folder that exists until the stack is closed."""
+    with known_routine(ref) as store:
+        artefact = find_routine(store, ref)
     folder = stack.enter_context(TemporaryDirectory(prefix="em-routine-"))
     write_files(texts_of(artefact), Path(folder))
     return folder
 
 
 USAGE = {
-    "python": "python {file} --input FILE --tools MODULE",
-    "langchain": "its langchain_tool(TOOLS) is a tool",
-    "openai": "its FUNCTION is for the model, its handle(ARGUMENTS, TOOLS) answers a call",
+    "python": "run it with: python {file} --input FILE --tools MODULE",
+    "langchain": "langchain_tool(TOOLS) returns the tool",
+    "openai": "FUNCTION describes it to a model, handle(ARGUMENTS, TOOLS) answers a call",
 }
 
 
@@ -528,150 +520,143 @@ USAGE = {
     "-o",
     "--output",
     metavar="PATH",
-    help="The file  [standard output], or the folder that gets the skill's own  [.].",
+    help="The file to write  [standard output]; for a skill, the folder that it goes into  [.].",
 )
-@click.option("--tools", metavar="FILE", help="Tools that go along with a skill.")
+@click.option("--tools", metavar="FILE", help="For a skill: a Python file of tools to include.")
 @click.option("--trust", is_flag=True, help="You have read the code that a model wrote.")
 @everywhere
-@click.pass_context
-def export(
-    ctx: click.Context, routine: str, to: str, output: str | None, tools: str | None, trust: bool
-) -> None:
-    """Write a routine, by its folder or the name under which it is kept, as code without em.
+def export(routine: str, to: str, output: str | None, tools: str | None, trust: bool) -> None:
+    """Write a routine, by its folder or its stored name, as code that runs without em.
 
-    python: a script. skill: an Agent Skill, a folder with SKILL.md and the script. langchain: a
-    module with a StructuredTool. openai: a module with a function for a model, and its handler.
+    \b
+    python     a script
+    skill      an Agent Skill: a folder with SKILL.md and the script
+    langchain  a module with a StructuredTool
+    openai     a module with a function for a model, and its handler
 
     The script does what `em run --no-journal` does. It can do what `em compile` writes; anything
     else is an error that names the step and the field, and nothing is written. A script has no
-    sandbox: functions that a model wrote are exported only once they are trusted.
+    sandbox: functions that a model wrote are exported only when they are trusted.
     """
     if tools and to != "skill":
-        raise UsageError("tools go along with a skill only", place="--tools", fix="--to skill")
+        raise UsageError("tools are included in skills only", place="--tools", fix="--to skill")
     with ExitStack() as stack:
-        package = find_package(ctx, routine, stack)
+        package = find_package(routine, stack)
         if to == "skill":
-            _write_skill(ctx, package, routine, output or ".", tools, trust=trust)
+            _write_skill(package, routine, output or ".", tools, trust=trust)
         else:
-            _write_script(ctx, package, routine, to, output or "-", trust=trust)
+            _write_script(package, routine, to, output or "-", trust=trust)
 
 
-def _write_script(
-    ctx: click.Context, package: Package, routine: str, to: str, output: str, *, trust: bool
-) -> None:
+def _write_script(package: Package, routine: str, to: str, output: str, *, trust: bool) -> None:
     from em.compiler.export.agent_tools import export_langchain, export_openai
     from em.compiler.export.python import export_python
 
     export = {"python": export_python, "langchain": export_langchain, "openai": export_openai}[to]
     script = export(package, trust=trust)
-    if output == "-" and ctx.obj["json"]:
-        print_json({"routine": routine, "to": to, "script": script})
+    if output == "-" and wants_json():
+        emit({"routine": routine, "to": to, "script": script}, script)
         return
-    with writing(output, ctx.obj["db"] or "") as out:
+    with writing(output, database() or "") as out:
         out.write(script.encode())
-    if output != "-" and ctx.obj["json"]:
-        print_json({"routine": routine, "to": to, "file": output})
-    elif output != "-":
-        click.echo(f"{output}: {USAGE[to].format(file=output)}", err=True)
+    if output != "-":
+        usage = USAGE[to].format(file=output)
+        emit({"routine": routine, "to": to, "file": output}, lambda: note(f"{output}: {usage}"))
 
 
 def _write_skill(
-    ctx: click.Context,
-    package: Package,
-    routine: str,
-    output: str,
-    tools: str | None,
-    *,
-    trust: bool,
+    package: Package, routine: str, output: str, tools: str | None, *, trust: bool
 ) -> None:
     from em.compiler.export.skill import export_skill, skill_name
 
     files = export_skill(package, tools=tools, trust=trust)
     folder = Path(output) / skill_name(package.routine.name)
     if folder.exists() and not (folder / "SKILL.md").exists() and any(folder.iterdir()):
-        raise UsageError("this folder holds something else", place=str(folder), fix="name another")
+        raise UsageError(
+            "this folder has other files and no SKILL.md",
+            place=str(folder),
+            fix="name another folder with -o",
+        )
     for path, text in files.items():
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
-        with writing(str(folder / path), ctx.obj["db"] or "") as out:
+        with writing(str(folder / path), database() or "") as out:
             out.write(text.encode())
-    if ctx.obj["json"]:
-        print_json({"routine": routine, "to": "skill", "folder": str(folder)})
-    else:
-        click.echo(f"{folder}: a skill; agents read its SKILL.md", err=True)
+    emit(
+        {"routine": routine, "to": "skill", "folder": str(folder)},
+        lambda: note(f"{folder}: a skill; agents read its SKILL.md"),
+    )
 
 
 @click.command("trust")
 @click.argument("folder", metavar="DIR", type=click.Path(exists=True, file_okay=False))
-@click.option("--revoke", "taken_back", is_flag=True, help="Take it back.")
-@click.option("--yes", is_flag=True, help="Don't ask: you have read it elsewhere.")
+@click.option("--revoke", "take_back", is_flag=True, help="Revoke the trust.")
+@click.option("--yes", is_flag=True, help="Don't ask: you have read the code elsewhere.")
 @everywhere
-@click.pass_context
-def trust(ctx: click.Context, folder: str, taken_back: bool, yes: bool) -> int:
-    """Show the functions of the routine in DIR, and remember that you have read them.
+def trust(folder: str, take_back: bool, yes: bool) -> int:
+    """Show the functions of the routine in DIR, and trust them after you have read them.
 
-    Code that a model wrote runs in the sandbox until then. What is remembered is its hash, in a
-    folder of yours outside of DIR: a change of the code, or another person's machine, needs trust
-    of its own.
+    Code that a model wrote runs in the sandbox until it is trusted. Trust is stored for the hash of
+    the code, in your user folder and not in DIR: changed code, or the same code on another machine,
+    must be trusted again.
     """
     path = Path(folder) / UDF
     try:
         code = path.read_bytes()
     except OSError as error:
-        raise UsageError(f"it can't be read: {error.strerror}", place=str(path)) from None
+        raise UsageError(
+            f"can't be read: {error.strerror}",
+            place=str(path),
+            fix="name the folder of a routine that has functions",
+        ) from None
     facts: Json = {
         "file": str(path.resolve()),
         "sha256": code_hash(code),
         "size": len(code),
         "marked": is_model_written(path.parent, UDF),
     }
-    if taken_back:
-        gone = revoke(facts["sha256"], path)
-        for sha256 in gone:
-            _log(ctx, "code_distrusted", {"file": facts["file"], "sha256": sha256})
-        return _print_trust(
-            ctx, {**facts, "revoked": gone}, "taken back" if gone else "it was not trusted"
-        )
-    if not yes and not _confirmed(code, facts, as_json=ctx.obj["json"]):
-        click.echo("nothing was changed", err=True)
+    if take_back:
+        revoked = revoke(facts["sha256"], path)
+        for sha256 in revoked:
+            _log("code_distrusted", {"file": facts["file"], "sha256": sha256})
+        result = "no longer trusted" if revoked else "was not trusted"
+        emit({**facts, "revoked": revoked}, f"{facts['file']}: {result}")
+        return 0
+    if not yes and not _confirmed(code, facts):
+        note("nothing was changed")
         return 1
     entry = trust_code(facts["sha256"], path, len(code))
-    logged = {name: facts[name] for name in ("file", "sha256", "size")}
-    _log(ctx, "code_trusted", logged)
-    return _print_trust(
-        ctx, {**facts, "trusted_at": entry.at}, "trusted: it runs in the process from now"
+    _log("code_trusted", {name: facts[name] for name in ("file", "sha256", "size")})
+    emit(
+        {**facts, "trusted_at": entry.at},
+        f"{facts['file']}: trusted; it runs in em's process from now on",
     )
+    return 0
 
 
-def _confirmed(code: bytes, facts: Json, *, as_json: bool) -> bool:
-    if as_json or not sys.stdin.isatty():
+def _confirmed(code: bytes, facts: Json) -> bool:
+    if wants_json() or not sys.stdin.isatty():
         raise UsageError(
-            "nobody can be asked here", place=facts["file"], fix="read it, and give --yes"
+            "can't ask for confirmation here",
+            place=facts["file"],
+            fix="read the file, then pass --yes",
         )
     click.echo(_readable(code), err=True)
-    whose = "" if facts["marked"] else " (nothing marks it as a model's: it is trusted anyway)"
-    click.echo(f"{facts['file']}: {facts['size']:,} bytes, {facts['sha256']}{whose}", err=True)
-    return click.confirm("Have you read it, and may it do what you may do?", err=True)
+    unmarked = "" if facts["marked"] else " (not marked as written by a model)"
+    note(f"{facts['file']}: {facts['size']:,} bytes, {facts['sha256']}{unmarked}")
+    return click.confirm("Have you read this code, and may it do all that you may do?", err=True)
 
 
 def _readable(code: bytes) -> str:
-    """The code with nothing hidden: what a terminal would act on, or turn around, is escaped."""
+    """Return the code with every character visible: control and bidi characters are escaped."""
     text = code.decode(errors="backslashreplace")
     shown = (char if char.isprintable() or char == "\n" else ascii(char)[1:-1] for char in text)
     return "".join(shown)
 
 
-def _log(ctx: click.Context, kind: str, body: Json) -> None:
-    """Keep it in the memory's log too, if there is one."""
+def _log(kind: str, body: Json) -> None:
+    """Append it to the memory's log too, if there is one."""
     try:
-        memory = open_memory(ctx)
+        memory = open_memory()
     except NotFound:
         return
     memory.log.append(code_stream(body["sha256"]), kind, body)
-
-
-def _print_trust(ctx: click.Context, report: dict[str, Any], words: str) -> int:
-    if ctx.obj["json"]:
-        print_json(report)
-    else:
-        click.echo(f"{report['file']}: {words}")
-    return 0

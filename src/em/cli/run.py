@@ -1,9 +1,8 @@
-"""`em run` and `em resume`: run a routine, and go on with a run."""
+"""`em run`, `em resume`, `em runs`: run routines, answer their prompts, show past runs."""
 
 import os
 import shlex
 import sys
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -12,16 +11,27 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 import msgspec
 
+from em.cli.files import read_object
 from em.cli.options import (
     allowed,
     answering,
     as_typed,
     everywhere,
     find_package,
+    limited,
+    load_tools,
     open_memory,
-    read_object,
 )
-from em.cli.output import count, only_results_on_stdout, print_json, print_table, printable
+from em.cli.output import (
+    count,
+    emit,
+    note,
+    only_results_on_stdout,
+    print_json,
+    print_table,
+    printable,
+    wants_json,
+)
 from em.errors import EmError, NotFound, UsageError
 from em.memory import Memory
 from em.runner.answers import Field, fields_of, json_or_text
@@ -40,17 +50,188 @@ from em.values.ids import new_id
 if TYPE_CHECKING:
     from rich.progress import Progress
 
+F = TypeVar("F", bound=Callable[..., Any])
+Go = Callable[[dict[str, Any], "Watcher"], RunResult]
+
+
+def _shared(function: F) -> F:
+    """Add the options that `run` and `resume` share."""
+    for option in (
+        answering,
+        click.option(
+            "--private",
+            multiple=True,
+            metavar="NAME",
+            help="An argument whose value no model may see. Repeatable.",
+        ),
+        click.option("--auto-fix", is_flag=True, help="Ask a model what to do when a step fails."),
+        click.option(
+            "--trust", is_flag=True, help="Run code that a model wrote without a sandbox."
+        ),
+        click.option(
+            "--udf", metavar="MODULE|FILE", help="Functions in addition to those of udf.py."
+        ),
+        click.option(
+            "--tools", metavar="MODULE|FILE", help="Python module whose functions are the tools."
+        ),
+    ):
+        function = option(function)
+    return function
+
+
+@click.command("run")
+@click.argument("routine")
+@click.option("--input", "input_file", metavar="FILE", help="The input as JSON; - for stdin.")
+@click.option("--no-journal", is_flag=True, help="Store nothing. Such a run can't be resumed.")
+@click.option("--dry-run", is_flag=True, help="Only list the steps and what they call.")
+@_shared
+@everywhere
+def run(
+    *,
+    routine: str,
+    input_file: str | None,
+    no_journal: bool,
+    dry_run: bool,
+    answers: str | None,
+    yes: bool,
+    **shared: Any,
+) -> int:
+    """Run ROUTINE, a folder or the name of a stored routine, without calling a model.
+
+    Every step is written to a journal in the log: a run that is interrupted, or waits for an
+    answer, continues with `em resume`.
+    """
+    with ExitStack() as stack:
+        package = find_package(routine, stack)
+        if dry_run:
+            print_plan(package)
+            return 0
+        again = _given(package.folder, shared)
+        input_data = read_object(input_file) if input_file else {}
+        memory = None if no_journal else open_memory(create=True)
+        run_id = new_id()
+
+        def start(given: dict[str, Any], watcher: Watcher) -> RunResult:
+            return run_routine(
+                package,
+                input_data,
+                answers=given,
+                on_step=watcher.ended,
+                on_start=watcher.began,
+                store=None if memory is None else memory.store,
+                run_id=run_id,
+                **again,
+            )
+
+        return _converse(memory, run_id, start, _answers(answers), again, yes=yes)
+
+
+@click.command("resume")
+@click.argument("run_id", metavar="RUN")
+@click.option(
+    "--input", "input_file", metavar="FILE", help="The same input again, if it contained secrets."
+)
+@_shared
+@everywhere
+def resume(
+    *, run_id: str, input_file: str | None, answers: str | None, yes: bool, **shared: Any
+) -> int:
+    """Resume RUN, which was interrupted or waits for an answer.
+
+    Completed steps don't run again. If a step with an effect was interrupted, you are asked what
+    became of it.
+    """
+    memory = open_memory()
+    past = read_run(memory.store, run_id)
+    again = _given(Path(past.folder or "/"), shared)
+    if input_file:
+        again["input_data"] = read_object(input_file)
+    go = _resuming(memory, run_id, again)
+    return _converse(memory, run_id, go, _answers(answers), again, yes=yes)
+
+
+def _answers(file: str | None) -> dict[str, Any]:
+    return read_object(file) if file else {}
+
+
+def _given(folder: Path, shared: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments that every attempt at a run gets."""
+    udf = shared["udf"]
+    with only_results_on_stdout():
+        return {
+            "tool_registry": load_tools(shared["tools"]) or ToolRegistry(),
+            "udfs": functions_of(load_module(udf), imported=True) if udf else None,
+            "allow": allowed(folder, shared),
+            "trust": shared["trust"],
+            "resume_with": as_typed(shared),
+            "auto_fix_fn": _auto_fix(shared["private"]) if shared["auto_fix"] else None,
+        }
+
+
+def _auto_fix(private: Sequence[str]) -> AutoFix:
+    from em.llm import get_llm_client
+    from em.llm._recovery import make_auto_fix_fn
+
+    settings = Settings.load()
+    client = get_llm_client(settings=settings)
+    return make_auto_fix_fn(client, private=private, redact=settings.redact)
+
+
+def _converse(
+    memory: Memory | None,
+    run_id: str,
+    go: Go,
+    given: dict[str, Any],
+    again: dict[str, Any],
+    *,
+    yes: bool,
+) -> int:
+    """Run, ask the person what the run asks, and resume, until it ends; return the exit code."""
+    as_json = wants_json()
+    while True:
+        try:
+            with only_results_on_stdout(), watching(wanted=not as_json) as watcher:
+                result = go(given, watcher)
+        except KeyboardInterrupt:
+            return print_interrupted(memory, run_id, again["resume_with"])
+        prompt = result.pending_prompt
+        if prompt is None:
+            break
+        try:
+            reply = answer(prompt, yes=yes, ask=sys.stdin.isatty() and not as_json)
+        except click.Abort:
+            return print_interrupted(memory, run_id, again["resume_with"])
+        if reply is None:
+            break
+        given = {**given, prompt.step_id: reply}
+        go = go if memory is None else _resuming(memory, result.run_id, again)
+    return print_outcome(memory, result, again["resume_with"])
+
+
+def _resuming(memory: Memory, run_id: str, again: dict[str, Any]) -> Go:
+    def go(given: dict[str, Any], watcher: Watcher) -> RunResult:
+        return resume_run(
+            memory.store,
+            run_id,
+            answers=given,
+            on_step=watcher.ended,
+            on_start=watcher.began,
+            **again,
+        )
+
+    return go
+
 
 def answer(prompt: PendingPrompt, *, yes: bool, ask: bool) -> dict[str, Any] | None:
-    """What a person says to a prompt; None where nobody can be asked."""
+    """Ask a person for the fields of a prompt. Return None if nobody can be asked."""
     fields = fields_of(prompt.fields)
     if yes and all(field.type == "confirm" for field in fields):
         return {field.name: True for field in fields}
     if not ask:
         return None
-    click.echo(printable(prompt.message), err=True)
+    note(prompt.message)
     if prompt.problem:
-        click.echo(f"not taken: {printable(prompt.problem)}", err=True)
+        note(f"not accepted: {prompt.problem}")
     return {field.name: _ask(field) for field in fields}
 
 
@@ -66,10 +247,9 @@ def _ask(field: Field) -> Any:
         return _ask_several(field, label)
     types: dict[str, Any] = {"number": float, "integer": int, "json": json_or_text}
     if default is None and not field.required:
-        # Nothing is an answer too.
         read = types.get(kind, str)
         return click.prompt(
-            f"{label} (may be left empty)",
+            f"{label} (optional)",
             value_proc=lambda text: _converted(read, text) if text else None,
             default="",
             show_default=False,
@@ -85,7 +265,7 @@ def _ask_several(field: Field, label: str) -> list[str]:
     options = ", ".join(map(printable, field.option_texts))
     while True:
         text = click.prompt(
-            f"{label} (several of: {options}; with commas)",
+            f"{label} (one or more of: {options}; separated by commas)",
             default=", ".join(str(each) for each in field.default or ()),
             show_default=bool(field.default),
             err=True,
@@ -93,17 +273,18 @@ def _ask_several(field: Field, label: str) -> list[str]:
         several = [part.strip() for part in text.split(",") if part.strip()]
         if several or not field.required:
             return several
-        click.echo("at least one is required", err=True)
+        note("choose at least one")
 
 
 def _converted(read: Any, text: str) -> Any:
     try:
         return read(text)
     except ValueError:
-        raise click.UsageError(f"{text!r} is not what is asked for") from None
+        kind = "a whole number" if read is int else "a number"
+        raise click.UsageError(f"expected {kind}, got {text!r}") from None
 
 
-SIGNS = {
+_SIGNS = {
     "done": ("✓", "green"),
     "skipped": ("-", "dim"),
     "failed": ("✗", "red"),
@@ -112,20 +293,21 @@ SIGNS = {
 
 
 class Watcher:
-    """Is told of each step when it begins and when it is over; here, it does not care."""
+    """Gets a call when a step begins and when it ends. This one ignores them."""
 
     def began(self, step_id: str) -> None:
-        """A step begins."""
+        """Note that a step begins."""
 
     def ended(self, report: StepReport) -> None:
-        """A step is over, or one item of it."""
+        """Note that a step, or one item of it, has ended."""
 
 
 class _Live(Watcher):
+    """Prints each step as it ends, and shows the one that runs."""
+
     def __init__(self, bar: "Progress") -> None:
         self._bar = bar
         self._task = bar.add_task("", total=None)
-        self._since = time.perf_counter()
 
     def began(self, step_id: str) -> None:
         self._bar.reset(self._task, description=printable(step_id))
@@ -133,7 +315,7 @@ class _Live(Watcher):
     def ended(self, report: StepReport) -> None:
         from rich.text import Text
 
-        sign, style = SIGNS[report.status]
+        sign, style = _SIGNS[report.status]
         line = Text.assemble((sign, style), f" {printable(report.id)}  ", (_times(report), "dim"))
         if report.error:
             line.append(f"  {printable(report.error)}", style)
@@ -149,7 +331,7 @@ def _times(report: StepReport) -> str:
 
 @contextmanager
 def watching(*, wanted: bool) -> Iterator[Watcher]:
-    """Watch a run; nothing is shown unless it is wanted and standard error is a terminal."""
+    """Show the progress of a run, if it is wanted and standard error is a terminal."""
     if not wanted or not sys.stderr.isatty():
         yield Watcher()
         return
@@ -157,13 +339,13 @@ def watching(*, wanted: bool) -> Iterator[Watcher]:
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
     columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
-    # Transient: when it is over, also by Ctrl-C, only the finished steps are left standing.
+    # Transient: at the end, also after Ctrl-C, only the finished steps stay on the screen.
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         yield _Live(bar)
 
 
-def print_plan(package: Package, *, as_json: bool) -> None:
-    """The steps of a routine, with nothing run and no secret filled in."""
+def print_plan(package: Package) -> None:
+    """Print the steps of a routine, what they call and which secrets they need."""
     kinds = [str(type(step).__struct_config__.tag) for step in package.routine.steps]
     specs = {name: package.routine.says_how(name) for name in package.program.tool_names}
     how = {name: _how(spec) for name, spec in specs.items() if spec is not None}
@@ -179,18 +361,19 @@ def print_plan(package: Package, *, as_json: bool) -> None:
     ]
     columns = ("step", "type", "calls", "effect", "how")
     secrets = {secret.name: secret.variable for secret in package.routine.secrets}
-    if as_json:
-        steps = [dict(zip(columns, row, strict=True)) for row in rows]
-        print_json({"steps": steps, "secrets": secrets})
-        return
-    print_table(columns, rows)
-    for name, variable in secrets.items():
-        is_set = "set" if os.environ.get(variable) else "not set"
-        click.echo(f"secret {name} from {variable}, which is {is_set}")
+
+    def text() -> None:
+        print_table(columns, rows)
+        for name, variable in secrets.items():
+            is_set = "set" if os.environ.get(variable) else "not set"
+            click.echo(f"secret {name}: from {variable} ({is_set})")
+
+    steps = [dict(zip(columns, row, strict=True)) for row in rows]
+    emit({"steps": steps, "secrets": secrets}, text)
 
 
 def _how(tool: ToolSpec) -> str:
-    """What a declared tool would do: as it is written, so that no secret is filled in."""
+    """Describe what a declared tool would do, with its templates unfilled: no secret is shown."""
     if tool.command is not None:
         return shlex.join(tool.command).replace("'{{", "{{").replace("}}'", "}}")
     if tool.http is not None:
@@ -201,8 +384,101 @@ def _how(tool: ToolSpec) -> str:
     return ""
 
 
+def print_outcome(memory: Memory | None, result: RunResult, options: str = "") -> int:
+    """Print a run's result, and on a terminal what it saved; return the exit code."""
+    as_json = wants_json()
+    looked_at = result.status == "ok" and (as_json or sys.stderr.isatty())
+    past = read_run(memory.store, result.run_id) if memory and looked_at else None
+    saved = saved_as_json(memory.store, past) if memory and past and as_json else None
+
+    def text() -> None:
+        _print_fixes(result)
+        _print_result(result, options, journalled=memory is not None)
+
+    try:
+        emit(lambda: {**msgspec.structs.asdict(result), "saved": saved}, text)
+    except TypeError as error:
+        odd = [name for name, value in result.context.items() if not _is_json(value)]
+        raise UsageError(
+            f"the output can't be written as JSON: {error}",
+            place=f"the value saved as {odd[0]!r}" if odd else "",
+            fix="let the tool return plain values (numbers, texts, lists, mappings)",
+        ) from None
+    if memory is not None and past is not None and not as_json:
+        print_saved(memory.store, past, err=True)
+    return 0 if result.status == "ok" else 1
+
+
+def print_interrupted(memory: Memory | None, run_id: str, options: str = "") -> int:
+    """Print how to resume an interrupted run, if it has a journal; return the exit code."""
+    note("interrupted")
+    if memory is not None:
+        with suppress(NotFound):
+            read_run(memory.store, run_id)
+            note(f"  resume with: {how_to_resume(run_id, options)}")
+    return 130
+
+
+def _print_fixes(result: RunResult) -> None:
+    """Print what a model changed in the run."""
+    for step in result.steps:
+        if step.fix is None:
+            continue
+        if step.fix["strategy"] == "skip":
+            did = f"skipped, with {shown(step.fix.get('default'))}"
+        else:
+            did = f"called again with {shown(step.fix.get('args'))}"
+        reason = f" ({step.fix['reason']})" if step.fix.get("reason") else ""
+        note(f"fixed: step {step.id} {did}{reason}")
+
+
+def failure_lines(failure: Mapping[str, Any]) -> tuple[str, str]:
+    """Describe a failure: the step with its error, and why a model, if asked, found no fix."""
+    place = f"step {failure['step_id']}: " if failure.get("step_id") else ""
+    reason = (failure.get("context") or {}).get("fix") or ""
+    return (
+        f"{place}{failure['error_type']}: {printable(failure['message'])}",
+        f"  no fix: {printable(str(reason))}" if reason else "",
+    )
+
+
+def shown(value: Any) -> str:
+    """Return a value as JSON on one line, shortened."""
+    return printable(msgspec.json.encode(value).decode())[:400]
+
+
+def _print_result(result: RunResult, options: str, *, journalled: bool) -> None:
+    if result.failure is not None:
+        why, no_fix = failure_lines(msgspec.structs.asdict(result.failure))
+        click.secho("failed", fg="red", nl=False, err=True)
+        click.echo(f": {why}", err=True)
+        if no_fix:
+            click.echo(no_fix, err=True)
+    elif result.pending_prompt is not None:
+        print_prompt(result.pending_prompt)
+        again = f"{how_to_resume(result.run_id, options)} " if journalled else ""
+        note(f"  try: {again}--answers FILE, or --yes")
+    else:
+        print_json(result.output)
+
+
+def print_prompt(prompt: PendingPrompt) -> None:
+    """Print the question that a run waits for, and why the last answer was not accepted."""
+    note(f"waits for an answer: {prompt.message}")
+    if prompt.problem:
+        note(f"  not accepted: {prompt.problem}")
+
+
+def _is_json(value: Any) -> bool:
+    try:
+        msgspec.json.encode(value)
+    except TypeError:
+        return False
+    return True
+
+
 def saved_as_json(store: Store, past: PastRun) -> dict[str, Any]:
-    """Each figure with the agent's, this run's and the difference; null where not recorded."""
+    """Return each figure of the agent, of this run, and the difference; None if not recorded."""
     return {
         row.what.replace(" ", "_"): {"agent": row.agent, "run": row.run, "saved": row.saved}
         for row in savings(store, past)
@@ -210,7 +486,7 @@ def saved_as_json(store: Store, past: PastRun) -> dict[str, Any]:
 
 
 def print_saved(store: Store, past: PastRun, *, err: bool = False) -> None:
-    """A table of the same."""
+    """Print what a run saved against the agent's run that was recorded."""
     rows = [
         (row.what, *(_figure(row.what, value) for value in (row.agent, row.run, row.saved)))
         for row in savings(store, past)
@@ -231,324 +507,62 @@ def _figure(what: str, value: float | None) -> str:
     return f"{value:,.4f}" if what == "cost_usd" else f"{value:,.0f}"
 
 
-def print_outcome(
-    memory: Memory | None, result: RunResult, options: str = "", *, as_json: bool
-) -> int:
-    """The result, and to who looks on what it saved; the exit code."""
-    looked_at = result.status == "ok" and (as_json or sys.stderr.isatty())
-    past = read_run(memory.store, result.run_id) if memory and looked_at else None
-    saved = None
-    if memory is not None and past is not None:
-        saved = saved_as_json(memory.store, past) if as_json else None
-    try:
-        if as_json:
-            print_json({**msgspec.structs.asdict(result), "saved": saved})
-        else:
-            _print_fixes(result)
-            _print_result(result, options, journalled=memory is not None)
-    except TypeError as error:
-        odd = [name for name, value in result.context.items() if not _is_json(value)]
-        raise UsageError(
-            f"the output can't be written as JSON: {error}",
-            place=f"what is saved as {odd[0]!r}" if odd else "",
-            fix="let the tool return plain values (numbers, texts, lists, mappings)",
-        ) from None
-    if memory is not None and past is not None and not as_json:
-        print_saved(memory.store, past, err=True)
-    return 0 if result.status == "ok" else 1
-
-
-def print_interrupted(memory: Memory | None, run_id: str, options: str = "") -> int:
-    """Say how to go on, if the journal has anything to go on from; the exit code."""
-    click.echo("interrupted", err=True)
-    if memory is not None:
-        with suppress(NotFound):
-            read_run(memory.store, run_id)
-            click.echo(f"  go on with: {how_to_resume(run_id, options)}", err=True)
-    return 130
-
-
-def _print_fixes(result: RunResult) -> None:
-    """What a model changed is never silent."""
-    for step in result.steps:
-        if step.fix is None:
-            continue
-        if step.fix["strategy"] == "skip":
-            did = f"skipped, with {shown(step.fix.get('default'))}"
-        else:
-            did = f"called again with {shown(step.fix.get('args'))}"
-        reason = f" ({printable(step.fix['reason'])})" if step.fix.get("reason") else ""
-        click.echo(f"fixed: step {step.id} {did}{reason}", err=True)
-
-
-def failure_lines(failure: Mapping[str, Any]) -> tuple[str, str]:
-    """Which step failed and why; and what whoever was asked for a fix said, if anything."""
-    place = f"step {failure['step_id']}: " if failure.get("step_id") else ""
-    said = (failure.get("context") or {}).get("fix") or ""
-    return (
-        f"{place}{failure['error_type']}: {printable(failure['message'])}",
-        f"  no fix: {printable(str(said))}" if said else "",
-    )
-
-
-def shown(value: Any) -> str:
-    """A value on one line."""
-    return printable(msgspec.json.encode(value).decode())[:400]
-
-
-def _print_result(result: RunResult, options: str, *, journalled: bool) -> None:
-    if result.failure is not None:
-        why, said = failure_lines(msgspec.structs.asdict(result.failure))
-        click.secho("failed", fg="red", nl=False, err=True)
-        click.echo(f": {why}", err=True)
-        if said:
-            click.echo(said, err=True)
-    elif result.pending_prompt is not None:
-        click.echo(f"waits for an answer: {printable(result.pending_prompt.message)}", err=True)
-        if result.pending_prompt.problem:
-            click.echo(f"  not taken: {printable(result.pending_prompt.problem)}", err=True)
-        again = f"{how_to_resume(result.run_id, options)} " if journalled else ""
-        again += "--answers FILE"
-        click.echo(f"  try: {again}, or --yes", err=True)
-    else:
-        print_json(result.output)
-
-
-def _is_json(value: Any) -> bool:
-    try:
-        msgspec.json.encode(value)
-    except TypeError:
-        return False
-    return True
-
-
-F = TypeVar("F", bound=Callable[..., Any])
-Go = Callable[[dict[str, Any], Watcher], RunResult]
-
-
-def _shared(function: F) -> F:
-    """The options of running and of going on."""
-    for option in (
-        answering,
-        click.option(
-            "--private",
-            multiple=True,
-            metavar="NAME",
-            help="An argument whose value no model sees; may be repeated.",
-        ),
-        click.option(
-            "--auto-fix", is_flag=True, help="Ask a model how to go on when a step fails."
-        ),
-        click.option("--trust", is_flag=True, help="Code that a model wrote runs in this process."),
-        click.option("--udf", metavar="MODULE|FILE", help="Functions beside those of udf.py."),
-        click.option("--tools", metavar="MODULE|FILE", help="Where the tools are."),
-    ):
-        function = option(function)
-    return function
-
-
-@click.command("run")
-@click.argument("routine")
-@click.option("--input", "input_file", metavar="FILE", help="The input, as JSON; - for stdin.")
-@click.option("--no-journal", is_flag=True, help="Keep nothing; such a run can't be resumed.")
-@click.option("--dry-run", is_flag=True, help="Only say which steps there are and what they call.")
-@_shared
-@everywhere
-@click.pass_context
-def run(
-    ctx: click.Context,
-    /,
-    routine: str,
-    input_file: str | None,
-    no_journal: bool,
-    dry_run: bool,
-    answers: str | None,
-    yes: bool,
-    **shared: Any,
-) -> int:
-    """Run ROUTINE with no model call: the folder of a routine, or the name of one that is kept.
-
-    Every step is journalled in the log: a run that is interrupted, or waits for an answer, goes on
-    with `em resume`.
-    """
-    with ExitStack() as stack:
-        package = find_package(ctx, routine, stack)
-        if dry_run:
-            print_plan(package, as_json=ctx.obj["json"])
-            return 0
-        again = _given(package.folder, shared)
-        input_data = read_object(input_file) if input_file else {}
-        store = None if no_journal else open_memory(ctx, create=True).store
-        run_id = new_id()
-
-        def go(given: dict[str, Any], watcher: Watcher) -> RunResult:
-            return run_routine(
-                package,
-                input_data,
-                answers=given,
-                on_step=watcher.ended,
-                on_start=watcher.began,
-                store=store,
-                run_id=run_id,
-                **again,
-            )
-
-        said = read_object(answers) if answers else {}
-        return _converse(ctx, run_id, go, said, again, yes=yes, journalled=not no_journal)
-
-
-@click.command("resume")
-@click.argument("run_id", metavar="RUN")
-@click.option("--input", "input_file", metavar="FILE", help="The input again, if it held secrets.")
-@_shared
-@everywhere
-@click.pass_context
-def resume(
-    ctx: click.Context,
-    /,
-    run_id: str,
-    input_file: str | None,
-    answers: str | None,
-    yes: bool,
-    **shared: Any,
-) -> int:
-    """Go on with RUN, which was interrupted or waits for an answer.
-
-    No completed step runs again. A step with an effect that was under way is asked about.
-    """
-    past = read_run(open_memory(ctx).store, run_id)
-    again = _given(Path(past.folder or "/"), shared)
-    if input_file:
-        again["input_data"] = read_object(input_file)
-    go = _going_on(ctx, run_id, again)
-    said = read_object(answers) if answers else {}
-    return _converse(ctx, run_id, go, said, again, yes=yes, journalled=True)
-
-
-def _given(folder: Path, shared: dict[str, Any]) -> dict[str, Any]:
-    """What every attempt at a run is given."""
-    tools, udf = shared["tools"], shared["udf"]
-    with only_results_on_stdout():
-        return {
-            "tool_registry": ToolRegistry.load(tools) if tools else ToolRegistry(),
-            "udfs": functions_of(load_module(udf), imported=True) if udf else None,
-            "allow": allowed(folder, shared),
-            "trust": shared["trust"],
-            "resume_with": as_typed(shared),
-            "auto_fix_fn": _auto_fix(shared["private"]) if shared["auto_fix"] else None,
-        }
-
-
-def _auto_fix(private: Sequence[str]) -> AutoFix:
-    from em.llm import get_llm_client
-    from em.llm._recovery import make_auto_fix_fn
-
-    settings = Settings.load()
-    client = get_llm_client(settings=settings)
-    return make_auto_fix_fn(client, private=private, redact=settings.redact)
-
-
-def _converse(
-    ctx: click.Context,
-    run_id: str,
-    go: Go,
-    given: dict[str, Any],
-    again: dict[str, Any],
-    *,
-    yes: bool,
-    journalled: bool,
-) -> int:
-    """Run, ask what there is to ask, and go on."""
-    as_json = ctx.obj["json"]
-    memory = ctx.obj["memory"] if journalled else None
-    while True:
-        try:
-            with only_results_on_stdout(), watching(wanted=not as_json) as watcher:
-                result = go(given, watcher)
-        except KeyboardInterrupt:
-            return print_interrupted(memory, run_id, again["resume_with"])
-        prompt = result.pending_prompt
-        if prompt is None:
-            break
-        try:
-            said = answer(prompt, yes=yes, ask=sys.stdin.isatty() and not as_json)
-        except click.Abort:
-            return print_interrupted(memory, run_id, again["resume_with"])
-        if said is None:
-            break
-        given = {**given, prompt.step_id: said}
-        go = _going_on(ctx, result.run_id, again) if journalled else go
-    return print_outcome(memory, result, again["resume_with"], as_json=as_json)
-
-
-def _going_on(ctx: click.Context, run_id: str, again: dict[str, Any]) -> Go:
-    def go(given: dict[str, Any], watcher: Watcher) -> RunResult:
-        return resume_run(
-            ctx.obj["memory"].store,
-            run_id,
-            answers=given,
-            on_step=watcher.ended,
-            on_start=watcher.began,
-            **again,
-        )
-
-    return go
-
-
 @click.group("runs", no_args_is_help=True)
 @everywhere
 def runs() -> None:
-    """Look at past runs of routines."""
+    """List and show past runs of routines."""
 
 
 @runs.command("list")
-@click.option("-n", "--limit", type=click.IntRange(min=1), default=20, show_default=True)
+@limited(20)
 @everywhere
-@click.pass_context
-def list_runs(ctx: click.Context, limit: int) -> None:
-    """The newest runs, with what became of them."""
-    store = open_memory(ctx).store
-    found = [_run_as_json(run) for run in reversed(find_runs(store, limit=limit).runs)]
-    if ctx.obj["json"]:
-        print_json({"runs": found})
-    elif found:
+def list_(limit: int) -> None:
+    """List the newest runs with their status, the newest last."""
+    found = [_as_json(one) for one in reversed(find_runs(open_memory().store, limit=limit).runs)]
+
+    def text() -> None:
+        if not found:
+            note("no runs yet; `em run` makes one")
+            return
         columns = ("run", "began", "status", "steps", "routine")
-        print_table(columns, [tuple(str(run[name]) for name in columns) for run in found])
-    else:
-        click.echo("no runs yet; `em run` makes one", err=True)
+        print_table(columns, [tuple(str(one[name]) for name in columns) for one in found])
+
+    emit({"runs": found}, text)
 
 
-def _run_as_json(run: PastRun) -> dict[str, Any]:
+def _as_json(one: PastRun) -> dict[str, Any]:
     return {
-        "run": run.run_id,
-        "began": run.began.strftime("%Y-%m-%d %H:%M:%S"),
-        "status": run.status,
-        "steps": run.step_count,
-        "routine": run.routine,
+        "run": one.run_id,
+        "began": one.began.strftime("%Y-%m-%d %H:%M:%S"),
+        "status": one.status,
+        "steps": one.step_count,
+        "routine": one.routine,
     }
 
 
 @runs.command("show")
 @click.argument("run_id", metavar="RUN")
 @everywhere
-@click.pass_context
-def show_run(ctx: click.Context, run_id: str) -> None:
-    """One run: its steps with their times, how it ended, and what it saved."""
-    store = open_memory(ctx).store
-    past = read_run(store, run_id)
+def show(run_id: str) -> None:
+    """Show a run: steps with times, result and savings."""
+    memory = open_memory()
+    past = read_run(memory.store, run_id)
     steps = [step.body for step in past.steps]
-    if ctx.obj["json"]:
-        print_json(
-            {
-                "run": run_id,
-                "status": past.status,
-                "input": past.input,
-                "steps": steps,
-                "end": past.end,
-                "saved": saved_as_json(store, past) if past.status == "ok" else None,
-            }
-        )
-        return
+
+    def data() -> dict[str, Any]:
+        return {
+            "run": run_id,
+            "status": past.status,
+            "input": past.input,
+            "steps": steps,
+            "end": past.end,
+            "saved": saved_as_json(memory.store, past) if past.status == "ok" else None,
+        }
+
+    emit(data, lambda: _print_run(memory, run_id, past, steps))
+
+
+def _print_run(memory: Memory, run_id: str, past: PastRun, steps: list[dict[str, Any]]) -> None:
     rows = [
         (
             str(step["step"]) + ("" if step.get("item") is None else f"[{step['item']}]"),
@@ -565,28 +579,29 @@ def show_run(ctx: click.Context, run_id: str) -> None:
     for step, item in sorted(past.restored.in_flight, key=str):
         if failure and failure["step_id"] == step:
             continue
-        click.echo(f"under way when it stopped: {step}" + ("" if item is None else f"[{item}]"))
+        number = "" if item is None else f"[{item}]"
+        click.echo(f"running when the run stopped: {step}{number}")
     click.echo(f"{past.status}: {count(len(steps), 'step')} in {past.folder or past.stored}")
     for line in failure_lines(failure) if failure else ():
         if line:
             click.echo(line)
     if past.status == "ok":
         click.echo()
-        print_saved(store, past)
+        print_saved(memory.store, past)
     if past.status == "ok" and any(step.get("fix") for step in steps):
-        _propose(ctx, run_id)
+        _propose_healing(memory, run_id)
     if past.status in ("running", "needs_input"):
-        click.echo(f"  go on with: {how_to_resume(run_id, past.resume_with)}", err=True)
+        note(f"  resume with: {how_to_resume(run_id, past.resume_with)}")
 
 
-def _propose(ctx: click.Context, run_id: str) -> None:
-    """How the routine would do without the fixes of this run."""
+def _propose_healing(memory: Memory, run_id: str) -> None:
+    """Print the routine's change that would make the fixes of this run unnecessary."""
     from em.cli.routine import print_healing
 
     try:
-        healing = open_memory(ctx).heal(run_id, dry_run=True)
+        healing = memory.heal(run_id, dry_run=True)
     except EmError as error:
-        click.echo(f"the fixes of this run can't be made a part of the routine: {error}")
+        click.echo(f"the fixes of this run can't be written into the routine: {error}")
         return
     click.echo("\nthe fixes of this run, as a change of the routine:")
     print_healing(healing, run_id)

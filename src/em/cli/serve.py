@@ -1,4 +1,4 @@
-"""`em serve`: the HTTP service."""
+"""`em serve`, `em ui`, `em mcp`: serve the memory over HTTP, in a browser, and to agents."""
 
 import json
 import os
@@ -11,66 +11,59 @@ import webbrowser
 import click
 import msgspec
 
-from em.cli.options import everywhere, open_memory
-from em.cli.output import only_results_on_stdout, print_json
+from em.cli.options import database, everywhere, load_tools, open_memory
+from em.cli.output import emit
 from em.errors import MissingExtra
-from em.runner.tools import ToolRegistry
 from em.serve.auth import Caller
 from em.serve.server import serve as run_service
 from em.settings import Settings
 
 
 @click.command("serve")
-@click.option("--host", help="Where to listen.  [EM_API_HOST, em.yaml, else 127.0.0.1]")
+@click.option("--host", help="The address to listen on.  [EM_API_HOST, em.yaml, else 127.0.0.1]")
 @click.option(
     "--port",
     type=click.IntRange(0, 65_535),
-    help="0 takes a free one; the log says which.  [EM_API_PORT, em.yaml, else 8765]",
+    help="0 chooses a free port, which is logged.  [EM_API_PORT, em.yaml, else 8765]",
 )
 @everywhere
-@click.pass_context
-def serve(ctx: click.Context, host: str | None, port: int | None) -> int:
-    """Serve the memory: pages at /ui, and a JSON API described at /docs.
+def serve(host: str | None, port: int | None) -> int:
+    """Serve the memory over HTTP: web pages at /ui, and a JSON API described at /docs.
 
-    The log goes to standard error; `em ui` opens the pages in a browser.
-
-    Other machines are served only with EM_API_TOKEN set; docs/service.md has the settings.
+    Requests are logged on standard error. `em ui` opens the pages in a browser. Other machines are
+    served only if EM_API_TOKEN is set; see docs/service.md.
     """
     settings = Settings.load()
     given = {"host": host, "port": port}
     api = msgspec.structs.replace(
         settings.api, **{name: value for name, value in given.items() if value is not None}
     )
-    return run_service(ctx.obj["db"], msgspec.structs.replace(settings, api=api))
+    return run_service(database(), msgspec.structs.replace(settings, api=api))
 
 
 @click.command("ui")
 @click.option(
     "--port",
     type=click.IntRange(0, 65_535),
-    help="0 takes a free one.  [EM_API_PORT, em.yaml, else 8765]",
+    help="0 chooses a free port.  [EM_API_PORT, em.yaml, else 8765]",
 )
 @click.option("--no-browser", is_flag=True, help="Only print the address.")
 @everywhere
-@click.pass_context
-def ui(ctx: click.Context, port: int | None, no_browser: bool) -> int:
-    """Open the pages of the memory in a browser, and print their address.
+def ui(port: int | None, no_browser: bool) -> int:
+    """Open the memory in a browser, and print its address.
 
-    A service that runs there already is used, with the memory that it serves. Else one is started
-    and runs until Ctrl-C. Where there is no browser, the address is only printed.
+    If a service already runs at this port, it is used, with the memory that it serves. Otherwise
+    one is started and runs until Ctrl-C. Without a browser, only the address is printed.
     """
     settings = Settings.load()
     api = settings.api if port is None else msgspec.structs.replace(settings.api, port=port)
 
     def show(host: str, port: int, *, started: bool = True) -> None:
         url = f"http://{_reachable(host)}:{port}/ui"
-        if ctx.obj["json"]:
-            print_json({"url": url, "started": started})
-        else:
-            click.echo(url)
+        emit({"url": url, "started": started}, url)
         sys.stdout.flush()
         if not no_browser and _has_browser():
-            # In a thread: some browsers are waited for until they are closed.
+            # In a thread: with some browsers, open() returns only when the window is closed.
             opening = threading.Thread(target=webbrowser.open, args=(url,), daemon=True)
             opening.start()
             if not started:
@@ -79,27 +72,27 @@ def ui(ctx: click.Context, port: int | None, no_browser: bool) -> int:
     if api.port and _is_ours(f"http://{_reachable(api.host)}:{api.port}/health"):
         show(api.host, api.port, started=False)
         return 0
-    return run_service(ctx.obj["db"], msgspec.structs.replace(settings, api=api), on_listening=show)
+    return run_service(database(), msgspec.structs.replace(settings, api=api), on_listening=show)
 
 
 def _reachable(host: str) -> str:
-    """The host as a browser on this machine reaches it."""
+    """Return the host as a browser on this machine must name it."""
     here = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, host)  # noqa: S104 - to be replaced
     return f"[{here}]" if ":" in here and not here.startswith("[") else here
 
 
 def _is_ours(health: str) -> bool:
-    """Whether a service of ours answers there."""
+    """Return whether an em service answers at this address."""
     try:
         with urllib.request.urlopen(health, timeout=2) as answer:  # noqa: S310 - made of our settings
-            told = json.load(answer)
+            health_report = json.load(answer)
     except (urllib.error.URLError, OSError, ValueError):
         return False
-    return isinstance(told, dict) and {"status", "store", "version"} <= told.keys()
+    return isinstance(health_report, dict) and {"status", "store", "version"} <= set(health_report)
 
 
 def _has_browser() -> bool:
-    """Whether a window can open; a browser for terminals would take this one."""
+    """Return whether a browser window can open. A browser in this terminal does not count."""
     windowless = sys.platform.startswith("linux") and not (
         os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY") or os.environ.get("BROWSER")
     )
@@ -110,27 +103,26 @@ def _has_browser() -> bool:
 
 
 @click.command("mcp")
-@click.option("--tools", metavar="MODULE|FILE", help="Tools that the routines may call.")
-@click.option("--read-only", is_flag=True, help="Nothing is observed, and no routine is run.")
-@click.option(
-    "--subject", "subjects", multiple=True, help="Only this subject is served; may be repeated."
-)
+@click.option("--tools", metavar="MODULE|FILE", help="Python functions that routines may call.")
+@click.option("--read-only", is_flag=True, help="Record no observations and run no routines.")
+@click.option("--subject", "subjects", multiple=True, help="Serve only this subject. Repeatable.")
 @everywhere
-@click.pass_context
-def mcp(ctx: click.Context, tools: str | None, read_only: bool, subjects: tuple[str, ...]) -> None:
-    """Serve the memory to an agent that starts this command: recall, brief, observe, and more.
+def mcp(tools: str | None, read_only: bool, subjects: tuple[str, ...]) -> None:
+    """Serve the memory to the agent that starts this command: recall, brief, observe, and more.
 
-    Every routine that is kept is a tool of its own. What routines may use is what em.yaml allows.
-    Over HTTP, `em serve` has the same at /mcp. docs/mcp.md says how to add it to an agent.
+    Every stored routine is a tool of its own. Routines may do what em.yaml allows. `em serve` has
+    the same over HTTP at /mcp. docs/mcp.md explains how to add it to an agent.
     """
     try:
         from em.serve.mcp.server import serve_stdio
     except ImportError:
         raise MissingExtra("mcp", "the MCP server") from None
     caller = Caller("local", frozenset(subjects) or None, "read" if read_only else "write")
-    with only_results_on_stdout():
-        registry = ToolRegistry.load(tools) if tools else None
-    memory = open_memory(ctx, create=True)
+    registry = load_tools(tools)
+    memory = open_memory(create=True)
     if sys.stdin.isatty():
-        click.echo("MCP on standard input and output; an agent starts this. Ctrl-C ends", err=True)
+        click.echo(
+            "MCP server on standard input and output, for agents to start; end with Ctrl-C",
+            err=True,
+        )
     serve_stdio(memory, Settings.load(), caller, registry)

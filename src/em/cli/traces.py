@@ -1,7 +1,8 @@
-"""`em traces`: look at the attempts in a memory."""
+"""`em traces`, `em import`, `em watch`, `em suggest`: import traces, show them, choose some."""
 
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,15 +10,17 @@ import click
 import msgspec
 
 from em.cli.files import reading
-from em.cli.options import everywhere, open_memory
+from em.cli.options import everywhere, limited, open_memory
 from em.cli.output import (
     Advance,
     count,
-    print_json,
+    emit,
+    note,
     print_table,
     printable,
     progress,
     terminal_width,
+    wants_json,
 )
 from em.errors import InputError, NotFound
 from em.memory import Memory
@@ -34,128 +37,41 @@ from em.traces.trace import Approval, KeptTrace, Message, ToolCall, TraceEvent, 
 
 if TYPE_CHECKING:
     from em.compiler.suggestions import Suggestion
-    from em.traces.intake import Problem
     from em.traces.transcripts import FileRead
 
+SHORTEST = 4
+"""Characters of a trace's id that are enough to look for it."""
+BROKEN_LINES_SHOWN = 10
+"""Broken lines of a file that are named."""
 _ROLES = {"user": "cyan", "assistant": "white", "thinking": "bright_black"}
 _SIGNS = {"-": "red", "+": "green", "~": "yellow"}
-
-
-def print_timeline(kept: KeptTrace, *, full: bool = False, indent: str = "") -> None:
-    """The whole of a trace."""
-    trace = kept.trace
-    say = _Lines(indent, full=full)
-    say.line(click.style(kept.id, bold=True), trace.mission.goal or "no goal was said")
-    used = trace.recorded_usage
-    told = [
-        f"{kept.at:%Y-%m-%d %H:%M:%S}",
-        str(trace.app.get("name", "")),
-        trace.outcome,
-        count(len(trace.calls), "call"),
-        "" if used.tokens is None else f"{used.tokens:,} tokens",
-        "" if used.duration_ms is None else f"{used.duration_ms / 1e3:,.1f} s",
-        f"{count(kept.unknown, 'line')} kept verbatim" if kept.unknown else "",
-    ]
-    say.line("", ", ".join(part for part in told if part))
-    for number, event in enumerate(trace.events, 1):
-        _print_event(say, number, event)
-
-
-class _Lines:
-    def __init__(self, indent: str, *, full: bool) -> None:
-        self._indent, self._full = indent, full
-        self._width = max(40, terminal_width() - len(indent))
-
-    def line(self, head: str, text: str, **style: Any) -> None:
-        """One line; more of them only where all is asked for."""
-        taken = len(click.unstyle(head)) + 1
-        shown = (
-            "\n".join(map(printable, text.splitlines()))
-            if self._full
-            else _short(text, self._width - taken)
-        )
-        body = click.style(shown, **style) if style else shown
-        click.echo(f"{self._indent}{head} {body}".rstrip())
-
-
-def _short(text: str, room: int) -> str:
-    plain = printable(" ".join(text[: room * 4].split()))
-    return plain if len(plain) <= room else plain[: max(1, room - 1)] + "…"
-
-
-def _print_event(say: _Lines, number: int, event: TraceEvent) -> None:
-    place = f"{number:>4} "
-    if isinstance(event, Message):
-        color = _ROLES.get(event.role, "bright_black")
-        say.line(place + click.style(f"{event.role}:", fg=color), event.text)
-    elif isinstance(event, Approval):
-        say.line(f"{place}asked:", f"{event.prompt} → {event.answer!r}")
-    else:
-        _print_call(say, place, event)
-
-
-def _print_call(say: _Lines, place: str, call: ToolCall | UdfCall) -> None:
-    name = call.tool if isinstance(call, ToolCall) else call.function
-    took = "" if call.duration_ms is None else f" ({call.duration_ms:,.0f} ms)"
-    say.line(place + click.style(printable(name), fg="blue", bold=True) + took, _json(call.args))
-    if call.error is not None:
-        say.line("     " + click.style("✗", fg="red"), _text(call.error), fg="red")
-    elif call.result is not None:
-        say.line("     " + click.style("→", fg="green"), _text(call.result))
-
-
-def _json(value: Any) -> str:
-    return msgspec.json.encode(value).decode()
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else _json(value)
-
-
-def print_diff(steps: Sequence[DiffStep]) -> None:
-    """Two traces beside each other: - only the first, + only the second, ~ otherwise."""
-    room = terminal_width() - 4 if sys.stdout.isatty() else 400
-    for step in steps:
-        head = f"{step.sign} {printable(step.tool)}"
-        click.secho(head, fg=_SIGNS.get(step.sign), nl=not step.differs)
-        if step.differs:
-            click.echo(f"  {', '.join(step.differs)}")
-        for name in step.differs:
-            for sign, side in (("-", step.one), ("+", step.other)):
-                if name in side:
-                    shown = _short(f"{name}: {_text(side[name])}", room)
-                    click.secho(f"    {sign} {shown}", fg=_SIGNS[sign])
-    same = sum(step.sign == " " for step in steps)
-    click.echo(f"{count(same, 'call')} the same, {len(steps) - same:,} not")
-
-
-SHORTEST = 4
 
 
 @click.group("traces", no_args_is_help=True)
 @everywhere
 def traces() -> None:
-    """Look at traces: what agents said, called and got."""
+    """List, show and compare traces: what agents said, called and got."""
 
 
 @traces.command("list")
 @click.option("--task", help="Only traces whose goal contains this, in upper or lower case.")
 @click.option("--outcome", type=click.Choice(["success", "failure", "unknown"]))
-@click.option("-n", "--limit", type=click.IntRange(min=1), default=20, show_default=True)
+@limited(20)
 @everywhere
-@click.pass_context
-def list_(ctx: click.Context, task: str | None, outcome: str | None, limit: int) -> None:
-    """The newest traces, the newest last."""
-    store = open_memory(ctx).store
+def list_(task: str | None, outcome: str | None, limit: int) -> None:
+    """List the newest traces, the newest last."""
+    store = open_memory().store
     page = list_traces(store, task=task, outcome=outcome, limit=limit, count_calls=True)
     found = page.traces[::-1]
-    if ctx.obj["json"]:
-        print_json({"traces": found})
-    elif found:
+
+    def text() -> None:
+        if not found:
+            note("no traces; `em import` and `em watch` bring them in")
+            return
         columns = ("trace", "began", "from", "outcome", "calls", "failed", "tokens", "goal")
         print_table(columns, [_row(one) for one in found], may_go=("tokens", "failed", "outcome"))
-    else:
-        click.echo("no traces; `em import` and `em watch` bring them in", err=True)
+
+    emit({"traces": found}, text)
 
 
 def _row(one: TraceSummary) -> tuple[str, ...]:
@@ -174,44 +90,43 @@ def _row(one: TraceSummary) -> tuple[str, ...]:
 
 @traces.command("show")
 @click.argument("trace")
-@click.option("--full", is_flag=True, help="Texts, arguments and results as a whole.")
+@click.option("--full", is_flag=True, help="Don't shorten texts, arguments and results.")
 @everywhere
-@click.pass_context
-def show_trace(ctx: click.Context, trace: str, full: bool) -> None:
-    """One trace as a timeline, its sub-agents within. TRACE is an id or how one begins."""
-    store = open_memory(ctx).store
-    kept = find(store, trace)
-    children = children_of(store, kept.id)
-    if ctx.obj["json"]:
-        print_json({"trace": kept, "sub_agents": children})
-        return
-    print_timeline(kept, full=full)
-    for child in children:
-        call = f" of call {child.trace.parent_call}" if child.trace.parent_call else ""
-        click.echo(f"\nsub-agent{call}:")
-        print_timeline(child, full=full, indent="    ")
-    if children:
-        click.echo(f"\n{count(len(children), 'sub-agent')}")
+def show(trace: str, full: bool) -> None:
+    """Show a trace as a timeline, followed by its sub-agents.
+
+    TRACE is an id, or the first characters of one.
+    """
+    store = open_memory().store
+    found = find(store, trace)
+    children = children_of(store, found.id)
+
+    def text() -> None:
+        print_timeline(found, full=full)
+        for child in children:
+            call = f" of call {child.trace.parent_call}" if child.trace.parent_call else ""
+            click.echo(f"\nsub-agent{call}:")
+            print_timeline(child, full=full, indent="    ")
+        if children:
+            click.echo(f"\n{count(len(children), 'sub-agent')}")
+
+    emit({"trace": found, "sub_agents": children}, text)
 
 
 @traces.command("diff")
 @click.argument("one")
 @click.argument("other")
 @everywhere
-@click.pass_context
-def diff(ctx: click.Context, one: str, other: str) -> int:
-    """How two traces differ, call by call. Exit code 1 if they do."""
-    store = open_memory(ctx).store
+def diff(one: str, other: str) -> int:
+    """Compare two traces call by call. Exit code 1 if they differ."""
+    store = open_memory().store
     steps = diff_traces(find(store, one).trace, find(store, other).trace)
-    if ctx.obj["json"]:
-        print_json({"steps": steps})
-    else:
-        print_diff(steps)
+    emit({"steps": steps}, lambda: print_diff(steps))
     return 0 if all(step.sign == " " for step in steps) else 1
 
 
 def find(store: Store, given: str) -> KeptTrace:
-    """The trace of an id, or the only one whose id begins so."""
+    """Find a trace by its id, or by the first characters of its id."""
     try:
         return get_traces(store, [given])[0]
     except NotFound:
@@ -220,19 +135,103 @@ def find(store: Store, given: str) -> KeptTrace:
             raise
         if len(found) > 1:
             raise InputError(
-                f"{count(len(found), 'trace')} begin with {given!r}",
+                f"{given!r} is ambiguous: {count(len(found), 'trace')} begin with it",
                 place="trace",
                 fix="one of: " + ", ".join(found[:5]),
             ) from None
         return get_traces(store, found)[0]
 
 
-BROKEN_LINES_SHOWN = 10
-"""So many broken lines of a file are named."""
+def print_timeline(found: KeptTrace, *, full: bool = False, indent: str = "") -> None:
+    """Print what was said and called in a trace, one line each."""
+    trace = found.trace
+    lines = _Lines(indent, full=full)
+    lines.add(click.style(found.id, bold=True), trace.mission.goal or "(no goal recorded)")
+    used = trace.recorded_usage
+    facts = [
+        f"{found.at:%Y-%m-%d %H:%M:%S}",
+        str(trace.app.get("name", "")),
+        trace.outcome,
+        count(len(trace.calls), "call"),
+        "" if used.tokens is None else f"{used.tokens:,} tokens",
+        "" if used.duration_ms is None else f"{used.duration_ms / 1e3:,.1f} s",
+        f"{count(found.unknown, 'line')} stored verbatim" if found.unknown else "",
+    ]
+    lines.add("", ", ".join(part for part in facts if part))
+    for number, event in enumerate(trace.events, 1):
+        _print_event(lines, number, event)
+
+
+class _Lines:
+    def __init__(self, indent: str, *, full: bool) -> None:
+        self._indent, self._full = indent, full
+        self._width = max(40, terminal_width() - len(indent))
+
+    def add(self, head: str, text: str, **style: Any) -> None:
+        """Print one line, shortened to the terminal unless everything was asked for."""
+        taken = len(click.unstyle(head)) + 1
+        shown = (
+            "\n".join(map(printable, text.splitlines()))
+            if self._full
+            else _short(text, self._width - taken)
+        )
+        body = click.style(shown, **style) if style else shown
+        click.echo(f"{self._indent}{head} {body}".rstrip())
+
+
+def _short(text: str, room: int) -> str:
+    plain = printable(" ".join(text[: room * 4].split()))
+    return plain if len(plain) <= room else plain[: max(1, room - 1)] + "…"
+
+
+def _print_event(lines: _Lines, number: int, event: TraceEvent) -> None:
+    place = f"{number:>4} "
+    if isinstance(event, Message):
+        color = _ROLES.get(event.role, "bright_black")
+        lines.add(place + click.style(f"{event.role}:", fg=color), event.text)
+    elif isinstance(event, Approval):
+        lines.add(f"{place}asked:", f"{event.prompt} → {event.answer!r}")
+    else:
+        _print_call(lines, place, event)
+
+
+def _print_call(lines: _Lines, place: str, call: ToolCall | UdfCall) -> None:
+    name = call.tool if isinstance(call, ToolCall) else call.function
+    took = "" if call.duration_ms is None else f" ({call.duration_ms:,.0f} ms)"
+    lines.add(place + click.style(printable(name), fg="blue", bold=True) + took, _json(call.args))
+    if call.error is not None:
+        lines.add("     " + click.style("✗", fg="red"), _text(call.error), fg="red")
+    elif call.result is not None:
+        lines.add("     " + click.style("→", fg="green"), _text(call.result))
+
+
+def _json(value: Any) -> str:
+    return msgspec.json.encode(value).decode()
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else _json(value)
+
+
+def print_diff(steps: Sequence[DiffStep]) -> None:
+    """Print the calls of two traces: - only in the first, + only in the second, ~ in both."""
+    room = terminal_width() - 4 if sys.stdout.isatty() else 400
+    for step in steps:
+        head = f"{step.sign} {printable(step.tool)}"
+        click.secho(head, fg=_SIGNS.get(step.sign), nl=not step.differs)
+        if step.differs:
+            click.echo(f"  {', '.join(step.differs)}")
+        for name in step.differs:
+            for sign, side in (("-", step.one), ("+", step.other)):
+                if name in side:
+                    shown = _short(f"{name}: {_text(side[name])}", room)
+                    click.secho(f"    {sign} {shown}", fg=_SIGNS[sign])
+    same = sum(step.sign == " " for step in steps)
+    click.echo(f"{count(same, 'call')} the same, {len(steps) - same:,} not")
 
 
 class _ListsFormats(click.Command):
-    """A command whose help lists the formats; the importers are loaded only for that."""
+    """A command whose help lists the formats. The importers are loaded only for that."""
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         from em.traces.formats import importers
@@ -243,34 +242,32 @@ class _ListsFormats(click.Command):
 
 @click.command("import", cls=_ListsFormats)
 @click.argument("paths", metavar="PATH...", nargs=-1, required=True)
-@click.option("--format", "format_", metavar="FORMAT", help="The format.  [found by looking]")
-@click.option("--subject", help="Whose traces they are.")
+@click.option("--format", "format_", metavar="FORMAT", help="The format.  [detected]")
+@click.option("--subject", help="The subject of the traces.")
 @everywhere
-@click.pass_context
-def import_(
-    ctx: click.Context, paths: tuple[str, ...], format_: str | None, subject: str | None
-) -> int:
-    """Keep the traces in PATH: files, folders, patterns, or - for standard input.
+def import_(paths: tuple[str, ...], format_: str | None, subject: str | None) -> int:
+    """Import the traces in PATH: files, folders, patterns, or - for standard input.
 
-    The format is found and said. The same file again changes nothing, and one that has grown brings
-    only what is new. A line that can't be read is named, and the rest goes on; one that nobody
-    understands is kept as it is.
+    The format is detected and reported. Importing a file again changes nothing; of a file that has
+    grown, only the new part is imported. A broken line is reported and skipped. A line of a kind
+    that the importer does not know is stored verbatim.
     """
     from em.traces.transcripts import as_json, files_in, import_paths, total_size
 
     files = [path for path in paths if path != "-"]
-    list(files_in(files))  # what is not there is said before anything is written
-    memory = open_memory(ctx, create=True)
+    list(files_in(files))  # a missing path is an error before anything is written
+    memory = open_memory(create=True)
     with progress("importing", total_size(files), unit_bytes=True) as advance:
         read = import_paths(memory.store, files, format_=format_, subject=subject, progress=advance)
         if "-" in paths:
             read.append(_from_standard_input(memory, format_, subject, advance))
-    if ctx.obj["json"]:
-        print_json({"files": [as_json(one) for one in read], **_sums(read)})
-    else:
+
+    def text() -> None:
         for one in read:
             _print_file(one, alone=len(read) == 1)
         _print_totals(read)
+
+    emit({"files": [as_json(one) for one in read], **_sums(read)}, text)
     return 1 if not any(one.format for one in read) else 0
 
 
@@ -298,23 +295,19 @@ def _print_file(one: "FileRead", *, alone: bool) -> None:
     where = printable(one.path)
     if one.skipped == "unchanged":
         if alone:
-            click.echo(f"{where}: {one.format}, unchanged since it was read")
+            click.echo(f"{where}: {one.format}, unchanged since the last import")
         return
     if one.skipped:
         return
     parts = [count(len(one.traces), "trace"), count(one.calls, "call")]
     parts.append(count(one.new, "new event") if one.new else "nothing new")
     if one.unknown:
-        parts.append(f"{count(one.unknown, 'line')} kept verbatim")
+        parts.append(f"{count(one.unknown, 'line')} stored verbatim")
     click.echo(f"{where}: {one.format}, {', '.join(parts)}")
     for problem in one.problems[:BROKEN_LINES_SHOWN]:
-        _print_problem(problem)
+        note(f"  {problem.place}: {problem.message}")
     if len(one.problems) > BROKEN_LINES_SHOWN:
-        click.echo(f"  and {len(one.problems) - BROKEN_LINES_SHOWN:,} more", err=True)
-
-
-def _print_problem(problem: "Problem") -> None:
-    click.echo(f"  {printable(problem.place)}: {printable(problem.message)}", err=True)
+        note(f"  and {len(one.problems) - BROKEN_LINES_SHOWN:,} more")
 
 
 def _print_totals(read: "Sequence[FileRead]") -> None:
@@ -322,13 +315,13 @@ def _print_totals(read: "Sequence[FileRead]") -> None:
     same = sum(one.skipped == "unchanged" for one in read)
     if len(read) != 1:
         sums = _sums(read)
-        told = f"{count(sums['new_traces'], 'new trace')} in {count(len(read), 'file')}"
-        told += f", {same:,} unchanged" if same else ""
-        told += f", {len(other):,} no transcripts" if other else ""
-        told += f", {sums['broken']:,} broken lines" if sums["broken"] else ""
-        click.echo(told)
+        line = f"{count(sums['new_traces'], 'new trace')} in {count(len(read), 'file')}"
+        line += f", {same:,} unchanged" if same else ""
+        line += f", {len(other):,} not transcripts" if other else ""
+        line += f", {count(sums['broken'], 'broken line')}" if sums["broken"] else ""
+        click.echo(line)
     if any(one.new_traces for one in read):
-        click.echo("`em suggest` says which are worth compiling; `em traces list` shows them")
+        click.echo("next: `em suggest` shows which are worth compiling, `em traces list` lists all")
 
 
 @click.command("watch")
@@ -340,91 +333,85 @@ def _print_totals(read: "Sequence[FileRead]") -> None:
     show_default=True,
     help="Seconds between two looks.",
 )
-@click.option("--format", "format_", metavar="FORMAT", help="The format.  [found by looking]")
-@click.option("--subject", help="Whose traces they are.")
-@click.option("--once", is_flag=True, help="Look once, and end.")
+@click.option("--format", "format_", metavar="FORMAT", help="The format.  [detected]")
+@click.option("--subject", help="The subject of the traces.")
+@click.option("--once", is_flag=True, help="Look once, then exit.")
 @everywhere
-@click.pass_context
-def watch(
-    ctx: click.Context,
-    folder: Path,
-    every: float,
-    format_: str | None,
-    subject: str | None,
-    once: bool,
-) -> None:
-    """Bring what agents write in FOLDER into the log, until Ctrl-C.
+def watch(folder: Path, every: float, format_: str | None, subject: str | None, once: bool) -> None:
+    """Import what agents write in FOLDER, while they write it, until Ctrl-C.
 
-    For Claude Code: em watch ~/.claude/projects. Started again, it goes on where it was.
+    For Claude Code: em watch ~/.claude/projects. When restarted, it continues where it stopped.
     """
     from em.traces.formats import importer_of
     from em.traces.watch import Watch
 
     if format_ is not None:
         importer_of(format_)
-    memory = open_memory(ctx, create=True)
-    watch_ = Watch(memory.store, folder, format_=format_, subject=subject)
-    if not once and not ctx.obj["json"]:
-        click.echo(f"watching {printable(str(folder))}; Ctrl-C ends", err=True)
-    coming = watch_.look() if once else watch_.run(every)
+    memory = open_memory(create=True)
+    watched = Watch(memory.store, folder, format_=format_, subject=subject)
+    if not once and not wants_json():
+        note(f"watching {folder}; end with Ctrl-C")
     try:
-        for read in coming:
-            if ctx.obj["json"]:
-                print_json({"path": read.path, "format": read.format, "new": read.new})
-            elif read.skipped:
-                click.echo(f"{printable(read.path)}: {printable(read.skipped)}", err=True)
-            else:
-                told = f"{count(read.new, 'event')}, {count(read.calls, 'call')} so far"
-                click.echo(f"{printable(read.path)}: {read.format}, {told}")
+        for read in watched.look() if once else watched.run(every):
+            emit(
+                {"path": read.path, "format": read.format, "new": read.new},
+                partial(_print_watched, read),
+            )
     finally:
-        watch_.finish()
+        watched.finish()
+
+
+def _print_watched(read: "FileRead") -> None:
+    if read.skipped:
+        note(f"{read.path}: {read.skipped}")
+    else:
+        news = f"{count(read.new, 'event')}, {count(read.calls, 'call')} so far"
+        click.echo(f"{printable(read.path)}: {read.format}, {news}")
 
 
 EXPLAINED = """\
-Saved is what one run of the agent took beside its tools, the median of its traces: the answers of
-its model, their tokens as the transcript counts them, and the seconds that no call which a routine
-makes again was under way. Ways are ordered by that times how often they were gone. Where a
-transcript counts no answers, one for each call and one at the end is assumed; where it says nothing
-of tokens or times, a - stands there."""
+Saved is what the agent itself cost in one run, without its tools: the median of its traces. It
+counts the model's answers, their tokens as the transcript reports them, and the seconds in which
+none of the routine's calls was running. Groups are ordered by that, times the number of traces. If
+a transcript does not count answers, one for each call and one at the end is assumed. A - means
+that the transcripts do not report tokens or times."""
 
 
 @click.command("suggest")
-@click.option("--task", help="Only traces whose goal holds this.")
+@click.option("--task", help="Only traces whose goal contains this.")
 @click.option(
     "--at-least",
     type=click.IntRange(min=1),
     default=2,
     show_default=True,
-    help="How many traces must have gone the same way.",
+    help="How many traces must have made the same calls.",
 )
-@click.option("-n", "--limit", type=click.IntRange(min=1), default=10, show_default=True)
-@click.option("--explain", is_flag=True, help="Say how the savings are estimated.")
+@limited(10)
+@click.option("--explain", is_flag=True, help="Explain how the savings are estimated.")
 @everywhere
-@click.pass_context
-def suggest(ctx: click.Context, task: str | None, at_least: int, limit: int, explain: bool) -> None:
-    """Which traces look repetitive and are worth compiling, the most worth first.
+def suggest(task: str | None, at_least: int, limit: int, explain: bool) -> None:
+    """List the traces that are worth compiling, the most worthwhile first.
 
-    Traces whose calls went the same way are put together, and each way is compiled, to see whether
-    it can be; nothing is kept. The saving is estimated for one run: see --explain.
+    Traces that made the same calls form a group. Each group is compiled, to see whether that works;
+    nothing is stored. The saving is an estimate for one run: see --explain.
     """
-    found = open_memory(ctx).suggest(task, at_least=at_least, limit=limit)
-    if ctx.obj["json"]:
-        print_json({"suggestions": found, "estimate": " ".join(EXPLAINED.split())})
-        return
-    if not found:
-        click.echo("no two traces went the same way; `em suggest --at-least 1` shows all", err=True)
-        return
-    print_table(
-        ("traces", "answers", "tokens", "seconds", "steps", "way"),
-        [_suggestion_row(one) for one in found],
-    )
-    click.echo()
-    for one in found[:3]:
-        _print_suggestion(one)
-    if explain:
-        click.echo(f"\n{EXPLAINED}")
-    else:
-        click.echo("saved in each run, estimated; --explain says how", err=True)
+    found = open_memory().suggest(task, at_least=at_least, limit=limit)
+
+    def text() -> None:
+        if not found:
+            note("no traces made the same calls; `em suggest --at-least 1` lists all")
+            return
+        columns = ("traces", "answers", "tokens", "seconds", "steps", "way")
+        print_table(columns, [_suggestion_row(one) for one in found])
+        click.echo()
+        for one in found[:3]:
+            _print_suggestion(one)
+        if explain:
+            click.echo(f"\n{EXPLAINED}")
+        else:
+            note("answers, tokens and seconds: saved in each run, estimated (see --explain)")
+
+    emit({"suggestions": found, "estimate": " ".join(EXPLAINED.split())}, text)
 
 
 def _suggestion_row(one: "Suggestion") -> tuple[str, ...]:
@@ -439,7 +426,7 @@ def _suggestion_row(one: "Suggestion") -> tuple[str, ...]:
 
 
 def _print_suggestion(one: "Suggestion") -> None:
-    goal = printable(" ".join(one.goal.split())[:80]) or "no goal was said"
+    goal = printable(" ".join(one.goal.split())[:80]) or "(no goal recorded)"
     click.echo(f"{goal}  ({count(one.count, 'trace')})")
     if one.problem:
         click.echo(f"  can't be compiled: {printable(one.problem[:200])}")

@@ -1,1 +1,1 @@
-"""Queued work: a queue beside the log, and workers on one machine or many (extra `distributed`)."""
+"""Queue jobs and run them with workers, on one machine or many (extra `distributed`)."""

@@ -1,6 +1,6 @@
-"""Where the queue is kept: a SQLite file beside the log, or the log's own PostgreSQL database.
+"""The queue's database: a SQLite file next to the log, or the log's own PostgreSQL database.
 
-The tables are those of DBOS, and two of em's: who is at work, and who may ask a provider.
+It has the tables of DBOS and two of em: the running workers, and their slots at providers.
 """
 
 import logging
@@ -21,12 +21,12 @@ except ImportError as error:
     raise MissingExtra("distributed", "queued work") from error
 
 NAME = "em-work"
-"""The application, as DBOS knows it."""
+"""The name of the application in DBOS."""
 VERSION = "1"
-"""Of the jobs, not of em: any em that understands them may do what another has queued."""
+"""The version of the jobs, not of em: any em with this version can run them."""
 TASK = "em.job"
 SCHEMA = "em_queue"
-"""Of the tables on PostgreSQL."""
+"""The schema of the tables on PostgreSQL."""
 BUSY = 30_000
 """Milliseconds to wait for another writer."""
 CONNECTION: dict[str, Any] = {
@@ -34,12 +34,12 @@ CONNECTION: dict[str, Any] = {
     "connect_timeout": 10,
     "tcp_user_timeout": 30_000,
 }
-"""A server that does not answer is noticed before a worker's lease is over."""
+"""Times out before a worker's lease ends if the server does not answer."""
 SERIALIZER = DBOSPortableJSONSerializer()
 
 
 class Database:
-    """The queue's database. It is made when it is first needed."""
+    """The queue's database. `make` creates its tables."""
 
     def __init__(self, address: str) -> None:
         self.address = address
@@ -64,7 +64,7 @@ class Database:
         )
         self._metadata = metadata
         log = logging.getLogger("dbos")
-        if log.level == logging.NOTSET:  # who wants to read it has said so
+        if log.level == logging.NOTSET:  # unless the user has configured it
             log.setLevel(logging.CRITICAL)
         self.engine = self._make_engine()
         dialect = sa.dialects.postgresql if self.is_postgres else sa.dialects.sqlite
@@ -74,7 +74,7 @@ class Database:
         if self.is_postgres:
             import psycopg
 
-            # The address as em's store gives it to libpq, not as SQLAlchemy would read it.
+            # Pass the address to libpq as em's store does; SQLAlchemy would parse it differently.
             return sa.create_engine(
                 "postgresql+psycopg://",
                 creator=lambda: psycopg.connect(self.address, **CONNECTION),
@@ -84,21 +84,21 @@ class Database:
             )
         engine = sa.create_engine(f"sqlite:///{self.path}", pool_size=10, max_overflow=20)
         sa.event.listen(engine, "connect", _prepare_connection)
-        # Limits are counted, then jobs are claimed: nobody may come between.
+        # Counting the limits and claiming a job must be one transaction.
         sa.event.listen(
             engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN IMMEDIATE")
         )
         return engine
 
     def exists(self) -> bool:
-        """Whether anything was ever queued here, or a worker started."""
+        """Return whether the tables exist: a job was queued, or a worker was started."""
         if self.path is not None and not Path(self.path).exists():
             return False
         with self.translated():
             return sa.inspect(self.engine).has_table("em_slots", schema=self.schema)
 
     def make(self) -> None:
-        """Make the tables, or bring them to the version of the DBOS that is installed."""
+        """Create the tables, or migrate them to the installed version of DBOS."""
         with self.translated():
             if self.is_postgres:
                 url = self.address.replace("postgres://", "postgresql://", 1)
@@ -112,7 +112,7 @@ class Database:
                 self._metadata.create_all(self.engine)
 
     def client(self, *, patient: bool = False) -> DBOSClient:
-        """What looks into the queue; a patient one waits for a database that is gone."""
+        """Return a DBOS client. A patient one waits while the database is gone."""
         with self.translated():
             return DBOSClient(
                 system_database_engine=self.engine,
@@ -123,12 +123,12 @@ class Database:
             )
 
     def close(self) -> None:
-        """Let go of the connections."""
+        """Close the connections."""
         self.engine.dispose()
 
     @contextmanager
     def translated(self) -> Iterator[None]:
-        """Errors of the database as em's own."""
+        """Raise StoreUnreachable for errors of the database."""
         try:
             yield
         except (sa.exc.DBAPIError, sa.exc.TimeoutError) as error:
@@ -136,14 +136,14 @@ class Database:
             raise StoreUnreachable(
                 f"the queue can't be reached: {reason}",
                 place=str(self.path or SCHEMA),
-                fix="check that its database runs, and may be written",
+                fix="check that the database is running and writable",
             ) from error
 
 
 def _beside(address: str) -> str:
     if address == ":memory:":
         raise UsageError(
-            "a log that is only in memory has no queue",
+            "a log that is only in memory can't have a queue",
             place="db",
             fix="name a file or a postgresql:// address",
         )
@@ -159,14 +159,14 @@ def _prepare_connection(connection: sqlite3.Connection, _record: Any) -> None:
 
 
 def _write_ahead(path: str) -> None:
-    """Readers and a writer side by side. Said once, where nobody is in the way: it stays so."""
+    """Switch to write-ahead logging, which is stored in the file. Needs no other connection."""
     with closing(sqlite3.connect(path, timeout=BUSY / 1000)) as connection:
         connection.execute("PRAGMA journal_mode=WAL")
 
 
 @contextmanager
 def _alone(path: str) -> Iterator[None]:
-    """One process at a time: DBOS makes its SQLite tables statement by statement."""
+    """Lock out other processes: DBOS creates its SQLite tables one statement at a time."""
     Path(path).parent.mkdir(parents=True, exist_ok=True)
     with closing(sqlite3.connect(f"{path}-lock", timeout=BUSY / 1000)) as lock:
         lock.isolation_level = None

@@ -1,4 +1,4 @@
-"""Job: work that is queued, as the log keeps it. The queue itself knows only its id."""
+"""Job: queued work, as an event in the log. The queue itself stores only the job's id."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal, cast
@@ -17,10 +17,11 @@ Kind = Literal["routine", "workflow", "checkpoint", "compile"]
 
 
 class Item(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One thing of a job: a run, a subject, or a routine to be compiled.
+    """One item of a job: a run, a subject to checkpoint, or a task to compile.
 
-    id: of the run, the name of the subject, or what the routine is called.
-    input: what a run is given. prompt: what its user said. traces: what a routine is made of.
+    id: the run's id, the subject's name, or the task.
+    input, prompt: the input of a run, and what its user asked for.
+    traces: the ids of the traces to compile.
     """
 
     id: str
@@ -31,9 +32,9 @@ class Item(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 @event_body("job_queued")
 class Job(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Body of an event: a worker is to do this, one item after the other.
+    """Body of an event: a job was queued. A worker runs its items one after the other.
 
-    name: the routine or workflow that runs. how: more that doing it may be told.
+    name: the routine or workflow to run. how: options, by name.
     """
 
     kind: Kind
@@ -44,9 +45,11 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 @event_body("job_done")
 class JobReport(msgspec.Struct, frozen=True, kw_only=True):
-    """Body of an event: a job is over.
+    """Body of an event: a job has ended.
 
-    waiting: runs that ask something, by id. failed: what could not be done, and why.
+    done: how many items are done.
+    waiting: the runs that wait for an answer, each with the command that resumes it.
+    failed: the items that failed, each with its reason.
     """
 
     done: int = 0
@@ -56,38 +59,38 @@ class JobReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def body_of(job: Job, redactor: Redactor) -> Json:
-    """The body of a job's event, once it is sure that a worker will find it whole."""
+    """Return the body of a job's event. Refuse a job that redaction would change."""
     if not job.items:
-        raise UsageError("there is nothing to do in this job", place="items")
+        raise UsageError("expected a job with at least one item, found none", place="items")
     place = f"{job.kind} {job.name}".rstrip()
     body = cast("Json", canonical(msgspec.structs.asdict(job), place)[1])
     hidden = first_difference(body, redactor.value(body))
     if hidden is not None:
         raise InputError(
-            "this looks like a secret: what is queued is kept, and secrets are not",
+            "this looks like a secret, and secrets are never stored in the log",
             place=f"{place}, {hidden}",
-            fix="leave it out, and let the worker have it: as a secret input of the routine, "
-            "or in its environment",
+            fix="leave it out: make it a secret input of the routine, and set it in the "
+            "environment of the worker",
         )
     return body
 
 
 def read_job(memory: Memory, job_id: str) -> Job:
-    """What a job is to do, from the log."""
+    """Read a job from the log."""
     query = EventQuery(stream=job_stream(job_id), kinds=["job_queued"])
     for event in memory.store.read(query):
         if event.body is None:
-            raise WorkError("what this job was to do was forgotten", place=f"job {job_id}")
+            raise WorkError("the content of this job was forgotten", place=f"job {job_id}")
         return msgspec.convert(event.body, Job)
     raise WorkError(
-        "the log does not know this job",
+        "this job is not in the log",
         place=f"job {job_id}",
-        fix="let the worker use the log that it was queued beside (--db)",
+        fix="start the worker with the database that the job was queued in (--db)",
     )
 
 
 def read_report(memory: Memory, job_id: str) -> JobReport | None:
-    """What became of a job, from the log; nothing where it did not end, or was forgotten."""
+    """Read a job's report from the log. None if the job has not ended, or was forgotten."""
     query = EventQuery(stream=job_stream(job_id), kinds=["job_done"], limit=1, newest=True)
     for event in memory.store.read(query):
         return None if event.body is None else msgspec.convert(event.body, JobReport)
@@ -95,13 +98,13 @@ def read_report(memory: Memory, job_id: str) -> JobReport | None:
 
 
 def first_difference(one: Any, other: Any, place: str = "") -> str | None:
-    """Where two JSON values begin to differ; None where they are the same."""
+    """Return the path at which two JSON values first differ; None if they are equal."""
     if isinstance(one, dict) and isinstance(other, dict) and one.keys() == other.keys():
         parts: Iterable[tuple[str, Any, Any]] = ((f".{key}", one[key], other[key]) for key in one)
     elif isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
         parts = ((f"[{n}]", *pair) for n, pair in enumerate(zip(one, other, strict=True)))
     else:
-        return None if one == other else place.lstrip(".") or "all of it"
+        return None if one == other else place.lstrip(".") or "the whole value"
     for name, left, right in parts:
         found = first_difference(left, right, place + name)
         if found is not None:

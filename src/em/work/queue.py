@@ -1,7 +1,7 @@
-"""Queue: work for `em worker`, beside a memory's log.
+"""Queue: jobs for `em worker`, next to a memory's log.
 
-What is to be done is an event in the log, redacted like all of them and forgotten like them; so is
-what became of it. The queue's own tables know an id, a state and a worker.
+A job and its report are events in the log, so they are redacted and forgotten like other events.
+The queue's own tables contain only the job's id, state and worker.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -31,17 +31,17 @@ if TYPE_CHECKING:
     from dbos import EnqueueOptions, WorkflowStatus
 
 DEFAULT = "default"
-"""The queue of what is queued without naming one."""
+"""The queue of jobs for which no queue is named."""
 
 
 def lane_of(job: Job, queue: str | None, settings: WorkSettings) -> str:
-    """The queue a job goes to: a workflow whose runs are limited has one of its own."""
+    """Return the queue of a job. A workflow with a limit has a queue of its own."""
     if job.kind == "workflow" and job.name in settings.limits.workflows:
         if queue is not None:
             raise UsageError(
-                f"the workflow {job.name!r} has a limit, and so a queue of its own",
+                f"the workflow {job.name!r} has a limit, and therefore a queue of its own",
                 place="queue",
-                fix=f"leave the queue out; a worker can name it as workflow:{job.name}",
+                fix=f"leave the queue out; its name for workers is workflow:{job.name}",
             )
         return f"workflow:{job.name}"
     if queue is None:
@@ -50,13 +50,13 @@ def lane_of(job: Job, queue: str | None, settings: WorkSettings) -> str:
         raise UsageError(
             f"{queue!r} can't be the name of a queue",
             place="queue",
-            fix="it is the one of a workflow that has a limit (work.limits.workflows)",
+            fix="workflow:… is reserved for workflows with a limit (work.limits.workflows)",
         )
     return check_lane(queue)
 
 
 def check_lane(name: str) -> str:
-    """A name that a queue can have; those with an underscore before them are DBOS's own."""
+    """Return the name if a queue can have it. A leading underscore is reserved for DBOS."""
     check_name(name, "queue")
     if name.startswith("_"):
         raise UsageError(f"{name!r} can't be the name of a queue", place="queue")
@@ -66,7 +66,7 @@ def check_lane(name: str) -> str:
 def register(
     make: Callable[..., Any], lane: str, settings: WorkSettings, concurrency: int | None = None
 ) -> None:
-    """Make a queue known; one that is there keeps what was said of it, unless it is said anew."""
+    """Register a queue with its limits. An existing queue keeps its limits without new ones."""
     limit = settings.limits.workflows.get(lane.removeprefix("workflow:"))
     limit = limit if lane.startswith("workflow:") else None
     at_a_time = concurrency or settings.concurrency
@@ -85,7 +85,7 @@ T = TypeVar("T")
 def routine_jobs(
     memory: Memory, routine: str, inputs: Iterable[Json | None], chunk: int
 ) -> Iterator[Job]:
-    """Runs of a kept routine, in the version of now."""
+    """Make jobs that run a stored routine in its current version, once for each input."""
     found = find_routine(memory.store, routine)
     name = f"{found.name}@{found.version}"
     for part in portions(_runs(inputs), chunk):
@@ -101,7 +101,7 @@ def workflow_jobs(
     prompt: str | None = None,
     file: str | Path | None = None,
 ) -> Iterator[Job]:
-    """Runs of a workflow as it is written now: a worker need not have its file."""
+    """Make jobs that run a workflow as it is written now. Workers don't need its file."""
     from em.workflows.definition import WorkflowFile, check_params
     from em.workflows.problems import validate_file
 
@@ -112,7 +112,7 @@ def workflow_jobs(
         raise InvalidWorkflow(
             str(problems[0]),
             place=source.place,
-            fix="`em workflow validate` lists everything that is wrong with it",
+            fix="`em workflow validate` lists all its problems",
             problems=list(map(str, problems)),
         )
     how = {"definition": msgspec.to_builtins(found)}
@@ -124,7 +124,7 @@ def workflow_jobs(
 def checkpoint_jobs(
     memory: Memory, subjects: Iterable[str] | None, chunk: int, how: Json
 ) -> Iterator[Job]:
-    """Checkpoints of subjects, or of all that something was observed about."""
+    """Make jobs that checkpoint these subjects, or all subjects with observations."""
     names = subjects_of(memory.store) if subjects is None else subjects
     items = (Item(id=check_name(name, "subject")) for name in names)
     for part in portions(items, chunk):
@@ -132,14 +132,14 @@ def checkpoint_jobs(
 
 
 def compile_jobs(tasks: Mapping[str, Sequence[str]], chunk: int, how: Json) -> Iterator[Job]:
-    """Routines of traces: for each task, the ids of the attempts at it."""
+    """Make jobs that compile the traces of each task, given by their ids."""
     items = (Item(id=task, traces=list(ids)) for task, ids in tasks.items())
     for part in portions(items, chunk):
         yield Job(kind="compile", items=part, how=how)
 
 
 def portions(things: Iterable[T], size: int) -> Iterator[list[T]]:
-    """The things in lists of so many."""
+    """Yield the things in lists of at most `size`."""
     left = iter(things)
     while portion := list(islice(left, size)):
         yield portion
@@ -154,9 +154,9 @@ def _runs(inputs: Iterable[Any], prompt: str | None = None) -> list[Item]:
 
 
 CHUNK = 100
-"""Small things that make one job: alone, each would cost more to queue than to do."""
+"""Subjects in one job: to queue one alone would cost more than to checkpoint it."""
 AT_ONCE = 500
-"""Jobs that are read or written together."""
+"""Jobs that are read or written in one transaction."""
 
 State = Literal["queued", "running", "waiting", "done", "failed", "cancelled"]
 _STATES: Mapping[str, State] = {
@@ -172,7 +172,7 @@ OVER = frozenset({"waiting", "done", "failed", "cancelled"})
 
 
 class JobView(msgspec.Struct, frozen=True, kw_only=True):
-    """A job as its user sees it. `problem` is what keeps all of it from being done."""
+    """A job with its state. problem: why the whole job could not run."""
 
     id: str
     state: State
@@ -189,7 +189,7 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Counts(msgspec.Struct, frozen=True, kw_only=True):
-    """How far jobs are: those that are over, of all; and the workers that are there."""
+    """The progress of jobs: how many have ended, of how many; and the running workers."""
 
     over: int
     all: int
@@ -197,10 +197,7 @@ class Counts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Queue:
-    """The queue of a memory. A context manager.
-
-    The extra `distributed` is needed, on one machine too.
-    """
+    """The queue of a memory. A context manager. Needs the extra `distributed`."""
 
     def __init__(self, memory: Memory, settings: Settings | None = None) -> None:
         self._memory = memory
@@ -220,12 +217,12 @@ class Queue:
         self.close()
 
     def close(self) -> None:
-        """Let go of the queue's database; the memory stays open."""
+        """Close the queue's database. The memory stays open."""
         self._client.destroy()
         self._database.close()
 
     def add(self, jobs: Iterable[Job], queue: str | None = None) -> list[str]:
-        """Queue jobs, all or none of them; their ids. What can't be kept is refused first."""
+        """Queue all of these jobs, or none; return their ids. Invalid jobs are refused first."""
         checked = [(self._lane(job, queue), body_of(job, self._redactor)) for job in jobs]
         ids = new_ids(len(checked))
         drafts = (
@@ -247,10 +244,9 @@ class Queue:
         chunk: int = 1,
         queue: str | None = None,
     ) -> list[str]:
-        """Queue runs of a kept routine, one for each input; the ids of the jobs.
+        """Queue a run of a stored routine for each input; return the ids of the jobs.
 
-        It is the version of now that will run. chunk: so many runs make one job, one after the
-        other.
+        The routine's current version will run. chunk: runs per job, one after the other.
         """
         return self.add(routine_jobs(self._memory, routine, inputs, chunk), queue)
 
@@ -264,7 +260,7 @@ class Queue:
         chunk: int = 1,
         queue: str | None = None,
     ) -> list[str]:
-        """Queue runs of a workflow as it is written now, one for each set of parameters."""
+        """Queue a run of a workflow, as it is written now, for each set of parameters."""
         jobs = workflow_jobs(self._memory, workflow, params, chunk, prompt=prompt, file=file)
         return self.add(jobs, queue)
 
@@ -276,9 +272,9 @@ class Queue:
         queue: str | None = None,
         how: Mapping[str, bool] | None = None,
     ) -> list[str]:
-        """Queue checkpoints of subjects, or of all.
+        """Queue checkpoints of these subjects, or of all.
 
-        how: what `Memory.checkpoint` may be told; `llm`: ask the model of the worker's settings.
+        how: options of `Memory.checkpoint`; `llm`: use the model of the worker's settings.
         """
         return self.add(checkpoint_jobs(self._memory, subjects, chunk, dict(how or {})), queue)
 
@@ -290,9 +286,9 @@ class Queue:
         queue: str | None = None,
         how: Mapping[str, bool] | None = None,
     ) -> list[str]:
-        """Queue compiling traces: for each task, the ids of the attempts at it; else all tasks.
+        """Queue the compilation of each task, given with the ids of its traces, or of all tasks.
 
-        how: `keep_all`, as for `Memory.compile`; `llm`: ask the model of the worker's settings.
+        how: `keep_all`, as for `Memory.compile`; `llm`: use the model of the worker's settings.
         """
         chosen = attempts(self._memory.store) if tasks is None else tasks
         return self.add(compile_jobs(chosen, chunk, dict(how or {})), queue)
@@ -304,7 +300,7 @@ class Queue:
         limit: int | None = 50,
         ids: Sequence[str] | None = None,
     ) -> list[JobView]:
-        """Jobs, the newest first; those of one state, or these."""
+        """List jobs, the newest first: all, those in a state, or those with these ids."""
         wanted = None
         if state is not None:
             asked = "done" if state == "waiting" else state
@@ -316,43 +312,44 @@ class Queue:
         return [view for view in views if state is None or view.state == state]
 
     def job(self, job_id: str) -> JobView:
-        """One job."""
+        """Return one job."""
         found = self._list(workflow_ids=[job_id])
         if not found:
-            raise NotFound(
-                f"there is no job {job_id!r}", fix="`em queue list` shows those there are"
-            )
+            raise NotFound(f"there is no job {job_id!r}", fix="`em queue list` lists all jobs")
         return self._view(found[0])
 
     def what(self, job_id: str) -> Job:
-        """What a job is to do."""
+        """Read the content of a job."""
         return read_job(self._memory, job_id)
 
     def runs(self, jobs: Sequence[str]) -> list[str]:
-        """The ids of the runs of these jobs; other jobs have none."""
+        """Return the ids of the runs of these jobs. Only jobs that run something have any."""
         found = map(self.what, jobs)
         return [
             item.id for job in found if job.kind in ("routine", "workflow") for item in job.items
         ]
 
     def cancel(self, job_id: str) -> JobView:
-        """Take a job out of the queue; one that runs ends after the item that is under way."""
+        """Cancel a job. A running one stops after its current item."""
         view = self.job(job_id)
         if view.state in OVER:
-            raise WorkError(f"this job is over: {view.state}", place=f"job {job_id}")
+            raise WorkError(f"this job has ended: {view.state}", place=f"job {job_id}")
         with self._database.translated():
             self._client.cancel_workflow(job_id)
         return self.job(job_id)
 
     def retry(self, job_id: str) -> str:
-        """Queue again what failed of a job, or all of one that was cancelled; the new job's id.
+        """Queue the failed items of a job again, or all of a cancelled one; return the new id.
 
-        A routine's run that failed is over: a new one begins, from its first step. A workflow's
-        goes on at the step that failed.
+        A failed run of a routine can't be resumed: a new run starts. A failed run of a workflow
+        continues at the step that failed.
         """
         view, job = self.job(job_id), self.what(job_id)
         if view.state not in ("failed", "cancelled"):
-            raise WorkError(f"there is nothing to try again: {view.state}", place=f"job {job_id}")
+            raise WorkError(
+                f"only failed and cancelled jobs can be retried, this one is {view.state}",
+                place=f"job {job_id}",
+            )
         items = [*job.items]
         if view.report is not None:
             items = [item for item in items if item.id in view.report.failed]
@@ -365,7 +362,7 @@ class Queue:
         return self.add([msgspec.structs.replace(job, items=items)], queue)[0]
 
     def clear(self, older_than: timedelta) -> int:
-        """Drop jobs that ended so long ago from the queue; how many. The log keeps its events."""
+        """Remove jobs that ended longer ago than this; return how many. Their events stay."""
         until = (datetime.now(UTC) - older_than).isoformat()
         dropped = 0
         while True:
@@ -381,7 +378,7 @@ class Queue:
             dropped += len(found)
 
     def counts(self, ids: Sequence[str]) -> Counts:
-        """How far these jobs are."""
+        """Count how many of these jobs have ended."""
         over = 0
         for portion in portions(ids, 5_000):
             found = self._list(workflow_ids=portion)
@@ -389,7 +386,7 @@ class Queue:
         return Counts(over=over, all=len(ids), workers=len(self.workers()))
 
     def reports(self, ids: Sequence[str]) -> JobReport:
-        """What became of these jobs, as one report."""
+        """Return the reports of these jobs as one."""
         done = 0
         waiting: dict[str, str] = {}
         failed: dict[str, str] = {}
@@ -405,7 +402,7 @@ class Queue:
         return JobReport(done=done, waiting=waiting, failed=failed)
 
     def workers(self) -> dict[str, str]:
-        """The workers that are there, or were until a moment ago, and where they run."""
+        """Return the workers and their machines. Dead ones are listed until their lease ends."""
         table = self._database.workers
         with self._database.translated(), self._database.engine.begin() as connection:
             return {row.id: row.place for row in connection.execute(sa.select(table))}
@@ -432,9 +429,9 @@ class Queue:
         if report is not None and report.waiting and not report.failed:
             state = "waiting"
         if one.status == "MAX_RECOVERY_ATTEMPTS_EXCEEDED":
-            problem = "its worker died each time it was tried"
+            problem = "its worker died at every attempt"
         elif state == "failed" and report is None:
-            problem = problem or "it could not be begun"
+            problem = problem or "it could not be started"
         return JobView(
             id=one.workflow_id,
             state=state,
@@ -451,7 +448,7 @@ class Queue:
         )
 
     def _lane(self, job: Job, queue: str | None) -> str:
-        """The queue a job goes to, made known."""
+        """Return the queue of a job, and register it."""
         lane = lane_of(job, queue, self._settings)
         if lane not in self._known:
             with self._database.translated():

@@ -1,7 +1,7 @@
-"""How many may ask a provider at a time, over all workers.
+"""Slots: limit how many requests to a provider run at a time, over all workers.
 
-A slot is a row in the queue's database, held while one question is asked. Those of a worker that
-died are freed with its jobs (`presence`).
+A slot is a row in the queue's database that exists while a request runs. The slots of a worker that
+died are freed together with its jobs (`worker.Presence`).
 """
 
 import random
@@ -23,28 +23,28 @@ LONGEST = 1.0
 
 
 class Slots:
-    """The slots of one worker's questions. limits: how many at a time, by provider."""
+    """The slots of one worker. limits: requests at a time, by provider."""
 
     def __init__(self, database: Database, worker: str, limits: Mapping[str, int]) -> None:
         self._database = database
         self._worker = worker
         self._limits = limits
-        self._left: list[str] = []
+        self._unused: list[str] = []
         self._guard = threading.Lock()
 
     @contextmanager
-    def held(self, provider: str) -> Iterator[None]:
-        """Ask only while there is room for it; without a limit at once."""
+    def slot(self, provider: str) -> Iterator[None]:
+        """Wait for a free slot and use it in the `with` block. Without a limit, don't wait."""
         limit = self._limits.get(provider)
         if limit is None:
             yield
             return
-        held = self._take(provider, limit)
+        taken = self._take(provider, limit)
         try:
             yield
         finally:
             with self._guard:
-                self._left.append(held)
+                self._unused.append(taken)
             self.tidy()
 
     def _take(self, provider: str, limit: int) -> str:
@@ -53,11 +53,11 @@ class Slots:
             self.tidy()
             try:
                 taken = self._try(provider, limit)
-            except sa.exc.DBAPIError:  # it will be there again; until then nobody can count
+            except sa.exc.DBAPIError:  # the database is gone: wait until it is back
                 taken = None
             if taken is not None:
                 return taken
-            time.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311 - only so that they don't all come at once
+            time.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311 - spreads the retries of many workers
             pause = min(LONGEST, pause * 1.5)
 
     def _try(self, provider: str, limit: int) -> str | None:
@@ -71,25 +71,25 @@ class Slots:
             held = new_id()
             row = {"provider": provider, "slot": free, "worker": self._worker, "held": held}
             take = self._database.insert(slots).values(row).on_conflict_do_nothing()
-            # Asked for by name: how many rows an insert made is not told by every driver.
+            # RETURNING, because not every driver reports how many rows were inserted.
             return connection.execute(take.returning(slots.c.held)).scalar()
 
     def tidy(self) -> None:
-        """Free what is not held any more; what fails is tried again the next time."""
+        """Free the slots that are no longer used. Retry the next time if that fails."""
         slots = self._database.slots
         with self._guard:
-            left, self._left = self._left, []
-        for held in left:
+            unused, self._unused = self._unused, []
+        for held in unused:
             try:
                 with self._database.engine.begin() as connection:
                     connection.execute(sa.delete(slots).where(slots.c.held == held))
             except sa.exc.DBAPIError:
                 with self._guard:
-                    self._left.append(held)
+                    self._unused.append(held)
 
 
 class LimitedClient:
-    """A model that is asked only while its provider has a slot free."""
+    """A client that waits for a free slot of its provider before each request."""
 
     def __init__(self, client: LlmClient, slots: Slots) -> None:
         self._client = client
@@ -103,6 +103,6 @@ class LimitedClient:
         return self._client.spent
 
     def complete(self, prompt: str | Sequence[Message], **options: Any) -> Completion:
-        """Ask, when it is this question's turn."""
-        with self._slots.held(self.provider):
+        """Ask the model once a slot is free."""
+        with self._slots.slot(self.provider):
             return self._client.complete(prompt, **options)

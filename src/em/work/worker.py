@@ -1,8 +1,8 @@
-"""Worker: takes jobs from a memory's queue and does them.
+"""Worker: take jobs from a memory's queue and run them.
 
-DBOS gives out each job at least once, so a job may come twice, also to two workers at a time. The
-journal of each run makes that harmless: who comes second goes on where the first one stopped, and
-is told apart from it by the position in the run's stream.
+DBOS hands out each job at least once, so a job may come twice, even to two workers at a time. The
+journal of each run makes that harmless: the second worker resumes where the first one stopped, and
+only one of them can write the next position of the run's stream.
 """
 
 import os
@@ -43,27 +43,27 @@ if TYPE_CHECKING:
     from em.runner.run import RunResult
 
 
-class Ended(NamedTuple):
-    """What became of an item: `why` it waits or failed."""
+class ItemResult(NamedTuple):
+    """How an item ended. why: the reason that it waits or failed."""
 
     status: str
     why: str = ""
 
 
-DONE = Ended("done")
+DONE = ItemResult("done")
 
 
-class Doing(NamedTuple):
-    """What a worker has to do items with."""
+class Equipment(NamedTuple):
+    """What a worker needs to run items."""
 
     memory: Memory
     tools: "Tools"
     settings: Settings
     limited: "Callable[[LlmClient], LlmClient]"
-    """A client that is asked only while its provider has room."""
+    """Wraps a client so that it respects the limit of its provider."""
 
     def client(self, how: Json) -> "LlmClient | None":
-        """The model that a job may ask, if it may."""
+        """Return a client for the configured model if the job asks for one."""
         if not how.pop("llm", False):
             return None
         from em.llm import get_llm_client
@@ -71,31 +71,31 @@ class Doing(NamedTuple):
         return self.limited(get_llm_client(settings=self.settings))
 
 
-def do(doing: Doing, job: Job, item: Item) -> Ended:
-    """Do one item. Raises what keeps it from being done."""
-    return _WAYS[job.kind](doing, job, item)
+def run_item(equipment: Equipment, job: Job, item: Item) -> ItemResult:
+    """Run one item of a job."""
+    return _RUNNERS[job.kind](equipment, job, item)
 
 
-def _routine(doing: Doing, job: Job, item: Item) -> Ended:
-    memory = doing.memory
+def _routine(equipment: Equipment, job: Job, item: Item) -> ItemResult:
+    memory = equipment.memory
     try:
         past = read_run(memory.store, item.id)
     except NotFound:
-        return _ended(memory.run(job.name, item.input, doing.tools, run_id=item.id))
+        return _ended(memory.run(job.name, item.input, equipment.tools, run_id=item.id))
     if past.status == "running":
-        return _ended(memory.resume(item.id, doing.tools))
+        return _ended(memory.resume(item.id, equipment.tools))
     if past.status == "needs_input":
-        return Ended("waiting", how_to_resume(item.id, past.resume_with))
+        return ItemResult("waiting", how_to_resume(item.id, past.resume_with))
     if past.status == "failed":
-        return Ended("failed", _failure(past.failure or {}))
+        return ItemResult("failed", _failure(past.failure or {}))
     return DONE
 
 
-def _ended(result: "RunResult") -> Ended:
+def _ended(result: "RunResult") -> ItemResult:
     if result.status == "needs_input":
-        return Ended("waiting", how_to_resume(result.run_id, ""))
+        return ItemResult("waiting", how_to_resume(result.run_id, ""))
     if result.status == "failed" and result.failure is not None:
-        return Ended("failed", _failure(msgspec.structs.asdict(result.failure)))
+        return ItemResult("failed", _failure(msgspec.structs.asdict(result.failure)))
     return DONE
 
 
@@ -103,38 +103,38 @@ def _failure(failure: Mapping[str, Any]) -> str:
     return f"step {failure.get('step_id')}: {failure.get('message')}"
 
 
-def _checkpoint(doing: Doing, job: Job, item: Item) -> Ended:
+def _checkpoint(equipment: Equipment, job: Job, item: Item) -> ItemResult:
     how = dict(job.how)
-    client = doing.client(how)
-    doing.memory.subjects.checkpoint(item.id, client=client, **how)
+    client = equipment.client(how)
+    equipment.memory.subjects.checkpoint(item.id, client=client, **how)
     return DONE
 
 
-def _compile(doing: Doing, job: Job, item: Item) -> Ended:
+def _compile(equipment: Equipment, job: Job, item: Item) -> ItemResult:
     how = dict(job.how)
-    client = doing.client(how)
-    doing.memory.compile(item.traces, client=client, **how)
+    client = equipment.client(how)
+    equipment.memory.compile(item.traces, client=client, **how)
     return DONE
 
 
-def _workflow(doing: Doing, job: Job, item: Item) -> Ended:
+def _workflow(equipment: Equipment, job: Job, item: Item) -> ItemResult:
     from em.workflows.definition import read_workflow
 
-    workflows = doing.memory.workflows(tools=doing.tools)
-    workflows.models.limited = doing.limited
-    if doing.memory.store.head(run_stream(item.id))[0]:
+    workflows = equipment.memory.workflows(tools=equipment.tools)
+    workflows.models.limited = equipment.limited
+    if equipment.memory.store.head(run_stream(item.id))[0]:
         result = workflows.resume(item.id, retry=bool(job.how.get("retry")))
     else:
         workflow = read_workflow(job.how["definition"], f"workflow {job.name}")
         result = workflows.start_this(workflow, item.input, prompt=item.prompt, run_id=item.id)
     if result.status == "needs_input":
-        return Ended("waiting", f"em workflow resume {item.id}")
+        return ItemResult("waiting", f"em workflow resume {item.id}")
     if result.status == "failed" and result.failure is not None:
-        return Ended("failed", _failure(msgspec.structs.asdict(result.failure)))
+        return ItemResult("failed", _failure(msgspec.structs.asdict(result.failure)))
     return DONE
 
 
-_WAYS: Mapping[Kind, Callable[[Doing, Job, Item], Ended]] = {
+_RUNNERS: Mapping[Kind, Callable[[Equipment, Job, Item], ItemResult]] = {
     "routine": _routine,
     "workflow": _workflow,
     "checkpoint": _checkpoint,
@@ -143,14 +143,17 @@ _WAYS: Mapping[Kind, Callable[[Doing, Job, Item], Ended]] = {
 
 
 BEATS = 5
-"""Signs of life in one lease."""
+"""Heartbeats in one lease."""
 
 
 class Presence:
-    """Gives signs of life for one worker, and watches those of the others.
+    """Writes the heartbeat of one worker, and watches those of the others.
 
-    recover: gives the jobs of a worker that is dead back to the queue; how many. tidy: is called
-    with each sign of life. tell: is told what happens.
+    A worker whose heartbeat stops for a whole lease is dead: its jobs are queued again.
+
+    recover: queues the jobs of a dead worker again; returns how many.
+    tidy: called with each heartbeat.
+    report: called with a line for people when something happens.
     """
 
     def __init__(
@@ -160,31 +163,31 @@ class Presence:
         lease: float,
         recover: Callable[[str], int],
         tidy: Callable[[], None],
-        tell: Callable[[str], None],
+        report: Callable[[str], None],
     ) -> None:
         self._database = database
         self._worker = worker
         self._lease = lease
         self._recover = recover
         self._tidy = tidy
-        self._tell = tell
+        self._report = report
         self._seen: dict[str, tuple[int, float]] = {}
         self._ended = threading.Event()
         self._lost = False
         self._watching = False
-        self._thread = threading.Thread(target=self._go_on, name="em-presence", daemon=True)
+        self._thread = threading.Thread(target=self._beat_forever, name="em-presence", daemon=True)
 
     def begin(self) -> None:
-        """Be there, from now on."""
+        """Write the first heartbeat, and start the thread that writes the next ones."""
         self._beat()
         self._thread.start()
 
     def watch(self) -> None:
-        """From now on, look after the others too."""
+        """Watch the other workers too, from now on."""
         self._watching = True
 
     def end(self) -> None:
-        """Be gone: nobody needs to look for what this worker left."""
+        """Stop, and remove this worker's heartbeat: it has returned its jobs."""
         self._ended.set()
         if self._thread.is_alive():
             self._thread.join()
@@ -192,23 +195,23 @@ class Presence:
         with self._database.engine.begin() as connection:
             connection.execute(sa.delete(workers).where(workers.c.id == self._worker))
 
-    def _go_on(self) -> None:
+    def _beat_forever(self) -> None:
         while not self._ended.wait(self._lease / BEATS):
             try:
                 self._beat()
                 if self._watching:
                     self._look()
                 self._tidy()
-            except Exception as error:  # noqa: BLE001 - it is told; one that falls silent loses its jobs
-                # What is seen after this says nothing about the time before it.
+            except Exception as error:  # noqa: BLE001 - reported; a worker without a heartbeat loses its jobs
+                # Other workers could not write either: start to count anew.
                 self._seen.clear()
                 if not self._lost:
                     reason = str(error.__cause__ or error).strip().partition("\n")[0]
-                    self._tell(f"the queue's database can't be reached, trying again: {reason}")
+                    self._report(f"can't reach the queue's database, retrying: {reason}")
                 self._lost = True
             else:
                 if self._lost:
-                    self._tell("the queue's database is there again")
+                    self._report("reached the queue's database again")
                 self._lost = False
 
     def _beat(self) -> None:
@@ -237,12 +240,12 @@ class Presence:
                 self._bury(worker, beat)
 
     def _since(self, worker: str, beat: int, now: float) -> float:
-        """Since when this number has been seen."""
+        """Return since when the worker's heartbeat has not changed."""
         before, since = self._seen.get(worker, (beat, now))
         return since if before == beat else now
 
     def _bury(self, worker: str, beat: int) -> None:
-        # First the jobs: who dies between the two leaves it to the next one who looks.
+        # The jobs first: if we die in between, another worker repeats this.
         jobs = self._recover(worker)
         workers, slots = self._database.workers, self._database.slots
         with self._database.engine.begin() as connection:
@@ -251,36 +254,38 @@ class Presence:
             )
             connection.execute(sa.delete(slots).where(slots.c.worker == worker))
         del self._seen[worker]
-        self._tell(f"worker {worker} is gone; {jobs} of its jobs are queued again")
+        self._report(f"worker {worker} is gone; {jobs} of its jobs were queued again")
 
 
 def place() -> str:
-    """Where this process runs, for people."""
+    """Return the machine and process of this worker, for people."""
     return f"{socket.gethostname()}, process {os.getpid()}"
 
 
 T = TypeVar("T")
 
 ATTEMPTS = 20
-"""Times a job is begun before it is set aside: it may be what its workers die of."""
+"""Starts of a job before it counts as failed: it may be what kills its workers."""
 LOOK = 0.2
-"""Seconds between two looks at whether everything is done."""
+"""Seconds between two looks at whether all jobs have ended."""
 FIRST_PAUSE, LONGEST_PAUSE = 0.2, 5.0
-"""Seconds to wait for a store that is gone, at first and at most."""
+"""Seconds to wait for a store that can't be reached, at first and at most."""
 
 
 class _Leave(BaseException):
-    """This worker does not go on with a job, and says nothing of its outcome.
+    """Leave a job without an outcome, so that another worker can run it.
 
-    Not an Exception: DBOS would take it for how the job ended.
+    Not an Exception, which DBOS would store as the outcome of the job.
     """
 
 
 class Worker:
-    """Does queued work until it is stopped. One in a process.
+    """Runs queued jobs until it is stopped. A process can have only one.
 
-    queues: only these. concurrency: jobs of a queue at a time, from now on for all its workers.
-    tools: what routines and workflows may call. tell: is told what happens, in words.
+    queues: only these queues.
+    concurrency: jobs of a queue at a time, from now on for all workers of the queue.
+    tools: what routines and workflows may call.
+    report: called with a line for people when something happens.
     """
 
     def __init__(
@@ -290,7 +295,7 @@ class Worker:
         queues: Sequence[str] = (),
         concurrency: int | None = None,
         tools: "Tools" = None,
-        tell: Callable[[str], None] = lambda _text: None,
+        report: Callable[[str], None] = lambda _text: None,
         settings: Settings | None = None,
     ) -> None:
         self.id = f"{socket.gethostname()[:40]}-{os.getpid()}-{new_id()[-6:]}"
@@ -298,29 +303,29 @@ class Worker:
         self._settings = settings or Settings.load()
         self._queues = [check_lane(name) for name in queues]
         self._concurrency = concurrency
-        self._tell = tell
+        self._report = report
         self._database = Database(memory.address)
         self._slots = Slots(self._database, self.id, self._settings.work.limits.providers)
-        self._doing = Doing(memory, tools, self._settings, self._limited)
+        self._equipment = Equipment(memory, tools, self._settings, self._limited)
         self._stopping = threading.Event()
         self._over = threading.Event()
         self._active = 0
         self._ended = 0
         self.failed = 0
-        """Of the jobs that ended here."""
+        """How many jobs failed in this worker."""
         self._guard = threading.Lock()
 
     def stop(self) -> None:
-        """End after the items that are under way; the rest is given back. For any thread."""
+        """Stop after the current items, and return the other jobs to the queue. Thread-safe."""
         self._stopping.set()
 
     @property
     def stopping(self) -> bool:
-        """Whether it was told to end."""
+        """Return whether `stop` was called."""
         return self._stopping.is_set()
 
     def run(self, *, drain: bool = False) -> int:
-        """Work until `stop`, or with `drain` until nothing is queued or running; the jobs done."""
+        """Run jobs until `stop`, or with `drain` until none is left; return how many ended."""
         from dbos import DBOS
 
         self._database.make()
@@ -331,7 +336,7 @@ class Worker:
             self._settings.work.lease,
             self._recover,
             self._slots.tidy,
-            self._tell,
+            self._report,
         )
         presence.begin()
         try:
@@ -346,13 +351,13 @@ class Worker:
         return self._ended
 
     def _leave(self, presence: Presence) -> None:
-        """Give back what was claimed, and be gone."""
+        """Return the claimed jobs to the queue, and stop the heartbeat."""
         try:
             with self._database.translated():
                 self._give_back()
                 presence.end()
         except StoreUnreachable as error:
-            self._tell(f"what it had is given to others when its lease is over: {error.message}")
+            self._report(f"its jobs are queued again when its lease ends: {error.message}")
         self._client.destroy()
         self._database.close()
 
@@ -389,12 +394,12 @@ class Worker:
             if drain and not self._left():
                 return
         if self._active:
-            self._tell(f"ending after what is under way ({self._active})")
+            self._report(f"stopping after the current items ({self._active} jobs running)")
         while self._active:
             time.sleep(LOOK / 4)
 
     def _left(self) -> bool:
-        """Whether anything is queued or running, here or with another worker."""
+        """Return whether a job is queued or running, in any worker."""
         try:
             return bool(
                 self._list(
@@ -403,7 +408,7 @@ class Worker:
                     limit=1,
                 )
             )
-        except StoreUnreachable:  # presence tells of it; it will be there again
+        except StoreUnreachable:  # Presence reports it; wait until it is back
             return True
 
     def _list(self, **chosen: Any) -> "list[WorkflowStatus]":
@@ -415,23 +420,23 @@ class Worker:
     def _recover(self, worker: str) -> int:
         from dbos import DBOS
 
-        # DBOS leaves this to its own paid service and has no public name for it. It gives back only
-        # what that worker still has, so two who do it at a time do no harm.
+        # DBOS has no public function for this. It queues only the jobs that the worker still has:
+        # two workers that do it at the same time do no harm.
         return len(DBOS._recover_pending_workflows([worker]))
 
     def _give_back(self) -> None:
-        """Queue again what this worker has claimed and will not do."""
+        """Queue the jobs again that this worker has claimed and will not run."""
         for one in self._list(status="PENDING", executor_id=self.id):
             self._client.resume_workflow(one.workflow_id, queue_name=one.queue_name)
 
     def _job(self) -> dict[str, int]:
-        """What DBOS calls for each job."""
+        """Run one job; called by DBOS."""
         from dbos import DBOS
 
         job_id = DBOS.workflow_id
         assert job_id is not None
         if self._stopping.is_set():
-            # Held until nothing more is claimed: else all that is queued would come by here.
+            # Wait here, or DBOS would claim one queued job after the other.
             self._over.wait()
             raise _Leave
         with self._guard:
@@ -468,23 +473,23 @@ class Worker:
             raise JobFailed(f"{len(failed)} of {len(job.items)} failed", place=f"job {job_id}")
         return {**counted, "waiting": len(waiting)}
 
-    def _item(self, job_id: str, job: Job, item: Item) -> Ended:
+    def _item(self, job_id: str, job: Job, item: Item) -> ItemResult:
         try:
-            return self._patiently(job_id, lambda: do(self._doing, job, item))
+            return self._patiently(job_id, lambda: run_item(self._equipment, job, item))
         except EmError as error:
-            return Ended("failed", str(error))
-        except Exception as error:  # noqa: BLE001 - one item's fault is not the others'; the report has it
-            return Ended("failed", f"{type(error).__name__}: {error}")
+            return ItemResult("failed", str(error))
+        except Exception as error:  # noqa: BLE001 - reported; the other items still run
+            return ItemResult("failed", f"{type(error).__name__}: {error}")
 
     def _patiently(self, job_id: str, work: Callable[[], T]) -> T:
-        """Wait for a store that is gone; who lost a race looks whether the job is still ours."""
+        """Retry while the store can't be reached. After a conflict, check that the job is ours."""
         pause = FIRST_PAUSE
         while True:
             try:
                 return work()
             except (StoreUnreachable, StoreBusy) as error:
                 if pause == FIRST_PAUSE:
-                    self._tell(f"the log can't be written, trying again: {error.message}")
+                    self._report(f"can't write the log, retrying: {error.message}")
             except Conflict:
                 self._check_owner(job_id)
             if self._stopping.wait(pause):
@@ -492,10 +497,10 @@ class Worker:
             pause = min(LONGEST_PAUSE, pause * 2)
 
     def _check_owner(self, job_id: str) -> None:
-        """Leave a job that was cancelled, or that another worker has."""
+        """Leave a job that was cancelled or that another worker has taken over."""
         try:
             found = self._list(workflow_ids=[job_id])
-        except StoreUnreachable:  # nobody can have taken it meanwhile
+        except StoreUnreachable:  # no other worker can have taken it over either
             return
         if not found or found[0].status != "PENDING" or found[0].executor_id != self.id:
             raise _Leave
