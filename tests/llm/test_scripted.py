@@ -99,7 +99,7 @@ def test_json_is_found_where_models_put_it(text: str) -> None:
 def test_what_is_no_json_is_a_problem_and_no_crash(text: str) -> None:
     value, problems = read(text, CITY)
     assert value is None
-    assert "no JSON" in problems[0]
+    assert "expected JSON" in problems[0]
 
 
 @given(st.text())
