@@ -25,7 +25,7 @@ def failure(ran: Ran) -> tuple[str, str, str]:
 @pytest.mark.parametrize(
     ("steps", "says", "place"),
     [
-        ("  - {id: one, type: [", "this is no YAML", "routine.yaml:4"),
+        ("  - {id: one, type: [", "not valid YAML", "routine.yaml:4"),
         ("  - {id: one, type: tool.cal, tool: t}\n", "tool.cal", "steps[0]"),
         ("  - {id: one, type: return, valeu: 1}\n", "valeu", "steps[0]"),
         (

@@ -90,7 +90,7 @@ def changed(old: str, new: str) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("wrong", "told"),
     [
-        (answer("steps: ["), "this is no YAML"),
+        (answer("steps: ["), "not valid YAML"),
         (changed("tool: find_orders, args", "tool: find_order, args"), "find_order"),
         (changed("{{ user }}", "ana_lopez"), "'ana_lopez' is written into a step"),
         (answer(udf="def total_of(orders):\n    return 41\n"), "to give 42, and gives 41"),

@@ -340,7 +340,7 @@ def test_arguments_are_made_anew_for_each_run(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "error", "says"),
     [
-        ("name: [", RoutineError, "routine.yaml:2: this is no YAML"),
+        ("name: [", RoutineError, "routine.yaml:2: not valid YAML"),
         ("name: x\nsteps: [{id: a, type: nope}]", InvalidRoutine, "steps[0]"),
         ("name: x\nsteps: [{id: a, type: return, valeu: 1}]", InvalidRoutine, "valeu"),
         ("name: x\nversion: '2'", InvalidRoutine, "version"),
@@ -494,9 +494,12 @@ def test_on_error_holds_for_an_item_whose_call_cannot_be_made(run: Run) -> None:
             "a select field needs options",
         ),
         ('{id: a, type: prompt.user, prompt: {message: m, fields: [{name: "{{ x }}"}]}}', "name"),
-        ("{id: a, type: return, value: {x: 1, x: 2}}", "routine.yaml:2: 'x' is given twice"),
-        ("{id: a, type: return, value: [&x 1, *x]}", "routine.yaml:2: aliases are not taken"),
-        ("{id: a, type: return, value: &x [*x]}", "aliases are not taken"),
+        ("{id: a, type: return, value: {x: 1, x: 2}}", "routine.yaml:2: 'x' is repeated"),
+        (
+            "{id: a, type: return, value: [&x 1, *x]}",
+            "routine.yaml:2: YAML aliases",
+        ),
+        ("{id: a, type: return, value: &x [*x]}", "YAML aliases are not supported"),
         ("{id: a, type: return, value: " + "[" * 900 + "]" * 900 + "}", "nested too deeply"),
         ("{id: a, type: return, value: " + "[" * 90000, "nested too deeply"),
     ],

@@ -165,7 +165,7 @@ def test_a_fact_with_an_impossible_time_is_left_out_and_told(memory: Memory) -> 
     memory.observe("ana", "I moved.")
     fact = {"field": "city", "value": "Rome", "at": "2025-13", "events": ["e1"]}
     state = memory.checkpoint("ana", llm=ScriptedClient([{"records": [], "facts": [fact]}]))
-    assert "is no date or time" in state.report.problems[0]
+    assert "expected a date or time" in state.report.problems[0]
     assert state.unstructured[0].reason == "the model found nothing to structure"
 
 

@@ -101,7 +101,7 @@ def test_active_windows(memory: Memory) -> None:
         ({"when": {"some": {"in": "secrets"}}}, "no collection"),
         ({"action": None}, "never be asked"),
         ({"offset": "soon", "deadline": "2025-01-01"}, "offset must be"),
-        ({"deadline": "2025-02-30"}, "no date or time"),
+        ({"deadline": "2025-02-30"}, "expected a date or time"),
         ({"id": "x'; import os"}, "an id is"),
     ],
 )
@@ -179,7 +179,7 @@ def test_a_deadline_can_follow_the_profile_and_a_condition(memory: Memory) -> No
         ({"profile": "x"}, "no field 'x'"),
         ({"in": "allergies", "field": "since", "plus": "soon"}, "plus must be"),
         ({"in": "allergies", "field": "since", "eval": "1"}, "say `in`"),
-        ("soon", "no date or time"),
+        ("soon", "expected a date or time"),
     ],
 )
 def test_a_deadline_that_is_nowhere_is_refused(memory: Memory, deadline: Any, said: str) -> None:

@@ -67,9 +67,9 @@ A = "{name: a, inputs: {prompt: x}}"
         ("workflows: {w: 3}", "workflows are names"),
         ("workflow: {w: {}}", "did you mean 'workflows'"),
         ("- a", "names with values"),
-        ("workflows:\n  w: &a {steps: []}\n  v: *a\n", "aliases are not taken"),
-        ("workflows: {w: {}, w: {}}", "given twice"),
-        ("workflows: [", "no YAML"),
+        ("workflows:\n  w: &a {steps: []}\n  v: *a\n", "YAML aliases are not supported"),
+        ("workflows: {w: {}, w: {}}", "is repeated"),
+        ("workflows: [", "not valid YAML"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_told_before_anything_runs(
@@ -178,7 +178,7 @@ def test_an_output_that_no_event_can_hold_is_a_failure_that_says_so(write: Write
     )
     result = workflows.start("w")
     assert result.failure is not None
-    assert "at most 67,108,864 fit" in result.failure.message
+    assert "at most 67,108,864 bytes" in result.failure.message
 
 
 def test_binary_output_is_a_failure_that_says_so(write: Write) -> None:

@@ -12,7 +12,7 @@ Effect = Literal["read", "write"]
 
 
 class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What the attempt cost its agent."""
+    """What an attempt cost its agent."""
 
     tokens: int | None = None
     cost_usd: float | None = None
@@ -22,7 +22,7 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Fix(msgspec.Struct, frozen=True, kw_only=True):
-    """How to go on after a step failed."""
+    """How a run continues after a failed step."""
 
     strategy: Literal["modify_args", "skip", "fail"]
     args: Json = {}

@@ -1,7 +1,7 @@
-"""Canonical JSON: one text for one value, so that equal content has equal hashes.
+"""Canonical JSON: one text for each value, so that equal content has equal hashes.
 
-Keys are sorted, there is no white space, numbers are written in their shortest exact form.
-What JSON can't say (NaN, a key that is not text) is refused with its path instead of being bent.
+Keys are sorted, there is no white space, and numbers have their shortest exact form. Values that
+JSON can't express (NaN, keys that are not text) are refused with their path, never converted.
 """
 
 import gc
@@ -15,10 +15,10 @@ import msgspec
 from em.errors import BadBody
 
 MAX_DEPTH = 100
-"""Levels of nesting; fixed, so that what was written can be read from any depth of the stack."""
+"""Levels of nesting. Fixed, so that every stored value can be read from any stack depth."""
 
 MAX_BYTES = 64 * 1024 * 1024
-"""Size of one encoded value."""
+"""Largest size of one encoded value."""
 
 Json = dict[str, Any]
 
@@ -27,7 +27,7 @@ _decode = msgspec.json.Decoder().decode
 
 
 def canonical(value: Any, place: str = "body") -> tuple[bytes, Any]:
-    """Encode `value`, and return the text with the plain value that reading it back gives."""
+    """Encode a value; return the text, and the plain value that decoding the text gives."""
     try:
         text = _encode(value)
         plain = _decode(text)
@@ -37,19 +37,19 @@ def canonical(value: Any, place: str = "body") -> tuple[bytes, Any]:
         raise _explain(value, error, place) from None
     if len(text) > MAX_BYTES:
         raise BadBody(
-            f"{len(text):,} bytes of JSON; at most {MAX_BYTES:,} fit in one event",
+            f"an event holds at most {MAX_BYTES:,} bytes of JSON, got {len(text):,}",
             place=place,
-            fix="split it over several events, or keep the file elsewhere and its address here",
+            fix="split it over several events, or store the file elsewhere and its address here",
         )
     if text.count(b"{") + text.count(b"[") > MAX_DEPTH and _depth(plain) > MAX_DEPTH:
         raise too_deep(place)
     if plain != value:
-        _refuse_bent(value, place)
+        _refuse_converted(value, place)
     return text, plain
 
 
-def _refuse_bent(value: Any, place: str) -> None:
-    """Refuse what msgspec would write as something else without a word."""
+def _refuse_converted(value: Any, place: str) -> None:
+    """Refuse values that msgspec converts silently: bytes, NaN and infinity."""
     if (path := _find(value, _is_bytes)) is not None:
         raise BadBody("bytes are not JSON", place=place + path, fix="decode them to text")
     if (path := _find(msgspec.to_builtins(value), _not_finite)) is not None:
@@ -57,26 +57,26 @@ def _refuse_bent(value: Any, place: str) -> None:
 
 
 def identical(one: Any, other: Any) -> bool:
-    """The same JSON. Python finds 1, 1.0 and True equal; a tool may not."""
+    """Whether two values are the same JSON. Python finds 1, 1.0 and True equal; a tool may not."""
     return bool(_encode(one) == _encode(other))
 
 
 def too_deep(place: str) -> BadBody:
-    """The error for a value nested deeper than `MAX_DEPTH`."""
+    """Return the error for a value nested deeper than `MAX_DEPTH`."""
     return BadBody(f"nested more than {MAX_DEPTH} levels deep", place=place, fix="flatten it")
 
 
 def _explain(value: Any, error: Exception, place: str) -> BadBody:
-    """Say where in `value` the encoder gave up."""
+    """Return the error that says where in a value the encoder failed."""
     if (path := _find(value, _not_text_keys)) is not None:
-        return BadBody("a key that is not text", place=place + path, fix="write keys as strings")
+        return BadBody("keys must be text", place=place + path, fix="write keys as strings")
     if (path := _find(value, _not_unicode)) is not None:
-        return BadBody("text with half a surrogate pair is not Unicode", place=place + path)
-    return BadBody(f"this can't be written as JSON: {error}", place=place)
+        return BadBody("half a surrogate pair is not valid Unicode", place=place + path)
+    return BadBody(f"can't be written as JSON: {error}", place=place)
 
 
 def _find(value: Any, bad: Callable[[Any], bool]) -> str | None:
-    """The path (`.key`, `[0]`) of the first part that is bad, parents first, without recursion."""
+    """Return the path (`.key`, `[0]`) of the first bad part, parents first, without recursion."""
     todo: list[tuple[_Step | None, Any]] = [(None, value)]
     while todo:
         step, part = todo.pop()
@@ -91,7 +91,7 @@ def _find(value: Any, bad: Callable[[Any], bool]) -> str | None:
 
 
 _Step = tuple[Any, str]
-"""The step before, and the name of this one: a path is put together only when it is told."""
+"""The step before, and the name of this one. `_path` joins them when an error needs it."""
 
 
 def _path(step: _Step | None) -> str:
@@ -135,7 +135,7 @@ def _depth(value: Any) -> int:
 
 
 def same(one: Any, other: Any) -> bool:
-    """Equal, or the same text but for case and the spaces around it."""
+    """Whether two values are equal, texts without regard to case and outer spaces."""
     if isinstance(one, str) and isinstance(other, str):
         return one.strip().lower() == other.strip().lower()
     return bool(one == other) and isinstance(one, bool) == isinstance(other, bool)
@@ -143,7 +143,7 @@ def same(one: Any, other: Any) -> bool:
 
 @contextmanager
 def uncollected() -> Iterator[None]:
-    """No garbage collection meanwhile: among many new objects that all stay it only looks."""
+    """Disable garbage collection while building many long-lived objects."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -157,6 +157,6 @@ LONGEST = 300
 
 
 def short(value: Any) -> str:
-    """A value as a message shows it."""
+    """Return a value as JSON, cut to the length that fits in a message."""
     text = msgspec.json.encode(value).decode()
     return text if len(text) <= LONGEST else f"{text[:LONGEST]}…"

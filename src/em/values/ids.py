@@ -1,13 +1,13 @@
-"""Identifiers: the millisecond they were made in, then 64 random bits, in hexadecimal."""
+"""Identifiers: the millisecond of their creation and 64 random bits, in hexadecimal."""
 
 import os
 import time
 
 
 def new_ids(count: int) -> list[str]:
-    """Make identifiers that sort by the time they were made, those of one call by their order.
+    """Make identifiers that sort by time, and within one call by their order.
 
-    In order they are also much cheaper to put into an index.
+    Sorted ids are also much cheaper to insert into an index.
     """
     stamp = f"{time.time_ns() // 1_000_000:012x}"
     random = os.urandom(8 * count).hex()

@@ -1,4 +1,4 @@
-"""JSON Schema, as input and output are checked by."""
+"""JSON Schema: check values, check schemas, and derive simple schemas from values."""
 
 from collections.abc import Iterator
 from functools import lru_cache
@@ -10,36 +10,37 @@ from em.errors import RoutineError
 from em.values.canonical import Json
 
 _META = "https://json-schema.org/draft/2020-12/schema"
+_NOT_VALID = "not a valid JSON Schema: "
 _encode = msgspec.json.Encoder(order="sorted").encode
 
 
 def problems(schema: Json, value: Any) -> Iterator[tuple[str, str]]:
-    """What a value has that its schema does not allow: the path and the problem."""
+    """Yield the path and the problem of everything in a value that its schema refuses."""
     for where, message in value_problems(schema, value):
         path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in where)
         yield path.lstrip("."), message
 
 
 def value_problems(schema: Any, value: Any) -> Iterator[tuple[tuple[str | int, ...], str]]:
-    """The same with the path as its parts."""
+    """Do the same, with the path as a tuple of its parts."""
     for error in _validator(_encode(schema)).iter_errors(value):
         yield tuple(error.instance_path), str(error.message)
 
 
 def schema_problem(schema: Any) -> str | None:
-    """Why something is no JSON Schema."""
+    """Return why something is not a valid JSON Schema, or None."""
     return next((message for _, message in schema_problems(schema)), None)
 
 
 def schema_problems(schema: Any) -> Iterator[tuple[tuple[str | int, ...], str]]:
-    """Everything for which something is no JSON Schema: where in it, and why."""
+    """Yield everything that is wrong with a JSON Schema: where, and what."""
     meta = schema.get("$schema", _META) if isinstance(schema, dict) else _META
     try:
         found = list(_validator(_encode({"$ref": meta})).iter_errors(schema))
         if not found:
             _validator(_encode(schema))
     except RoutineError as error:
-        yield (), error.message.removeprefix("this is no JSON Schema: ")
+        yield (), error.message.removeprefix(_NOT_VALID)
         return
     for problem in found:
         yield tuple(problem.instance_path), str(problem.message)
@@ -50,15 +51,15 @@ def _validator(schema: bytes) -> Any:
     import jsonschema_rs
 
     try:
-        return jsonschema_rs.validator_for(msgspec.json.decode(schema), retriever=_never_fetched)
+        return jsonschema_rs.validator_for(msgspec.json.decode(schema), retriever=_refuse_fetch)
     except (jsonschema_rs.ValidationError, ValueError, TypeError) as error:
         message = str(error).partition("\n")[0]
-        raise RoutineError(f"this is no JSON Schema: {message}") from None
+        raise RoutineError(_NOT_VALID + message) from None
 
 
-def _never_fetched(uri: str) -> Any:
-    """A schema comes with a routine that anyone may have sent: it makes no request."""
-    raise ValueError(f"schemas are not fetched: {uri}")
+def _refuse_fetch(uri: str) -> Any:
+    """Refuse to fetch a schema: routines come from anyone and must not cause requests."""
+    raise ValueError(f"em fetches no schemas, got the address {uri}")
 
 
 _TYPES = (
@@ -72,7 +73,7 @@ _TYPES = (
 
 
 def kind_of(value: Any) -> Json:
-    """The type of a value, and no more: what is in it was this time's data."""
+    """Return a schema of the type of a value only: what is in it may differ next time."""
     for kind, name in _TYPES:
         if isinstance(value, kind):
             return {"type": name}
@@ -80,7 +81,7 @@ def kind_of(value: Any) -> Json:
 
 
 def of_input(inputs: Json) -> Json:
-    """Every input is needed, and of the type it had."""
+    """Return a schema that requires every input, with the type that it has."""
     return {
         "type": "object",
         "properties": {name: kind_of(value) for name, value in inputs.items()},
@@ -89,7 +90,7 @@ def of_input(inputs: Json) -> Json:
 
 
 def of_output(wired: Any, recorded: Any) -> Json:
-    """What the routine itself puts together is always there; what it fills in has only a type."""
+    """Return a schema that requires what the routine itself builds, with the recorded types."""
     if not isinstance(wired, dict) or not isinstance(recorded, dict):
         return kind_of(recorded)
     return {

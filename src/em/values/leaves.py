@@ -11,7 +11,7 @@ Scalar = str | int | float | bool | None
 
 
 class Segment(NamedTuple):
-    """One step of a path: a key, or a place in a collection (a list, or a mapping by id)."""
+    """One step of a path: a key, or a position in a collection (a list, or a mapping by id)."""
 
     key: str | int
     in_collection: bool
@@ -62,7 +62,7 @@ def leaves(value: Any, path: Path = ()) -> Iterator[tuple[Path, Scalar]]:
 
 
 def is_by_id(value: dict[str, Any]) -> bool:
-    """Whether a mapping is a collection: its keys are ids, its values records of one kind."""
+    """Whether a mapping is a collection: its keys are ids, its values records of one type."""
     items = list(value.values())
     if not items or not all(isinstance(item, dict) and item for item in items):
         return False
@@ -73,12 +73,12 @@ def is_by_id(value: dict[str, Any]) -> bool:
 
 
 def items_of(collection: Any) -> list[Any]:
-    """The items of a list, or of a mapping by id."""
+    """Return the items of a list, or of a mapping by id."""
     return list(collection.values()) if isinstance(collection, dict) else list(collection)
 
 
 def is_informative(value: Any) -> bool:
-    """Whether a value says enough that finding it elsewhere means something."""
+    """Whether a value is distinctive enough that finding it elsewhere is no coincidence."""
     if value is None or isinstance(value, bool):
         return False
     if isinstance(value, int | float):
@@ -88,7 +88,7 @@ def is_informative(value: Any) -> bool:
 
 
 def is_telling(value: Any) -> bool:
-    """Whether a value says enough to be traced where it stands in one place only: 42, R1, not 1."""
+    """Whether a value that stands in one place only can be traced to it: 42 or R1, not 1."""
     if value is None or isinstance(value, bool):
         return False
     if isinstance(value, int | float):
@@ -97,7 +97,7 @@ def is_telling(value: Any) -> bool:
 
 
 def said_in(value: Any, text: str, *, exactly: bool = False) -> bool:
-    """Whether somebody said this value: as a word of its own, in any case unless `exactly`."""
+    """Whether a text contains a value as a word of its own, in any case unless `exactly`."""
     wanted = str(value).strip()
     if len(wanted) < 2 or isinstance(value, bool):
         return False

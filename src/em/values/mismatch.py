@@ -14,11 +14,11 @@ Where = tuple[str | int, ...]
 """A path in a value."""
 
 Found = tuple[Where, str, str]
-"""Where, what is wrong, and what to do."""
+"""Where, what is wrong, and how to fix it."""
 
 
 class Mismatch(NamedTuple):
-    """What msgspec refused, and the path of the part, such as `steps[0].tool`; empty for all."""
+    """The problem that msgspec found, and its path (`steps[0].tool`), empty for the whole."""
 
     message: str
     path: str
@@ -35,7 +35,7 @@ def mismatch(error: Exception) -> Mismatch:
 
 
 def shape_problems(value: Any, kind: Any, where: Where = ()) -> Iterator[Found]:
-    """What a value has that its type does not allow, all the way down."""
+    """Yield everything in a value that its type refuses, at any depth."""
     members = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
     structs = [member for member in members if _is_struct(member)]
     item_kinds = [get_args(member)[0] for member in members if get_origin(member) is Sequence]
@@ -49,7 +49,7 @@ def shape_problems(value: Any, kind: Any, where: Where = ()) -> Iterator[Found]:
 
 
 def closest(name: Any, known: Collection[str]) -> str:
-    """A fix that names the known name which a mistaken one is close to."""
+    """Return a fix with the known name that is closest to a wrong one, or an empty text."""
     close = get_close_matches(str(name), known, 1)
     return f"did you mean {close[0]!r}?" if close else ""
 
@@ -68,10 +68,10 @@ def _one_of(value: dict[str, Any], structs: Sequence[Any], where: Where) -> Iter
     if isinstance(tag, str) and tag in tags:
         yield from _struct(value, tags[tag], where)
     elif tag is None:
-        yield where, f"there is no {tag_field!r}", f"there are: {', '.join(sorted(tags))}"
+        yield where, f"the field {tag_field!r} is missing", f"use one of: {', '.join(sorted(tags))}"
     else:
-        fix = closest(tag, tags) or f"there are: {', '.join(sorted(tags))}"
-        yield (*where, tag_field), f"there is no {tag_field} {tag!r}", fix
+        fix = closest(tag, tags) or f"use one of: {', '.join(sorted(tags))}"
+        yield (*where, tag_field), f"unknown {tag_field} {tag!r}", fix
 
 
 def _struct(value: dict[str, Any], kind: Any, where: Where) -> Iterator[Found]:
@@ -83,13 +83,13 @@ def _struct(value: dict[str, Any], kind: Any, where: Where) -> Iterator[Found]:
         if key in fields:
             found += shape_problems(item, hints[fields[key].name], (*where, key))
         elif key != tag_field:
-            found.append(((*where, key), f"there is no field {key!r}", closest(key, fields)))
+            found.append(((*where, key), f"unknown field {key!r}", closest(key, fields)))
     found += [
         (where, f"the field {name!r} is missing", "")
         for name, field in fields.items()
         if field.required and name not in value
     ]
-    # What concerns several fields is looked at where each by itself is right.
+    # Check rules over several fields only if each field is right by itself.
     yield from found or _refused(value, kind, where)
 
 
@@ -101,4 +101,4 @@ def _refused(value: Any, kind: Any, where: Where) -> Iterator[Found]:
         field = found.path.partition(".")[0].partition("[")[0]
         yield ((*where, field) if field else where), found.message, ""
     except RecursionError:
-        yield where, "it is nested too deeply", ""
+        yield where, "nested too deeply", ""

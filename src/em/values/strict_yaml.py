@@ -1,8 +1,7 @@
-"""YAML as em reads it: plain values, each name once, no aliases; what is wrong has its line.
+"""Strict YAML: plain values, no aliases, no repeated names; errors have their line.
 
-A few aliases can unfold to gigabytes or without end, and of a name that is given twice one value
-would be lost in silence. Texts that look like dates stay texts. yaml is imported when the first
-file is read.
+A few aliases can expand to gigabytes, and a repeated name would lose one of its values silently.
+Texts that look like dates stay texts. `yaml` is imported when the first file is read.
 """
 
 import re
@@ -18,31 +17,31 @@ if TYPE_CHECKING:
 
 MAX_LEVELS = 100
 SAFE_LEVELS = 5000
-"""The C parser dies of some 20,000 levels on a stack of 8 MB."""
+"""The C parser crashes at about 20,000 levels on a stack of 8 MB."""
 
 _LEFT_OUT = ("tag:yaml.org,2002:timestamp", "tag:yaml.org,2002:merge")
 
 
 class Repeated(NamedTuple):
-    """A name that is given twice."""
+    """A name that a mapping has twice."""
 
     name: str
     line: int
     first_line: int
 
     def __str__(self) -> str:
-        return f"{self.name!r} is given twice, first on line {self.first_line}"
+        return f"{self.name!r} is repeated; it is first on line {self.first_line}"
 
 
 def load_yaml(text: bytes, place: str, error: type[EmError]) -> Any:
-    """The value of a YAML text; an error of the given class says what is wrong, and where."""
+    """Load a YAML text. Problems raise the given class of error, with their line."""
     return _loaded(text, place, error, _loader(strict=True))
 
 
 def load_yaml_with_nodes(
     text: bytes, place: str, error: type[EmError]
 ) -> "tuple[Any, yaml.Node | None]":
-    """The same for who looks for every mistake: repeated names too; the last value counts."""
+    """Load a text with its nodes, to find every problem. The last of repeated names counts."""
     import yaml
 
     lenient = _loader(strict=False)
@@ -51,7 +50,7 @@ def load_yaml_with_nodes(
 
 
 def repeated_names(node: "yaml.Node | None") -> Iterator[Repeated]:
-    """Every name that is given twice in one mapping."""
+    """Yield every name that one mapping has twice."""
     import yaml
 
     if isinstance(node, yaml.MappingNode):
@@ -72,8 +71,8 @@ def repeated_names(node: "yaml.Node | None") -> Iterator[Repeated]:
 class _RepeatedError(Exception):
     def __init__(self, node: Any) -> None:
         found = next(repeated_names(node), None)
-        # Nothing is found where two look different and are the same, as 1 and true.
-        self.said = str(found or "two names have the same value")
+        # None is found if two names look different and are equal, as 1 and true.
+        self.message = str(found or "two names have the same value")
         self.line = found.line if found else node.start_mark.line + 1
 
 
@@ -87,12 +86,12 @@ def _loaded(
             _check_events(text, place, error, loader)
         return yaml.load(text, Loader=loader)  # noqa: S506 - a SafeLoader, made stricter
     except _RepeatedError as problem:
-        raise error(problem.said, place=f"{place}:{problem.line}") from None
+        raise error(problem.message, place=f"{place}:{problem.line}") from None
     except yaml.YAMLError as problem:
         what = getattr(problem, "problem", None) or str(problem).partition("\n")[0]
-        raise error(f"this is no YAML: {what}", place=f"{place}{_line(problem, text)}") from None
+        raise error(f"not valid YAML: {what}", place=f"{place}{_line(problem, text)}") from None
     except (ValueError, RecursionError) as problem:
-        raise error(f"this is no YAML: {problem}", place=place) from None
+        raise error(f"not valid YAML: {problem}", place=place) from None
 
 
 def _line_of(event: Any) -> int:
@@ -111,9 +110,9 @@ def _line(problem: Exception, text: bytes) -> str:
 
 
 def _is_suspect(text: bytes) -> bool:
-    """Whether there can be an alias, or more levels than the C parser's stack holds.
+    """Whether a text can have an alias, or more levels than the C parser can take.
 
-    A level takes a bracket, or a column of its own. Most files are cleared by this alone.
+    Each level takes a bracket or a column, so that most files need no further check.
     """
     brackets = text.count(b"[") + text.count(b"{")
     return (b"*" in text and b"&" in text) or (
@@ -122,33 +121,33 @@ def _is_suspect(text: bytes) -> bool:
 
 
 def _check_events(text: bytes, place: str, error: type[EmError], loader: Any) -> None:
-    """Refuse aliases and depth while they are but events: the C parser would follow both."""
+    """Refuse aliases and deep nesting in the event stream, before the C parser builds values."""
     import yaml
 
     level = 0
     for event in yaml.parse(text, Loader=loader):
         if isinstance(event, yaml.AliasEvent):
             raise error(
-                "aliases are not taken here",
+                "YAML aliases are not supported",
                 place=f"{place}:{_line_of(event)}",
-                fix="write the value out where it is meant",
+                fix="write the value out in each place",
             )
         if isinstance(event, yaml.CollectionStartEvent):
             level += 1
         elif isinstance(event, yaml.CollectionEndEvent):
             level -= 1
         if level > MAX_LEVELS:
-            raise error("it is nested too deeply", place=f"{place}:{_line_of(event)}")
+            raise error("nested too deeply", place=f"{place}:{_line_of(event)}")
 
 
 @lru_cache(maxsize=2)
 def _loader(*, strict: bool) -> Any:
     import yaml
 
-    # In C where it was built.
+    # The parser in C, if PyYAML was built with it.
     base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
-    class Lenient(base):  # type: ignore[misc]  # which class it is is known at run time
+    class Lenient(base):  # type: ignore[misc]  # the class is known at run time only
         yaml_implicit_resolvers = {  # noqa: RUF012 - as yaml declares it
             first: [(tag, pattern) for tag, pattern in resolvers if tag not in _LEFT_OUT]
             for first, resolvers in base.yaml_implicit_resolvers.items()
@@ -168,14 +167,14 @@ _BYTE = re.compile(r"\(byte (\d+)\)")
 
 
 class Lines:
-    """Where the parts of a YAML or JSON text stand."""
+    """The line numbers of the parts of a YAML or JSON text."""
 
     def __init__(self, root: "yaml.Node | None") -> None:
         self._root = root
 
     @classmethod
     def of_json(cls, text: bytes) -> "Lines":
-        """The lines of a JSON text, which is YAML but for a few odd ones."""
+        """Find the lines of a JSON text, which is nearly always valid YAML."""
         try:
             return cls(load_yaml_with_nodes(text, "", RoutineError)[1])
         except RoutineError:
@@ -183,12 +182,12 @@ class Lines:
 
     @staticmethod
     def in_json(text: bytes, error: Exception) -> int:
-        """The line in which a JSON text breaks."""
+        """Return the line at which decoding a JSON text failed."""
         found = _BYTE.search(str(error))
         return text.count(b"\n", 0, int(found[1])) + 1 if found else 1
 
     def of(self, where: Where) -> int:
-        """The line of the part at this path, or of what it would stand in."""
+        """Return the line of the part at a path, or of its closest parent."""
         import yaml
 
         node, line = self._root, 1

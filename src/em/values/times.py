@@ -16,24 +16,23 @@ _LONGEST = timedelta(days=100_000)
 
 
 def now() -> datetime:
-    """This moment."""
+    """Return the current time."""
     return datetime.now(UTC)
 
 
 def now_micros() -> int:
-    """This moment, as the store keeps it."""
+    """Return the current time as the store has it."""
     return time.time_ns() // 1_000
 
 
 def moment(value: Moment, field: str = "at") -> datetime:
-    """Read a moment: a datetime, a date, or either in ISO 8601. Without a zone it is UTC."""
+    """Read a datetime, a date, or either in ISO 8601. Without a time zone it is UTC."""
     if isinstance(value, str):
         value = _parse(value, field)
     if not isinstance(value, date):
         raise InputError(
-            f"a {type(value).__name__} is no date or time",
+            f"expected a datetime, a date or ISO 8601 text, got {type(value).__name__}",
             place=field,
-            fix="give a datetime, a date, or ISO 8601 as a text",
         )
     if not isinstance(value, datetime):
         value = datetime(value.year, value.month, value.day, tzinfo=UTC)
@@ -43,7 +42,7 @@ def moment(value: Moment, field: str = "at") -> datetime:
         return value.astimezone(UTC)
     except OverflowError:
         raise InputError(
-            f"{value.isoformat()} has no place between the years 1 and 9999 in UTC", place=field
+            f"{value.isoformat()} is not between the years 1 and 9999 in UTC", place=field
         ) from None
 
 
@@ -52,19 +51,19 @@ def _parse(text: str, field: str) -> datetime:
         return datetime.fromisoformat(text.strip())
     except ValueError:
         raise InputError(
-            f"{text[:80]!r} is no date or time",
+            f"expected a date or time, got {text[:80]!r}",
             place=field,
-            fix="write it as 2025-04-07 or 2025-04-07T09:30:00Z",
+            fix="write 2025-04-07 or 2025-04-07T09:30:00Z",
         ) from None
 
 
 def to_micros(value: datetime) -> int:
-    """Whole microseconds since 1970, exactly."""
+    """Return whole microseconds since 1970, without rounding errors."""
     return (value - _EPOCH) // _MICROSECOND
 
 
 def from_micros(micros: int) -> datetime:
-    """The inverse of `to_micros`."""
+    """Return the datetime of microseconds since 1970."""
     return _EPOCH + timedelta(0, 0, micros)
 
 
