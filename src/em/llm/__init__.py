@@ -1,4 +1,4 @@
-"""Models behind one small protocol. No SDK is imported before a client is made."""
+"""Models behind one small protocol. Making a client imports its provider's SDK."""
 
 from em.llm.client import Completion, LlmClient, Spent
 from em.llm.providers import get_llm_client

@@ -1,1 +1,1 @@
-"""What secrets look like, and taking them out: for the store, and before a model is asked."""
+"""Find secrets by their patterns or known values, and remove them before storage or a model."""

@@ -248,14 +248,14 @@ def _secrets_in(before: Any, after: Any) -> dict[str, str]:
 
 
 SHORTEST_FORM = 3
-"""Other forms that are shorter than this would be found everywhere."""
+"""Shorter forms are left out: they would be found everywhere."""
 
 
 _SHORTEST_BASE64 = 8
 
 
 def forms(value: str) -> set[str]:
-    """A value as it is, and as others write it; letters may be of either case in each."""
+    """Return a value and the other forms in which programs write it. Compare without case."""
     return {value} | {form for form in _others(value) if len(form) >= SHORTEST_FORM}
 
 
@@ -265,7 +265,7 @@ def _others(value: str) -> Iterator[str]:
         once = escape(value)
         yield once
         yield escape(once)
-    # As the filter `tojson` has it.
+    # As the filter `tojson` writes it.
     signs = {ord(sign): f"\\u{ord(sign):04x}" for sign in "<>&'"}
     yield _json(value).translate(signs)
     yield _ascii_json(value).translate(signs)
@@ -290,7 +290,7 @@ def _ascii_json(value: str) -> str:
 
 
 def _base64(raw: bytes) -> Iterator[str]:
-    """It as a whole, and what of it is the same whatever stands before and behind."""
+    """Yield the Base64 of a value alone, and its part that is the same inside longer data."""
     codes = [b64encode(raw).decode()]
     for before in range(3):
         code = b64encode(bytes(before) + raw).decode()
@@ -302,7 +302,7 @@ def _base64(raw: bytes) -> Iterator[str]:
 
 
 def _numbers(value: str) -> Iterator[str]:
-    """The number that it is, as JSON and Python write it."""
+    """Yield the value as a number, as JSON and Python write it."""
     for kind in (int, float):
         try:
             yield str(kind(value))

@@ -1,7 +1,7 @@
 """What secrets look like: known keys, and secrets known by what stands around them.
 
 Each shape has anchors: short literals in lower case, one of which stands in every match, in the
-text itself and in its JSON. They make the common case cheap: see `redact`.
+text itself and in its JSON. They make the common case cheap: see `redactor`.
 """
 
 import re

@@ -1,10 +1,10 @@
-"""Redaction: secrets are taken out before anything is written, and visibly so.
+"""Remove secrets from everything before it is stored. A secret becomes `[redacted:NAME]`.
 
-The store calls it, not who writes, so that no writer can forget it: every body, text and response
-of a commit passes here. A secret becomes `[redacted:NAME]`.
+The store itself calls the redactor for every body, text and response of a commit, so that no
+writer can forget it.
 
-Most texts hold no secret. A text without any anchor (see `patterns`) is clean; only the others are
-taken apart.
+Most texts have no secret. A text without any anchor (see `patterns`) is clean; only the others are
+decoded and searched.
 """
 
 import re
@@ -25,7 +25,7 @@ from em.redaction.patterns import (
 )
 
 WORDS = frozenset({"asia"})
-"""Anchors that are plain words too; letters or digits follow them in every key."""
+"""Anchors that are ordinary words too; in a key, a letter or digit follows them."""
 
 
 def with_anchor(texts: Sequence[bytes]) -> list[int]:
@@ -70,11 +70,11 @@ _SCHEMA_WORDS = frozenset({"type", "$ref", "properties", "anyOf", "oneOf", "allO
 
 
 class Redactor:
-    """Takes secrets out of what is about to be written.
+    """Removes secrets from texts and values.
 
-    patterns: more shapes, by name (regular expressions; a group `secret` narrows them).
-    fields: more names of fields whose value is a secret.
-    tool_args: for a tool, the names of its secret arguments.
+    patterns: more regular expressions by name; a group `secret` narrows what is removed.
+    fields: more names of fields with secret values.
+    tool_args: the names of a tool's secret arguments.
     """
 
     def __init__(
@@ -87,17 +87,17 @@ class Redactor:
         self._fields = frozenset(field.lower() for field in fields)
         self._tool_args = {tool: frozenset(names) for tool, names in (tool_args or {}).items()}
         self._clean_names: set[str] = set()
-        # What a user adds has no anchors: then every value is taken apart.
+        # A user's own rules have no anchors, so that every value must be searched.
         self._always = bool(self._own or self._fields or self._tool_args)
 
     def suspects(self, texts: Sequence[bytes]) -> Sequence[int]:
-        """Which of these JSON texts may hold a secret: never too few, sometimes too many."""
+        """Return which JSON texts may have a secret: never too few, sometimes too many."""
         if self._always:
             return range(len(texts))
         return with_anchor(texts)
 
     def is_clean_name(self, name: str) -> bool:
-        """Whether a name holds no secret; names come again and again, so the answer is kept."""
+        """Whether a name has no secret in it. Caches clean names, since names repeat."""
         if name in self._clean_names:
             return True
         if self.text(name) != name:
@@ -108,13 +108,13 @@ class Redactor:
         return True
 
     def text(self, text: str) -> str:
-        """A text without its secrets."""
+        """Return a text without its secrets."""
         for shape in (*shapes_in(text.lower()), *self._own):
             text = _without(shape, text)
         return text
 
     def value(self, value: Any) -> Any:
-        """A JSON value without its secrets: in texts, under names of secrets, in keys."""
+        """Return a JSON value without the secrets in its texts, its keys and under secret names."""
         if isinstance(value, str):
             return self.text(value)
         if isinstance(value, list):
@@ -149,9 +149,9 @@ class Redactor:
         return is_secret_name(name) or name.lower() in self._fields
 
     def _hide(self, name: str, item: Any) -> Any:
-        """Mask what stands under a secret's name."""
+        """Mask the value of a field with a secret name."""
         if isinstance(item, list):
-            # Under `errors: {password: […]}` stand sentences.
+            # Lists such as `errors: {password: […]}` have sentences.
             return [
                 self.value(part)
                 if isinstance(part, str) and (" " in part or MARKER.search(part))
@@ -171,7 +171,7 @@ class Redactor:
 
 
 def _named_pair(value: Mapping[str, Any]) -> str | None:
-    """The name in `{"name": …, "value": …}` and its like."""
+    """Return the name in objects such as `{"name": …, "value": …}`."""
     for key, item in value.items():
         if key.lower() in ("name", "key") and isinstance(item, str):
             return item
@@ -185,12 +185,12 @@ def _mask(name: str, item: Any) -> Any:
 
 
 def marker(name: str) -> str:
-    """What stands where a secret was."""
+    """Return the text that replaces a secret."""
     return f"[redacted:{re.sub(r'[^A-Za-z0-9_.-]+', '_', name)[:64] or 'secret'}]"
 
 
 def _without(shape: Shape, text: str) -> str:
-    """A text without the secrets of one shape."""
+    """Return a text without the secrets of one shape."""
     parts, end = [], 0
     for match in matches(shape, text):
         parts += [text[end : match.start()], _replacement(shape, match)]
@@ -216,7 +216,7 @@ def _replacement(shape: Shape, match: re.Match[str]) -> str:
 
 
 def _free(key: str, clean: Mapping[str, Any], taken: dict[str, int]) -> str:
-    """A key that no other entry has: two secrets as keys must not become one entry."""
+    """Return a key that no other entry has: two secret keys must not become one."""
     free = key
     while free in clean:
         taken[key] = taken.get(key, 1) + 1
@@ -229,5 +229,5 @@ def _own_shape(name: str, text: str) -> Shape:
         return Shape(name, (), re.compile(text))
     except re.error as error:
         raise UsageError(
-            f"{text!r} is no regular expression: {error}", place=f"redact.patterns.{name}"
+            f"expected a regular expression, got {text!r}: {error}", place=f"redact.patterns.{name}"
         ) from None

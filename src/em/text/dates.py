@@ -1,7 +1,7 @@
-"""Times that a text names, in English: absolute, or relative to the moment it was said.
+"""Find the dates that an English text names, absolute or relative to the moment of speaking.
 
-`spans(["last", "friday"], at)` are the days that are meant, as first and last. Only what is
-clearly a time counts: "may" is a month where a preposition, a day or a year stands beside it.
+`spans(["last", "friday"], at)` returns the first and last day of each. Only clear dates count:
+"may" is a month only beside a preposition, a day or a year.
 """
 
 import re
@@ -35,20 +35,20 @@ TRIGGERS = frozenset(
         *map(str, range(1900, 2100)),
     ]
 )
-"""A text without any of these words names no time."""
+"""A text without any of these words names no date."""
 
 
 class Span(NamedTuple):
-    """The days that are meant, the last one included."""
+    """A range of days, the last one included."""
 
     first: date
     last: date
     any_year: bool = False
-    """Whether a month or a day was named without its year, and the nearest one taken."""
+    """Whether the text names no year, so that this is the nearest one."""
 
     @property
     def days(self) -> int:
-        """How many there are."""
+        """The number of days."""
         return (self.last - self.first).days + 1
 
 
@@ -57,7 +57,7 @@ _weekday = "|".join(_WEEKDAYS)
 _season = "|".join(_SEASONS)
 _count = r"\d{1,3}|" + "|".join(_COUNTS)
 _years = r"(?:19|20)\d\d"
-# On words with one space between them: 2025-04-07 comes as 2025 04 07.
+# Matches words joined by one space: 2025-04-07 is 2025 04 07 there.
 _TIME = re.compile(
     rf"""\b(?:
       (?P<iso>{_years}\ [01]\d\ [0-3]\d)(?:t\d+)?
@@ -87,19 +87,19 @@ _DAY_AND_TIME = re.compile(r"([0-3]\d)(?:t\d+)?")
 
 
 def spans(words: Sequence[str], at: datetime) -> list[Span]:
-    """The times that a text names, given as its words, for somebody who says it at that moment."""
+    """Return the dates that the words of a text name, for a speaker at that moment."""
     places = [n for n, word in enumerate(words) if word in TRIGGERS]
     found: dict[Span, None] = {}
     end = 0
     for n in places:
         if n < end:
             continue
-        # A time is a few words around one that gives it away.
+        # A date is a few words around a trigger.
         end = n + 4
         near = words[max(0, n - 3) : end]
         if words[n] in _COMMON and sum(map(TRIGGERS.__contains__, near)) == 1:
-            # As records have it, and no other time near: the pattern would find the same, at ten
-            # times the cost.
+            # Common in records, with no other trigger near. The pattern would find the same, at
+            # ten times the cost.
             if (span := _alone(words, n, at)) is not None:
                 found[span] = None
             continue
@@ -110,7 +110,7 @@ def spans(words: Sequence[str], at: datetime) -> list[Span]:
 
 
 def _alone(words: Sequence[str], n: int, at: datetime) -> Span | None:
-    """The time that a year or a number of days is, with no other word of time near it."""
+    """Read a year, or a number of days, that has no other trigger near it."""
     word = words[n]
     if word in _PLURALS:
         if n < 2 or words[n - 2] != "in" or not _COUNT.fullmatch(words[n - 1]):
@@ -118,7 +118,7 @@ def _alone(words: Sequence[str], n: int, at: datetime) -> Span | None:
         try:
             return _ahead({"fcount": words[n - 1], "funit": word[:-1]}, at.date())
         except (ValueError, OverflowError):
-            return None  # beyond the years a date has
+            return None  # outside the years that a date can have
     if n and words[n - 1] in _BEFORE_YEAR:
         return _year({"year": word}, at.date())
     return _day_of(word, words[n + 1], words[n + 2]) if n + 2 < len(words) else None
@@ -134,146 +134,146 @@ def _day_of(year: str, month: str, day: str) -> Span | None:
         return None  # a 31st of February
 
 
-def _span(match: re.Match[str], said: date) -> Span | None:
+def _span(match: re.Match[str], today: date) -> Span | None:
     groups = {key: value for key, value in match.groupdict().items() if value}
     for key in groups:
         if (read := _READERS.get(key)) is not None:
             try:
-                return read(groups, said)
+                return read(groups, today)
             except (ValueError, OverflowError):
-                return None  # a 31st of February, or beyond the years a date has
+                return None  # a 31st of February, or outside the years that a date can have
     raise AssertionError(match[0])
 
 
-def _iso(groups: dict[str, str], _said: date) -> Span:
+def _iso(groups: dict[str, str], _today: date) -> Span:
     return _one(date(*map(int, groups["iso"].split())))
 
 
-def _day_month(groups: dict[str, str], said: date) -> Span:
+def _day_month(groups: dict[str, str], today: date) -> Span:
     number = _MONTH_NUMBER[groups["dmonth"]]
-    return _day(groups.get("dyear"), number, int(groups["day"]), said)
+    return _day(groups.get("dyear"), number, int(groups["day"]), today)
 
 
-def _month_day(groups: dict[str, str], said: date) -> Span:
+def _month_day(groups: dict[str, str], today: date) -> Span:
     number = _MONTH_NUMBER[groups["mmonth"]]
-    return _day(groups.get("myear"), number, int(groups["mday"]), said)
+    return _day(groups.get("myear"), number, int(groups["mday"]), today)
 
 
-def _day(year: str | None, month: int, day: int, said: date) -> Span:
+def _day(year: str | None, month: int, day: int, today: date) -> Span:
     if year is not None:
         return _one(date(int(year), month, day))
-    # Without a year the nearest one is meant, and rather a past than a coming one.
-    near = date(said.year, month, day)
-    if near - said >= timedelta(days=180):
-        near = near.replace(year=said.year - 1)
+    # Without a year take the nearest date, with a preference for the past.
+    near = date(today.year, month, day)
+    if near - today >= timedelta(days=180):
+        near = near.replace(year=today.year - 1)
     return Span(near, near, any_year=True)
 
 
-def _named_month(groups: dict[str, str], _said: date) -> Span:
+def _named_month(groups: dict[str, str], _today: date) -> Span:
     return month_of(int(groups["nyear"]), _MONTH_NUMBER[groups["named"]])
 
 
-def _named_season(groups: dict[str, str], _said: date) -> Span:
+def _named_season(groups: dict[str, str], _today: date) -> Span:
     return _season_of(int(groups["syear"]), groups["season"])
 
 
-def _inside_month(groups: dict[str, str], said: date) -> Span:
+def _inside_month(groups: dict[str, str], today: date) -> Span:
     month = _MONTH_NUMBER[groups["imonth"]]
-    return month_of(_year_near(month, said), month)._replace(any_year=True)
+    return month_of(_year_near(month, today), month)._replace(any_year=True)
 
 
-def _inside_season(groups: dict[str, str], said: date) -> Span:
+def _inside_season(groups: dict[str, str], today: date) -> Span:
     start = _SEASONS[groups["iseason"]]
-    return _season_of(_year_near(start, said), groups["iseason"])._replace(any_year=True)
+    return _season_of(_year_near(start, today), groups["iseason"])._replace(any_year=True)
 
 
-def _year_near(month: int, said: date) -> int:
-    return said.year if month - said.month < 6 else said.year - 1
+def _year_near(month: int, today: date) -> int:
+    return today.year if month - today.month < 6 else today.year - 1
 
 
-def _year(groups: dict[str, str], _said: date) -> Span:
+def _year(groups: dict[str, str], _today: date) -> Span:
     year = int(groups["year"])
     return Span(date(year, 1, 1), date(year, 12, 31))
 
 
-def _weekday_alone(groups: dict[str, str], said: date) -> Span:
-    return _one(_weekday_before(groups["weekday"], said + _DAY))
+def _weekday_alone(groups: dict[str, str], today: date) -> Span:
+    return _one(_weekday_before(groups["weekday"], today + _DAY))
 
 
-def _near(groups: dict[str, str], said: date) -> Span:
+def _near(groups: dict[str, str], today: date) -> Span:
     words = groups["near"]
     offset = {"yesterday": -1, "tomorrow": 1}.get(words.split()[-1], 0)
-    return _one(said + _DAY * (offset * 2 if words.startswith("day") else offset))
+    return _one(today + _DAY * (offset * 2 if words.startswith("day") else offset))
 
 
-def _ago(groups: dict[str, str], said: date) -> Span:
-    return _counted(groups["count"], groups["aunit"], said, -1)
+def _ago(groups: dict[str, str], today: date) -> Span:
+    return _counted(groups["count"], groups["aunit"], today, -1)
 
 
-def _ahead(groups: dict[str, str], said: date) -> Span:
-    return _counted(groups["fcount"], groups["funit"], said, 1)
+def _ahead(groups: dict[str, str], today: date) -> Span:
+    return _counted(groups["fcount"], groups["funit"], today, 1)
 
 
-def _counted(count: str, unit: str, said: date, sign: int) -> Span:
+def _counted(count: str, unit: str, today: date, sign: int) -> Span:
     number = sign * (int(count) if count.isdecimal() else _COUNTS[count])
     if unit == "day":
-        return _one(said + _DAY * number)
+        return _one(today + _DAY * number)
     if unit == "week":
-        middle = said + _DAY * 7 * number
+        middle = today + _DAY * 7 * number
         return Span(middle - _DAY * 2, middle + _DAY * 2)
     if unit == "weekend":
-        return _weekend(said, number)
+        return _weekend(today, number)
     if unit == "month":
-        return _months_away(said, number)
-    return Span(date(said.year + number, 1, 1), date(said.year + number, 12, 31))
+        return _months_away(today, number)
+    return Span(date(today.year + number, 1, 1), date(today.year + number, 12, 31))
 
 
-def _which(groups: dict[str, str], said: date) -> Span:
+def _which(groups: dict[str, str], today: date) -> Span:
     unit = groups["unit"]
     sign = {"this": 0, "next": 1, "coming": 1}.get(groups["which"], -1)
     if unit in _UNITS:
-        return _UNITS[unit](said, sign)
+        return _UNITS[unit](today, sign)
     if unit in _SEASONS:
-        year = _year_near(_SEASONS[unit], said) if sign <= 0 else said.year + 1
+        year = _year_near(_SEASONS[unit], today) if sign <= 0 else today.year + 1
         return _season_of(year, unit)
     if unit in _MONTH_NUMBER:
         month = _MONTH_NUMBER[unit]
-        past = said.year if month < said.month else said.year - 1
-        return month_of({-1: past, 0: said.year, 1: past + 1}[sign], month)
-    last = _weekday_before(unit, said)
+        past = today.year if month < today.month else today.year - 1
+        return month_of({-1: past, 0: today.year, 1: past + 1}[sign], month)
+    last = _weekday_before(unit, today)
     return _one(last if sign < 0 else last + _DAY * 7)
 
 
-def _week(said: date, sign: int) -> Span:
-    monday = said - _DAY * said.weekday() + _DAY * 7 * sign
+def _week(today: date, sign: int) -> Span:
+    monday = today - _DAY * today.weekday() + _DAY * 7 * sign
     return Span(monday, monday + _DAY * 6)
 
 
-def _weekend(said: date, sign: int) -> Span:
-    saturday = said - _DAY * said.weekday() + _DAY * (5 + 7 * sign)
+def _weekend(today: date, sign: int) -> Span:
+    saturday = today - _DAY * today.weekday() + _DAY * (5 + 7 * sign)
     return Span(saturday, saturday + _DAY)
 
 
-def _months_away(said: date, sign: int) -> Span:
-    month = said.year * 12 + said.month - 1 + sign
+def _months_away(today: date, sign: int) -> Span:
+    month = today.year * 12 + today.month - 1 + sign
     return month_of(month // 12, month % 12 + 1)
 
 
-def _years_away(said: date, sign: int) -> Span:
-    return Span(date(said.year + sign, 1, 1), date(said.year + sign, 12, 31))
+def _years_away(today: date, sign: int) -> Span:
+    return Span(date(today.year + sign, 1, 1), date(today.year + sign, 12, 31))
 
 
-def _nights_away(said: date, sign: int) -> Span:
-    return _one(said + _DAY * sign)
+def _nights_away(today: date, sign: int) -> Span:
+    return _one(today + _DAY * sign)
 
 
-def _weekday_before(name: str, said: date) -> date:
-    back = (said.weekday() - _WEEKDAYS.index(name)) % 7 or 7
-    return said - _DAY * back
+def _weekday_before(name: str, today: date) -> date:
+    back = (today.weekday() - _WEEKDAYS.index(name)) % 7 or 7
+    return today - _DAY * back
 
 
 def month_of(year: int, month: int) -> Span:
-    """The days of a month."""
+    """Return the days of a month."""
     first = date(year, month, 1)
     return Span(first, (first + _DAY * _ONE_MONTH).replace(day=1) - _DAY)
 
@@ -318,14 +318,14 @@ _READERS: dict[str, Callable[[dict[str, str], date], Span]] = {
 
 @lru_cache(maxsize=4_096)
 def span_terms(span: Span) -> tuple[str, ...]:
-    """The words under which days are kept in the index: `=20250407` and `=202504`."""
+    """Return the index terms of a range of days: `=20250407` and `=202504`."""
     days = span.days if span.days <= 7 else 0
     each = (span.first + _DAY * n for n in range(days))
     return (*(f"={day:%Y%m%d}" for day in each), *month_terms(span))
 
 
 def month_terms(span: Span) -> Iterator[str]:
-    """The months of a span, up to a year of them."""
+    """Yield the index terms of the months of a range, at most twelve."""
     month = span.first.replace(day=1)
     for _ in range(12):
         if month > span.last:

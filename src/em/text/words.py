@@ -1,8 +1,8 @@
-"""What of a text goes into the word index, and what a question asks it for.
+"""Turn a text into the terms of the word index, and a question into terms to look for.
 
-The analysis is em's own, so both stores find the same: words of every script, folded and stemmed;
-pairs of characters where a script writes no spaces; emoji; who spoke; and the days that a text was
-said on and speaks of, so that "last Friday" is found by its date.
+em does its own analysis, so that both stores find the same. Terms are: words of every script,
+folded and stemmed; pairs of characters for scripts without spaces; emoji; the speaker; the day of
+the text and the days that it names, so that "last Friday" is found by its date.
 """
 
 import re
@@ -17,12 +17,12 @@ from em.text.dates import TRIGGERS, span_terms, spans
 from em.text.stems import stem
 
 ANALYSIS = 1
-"""Changes when the same text would be indexed differently: then a store indexes anew."""
+"""The version of the analysis. A store with another version rebuilds its index."""
 PIECE = 2_000
-"""Characters of one passage; a longer text is searched in several."""
+"""Characters of one passage; a longer text becomes several passages."""
 
 MAX_WORD = 64
-"""Of a longer word its beginning counts."""
+"""Longer words are cut to this length."""
 _WORD = re.compile(rf"[^\W_]{{1,{MAX_WORD}}}|[\u2600-\u27bf\U0001f000-\U0001faff]")
 _ASCII = bytes(ord(chr(n).lower()) if chr(n).isalnum() else 32 for n in range(128)).ljust(256)
 _UNSPACED = re.compile(
@@ -44,13 +44,13 @@ STOP_WORDS = frozenset(
 
 
 class _Stems(dict[str, str]):
-    """Stems by word; most words of a text were seen before."""
+    """A cache of stems by word."""
 
     def __missing__(self, word: str) -> str:
         if word.isdigit() and word.isascii() and len(word) <= MAX_WORD:
-            return word  # numbers are many, and have no other form
+            return word  # numbers have no stem, and would fill the cache
         found = stem(word[:MAX_WORD])
-        # ASCII only, so that no store's tokenizer has an opinion of its own about a script.
+        # ASCII only, so that the tokenizers of both stores treat every script alike.
         found = found if found.isascii() else f"x{found.encode().hex()}"
         if len(word) <= MAX_WORD:
             if len(self) > 200_000:
@@ -63,22 +63,22 @@ _stems = _Stems()
 
 
 def words_of(text: str) -> list[str]:
-    """The words of a text, folded, in their order; not stemmed."""
+    """Return the words of a text in order, folded and not stemmed."""
     if text.isascii():
-        # As the pattern would split it, at a quarter of the time.
+        # Splits as the pattern does, in a quarter of the time.
         return text.encode().translate(_ASCII).decode().split()
     return [part for word in _WORD.findall(_folded(text.lower())) for part in _parts(word)]
 
 
 def _folded(text: str) -> str:
-    """Without accents: café is cafe. Hangul and the like are put together again."""
+    """Remove accents: café becomes cafe. Hangul and similar scripts are composed again."""
     parts = unicodedata.normalize("NFKD", text)
     bare = "".join(c for c in parts if not unicodedata.combining(c))
     return unicodedata.normalize("NFKC", bare).lower()
 
 
 def _parts(word: str) -> Iterator[str]:
-    """A word; pairs of characters of scripts without spaces; an emoji under its number."""
+    """Yield a word, pairs of characters of a script without spaces, or an emoji's number."""
     if not word[0].isalnum():
         yield f"u{ord(word[0]):x}"
         return
@@ -93,12 +93,12 @@ def _parts(word: str) -> Iterator[str]:
 
 
 def stems_of(words: list[str]) -> list[str]:
-    """Their stems."""
+    """Return the stems of words."""
     return [_stems[word] for word in words]
 
 
 class Piece(NamedTuple):
-    """A part of a text that is found as one: where it lies, its words, and its shape."""
+    """One passage of a text: its position, its index terms, and its shape."""
 
     start: int
     end: int
@@ -107,7 +107,7 @@ class Piece(NamedTuple):
 
 
 def pieces(text: str, at: datetime, speaker: str | None) -> list[Piece]:
-    """The passages of a text, ready for the index."""
+    """Cut a text into passages for the index."""
     by = "" if speaker is None else " ".join(["", *speaker_terms(speaker)])
     own = _own_days(at.date()) + by
     if len(text) <= PIECE:
@@ -122,12 +122,12 @@ def _own_days(day: date) -> str:
 
 @lru_cache(maxsize=4_096)
 def speaker_terms(name: str) -> tuple[str, ...]:
-    """The words under which the passages of a speaker are kept."""
+    """Return the index terms of a speaker."""
     return tuple(f"@{part}" for part in stems_of(words_of(name)))
 
 
 def _cuts(text: str) -> Iterator[tuple[int, int]]:
-    """Parts of at most PIECE characters that end between words, where there is a space at all."""
+    """Yield parts of at most PIECE characters that end between words if possible."""
     start = 0
     while start < len(text):
         end = start + PIECE
@@ -139,8 +139,8 @@ def _cuts(text: str) -> Iterator[tuple[int, int]]:
 
 
 def _piece(text: str, start: int, end: int, at: datetime, own: str) -> Piece:
-    # On every commit's way. A word that comes twice is kept twice: the index doesn't mind, and
-    # telling them apart would take longer.
+    # Every commit with text runs this. Repeated words stay: the index allows them, and removing
+    # them would take longer.
     words = words_of(text)
     terms = (" ".join(map(_stems.__getitem__, words)) + own).lstrip()
     if not TRIGGERS.isdisjoint(words):
@@ -154,15 +154,15 @@ QUESTION = 128
 
 
 def shape_of(content_words: int, text: str) -> int:
-    """Length and kind of a passage in one byte, which ranking sees without reading the passage."""
-    # One sign may be several words: ½ is 1 and 2.
+    """Encode a passage's length, and whether it asks, in one byte for the ranking."""
+    # One character may be several words: ½ is 1 and 2.
     return _LENGTHS[min(content_words, PIECE)] | (QUESTION if "?" in text[-60:] else 0)
 
 
 _LENGTHS = (0, *(round(4 * log2(n)) for n in range(1, PIECE + 1)))
-"""Lengths as a shape keeps them: a step is a fourth of a doubling."""
+"""Lengths on a logarithmic scale, four steps for each doubling."""
 
 
 def length_of(shape: int) -> float:
-    """Content words of a passage of that shape, about."""
+    """Return about how many content words a passage of that shape has."""
     return float(2 ** ((shape & (QUESTION - 1)) / 4))
