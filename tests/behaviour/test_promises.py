@@ -355,7 +355,7 @@ def test_6_the_agent_is_told_what_was_done_and_does_the_rest(box: Box) -> None:
     assert result.how == "handed_over"
     assert box.log == [("order", 2), ("agent", ["order"]), ("pay", 2, 6)]
     assert result.value == {"order": 2}
-    assert "it is 6, it was 5" in result.reason
+    assert "now 6, recorded 5" in result.reason
     assert [(step.tool, step.replayed) for step in result.steps] == [
         ("order", True),
         ("pay", False),
@@ -571,7 +571,7 @@ def test_7_where_nobody_knows_whether_a_result_was_meant_the_agent_decides(box: 
     box.number = 8
     result = engine()
     assert result.how == "handed_over"
-    assert "it can't be told which one is meant" in result.reason
+    assert "is ambiguous" in result.reason
     box.number = 9
     assert engine(), "the second recording shows that the result was not meant"
     assert box.log == [3] * 4
@@ -598,7 +598,7 @@ def test_7_values_of_results_that_are_not_there_any_more_hand_over(box: Box) -> 
     box.number = 1
     result = engine()
     assert result.how == "handed_over"
-    assert "step 2 (buy): its arguments can't be put together" in result.reason
+    assert "step 2 (buy): its arguments can't be evaluated" in result.reason
     assert box.log == ["SKU-100", "SKU-000"]
 
 
@@ -785,7 +785,7 @@ def test_9_an_answer_that_may_hold_an_old_result_is_asked_of_the_agent(box: Box)
     box.number = 6
     result = engine()
     assert result.value == [6]
-    assert "the answer can't be put together" in result.reason or result.hit
+    assert "the answer can't be evaluated" in result.reason or result.hit
 
 
 def test_9_an_answer_that_cant_be_kept_is_said(box: Box) -> None:
@@ -813,12 +813,12 @@ def test_9_the_reason_names_check_step_and_both_captures(box: Box) -> None:
     def work() -> None: ...
 
     engine.set_agent(work)
-    assert engine().reason == "no behaviour is known for this task"
+    assert engine().reason == "no behaviour is stored for this task"
     box.number = 6
     assert engine(), "a score of 0.9 is enough"
     box.number = 9
     reason = engine().reason
-    assert reason == ("the pre-check of step 1 (work) did not pass: it is 9, it was 5, score 0.6")
+    assert reason == ("the pre-check of step 1 (work) did not pass: now 9, recorded 5, score 0.6")
 
 
 def test_9_a_post_check_that_does_not_pass_hands_over_with_the_step_done(box: Box) -> None:
@@ -838,7 +838,7 @@ def test_9_a_post_check_that_does_not_pass_hands_over_with_the_step_done(box: Bo
     box.number = 1
     result = engine()
     assert (result.how, result.value) == ("handed_over", 1)
-    assert "post-check of step 1 (work) did not pass: it is 1, it was 0" in result.reason
+    assert "post-check of step 1 (work) did not pass: now 1, recorded 0" in result.reason
 
 
 # 10 is in test_stores.py; here what async agents share with plain ones.

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from em import Engine
-from em.behaviour.codec import Unkept, is_plain, keep, restore
+from em.behaviour.codec import NotEncodable, decode, encode, is_plain
 from em.values.canonical import identical
 
 scalars = (
@@ -58,23 +58,23 @@ def same(one: Any, other: Any) -> bool:
 
 @given(values)
 def test_what_is_kept_comes_back_with_all_its_types(value: Any) -> None:
-    kept, form = keep(value)
+    kept, form = encode(value)
     assert is_plain(kept) or form == "tagged"
-    back = restore(json.loads(json.dumps(kept)), form)
+    back = decode(json.loads(json.dumps(kept)), form)
     assert same(back, value)
 
 
 def test_what_json_has_no_word_for_is_kept_or_refused() -> None:
-    kept, form = keep(math.nan)
-    assert math.isnan(restore(kept, form))
-    assert restore(*keep(2**200)) == 2**200
-    assert restore(*keep(dt.timedelta.max)) == dt.timedelta.max
+    kept, form = encode(math.nan)
+    assert math.isnan(decode(kept, form))
+    assert decode(*encode(2**200)) == 2**200
+    assert decode(*encode(dt.timedelta.max)) == dt.timedelta.max
     deep: Any = []
     for _ in range(200):
         deep = [deep]
     for odd in (object(), "\ud800", deep, [lambda: 1]):
-        with pytest.raises(Unkept):
-            keep(odd)
+        with pytest.raises(NotEncodable):
+            encode(odd)
 
 
 # Params are written in capitals and constants are not, so that a value tells what it is.

@@ -191,7 +191,7 @@ def test_of_several_constant_answers_only_the_one_with_these_results_is_given() 
     state["n"] = 8
     result = last(engine)
     assert (result.how, result.value) == ("handed_over", "many")
-    assert result.reason == "step 1 (count) gave what no recording knows"
+    assert result.reason == "step 1 (count) returned a result that was never recorded"
 
 
 # What is not done, or not seen
@@ -214,7 +214,7 @@ def test_a_compare_that_must_be_awaited_does_not_pass() -> None:
     engine()
     result = engine()
     assert not result
-    assert "its compare is async" in result.reason
+    assert "compare returned an awaitable" in result.reason
 
 
 def _generator(got: list[Any]) -> Any:
@@ -443,7 +443,7 @@ def test_a_value_out_of_what_cant_be_looked_into_is_not_kept(world: World, take:
         result = engine()
         assert not result
         assert world.got[-1] == take(world.gives)
-    assert "can't be looked into" in str(result.problem)
+    assert "can't be inspected" in str(result.problem)
     assert "tool use, argument value" in str(result.problem)
 
 
@@ -509,7 +509,7 @@ def test_what_the_agent_did_again_after_a_hand_over_is_not_replayed_twice(
     if again == "all":
         assert world.got == ["create"]
     else:
-        assert "tool create_order: the agent did it again" in str(result.problem)
+        assert "tool create_order: the agent repeated a write" in str(result.problem)
 
 
 def test_long_texts_are_recorded_in_a_moment(world: World) -> None:

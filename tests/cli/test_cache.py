@@ -61,7 +61,7 @@ def test_list_show_and_stats_tell_of_behaviours(db: str) -> None:
 
 def test_what_is_not_there_is_said(db: str, tmp_path: Path) -> None:
     assert "no behaviour 'nope@1'" in em("cache", "show", "nope@1", "--db", db).err
-    assert "is no id" in em("cache", "show", "nope", "--db", db).err
+    assert "expected the id of a behaviour" in em("cache", "show", "nope", "--db", db).err
     empty = str(tmp_path / "empty.db")
     Memory(empty).close()
     assert "no behaviours yet" in em("cache", "list", "--db", empty).err
@@ -94,7 +94,7 @@ def test_a_behaviour_becomes_a_routine_that_runs_and_comes_back(db: str, tmp_pat
     assert exported.code == 0, exported.err
     assert em("validate", str(folder)).code == 0
     text = (folder / "routine.yaml").read_text()
-    assert "a pre-check guarded this call" in text
+    assert "the pre-check of this call is not part of the routine" in text
     tools = tmp_path / "tools.py"
     tools.write_text(
         "def order(item, sizes):\n    return {'id': 41, 'total': 7}\n"

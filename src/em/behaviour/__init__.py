@@ -1,1 +1,1 @@
-"""The behaviour cache: what an agent did once is done again without it, behind checks."""
+"""Behaviour cache: an agent's runs, recorded once and replayed without it, behind checks."""

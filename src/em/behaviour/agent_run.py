@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from em.behaviour.behaviour import Capture
 from em.behaviour.check import Check
-from em.behaviour.codec import Form, Unkept, is_lazy, keep, seen
+from em.behaviour.codec import Form, NotEncodable, encode, is_lazy, snapshot
 from em.behaviour.result import Progress
 from em.behaviour.task import Task
 from em.behaviour.tool import Bound, Contexts, EngineTool
@@ -61,7 +61,7 @@ class Call(RecordedCall):
 
 
 class Run(Recorder):
-    """One run of an agent. `problem` says why it can't be stored, if it can't."""
+    """One run of an agent. `problem` is the reason why it can't be stored, if it can't."""
 
     def __init__(
         self,
@@ -90,17 +90,17 @@ class Run(Recorder):
         return [call.event() for call in self.calls]
 
     def tick(self) -> int:
-        """A number for what happens now: results count from the moment they are there."""
+        """Return the next number of the run's clock, which orders starts and ends of calls."""
         self._ticks += 1
         return self._ticks
 
-    def cannot_keep(self, problem: EmError) -> None:
-        """Note why this run can't be kept; the first reason stands."""
+    def cannot_store(self, problem: EmError) -> None:
+        """Note why this run can't be stored; the first reason counts."""
         if self.problem is None:
             self.problem = problem
 
     def begin(self, tool: EngineTool, bound: Bound) -> Call:
-        """Note a call with its arguments as they are now."""
+        """Begin to record a call, with its arguments as they are now."""
         call = Call(tool)
         call.began = self.tick()
         self.calls.append(call)
@@ -111,50 +111,52 @@ class Run(Recorder):
         return call
 
     def _take_owner(self, tool: EngineTool, owner: Any) -> None:
-        """A replay uses the object of the context: the agent must have used just that."""
+        """Check that the agent uses the object on which a replay will call the method."""
         given = None if self._contexts is None else self._contexts.owner_of(tool)
         if given is not None and given is not owner:
-            self.cannot_keep(
+            self.cannot_store(
                 NotRecordable(
-                    f"it was called on another {type(owner).__name__}"
-                    " than the one that was given to set_context",
+                    f"the agent called it on another {type(owner).__name__}"
+                    " than the one given to set_context",
                     place=f"tool {tool.name}",
                     fix="give set_context, or context, the object that the agent uses",
                 )
             )
         if self._owners.setdefault(tool.class_name, owner) is not owner:
-            self.cannot_keep(
+            self.cannot_store(
                 NotRecordable(
-                    f"it was called on two objects of class {tool.class_name}",
+                    f"the agent called it on two objects of class {tool.class_name}",
                     place=f"tool {tool.name}",
-                    fix="a replay knows one object of each class: pass what differs as an argument",
+                    fix="use one object of each class, and pass what differs as an argument",
                 )
             )
 
     def _take(self, call: Call, name: str, value: Any) -> None:
         try:
-            kept, form = keep(value, call.tool.hints.get(name))
-        except Unkept as problem:
+            encoded, form = encode(value, call.tool.hints.get(name))
+        except NotEncodable as problem:
             source = self._step_that_gave(value)
             if source is not None:
                 call.live[name] = source
                 return
-            self.cannot_keep(
+            self.cannot_store(
                 NotRecordable(
-                    f"a {type(value).__qualname__} was given, and {problem.why}"
+                    f"it was a {type(value).__qualname__}, and {problem.why}"
                     if problem.path
                     else problem.why,
                     place=f"tool {call.tool.name}, argument {name}{problem.path}",
                     fix="annotate the argument with its type if that is a dataclass or a model,"
-                    " or pass what JSON can say",
+                    " or pass plain values",
                 )
             )
             return
         except Exception as error:  # noqa: BLE001 - a foreign class's own code
             place = f"tool {call.tool.name}, argument {name}"
-            self.cannot_keep(NotRecordable(f"it can't be kept: {error_text(error)}", place=place))
+            self.cannot_store(
+                NotRecordable(f"it can't be stored: {error_text(error)}", place=place)
+            )
             return
-        call.args[name] = kept
+        call.args[name] = encoded
         if form:
             call.forms[name] = form
 
@@ -165,35 +167,35 @@ class Run(Recorder):
         return None
 
     def end(self, call: Call, value: Any) -> None:
-        """Note what a call gave."""
+        """Record what a call returned."""
         if is_lazy(value):
-            self.cannot_keep(
+            self.cannot_store(
                 NotRecordable(
-                    f"it gave a {type(value).__qualname__}: a replay would not do what that does",
+                    f"it returned a {type(value).__qualname__}, whose work is not done yet",
                     place=f"tool {call.tool.name}",
-                    fix="decorate an async function, or return what is done: a list, a value",
+                    fix="decorate an async function, or return finished values such as a list",
                 )
             )
         call.value = value
-        call.result, is_seen = seen(value)
-        call.opaque = not is_seen
+        call.result, is_complete = snapshot(value)
+        call.opaque = not is_complete
         call.ended = self.tick()
 
 
 def _goal(task: Task) -> str:
-    """The task in words, where an argument is called so. Another may be a secret by its name."""
+    """Return the argument that is called task, goal, prompt or the like; others may be secret."""
     texts = (task.arguments.get(name) for name in _GOALS)
     return next((text for text in texts if isinstance(text, str)), "")
 
 
 NESTED = Run.__new__(Run)
-"""Stands for the run inside of a tool, or of a replay, where nothing is recorded."""
+"""Marks code inside of a tool or a replay, where nothing is recorded."""
 
 current: ContextVar[Run | None] = ContextVar("em_behaviour_run", default=None)
 
 
 def running() -> Run | None:
-    """The run that this code is part of; None inside of a tool."""
+    """Return the run that this code is part of; None inside of a tool."""
     run = current.get()
     return None if run is NESTED else run
 
@@ -211,11 +213,11 @@ def record_call(
             value = yield tool.call(args, kwargs)
         except BaseException as error:  # noqa: BLE001 - the wrapper raises it; a generator can't
             return None, error
-        run.cannot_keep(
+        run.cannot_store(
             NotRecordable(
-                "it took arguments that its signature does not name",
+                "it took arguments that its signature does not declare",
                 place=f"tool {tool.name}",
-                fix="decorate a function that names all that it takes",
+                fix="decorate a function that declares all its parameters",
             )
         )
         return value, None
@@ -246,24 +248,24 @@ def _captured(
     try:
         seen_now = yield tool.capture(check, bound)
     except Exception as error:  # noqa: BLE001 - a user's function may raise anything
-        run.cannot_keep(NotRecordable(f"its capture raised {error_text(error)}", place=place))
+        run.cannot_store(NotRecordable(f"its capture raised {error_text(error)}", place=place))
         return None
     try:
-        value, form = keep(seen_now, tool.captured_type(check))
+        value, form = encode(seen_now, tool.captured_type(check))
         return Capture(value, form, time.perf_counter() - started)
-    except Unkept as problem:
-        run.cannot_keep(
+    except NotEncodable as problem:
+        run.cannot_store(
             NotRecordable(
-                f"its capture returned what can't be kept: {problem}",
+                f"the value that its capture returned can't be stored: {problem}",
                 place=place,
-                fix="annotate what the capture returns: a dataclass, a model, or plain values",
+                fix="let the capture return plain values, or annotate its dataclass or model",
             )
         )
     return None
 
 
-def watched(tool: EngineTool, function: F, watching: Sequence[Run]) -> F:
-    """The function, whose calls are noted in the run they belong to, if that is being watched."""
+def record_calls(tool: EngineTool, function: F, watching: Sequence[Run]) -> F:
+    """Wrap a tool's function: record its calls where they belong to a run of `watching`."""
     if tool.is_async:
 
         @functools.wraps(function)
@@ -305,10 +307,10 @@ def _run_of(tool: EngineTool, watching: Sequence[Run]) -> Run | None:
             run.left = tool.name
         return None
     for other in list(watching):
-        # In a thread that does not know whose it is: then that recording may lack this call.
-        other.cannot_keep(
+        # A thread without the context: the call may belong to any of the runs.
+        other.cannot_store(
             NotRecordable(
-                "it was called at the same time from a place that the run does not reach",
+                "it was called in a thread that doesn't have the run's context",
                 place=f"tool {tool.name}",
                 fix="start threads with contextvars.copy_context().run, or use asyncio.to_thread",
             )
@@ -317,18 +319,18 @@ def _run_of(tool: EngineTool, watching: Sequence[Run]) -> Run | None:
 
 
 def refuse_unfinished(run: Run) -> None:
-    """What is still going on when the agent is done would be missing from the recording."""
+    """Refuse a run in which a tool was still running when the agent returned."""
     running = [call.tool.name for call in run.calls if not call.ended and call.error is None]
     if run.left or running:
         raise NotRecordable(
-            "it was still running when the agent was done",
+            "it was still running when the agent returned",
             place=f"tool {run.left or running[0]}",
-            fix="let the agent wait for what it has started",
+            fix="let the agent wait for the calls that it starts",
         )
 
 
 def refuse_unknown_effects(calls: Sequence[Call]) -> None:
-    """A write that failed so that nobody knows whether it happened can be neither kept nor left."""
+    """Refuse a run with a failed write whose effect is unknown: it can't be replayed."""
     for number, call in enumerate(calls):
         if call.error is None:
             continue
@@ -350,6 +352,6 @@ def refuse_unknown_effects(calls: Sequence[Call]) -> None:
         )
         if traced.effect_unknown and not again:
             raise NotRecordable(
-                f"a call failed so that its effect is unknown: {traced.error}",
+                f"a call failed, and its effect is unknown: {traced.error}",
                 place=f"tool {call.tool.name}",
             )

@@ -1,4 +1,4 @@
-"""Behaviour: how a task was done, as steps whose values come from where they came from."""
+"""Behaviour: how a task was done, as calls whose arguments are wired to their sources."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -11,11 +11,14 @@ from em.log.kinds import event_body
 from em.values.canonical import Json
 
 KIND = "behaviour"
-"""The kind of artefact that a behaviour is; its name is `ENGINE/KEY`."""
+"""The kind of a behaviour's artefact; the artefact's name is `ENGINE/KEY`."""
 
 
 class Capture(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a check saw. Only params vary in it: what a result changes, the check must see."""
+    """What a check's `capture` returned.
+
+    A replay fills in params only, never results: the check must notice when a result differs.
+    """
 
     value: Any
     form: Form = ""
@@ -23,7 +26,10 @@ class Capture(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Twin(msgspec.Struct, frozen=True):
-    """A result that held the same value as a constant: if it differs now, nobody knows."""
+    """An earlier result that equalled an argument in the recording.
+
+    If the two differ now, the source of the argument is ambiguous: the replay stops.
+    """
 
     argument: str
     source: str
@@ -31,10 +37,10 @@ class Twin(msgspec.Struct, frozen=True):
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One call. `args` hold expressions; `live` names arguments that are a step's own object.
+    """One call. `args` are expressions; `live` maps an argument to the step that returned it.
 
-    `gave` is a hash of its result: of several ways that are possible, the one is taken that was
-    recorded with the same results.
+    `gave` is a hash of the recorded result. Where several behaviours are possible, the one whose
+    recorded results equal this run's is followed.
     """
 
     tool: str
@@ -51,13 +57,13 @@ class Step(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def result_hash(result: Any) -> str:
-    """A short hash of a result."""
+    """Return a short hash of a result."""
     text = msgspec.json.encode(result, order="sorted")
     return hashlib.blake2b(text, digest_size=8).hexdigest()
 
 
 class Answer(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What the agent returned: an expression over the steps' results, or a step's own object."""
+    """What the agent returned: an expression over the results, or the object of step `live`."""
 
     value: Any = None
     form: Form = ""
@@ -66,7 +72,10 @@ class Answer(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Behaviour(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A way to do one task. `pinned` are params whose use could not be followed."""
+    """One way to do a task.
+
+    `pinned` are params whose use could not be followed: they must be equal on a replay.
+    """
 
     task: Any
     steps: Sequence[Step]
@@ -80,7 +89,7 @@ class Behaviour(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     routine: str | None = None
 
     def digest(self) -> bytes:
-        """The same for behaviours that do the same, however long they took."""
+        """Return bytes that are equal for behaviours that do the same, whatever time they took."""
         return msgspec.json.encode(
             (
                 [(s.tool, s.code, s.args, s.live, _seen(s.pre), _seen(s.post)) for s in self.steps],
@@ -97,7 +106,7 @@ def _seen(capture: Capture | None) -> Any:
 
 @event_body("behaviour_recorded")
 class BehaviourRecorded(msgspec.Struct, frozen=True):
-    """A run became a behaviour of an engine; `key` is the task's."""
+    """A run was stored as a behaviour of an engine; `key` is the task's."""
 
     engine: str
     key: str
@@ -110,7 +119,7 @@ class BehaviourRecorded(msgspec.Struct, frozen=True):
 class BehaviourReplayed(msgspec.Struct, frozen=True):
     """A behaviour was replayed: to its end (`hit`), or until the agent took over.
 
-    `results` are those of its steps, in their order; the steps are the behaviour's.
+    `results` are the results of its steps, in order. The steps themselves are in the behaviour.
     """
 
     engine: str
@@ -128,7 +137,7 @@ class BehaviourReplayed(msgspec.Struct, frozen=True):
 
 @event_body("behaviour_missed")
 class BehaviourMissed(msgspec.Struct, frozen=True):
-    """An engine had nothing to replay, or nothing that fits: the agent did it."""
+    """An engine had no behaviour that fits: the agent did the task."""
 
     engine: str
     key: str
@@ -141,7 +150,7 @@ class BehaviourMissed(msgspec.Struct, frozen=True):
 
 @event_body("behaviour_retired")
 class BehaviourRetired(msgspec.Struct, frozen=True):
-    """A behaviour was taken out of use."""
+    """A behaviour was retired: it is stored, and no longer replayed."""
 
     engine: str
     key: str

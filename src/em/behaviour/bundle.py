@@ -1,4 +1,4 @@
-"""Behaviours as routine packages: written to be read, run and mended; and brought back in."""
+"""Bundle: a behaviour exported as a routine package, and a routine imported as a behaviour."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -27,11 +27,11 @@ from em.values.ids import new_id, new_ids
 from em.values.json_schema import of_input, of_output
 
 ORIGIN = "behaviour.json"
-"""Beside the routine: what a routine has no words for, such as what the checks saw."""
+"""The file beside the routine with what a routine can't express, such as captures."""
 
 
 def export_behaviour(store: Store, artefact: Artefact, folder: Path) -> Draft:
-    """Write a behaviour as a routine package, proved by replaying it against its recording."""
+    """Write a behaviour as a routine package, verified by replaying it against its recording."""
     behaviour = behaviour_of(artefact)
     trace = _trace_of(store, artefact)
     engine, _, key = artefact.name.rpartition("/")
@@ -45,14 +45,14 @@ def export_behaviour(store: Store, artefact: Artefact, folder: Path) -> Draft:
 
 
 def _trace_of(store: Store, artefact: Artefact) -> Trace:
-    """The recording that a behaviour came from."""
+    """Return the recording that a behaviour came from."""
     events = store.read(EventQuery(ids=list(artefact.from_events)))
     bodies: dict[str, list[Json]] = {}
     for event in events:
         if event.body is not None:
             bodies.setdefault(event.kind, []).append(event.body)
     if "trace_started" not in bodies or "trace_ended" not in bodies:
-        raise NotFound("its recording is not in the log any more", place=id_of(artefact))
+        raise NotFound("the recording was erased from the log", place=id_of(artefact))
     started, ended = bodies["trace_started"][0], bodies["trace_ended"][0]
     calls = [
         msgspec.convert({**body, "type": "tool_call"}, ToolCall) for body in bodies["tool_call"]
@@ -104,16 +104,16 @@ def _draft(behaviour: Behaviour, trace: Trace, name: str) -> Draft:
 
 
 def _inputs(behaviour: Behaviour, given: Json) -> Json:
-    """The inputs under the names that expressions use; params stand before the arguments."""
+    """Return the inputs under the names that expressions use, params first."""
     params = {name: given[name] for name in behaviour.params if name in given}
     arguments = {name: value for name, value in given.items() if name not in params}
     return make_task(arguments, [], params).inputs
 
 
 def _lost(step: Step) -> list[str]:
-    """What a routine does not carry of a step."""
+    """Describe what a routine can't express of a step."""
     lost = [
-        f"{name}: a {kind} guarded this call; a routine has none"
+        f"{name}: the {kind} of this call is not part of the routine"
         for name, kind, capture in (
             ("checks.pre", "pre-check", step.pre),
             ("checks.post", "post-check", step.post),
@@ -121,12 +121,12 @@ def _lost(step: Step) -> list[str]:
         if capture is not None
     ]
     return lost + [
-        f"args.{name}: the tool was given more than JSON says here" for name in step.forms
+        f"args.{name}: the tool was given a type that JSON does not express" for name in step.forms
     ]
 
 
 def _plain(value: Any) -> Any:
-    """Plain JSON instead of the marks that tell types."""
+    """Return a value as plain JSON, without tags of types."""
     if isinstance(value, list):
         return [_plain(item) for item in value]
     if not isinstance(value, dict):
@@ -145,11 +145,11 @@ def import_routine(
     params: Sequence[str] | None = None,
     tags: Sequence[str] = (),
 ) -> str:
-    """Bring a routine in as a behaviour of an engine; its id.
+    """Import a routine as a behaviour of an engine; return its id.
 
-    A package that was exported knows its engine and task. For another, `task` are the arguments
-    that the agent is called with (by default what it was recorded with), and `params` the names of
-    those that vary (by default all).
+    An exported package names its engine and task. For another package, `task` are the agent's
+    arguments (by default the recorded input), and `params` the names of those that vary (by
+    default all).
     """
     package = Package(folder)
     origin = _read(folder / ORIGIN)
@@ -165,7 +165,7 @@ def import_routine(
         key, behaviour = made.key, _behaviour(package.routine, empty)
     if engine is None:
         raise InputError(
-            "it does not say whose behaviour it is", place=str(folder), fix="name it with --engine"
+            "the package does not name an engine", place=str(folder), fix="name it with --engine"
         )
     trace = _recording(folder, package.routine)
     drafts = trace_events(trace, new_id())
@@ -178,7 +178,7 @@ def import_routine(
 
 
 def _behaviour(routine: Routine, known: Behaviour) -> Behaviour:
-    """The steps as the routine says; what it can't say as the behaviour knew it."""
+    """Make a behaviour of the routine's steps, with what only `known` has."""
     names = Names()
     before = {names.free(identifier(step.tool)): step for step in known.steps}
     steps: list[Step] = []
@@ -206,14 +206,14 @@ def _step(step: RoutineStep, before: Step | None) -> Step:
         own = msgspec.structs.replace(step, tool="", args={}, effect=None)
     if not isinstance(step, ToolStep) or own != plain:
         raise RoutineError(
-            "a behaviour is made of plain tool calls and a return",
+            "a behaviour can only have plain tool calls and a return",
             place=f"step {step.id}",
-            fix="run this routine with `em run`, or take out what is beyond that",
+            fix="run this routine with `em run`, or reduce the step to a plain tool call",
         )
     if before is None or before.tool != step.tool:
         return Step(tool=step.tool, code="", args=step.args, save_as=step.save_as)
     args = {
-        # A mark is kept where the routine still says what it said.
+        # Use the tagged value where the routine has not changed it.
         name: before.args[name]
         if name in before.args and _plain(before.args[name]) == value
         else value
@@ -224,7 +224,7 @@ def _step(step: RoutineStep, before: Step | None) -> Step:
 
 
 def _recording(folder: Path, routine: Routine) -> Trace:
-    """The calls that the package was compiled from, as a trace."""
+    """Return the calls that the package was compiled from, as a trace."""
     recording = _read(folder / "recording.json") or {}
     return Trace(
         app={"name": routine.name},
@@ -245,4 +245,4 @@ def _read(path: Path) -> Any:
     except FileNotFoundError:
         return None
     except (OSError, msgspec.DecodeError) as error:
-        raise InputError(f"it can't be read: {error}", place=str(path)) from None
+        raise InputError(f"the file can't be read: {error}", place=str(path)) from None

@@ -1,8 +1,8 @@
-"""Behaviours in the store: found by their task's key, kept in step with other processes.
+"""Cache: the stored behaviours of an engine; found by task, added, retired, listed and counted.
 
-An artefact's name is `ENGINE/KEY`, its versions are the behaviours of that task. What comes and
-goes is told in the stream `behaviours/ENGINE`: one look at its head says whether what is loaded
-here is still true. Replays are told in `behaviours/ENGINE/KEY`.
+An artefact's name is `ENGINE/KEY`, its versions are the behaviours of that task. Additions and
+retirements are events of the stream `behaviours/ENGINE`: reading its head shows whether the
+behaviours loaded in this process are current. Replays are events of `behaviours/ENGINE/KEY`.
 """
 
 import threading
@@ -15,7 +15,7 @@ import msgspec
 
 from em.behaviour.agent_run import Run
 from em.behaviour.behaviour import KIND, Behaviour
-from em.behaviour.codec import seen
+from em.behaviour.codec import snapshot
 from em.behaviour.task import Task
 from em.behaviour.tree import Node, plant
 from em.errors import InputError, NotFound, NotRecordable
@@ -32,11 +32,11 @@ TASKS_LOADED = 1_024
 _NEWEST = EventQuery(limit=1, newest=True)
 _CHANGES = ("behaviour_recorded", "behaviour_retired", "erased")
 RECENT = 200
-"""Replays of a task that are looked at to judge a behaviour."""
+"""Replays of a task that are read to judge a behaviour."""
 
 
 class Stored(NamedTuple):
-    """One behaviour as the store has it. `event` is the id of the event that tells of it."""
+    """One stored behaviour. `event` is the id of its `behaviour_recorded` event."""
 
     id: str
     artefact_id: str
@@ -47,7 +47,7 @@ class Stored(NamedTuple):
 
 
 class Known:
-    """The behaviours of one task that are in use, oldest first."""
+    """The behaviours of one task that are not retired, oldest first."""
 
     def __init__(self, stored: Sequence[Stored]) -> None:
         self.stored = stored
@@ -59,7 +59,7 @@ class Known:
 
 
 def behaviour_id(engine: str, key: str, version: int) -> str:
-    """How people and commands name a behaviour."""
+    """Return the id by which people and commands name a behaviour."""
     return f"{engine}/{key}@{version}"
 
 
@@ -77,7 +77,7 @@ class Cache:
         self._live: dict[str, str] | None = None
 
     def find(self, key: str) -> Known:
-        """The behaviours of a task: one look at the stream's head, and a load if it is not here."""
+        """Return the behaviours of a task: reads the stream's head, and loads what is missing."""
         self._catch_up()
         with self._lock:
             known = self._tasks.get(key)
@@ -94,13 +94,13 @@ class Cache:
         return known
 
     def _catch_up(self) -> None:
-        """Let go of what others have changed since."""
+        """Drop the loaded behaviours that other processes have changed since."""
         pos, _ = self.store.head(self.stream)
         with self._lock:
             if pos == self._pos:
                 return
             if not self._tasks and self._live is None:
-                # Nothing is loaded yet: what happened before needs no reading.
+                # Nothing is loaded yet, so earlier changes don't matter.
                 self._seq = next(iter(self.store.read(_NEWEST))).seq
                 self._pos, _ = self.store.head(self.stream)
                 return
@@ -113,7 +113,7 @@ class Cache:
     def _take_note(self, event: Event) -> None:
         body = event.body
         if body is None or "key" not in body:
-            self._tasks.clear()  # something was erased: nobody says of which task
+            self._tasks.clear()  # an erased event doesn't name its task
             self._live = None
             return
         self._tasks.pop(body["key"], None)
@@ -128,8 +128,8 @@ class Cache:
         ]
 
     def record(self, task: Task, run: Run, behaviour: Behaviour, missed: Draft, value: Any) -> str:
-        """Keep a run and its behaviour in one transaction; the id of the behaviour."""
-        trace = run.trace(final_output=seen(value)[0], seconds=behaviour.seconds)
+        """Store a run and its behaviour in one transaction; return the behaviour's id."""
+        trace = run.trace(final_output=snapshot(value)[0], seconds=behaviour.seconds)
         drafts = trace_events(trace, new_id())
         ids = new_ids(len(drafts) + 1)
         events = [
@@ -146,7 +146,7 @@ class Cache:
         ids: Sequence[str] | None = None,
         others: Sequence[Draft] = (),
     ) -> str:
-        """Store a behaviour; the last of `ids` is that of the event that tells of it."""
+        """Store a behaviour and return its id; the last of `ids` is its recording event's."""
         ids = ids or [new_id()]
         recorded = Draft(
             stream=self.stream,
@@ -170,23 +170,23 @@ class Cache:
         )
         stored = committed.artefacts[0]
         if not identical(stored.body, body):
-            # The store took a secret out: what is left would be replayed with a hole in it.
-            kept = as_stored(stored)
-            if kept is not None:
-                self.retire(key, kept, "it held a secret")
+            # The store redacted a secret: a replay would pass on the redacted value.
+            redacted = as_stored(stored)
+            if redacted is not None:
+                self.retire(key, redacted, "it contained a secret")
             raise NotRecordable(
-                "a secret stands in what it would replay, and secrets are not kept",
+                "a call contains a secret, and secrets are not stored",
                 place=_differing(body, stored.body or {}),
-                fix="declare it in params, or hold it in the object that the tool belongs to",
+                fix="declare it in params, or store it in the object that the tool belongs to",
             )
         return behaviour_id(self.engine, key, stored.version)
 
     def log(self, *drafts: Draft) -> None:
-        """Tell of a use."""
+        """Append events about uses."""
         self.store.commit(Commit(events=drafts))
 
     def retire(self, key: str, item: Stored, reason: str) -> None:
-        """Take a behaviour out of use, here and in every other process."""
+        """Retire a behaviour, here and in every other process."""
         if not self.store.commit(Commit(retire=[item.artefact_id])).retired:
             return
         body: Json = {
@@ -199,7 +199,7 @@ class Cache:
         self.log(Draft(stream=self.stream, kind="behaviour_retired", body=body))
 
     def retire_doubtful(self, key: str, suspect: Stored, after: int) -> None:
-        """Retire a behaviour whose last replays, `after` in a row, did not go through."""
+        """Retire a behaviour whose last `after` replays all failed."""
         query = EventQuery(
             stream=behaviour_stream(self.engine, key),
             kinds=["behaviour_replayed"],
@@ -214,14 +214,14 @@ class Cache:
                     break
                 failures += 1
         if failures >= after:
-            self.retire(key, suspect, f"its last {failures} replays did not go through")
+            self.retire(key, suspect, f"its last {failures} replays failed")
 
     def make_room(self, key: str, own: str, per_task: int | None) -> None:
-        """Retire what says the same as a new behaviour, and the least used beyond a limit."""
+        """Retire duplicates of a new behaviour, and the least used ones beyond a limit."""
         stored = self.find(key).stored
         new = next((item for item in stored if item.id == own), None)
         if new is None:
-            return  # another process was faster
+            return  # another process has retired it
         before = [item for item in stored if item.version < new.version]
         digest = new.behaviour.digest()
         for item in before:
@@ -233,7 +233,7 @@ class Cache:
         used = self._last_uses(key)
         by_use = sorted(before, key=lambda item: (used.get(item.version, 0), item.version))
         for item in by_use[: len(stored) - per_task]:
-            self.retire(key, item, f"a task keeps {per_task}")
+            self.retire(key, item, f"more than {per_task} behaviours of one task")
 
     def _last_uses(self, key: str) -> dict[int, int]:
         query = EventQuery(
@@ -261,11 +261,11 @@ class Cache:
         for event_id, key in surplus:
             for item in self.find(key).stored:
                 if item.event == event_id:
-                    self.retire(key, item, f"the engine keeps {at_most}")
+                    self.retire(key, item, f"more than {at_most} behaviours of the engine")
 
 
 def _fold(live: dict[str, str], kind: str, event_id: str, body: Json) -> None:
-    """Keep the list of behaviours in use, by the events that tell of them."""
+    """Update the behaviours in use, by the ids of their recording events."""
     if kind == "behaviour_recorded":
         live[event_id] = body["key"]
     elif kind == "behaviour_retired":
@@ -273,7 +273,7 @@ def _fold(live: dict[str, str], kind: str, event_id: str, body: Json) -> None:
 
 
 def as_stored(artefact: Artefact) -> Stored | None:
-    """A behaviour that is in use; None if it is retired, erased, or of another em."""
+    """Return a behaviour, or None if it is retired, erased, or of a newer em."""
     if artefact.retired_at is not None or artefact.body is None:
         return None
     try:
@@ -292,22 +292,22 @@ def as_stored(artefact: Artefact) -> Stored | None:
 
 
 def expired(item: Stored, ttl: timedelta | None) -> bool:
-    """Whether a behaviour is too old to answer."""
+    """Return whether a behaviour is older than `ttl`."""
     return ttl is not None and now() - item.created_at > ttl
 
 
-def _differing(given: Any, kept: Any, path: str = "") -> str:
-    """Where two values begin to differ."""
-    if isinstance(given, dict) and isinstance(kept, dict) and given.keys() == kept.keys():
+def _differing(given: Any, stored: Any, path: str = "") -> str:
+    """Return the path of the first difference between two values."""
+    if isinstance(given, dict) and isinstance(stored, dict) and given.keys() == stored.keys():
         for key, item in given.items():
-            if not identical(item, kept[key]):
-                return _differing(item, kept[key], f"{path}.{key}".lstrip("."))
-    if isinstance(given, list) and isinstance(kept, list) and len(given) == len(kept):
+            if not identical(item, stored[key]):
+                return _differing(item, stored[key], f"{path}.{key}".lstrip("."))
+    if isinstance(given, list) and isinstance(stored, list) and len(given) == len(stored):
         for number, item in enumerate(given):
-            if not identical(item, kept[number]):
+            if not identical(item, stored[number]):
                 tool = item.get("tool") if isinstance(item, dict) else None
                 step = f"step {number + 1}, tool {tool}" if tool else f"{path}[{number}]"
-                return _differing(item, kept[number], step)
+                return _differing(item, stored[number], step)
     return path
 
 
@@ -315,7 +315,7 @@ SHORT = 8
 
 
 def newest_behaviours(store: Store, engine: str | None, limit: int) -> list[Artefact]:
-    """The newest behaviours, retired ones too, newest first."""
+    """Return the newest behaviours, retired ones too, newest first."""
     found: dict[str, Artefact] = {}
     for name, event_id in reversed(_recorded(store, engine, limit)):
         for artefact in store.artefacts(KIND, name):
@@ -325,7 +325,7 @@ def newest_behaviours(store: Store, engine: str | None, limit: int) -> list[Arte
 
 
 def _recorded(store: Store, engine: str | None, limit: int) -> list[tuple[str, str]]:
-    """Name and event of the newest behaviours, oldest first."""
+    """Return name and event of the newest behaviours, oldest first."""
     size = limit
     while True:
         events = list(store.read(EventQuery(kinds=["behaviour_recorded"], newest=True, limit=size)))
@@ -336,26 +336,28 @@ def _recorded(store: Store, engine: str | None, limit: int) -> list[tuple[str, s
         ]
         if len(found) >= limit or len(events) < size:
             return found[-limit:]
-        size *= 8  # others' are in between
+        size *= 8  # there were events of other engines in between
 
 
 def id_of(artefact: Artefact) -> str:
-    """The id of a behaviour."""
+    """Return the id of a behaviour."""
     engine, _, key = artefact.name.rpartition("/")
     return behaviour_id(engine, key, artefact.version)
 
 
 def short_id(artefact: Artefact) -> str:
-    """As few characters as a person may type."""
+    """Return a short id that a person can type."""
     return f"{artefact.name.rpartition('/')[2][:SHORT]}@{artefact.version}"
 
 
 def find_behaviour(store: Store, given: str) -> Artefact:
-    """A behaviour by its id, or by the beginning of its key: `ENGINE/KEY@1`, `3f2a91bc@1`."""
+    """Find a behaviour by its id or the start of its key: `ENGINE/KEY@1`, `3f2a91bc@1`."""
     name, _, version = given.rpartition("@")
     if not name or not version.isdecimal():
         raise InputError(
-            f"{given!r} is no id of a behaviour", place="ID", fix="`em cache list` shows them"
+            f"expected the id of a behaviour, such as 3f2a91bc@1, got {given!r}",
+            place="ID",
+            fix="`em cache list` shows them",
         )
     artefact = store.artefact(KIND, name, int(version))
     if artefact is not None:
@@ -369,9 +371,9 @@ def find_behaviour(store: Store, given: str) -> Artefact:
         return matches[0]
     if matches:
         raise InputError(
-            f"{len(matches)} behaviours begin so: {', '.join(map(id_of, matches[:5]))}",
+            f"{len(matches)} behaviours match: {', '.join(map(id_of, matches[:5]))}",
             place="ID",
-            fix="give more of it",
+            fix="give more characters of the id",
         )
     raise NotFound(f"no behaviour {given!r}", place="ID", fix="`em cache list` shows them")
 
@@ -381,18 +383,18 @@ def _begins(name: str, given: str) -> bool:
 
 
 def behaviour_of(artefact: Artefact) -> Behaviour:
-    """What a behaviour says; an error if it was erased."""
+    """Return the behaviour of an artefact; raise NotFound if it was erased."""
     if artefact.body is None:
-        raise NotFound("it was erased", place=id_of(artefact))
+        raise NotFound("the behaviour was erased", place=id_of(artefact))
     return msgspec.convert(artefact.body, Behaviour)
 
 
 def forget_behaviour(store: Store, artefact: Artefact, *, only_retire: bool) -> Erasure | None:
-    """Erase a behaviour with the run it came from, or only take it out of use."""
+    """Erase a behaviour and the run it came from, or only retire it."""
     engine, _, key = artefact.name.rpartition("/")
     stored = as_stored(artefact)
     if stored is not None:
-        Cache(store, engine).retire(key, stored, "a person took it out of use")
+        Cache(store, engine).retire(key, stored, "retired by a person")
     if only_retire:
         return None
     return store.erase(list(artefact.from_events), reason=f"behaviour {id_of(artefact)} forgotten")
@@ -402,7 +404,7 @@ _KINDS = ("behaviour_recorded", "behaviour_replayed", "behaviour_missed", "behav
 
 
 class Counts(msgspec.Struct):
-    """How often, and how long. A failure is a hand-over after an error, or for want of time."""
+    """How often and how long. A failure is a hand-over after an error or a timeout."""
 
     hits: int = 0
     misses: int = 0
@@ -424,7 +426,7 @@ class Stats(Counts):
 
 
 def read_stats(store: Store, engine: str | None = None) -> Stats:
-    """Count what the log says of one engine, or of all."""
+    """Count the events of one engine, or of all."""
     stats = Stats()
     behaviours: dict[str, Counts] = {}
     for event in store.read(EventQuery(kinds=_KINDS)):
@@ -462,17 +464,17 @@ def count(counts: Counts, kind: str, body: Mapping[str, object]) -> None:
         counts.saved_cost_usd += saved.get("cost_usd", 0.0)
         return
     if body["outcome"] != "handed_over":
-        return  # interrupted: nobody can say what would have become of it
+        return  # interrupted: neither a hit nor a failure
     counts.hand_overs += 1
     counts.failures += body.get("cause") in ("error", "time")
 
 
 USES_COUNTED = 500
-"""Uses that are looked at where only the newest count."""
+"""Uses that are read where only the newest count."""
 
 
 class Use(msgspec.Struct, frozen=True, kw_only=True):
-    """One time that an engine was asked: what became of it, and why in words."""
+    """One call of an engine: its outcome, and the reason in words."""
 
     at: datetime
     engine: str
@@ -491,12 +493,12 @@ class Uses(msgspec.Struct, frozen=True):
 
     @property
     def saved_seconds(self) -> float:
-        """What the hits among them spared."""
+        """The seconds that the hits among them saved."""
         return sum(use.saved_seconds for use in self.uses)
 
 
 def recent_uses(store: Store, engine: str | None, *, key: str | None = None) -> Uses:
-    """Why the newest uses of an engine, or of one of its tasks, hit or did not."""
+    """Return the newest uses of an engine, or of one of its tasks, with their reasons."""
     stream = None if engine is None or key is None else behaviour_stream(engine, key)
     kinds = ("behaviour_replayed", "behaviour_missed")
     query = EventQuery(kinds=kinds, stream=stream, limit=USES_COUNTED, newest=True)
@@ -505,7 +507,7 @@ def recent_uses(store: Store, engine: str | None, *, key: str | None = None) -> 
         for event in reversed(list(store.read(query)))
         if event.body is not None
         and engine in (None, event.body["engine"])
-        and not event.body.get("handed_over")  # the replay that handed over tells of it already
+        and not event.body.get("handed_over")  # counted as the replay that handed over
     ]
     reasons = Counter((use.outcome, use.reason) for use in found if use.outcome != "hit")
     return Uses(found, [(*why, times) for why, times in reasons.most_common()])
@@ -526,7 +528,7 @@ def _use(event: Event) -> Use:
 
 
 def recent_counts(store: Store, engine: str, key: str) -> dict[int, Counts]:
-    """The counts of the behaviours of one task by their versions, over its newest uses."""
+    """Count the newest uses of one task, by the version of the behaviour."""
     kinds = ("behaviour_replayed", "behaviour_missed")
     query = EventQuery(
         kinds=kinds, stream=behaviour_stream(engine, key), limit=USES_COUNTED, newest=True

@@ -12,12 +12,12 @@ THRESHOLD = 0.8
 
 
 class Check(Generic[T]):
-    """What of the environment decides whether a recorded call is safe to make again.
+    """Decide from the environment whether a recorded call is safe to make again.
 
-    capture: called with the tool's arguments (those that it names); what it returns is kept as
-        JSON and restored by the type it is annotated to return.
-    compare: called with what is there now and what was there then. It says yes or no, or gives a
-        score that must reach `threshold`.
+    capture: called with those of the tool's arguments that it names. What it returns is stored as
+        JSON and restored by its return annotation.
+    compare: called with the capture of now and the capture of then. It returns a bool, or a score
+        that must reach `threshold`.
     """
 
     def __init__(
@@ -30,27 +30,27 @@ class Check(Generic[T]):
         for name, function in (("capture", capture), ("compare", compare)):
             if not callable(function):
                 raise UsageError(
-                    f"a {type(function).__name__} can't be called", place=f"Check, {name}"
+                    f"expected a function, got a {type(function).__name__}", place=f"Check, {name}"
                 )
         if inspect.iscoroutinefunction(compare):
             raise UsageError(
-                "it is async, and compares only what was captured",
+                "compare must not be async: it only compares two captures",
                 place="Check, compare",
-                fix="do what takes time in capture, which may be async",
+                fix="do the slow part in capture, which may be async",
             )
         self.capture = capture
         self.compare = compare
         self.threshold = threshold
 
     def passes(self, verdict: Any) -> bool:
-        """Whether what `compare` said is good enough: yes, or a score of any kind of number."""
+        """Return whether a verdict of `compare` passes: true, or a score that is high enough."""
         if isinstance(verdict, Awaitable):
             if isinstance(verdict, Coroutine):
                 verdict.close()
             raise UsageError(
-                "its compare is async, and says nothing until it is awaited",
+                "compare returned an awaitable, and must return a bool or a score",
                 place="Check, compare",
-                fix="do what takes time in capture, which may be async",
+                fix="do the slow part in capture, which may be async",
             )
         if isinstance(verdict, int) or not hasattr(verdict, "__float__"):
             return bool(verdict)

@@ -1,7 +1,7 @@
-"""Values as JSON and back: by the type that is annotated, else by a short list of plain types.
+"""Codec: values as JSON and back, by their annotated type or a short list of plain types.
 
-Nothing is pickled, and no class is imported because a database names it. What JSON has no word for
-and no annotation explains is refused.
+Nothing is pickled, and no class is imported because a database names it. A value that JSON can't
+express and no annotation describes is refused.
 """
 
 import base64
@@ -22,15 +22,15 @@ import msgspec
 from em.values.canonical import MAX_DEPTH
 
 Form = Literal["", "typed", "tagged"]
-"""How a value is kept: as it is, by its annotation, or with the names of plain types in it."""
+"""How a value is encoded: as it is, by its annotation, or tagged with names of plain types."""
 
 TAG = "$em"
 _INT64 = 2**63
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
-class Unkept(Exception):
-    """A value that can't be kept; `path` leads to the part of it, `why` says what is wrong."""
+class NotEncodable(Exception):
+    """A value can't be encoded. `path` leads to the part of it that can't, `why` is the reason."""
 
     def __init__(self, path: str, why: str) -> None:
         super().__init__(f"{path}: {why}" if path else why)
@@ -61,26 +61,26 @@ _LISTS: Mapping[type, Callable[[list[Any]], Any]] = {
 _LISTS_BY_NAME = {known.__name__: read for known, read in _LISTS.items()}
 
 
-def keep(value: Any, hint: Any = None) -> tuple[Any, Form]:
-    """A value as JSON that nothing else holds on to, and the form it has there."""
+def encode(value: Any, hint: Any = None) -> tuple[Any, Form]:
+    """Return a value as JSON that shares nothing with the original, and its form."""
     if is_plain(value):
         return copy(value), ""
     if hint is not None:
-        kept = _by_hint(value, hint)
-        if kept is not None:
-            return kept, "typed"
+        encoded = _by_hint(value, hint)
+        if encoded is not None:
+            return encoded, "typed"
     return _tagged(value, "", 0), "tagged"
 
 
-def restore(value: Any, form: Form, hint: Any = None) -> Any:
-    """The value that was kept."""
+def decode(value: Any, form: Form, hint: Any = None) -> Any:
+    """Return the value that was encoded."""
     if form == "typed":
         return msgspec.convert(value, hint, dec_hook=_read_foreign, str_keys=True)
     return _untagged(value) if form == "tagged" else value
 
 
 def is_plain(value: Any, depth: int = 0) -> bool:
-    """Whether JSON says this value exactly, with all its types."""
+    """Return whether JSON expresses this value exactly, with all its types."""
     kind = type(value)
     if kind is list:
         return depth < MAX_DEPTH and all(is_plain(item, depth + 1) for item in value)
@@ -105,7 +105,7 @@ def _is_plain_scalar(value: Any, kind: type) -> bool:
 
 
 def copy(value: Any) -> Any:
-    """The same plain value, in lists and mappings of its own."""
+    """Return a deep copy of a plain value."""
     if type(value) is list:
         return [copy(item) for item in value]
     if type(value) is dict:
@@ -113,8 +113,8 @@ def copy(value: Any) -> Any:
     return value
 
 
-def seen(value: Any) -> tuple[Any, bool]:
-    """A result as JSON, as far as JSON can say it; and whether it can say all of it."""
+def snapshot(value: Any) -> tuple[Any, bool]:
+    """Return a value as JSON as far as possible, and whether all of it could be expressed."""
     if type(value) in (str, bool, int, float) or value is None:
         return (value, True) if is_plain(value) else (_in_unicode(str(value)), True)
     hidden: list[Any] = []
@@ -122,14 +122,14 @@ def seen(value: Any) -> tuple[Any, bool]:
     def write(part: Any) -> Any:
         try:
             return _write_foreign(part)
-        except Exception:  # noqa: BLE001 - a foreign class's own code; what it can't say is opaque
+        except Exception:  # noqa: BLE001 - a foreign class's own code; its object is opaque
             hidden.append(part)
             return _outside_of(part)
 
     try:
         plain = msgspec.to_builtins(value, str_keys=True, enc_hook=write)
         return msgspec.json.decode(msgspec.json.encode(plain)), not hidden
-    except Exception:  # noqa: BLE001 - a foreign class's own code; what it can't say is opaque
+    except Exception:  # noqa: BLE001 - a foreign class's own code; its object is opaque
         return {"opaque": f"<{type(value).__qualname__}>"}, False
 
 
@@ -138,7 +138,7 @@ def _in_unicode(text: str) -> str:
 
 
 def _outside_of(value: Any) -> Any:
-    """What an object shows that JSON has no word for: its class, and its plain attributes."""
+    """Describe an object that JSON can't express: its class, and its plain attributes."""
     try:
         inside = vars(value)
     except TypeError:
@@ -152,7 +152,7 @@ def _outside_of(value: Any) -> Any:
 
 
 def is_lazy(value: Any) -> bool:
-    """Whether a result is a promise of work that somebody else has yet to do."""
+    """Return whether a result is work that is not done yet: a coroutine, an iterator, a context."""
     if type(value) in _EAGER or isinstance(value, io.IOBase):
         return False
     lazy = (Awaitable, Iterator, AsyncIterator, contextlib.ContextDecorator)
@@ -163,7 +163,7 @@ _EAGER = frozenset((str, int, float, bool, type(None), dict, list, tuple, set))
 
 
 def hints_of(function: Any) -> dict[str, Any]:
-    """The annotations of a function that say something; {} where they can't be read."""
+    """Return a function's annotations, except Any and object; {} where they can't be read."""
     if not hasattr(function, "__annotations__"):
         function = type(function).__call__
     try:
@@ -174,20 +174,20 @@ def hints_of(function: Any) -> dict[str, Any]:
 
 
 def _by_hint(value: Any, hint: Any) -> Any:
-    """The value as JSON, if its annotation brings it back as it is; else None."""
+    """Return the value as JSON if its annotation restores it unchanged; else None."""
     try:
         plain = msgspec.to_builtins(value, str_keys=True, enc_hook=_write_foreign)
         back = msgspec.convert(plain, hint, dec_hook=_read_foreign, str_keys=True)
         if not is_plain(plain) or type(back) is not type(value):
             return None
         same = bool(back == value) or _same_parts(back, value, plain)
-    except Exception:  # noqa: BLE001 - a foreign class's own code; then it is kept in another way
+    except Exception:  # noqa: BLE001 - a foreign class's own code; encode it in another way
         return None
     return copy(plain) if same else None
 
 
 def _same_parts(back: Any, value: Any, plain: Any) -> bool:
-    """A class without its own idea of equality is told by what it is made of."""
+    """Compare by content where a class defines no equality of its own."""
     if any("__eq__" in vars(cls) for cls in type(value).__mro__[:-1]):
         return False
     return bool(msgspec.to_builtins(back, str_keys=True, enc_hook=_write_foreign) == plain)
@@ -209,7 +209,7 @@ def _read_foreign(hint: Any, value: Any) -> Any:
 
 def _tagged(value: Any, path: str, depth: int) -> Any:
     if depth >= MAX_DEPTH:
-        raise Unkept(path, f"nested more than {MAX_DEPTH} levels deep")
+        raise NotEncodable(path, f"nested more than {MAX_DEPTH} levels deep")
     kind = type(value)
     if kind is not dict and kind is not list and is_plain(value):
         return value
@@ -228,12 +228,12 @@ def _tagged(value: Any, path: str, depth: int) -> Any:
     if isinstance(value, PurePath):
         return {TAG: "path", "text": str(value)}
     why = "text with half a surrogate pair is not Unicode" if kind is str else ""
-    raise Unkept(path, why or f"a {kind.__qualname__} can't be kept as JSON")
+    raise NotEncodable(path, why or f"a {kind.__qualname__} can't be stored as JSON")
 
 
 def _text(value: Any) -> str:
     if isinstance(value, bytes | dt.datetime):
-        # Written as in a result, so that it is found there.
+        # As in a result, so that equal values are found there.
         return str(msgspec.to_builtins(value))
     if isinstance(value, dt.timedelta):
         return str(value // dt.timedelta(microseconds=1))

@@ -1,8 +1,8 @@
-"""From a run to a behaviour: each value is wired to where it came from.
+"""Composition of a behaviour from a run: each value is wired to its source.
 
 The compiler's wiring does most of it. Two things are added here, because a behaviour acts without
-being read by a person first: short values (an id that is 7) are wired where a result gave them, and
-where it can't be told whether a result gave them, the replay stops as soon as that matters.
+a person reading it first. Short values (an id such as 7) are wired where a result surely gave them.
+Where the source is ambiguous, the replay stops as soon as the possible sources differ.
 """
 
 import re
@@ -14,7 +14,7 @@ import msgspec
 
 from em.behaviour.agent_run import Call, Run, refuse_unfinished, refuse_unknown_effects
 from em.behaviour.behaviour import Answer, Behaviour, Capture, Step, Twin, result_hash
-from em.behaviour.codec import Unkept, keep
+from em.behaviour.codec import NotEncodable, encode
 from em.behaviour.task import HOLE, Params, Task, constant_texts, escaped, followed, param_names
 from em.compiler.calls import Names, infer_effect, result_name, words_of
 from em.compiler.wire import OUTPUT, Wiring, literal, plain_segment
@@ -24,7 +24,7 @@ from em.values.canonical import Json, identical
 from em.values.leaves import Path, Scalar, Segment, is_informative, leaves, said_in
 
 _NUMBERS = ("number", "no", "nr", "id")
-"""What people write before an id."""
+"""Words that stand before an id in texts."""
 
 Place = tuple[int, tuple[str | int, ...]]
 
@@ -38,19 +38,19 @@ class Source(NamedTuple):
 
     @property
     def place(self) -> Place:
-        """Which call, and where in its result."""
+        """The number of the call, and the path in its result."""
         return self.call, tuple(part.key for part in self.path)
 
 
 def says_nothing(value: Any) -> bool:
-    """Whether a value is too common to tell anything."""
+    """Return whether a value is too common to show its source."""
     return value is None or isinstance(value, bool)
 
 
 class Sources:
-    """The leaves of the results so far, and when values were first used.
+    """The leaves of the results so far, and when each value was first used.
 
-    names: under which each call's result is saved.
+    names: the names under which the calls' results are saved.
     """
 
     def __init__(self, calls: Sequence[Call], names: Sequence[str]) -> None:
@@ -60,7 +60,7 @@ class Sources:
         self._first_use: dict[bytes, int] = {}
 
     def add_result(self, number: int) -> None:
-        """A call's result is there."""
+        """Add the result of a call."""
         for path, leaf in leaves(self._calls[number].result):
             source = Source(number, path, leaf)
             self._by_value.setdefault(msgspec.json.encode(leaf), []).append(source)
@@ -68,7 +68,7 @@ class Sources:
                 self._by_text.setdefault(str(leaf), []).append(source)
 
     def equal(self, value: Any, *, as_text: bool = False) -> list[Source]:
-        """The places of results that held this value."""
+        """Return the places in results that equal this value."""
         if as_text:
             return self._by_text.get(str(value), [])
         if isinstance(value, dict | list):
@@ -76,14 +76,14 @@ class Sources:
         return self._by_value.get(msgspec.json.encode(value), [])
 
     def is_named(self, source: Source, name: str) -> bool:
-        """Whether a result's field is what an argument is called: `id` will do for `order_id`."""
+        """Return whether a result's field has an argument's name; `id` matches `order_id`."""
         plain = name.lower()
         if not plain:
             return False
         words = words_of(self._calls[source.call].tool.name)
         about = {*words, *(f"{word}s" for word in words), *(f"{word}_id" for word in words)}
         if not source.path:
-            # All that `new_ticket` gave, as `ticket`; what `stock` gave is no `quantity`.
+            # The whole result of `new_ticket` is a `ticket`; that of `stock` isn't a `quantity`.
             made = (
                 plain.endswith("id")
                 and infer_effect(short_name(self._calls[source.call])) == "write"
@@ -94,21 +94,21 @@ class Sources:
         if last.in_collection:
             return False
         if key == "id" and (plain in about or plain in _NUMBERS):
-            return True  # the id that `create_order` gave, as `order`
+            return True  # the id in the result of `create_order`, passed as `order`
         return key == plain or (key == "id" and plain.endswith("id")) or plain.endswith(f"_{key}")
 
     def was_used_before(self, source: Source) -> bool:
-        """What the agent used before the result was there did not come from it."""
+        """Return whether the agent used the value before this result existed."""
         first = self._first_use.get(msgspec.json.encode(source.value))
         return first is not None and first < self._calls[source.call].ended
 
     def note_use(self, value: Any, tick: int) -> None:
-        """A value was passed on at this moment."""
+        """Note that a value was passed on at this tick."""
         for _, leaf in leaves(value):
             self._first_use.setdefault(msgspec.json.encode(leaf), tick)
 
     def expression(self, source: Source) -> str:
-        """How a step names it."""
+        """Return the expression of a source."""
         text = self._names[source.call]
         for part in source.path:
             if not part.in_collection:
@@ -120,17 +120,17 @@ class Sources:
         return text
 
     def is_used(self, value: Any) -> bool:
-        """Whether a value was passed on before."""
+        """Return whether a value was passed on before."""
         return msgspec.json.encode(value) in self._first_use
 
 
 def short_name(call: Call) -> str:
-    """A tool's name without its class."""
+    """Return a tool's name without its class."""
     return call.tool.name.rpartition(".")[2]
 
 
 def pinned(task: Task, steps: Sequence[Step], answer: Answer, lost: set[str]) -> Json:
-    """The params whose use can't be followed: they must be the same on a replay."""
+    """Return the params whose use can't be followed: they must be equal on a replay."""
     templates = [*(step.args for step in steps), answer.value]
     names = param_names(task.params)
     found = followed(templates, list(names.values()))
@@ -138,9 +138,9 @@ def pinned(task: Task, steps: Sequence[Step], answer: Answer, lost: set[str]) ->
     derived = _has_own_numbers(task, templates)
     found_pins = {}
     for name, value in task.params.items():
-        # "ERIK" was made from "erik" in a way that nobody recorded.
+        # "ERIK" in a template was made from the param "erik" by the agent.
         bent = isinstance(value, str) and any(_is_in(value, text) for text in texts)
-        # Which of several params of one value was meant is part of the key, so any will do.
+        # Params of equal value are part of the key, so following any of them is enough.
         equal = [names[other] for other, same in task.params.items() if identical(same, value)]
         # 30 may be ten times a param of 3.
         bent = bent or (derived and is_number(value))
@@ -150,18 +150,18 @@ def pinned(task: Task, steps: Sequence[Step], answer: Answer, lost: set[str]) ->
 
 
 def is_number(value: Any) -> bool:
-    """Whether it is a number, and not yes or no."""
+    """Return whether a value is a number and not a bool."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _has_own_numbers(task: Task, templates: Any) -> bool:
-    """Whether numbers stand in a template that neither the task nor a result gave."""
+    """Return whether a template has numbers that come from neither the task nor a result."""
     known = {leaf for _, leaf in leaves(task.inputs) if is_number(leaf)}
     return any(is_number(leaf) and leaf not in known for _, leaf in leaves(templates))
 
 
 def _is_in(value: str, text: str) -> bool:
-    """Whether a text holds a value, written in whatever case."""
+    """Return whether a text contains a value, in upper or lower case."""
     if len(value) < 4:
         return len(value) == 3 and said_in(value, text)
     return value.casefold() in text.casefold()
@@ -171,17 +171,17 @@ _NUMBER = re.compile(
     r"(?:(?<![A-Za-z])(?P<before>[A-Za-z]{1,40})[ #:/]{1,2})?"
     r"(?<![\w.,-])(?P<word>(?=[\w-]{0,40}\d)[\w-]{1,80}(?:\.\d{1,20})?)(?!\w|[.,]\d)"
 )
-"""A word with a digit in a text, and the word that stands before it."""
+"""Matches a word with a digit, and the word before it."""
 
 LONGEST_TEXT = 10_000
-"""In longer texts no single numbers are looked for: it would take long, and say little."""
+"""Single numbers are not searched in longer texts: it is slow, and they show little."""
 
 MAX_TWINS = 3
-"""So many places of one result are watched for a value that may have come from them."""
+"""How many places of one result are compared with a value that may come from them."""
 
 
 def compose(run: Run, task: Task, value: Any, hint: Any, seconds: float) -> Behaviour:
-    """The behaviour of a run that ended well; NotRecordable if it can't be kept."""
+    """Make the behaviour of a run that succeeded; raise NotRecordable if it can't be stored."""
     if run.problem is not None:
         raise run.problem
     refuse_unfinished(run)
@@ -209,7 +209,7 @@ def compose(run: Run, task: Task, value: Any, hint: Any, seconds: float) -> Beha
 
 
 def _in_literals(template: str, change: Callable[[str], str]) -> str:
-    """A template with what stands outside of its expressions changed."""
+    """Return a template with `change` applied outside of its expressions."""
     parts = HOLE.split(template)
     if any(mark in part for part in parts[::2] for mark in ("{{", "}}", "{%", "{#")):
         return template
@@ -219,14 +219,14 @@ def _in_literals(template: str, change: Callable[[str], str]) -> str:
 
 
 def _is_inside_word(before: str, value: Any, after: str) -> bool:
-    """Whether a word is part of a longer one, as Mark is of Marketing; ids may be anywhere."""
+    """Return whether a word is part of a longer one, as Mark in Marketing; ids don't count."""
     if not isinstance(value, str) or not value.isalpha():
         return False
     return before[-1:].isalnum() or after[:1].isalnum()
 
 
 def _is_like_an_id(value: Any) -> bool:
-    """A number, or a text with a digit, that no expression stands for."""
+    """Return whether a literal looks like an id: a number, or a text with a digit."""
     if isinstance(value, str):
         return _is_own_text(value) and any(map(str.isdigit, value))
     return is_number(value) and value not in (0, 1, -1)
@@ -237,7 +237,7 @@ def _is_own_text(value: Any) -> bool:
 
 
 def _with_spaces(template: Any) -> Any:
-    """A text that is one expression between spaces, so that it stays a text with its spaces."""
+    """Keep the spaces around a text that is one expression, so that it stays a text."""
     if not isinstance(template, str) or template == template.strip() or "{{" not in template:
         return template
     inner = template.strip()
@@ -260,7 +260,7 @@ class _Composer:
             n: places[id(call)] for n, call in enumerate(run.calls) if id(call) in places
         }
         self._params = Params(task.params, param_names(task.params))
-        # A param that is passed on under its own name is not looked for in other short values.
+        # A param that has an argument of its own name is not searched in other short values.
         self._named_params = {name for call in calls for name in self._params.named_in(call.args)}
         names = Names()
         self._wiring = Wiring(task.inputs, names)
@@ -272,15 +272,15 @@ class _Composer:
         self._sources = Sources(calls, self._names)
         self._known: set[int] = set()
         self._claimed: set[Place] = set()
-        # An object that is passed on is a handle, such as a page; another was there to be read.
+        # An object that is passed on is a handle, such as a page; other objects were read.
         self._handles = {self._step_of.get(n) for call in calls for n in call.live.values()}
         self._hides = ""
         self._is_read = False
         self.lost: set[str] = set()
-        """Inputs that stand in the recording, and could not be followed."""
+        """Inputs that appear in the recording and could not be followed."""
 
     def _learn_until(self, tick: int) -> None:
-        """Results that were there at this moment may be where values come from."""
+        """Add the results that existed at this tick as possible sources."""
         done = [
             (call.ended, number)
             for number, call in enumerate(self._calls)
@@ -297,7 +297,7 @@ class _Composer:
             self._sources.add_result(number)
 
     def step(self, number: int) -> Step:
-        """A call as a step."""
+        """Return a call as a step."""
         call = self._calls[number]
         self._learn_until(call.began)
         wired, _ = self._wiring.wire(call.args, "", number, "args")
@@ -331,50 +331,50 @@ class _Composer:
         )
 
     def _refuse_hidden(self, template: Any, place: str) -> None:
-        """What looks like an id, and came from nowhere, came out of what can't be looked into."""
+        """Refuse an id without a source: it may come from an object that can't be inspected."""
         for _, leaf in leaves(template):
             suspect = _is_like_an_id(leaf) or (self._is_read and _is_own_text(leaf))
             if suspect and not self._sources.is_used(leaf) and not self._is_in_task(str(leaf)):
                 raise NotRecordable(
-                    f"{leaf!r} may be of what {self._hides} gave, which can't be looked into",
+                    f"{leaf!r} may come from the result of {self._hides}, which can't be inspected",
                     place=place,
                     fix=f"let {self._hides} return a dataclass, a model or plain values",
                 )
 
     def _capture(self, capture: Capture | None) -> Capture | None:
-        """What a check saw. Results are not wired: then it could never see that they changed."""
+        """Fill params into a capture. Results are not wired, so that changes are noticed."""
         if capture is None:
             return None
         value = self._params.fill(capture.value, cautious=True)
         return msgspec.structs.replace(capture, value=self._proved(value, capture.value))
 
     def answer(self, value: Any, hint: Any) -> Answer:
-        """What the agent returned."""
+        """Return the agent's answer as an expression."""
         self._learn_until(sys.maxsize)
         self._claimed = set()
         try:
-            kept, form = keep(value, hint)
-        except Unkept as problem:
+            encoded, form = encode(value, hint)
+        except NotEncodable as problem:
             for number in range(len(self._calls) - 1, -1, -1):
                 if self._calls[number].value is value:
                     return Answer(live=number)
             raise NotRecordable(
-                f"the agent returned what can't be kept: {problem}",
+                f"the agent's return value can't be stored: {problem}",
                 place="the agent's return value",
-                fix="annotate what the agent returns with its type, or return plain values",
+                fix="annotate the agent's return type, or return plain values",
             ) from None
         twins: list[Twin] = []
-        template = self._whole_result(kept)
+        template = self._whole_result(encoded)
         if template is None:
-            wired, _ = self._wiring.wire(kept, "", len(self._calls), OUTPUT)
-            template = self._finished(kept, wired, "", OUTPUT, twins)
-        proved = self._proved(template, kept)
+            wired, _ = self._wiring.wire(encoded, "", len(self._calls), OUTPUT)
+            template = self._finished(encoded, wired, "", OUTPUT, twins)
+        proved = self._proved(template, encoded)
         if self._hides:
             self._refuse_hidden(proved, "the agent's return value")
         return Answer(value=proved, form=form, twins=twins)
 
     def _whole_result(self, value: Any) -> str | None:
-        """An answer that is just what a call gave, however short; the newest such call."""
+        """Return the expression of the newest call whose whole result is the answer, or None."""
         if value is None or self._params.whole(value) is not None:
             return None  # nothing, or a param
         for number in range(len(self._calls) - 1, -1, -1):
@@ -384,11 +384,11 @@ class _Composer:
         return None
 
     def _finished(self, value: Any, wired: Any, name: str, place: str, twins: list[Twin]) -> Any:
-        """What the wiring left as it was: params, however short, and short values of results."""
+        """Wire what the compiler's wiring left as it was: params, and short values of results."""
         if self._params:
             whole = self._params.whole(value, place=name, by_name=self._named_params)
             if whole is not None:
-                # What a result gave as well must still be the same, whichever was meant.
+                # A result of equal value must still agree with the param on a replay.
                 self._watch(self._sources.equal(value), place, whole, twins)
                 return whole
         if isinstance(value, dict) and isinstance(wired, dict):
@@ -409,7 +409,7 @@ class _Composer:
         return wired
 
     def _is_guess(self, value: Scalar, wired: Any) -> bool:
-        """Whether a result was taken for the source of a value that may well be the agent's own."""
+        """Return whether a result was wired to a value so short that it may be a constant."""
         if is_informative(value) or not isinstance(wired, str):
             return False
         return any(not self._is_input(hole) for hole in HOLE.findall(wired))
@@ -418,7 +418,7 @@ class _Composer:
         return bool(followed([f"{{{{{expression}}}}}"], list(self._task.inputs)))
 
     def _text(self, value: str, wired: str, name: str, place: str, twins: list[Twin]) -> Any:
-        """A text: params are filled in, then the short values of results."""
+        """Fill params into a text, then short values of results."""
         if wired != literal(value) and self._is_guess(value, wired):
             wired = literal(value)
         if len(value) <= LONGEST_TEXT:
@@ -433,7 +433,7 @@ class _Composer:
         return _with_spaces(wired)
 
     def _filled(self, text: str, place: str, twins: list[Twin], *, plain: bool) -> str:
-        """A text with params in it; a number that has its place elsewhere is only watched."""
+        """Fill params into a text; a number that has its own argument is only compared."""
         chance: list[str] = []
 
         def within(part: str) -> str:
@@ -447,9 +447,9 @@ class _Composer:
         return filled
 
     def _without_guesses(self, template: str, place: str, twins: list[Twin]) -> str:
-        """A text in which what a result or the task happened to hold stands as it was.
+        """Undo wirings that may be chance: small numbers, and words inside of other words.
 
-        That are small numbers, which are looked at again, and words inside of words.
+        `_numbers` looks at the small numbers again.
         """
         parts = HOLE.split(template)
         if len(parts) == 1 or any("{" in part for part in parts[::2]):
@@ -471,7 +471,7 @@ class _Composer:
             return None
 
     def _numbers(self, text: str, place: str, twins: list[Twin]) -> str:
-        """A text in which words with digits are results' values, such as the id in `order 7`."""
+        """Wire words with digits to results, such as the id in `order 7`."""
 
         def fill(match: re.Match[str]) -> str:
             word = match["word"]
@@ -482,7 +482,7 @@ class _Composer:
         return _NUMBER.sub(fill, text)
 
     def _short(self, value: Scalar, name: str, place: str, twins: list[Twin]) -> Any:
-        """A short value: wired if a result surely gave it, watched if one may have given it."""
+        """Wire a short value if a result surely gave it; compare if one may have given it."""
         return literal(value) if value == "" else self._wired(value, name, place, twins)
 
     def _wired(
@@ -492,20 +492,20 @@ class _Composer:
         sure = [source for source in equal if self._sources.is_named(source, name)]
         of_task = self._is_in_task(str(value)) if as_text else self._is_of_task(value)
         if sure:
-            # The newest is taken; another that gave the same must still agree with it.
+            # Take the newest; others of equal value must still agree with it.
             own = f"{{{{ {self._sources.expression(sure[-1])} }}}}"
             self._watch(sure[:-1], place, own, twins)
             if of_task and not as_text and not says_nothing(value):
-                # The task says it too: as long as both are the same, it does not matter.
+                # The task has the value too: it must still agree.
                 twins.append(Twin(place, own, literal(value)))
             return own
         if says_nothing(value):
             equal = [source for source in equal if not source.path]
-        # In an answer or a text an old value would be wrong; an argument may well be a constant.
+        # An argument may be a constant; in an answer or a text, an old value would be wrong.
         if not (as_text or place.startswith(OUTPUT)):
             equal = [source for source in equal if not self._sources.was_used_before(source)]
             if value in (0, 1, -1):
-                # Of `add(cart=1, quantity=1)` the cart is what `open_cart` gave.
+                # In `add(cart=1, quantity=1)` only the cart is the result of `open_cart`.
                 equal = [source for source in equal if source.place not in self._claimed]
         self._watch(equal, place, None, twins)
         return literal(value)
@@ -513,7 +513,7 @@ class _Composer:
     def _watch(
         self, sources: Sequence[Source], place: str, own: str | None, twins: list[Twin]
     ) -> None:
-        """Note results that held the same value: if one of them differs, nobody knows."""
+        """Note results of equal value: if one differs on a replay, the source is ambiguous."""
         seen: dict[int, int] = {}
         for source in sources:
             seen[source.call] = seen.get(source.call, 0) + 1
@@ -530,7 +530,7 @@ class _Composer:
         return any(word in text and (word == text or said_in(word, text)) for text in texts)
 
     def _proved(self, template: Any, value: Any) -> Any:
-        """A template that gives the recorded value in the recorded run; else the value itself."""
+        """Return the template if it gives the recorded value in its own run; else the value."""
         try:
             if identical(compile_value(template, "")(self._scope), value):
                 return template
@@ -538,8 +538,8 @@ class _Composer:
             pass
         if lost := followed(template, self._names):
             raise NotRecordable(
-                f"what {', '.join(sorted(lost))} gave can't be put in its place again",
-                fix="pass it on in an argument of its own",
+                f"the value from {', '.join(sorted(lost))} can't be filled in again",
+                fix="pass it in an argument of its own",
             )
         self.lost |= followed(template, list(self._task.inputs))
         return escaped(value)

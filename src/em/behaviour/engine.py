@@ -1,4 +1,4 @@
-"""Engine: an agent with a memory of how it did things."""
+"""Engine: an agent that remembers how it did its tasks, and replays them behind checks."""
 
 import functools
 import inspect
@@ -11,12 +11,12 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, Literal, Self, TypeVar, get_args
 
-from em.behaviour.agent_run import Run, running, watched
+from em.behaviour.agent_run import Run, record_calls, running
 from em.behaviour.cache import Cache, Known, Stats, Stored, read_stats
 from em.behaviour.check import Check
-from em.behaviour.codec import Unkept, hints_of, keep
+from em.behaviour.codec import NotEncodable, encode, hints_of
 from em.behaviour.result import Progress, Result
-from em.behaviour.solver import let_agent_alone, solve
+from em.behaviour.solver import run_agent_only, solve
 from em.behaviour.task import make_task
 from em.behaviour.tool import Contexts, EngineTool
 from em.errors import NotRecordable, UsageError
@@ -36,19 +36,20 @@ IN_MEMORY = ":memory:"
 
 
 class Engine:
-    """Runs a task from memory where it can, and with the agent where it must.
+    """Do a task by replaying a stored behaviour where one fits, and with the agent where not.
 
-    db: where behaviours live: a path, a `postgresql://` address, or an open store. Without it they
-        are private to this object and gone with it.
-    name: whose behaviours they are; by default the agent's own name.
-    on_divergence: what happens when a replay ends half-way: `continue` (the agent is told what was
-        done), `restart` (it is not), `raise`.
-    retire_after: failures in a row after which a behaviour is taken out of use; 0 for never.
+    db: where behaviours are stored: a path, a `postgresql://` address, or an open store. Without
+        it they are private to this object and lost with it.
+    name: the name under which behaviours are stored; by default the agent's own name.
+    on_divergence: what happens when a replay stops half-way: `continue` (the agent gets a
+        `progress` of what was done), `restart` (the agent starts from the beginning), `raise`.
+    retire_after: failures in a row after which a behaviour is retired; 0 for never.
     budget, grace: a replay stops when it takes longer than `budget` times its recorded time plus
-        `grace` seconds. It is looked at between steps: a call is never cut off.
-    ttl: seconds (or a timedelta) after which a behaviour no longer answers.
-    max_per_task, max_behaviours: how many are kept; the least used, or the oldest, are retired.
-    briefing: called with the task's arguments on a miss; gives `progress.heuristics`.
+        `grace` seconds. The time is checked between steps: a call is never interrupted.
+    ttl: seconds (or a timedelta) after which a behaviour is no longer replayed.
+    max_per_task, max_behaviours: how many to store; beyond that the least used, or the oldest,
+        are retired.
+    briefing: called with the task's arguments on a miss; returns `progress.heuristics`.
     """
 
     def __init__(
@@ -67,9 +68,8 @@ class Engine:
     ) -> None:
         if on_divergence not in get_args(OnDivergence):
             raise UsageError(
-                f"{on_divergence!r} is no way to go on",
+                f"on_divergence must be continue, restart or raise, got {on_divergence!r}",
                 place="on_divergence",
-                fix="use continue, restart or raise",
             )
         self.on_divergence = on_divergence
         self.retire_after = retire_after
@@ -105,16 +105,16 @@ class Engine:
 
     @property
     def name(self) -> str:
-        """Whose behaviours they are: the given name, or the agent's own."""
+        """The name under which behaviours are stored: the given one, or the agent's own."""
         return self._name or self._agents_name
 
     @property
     def cache(self) -> Cache:
-        """The behaviours, opened when they are first needed."""
+        """The stored behaviours; the store is opened on first use."""
         with self._lock:
             private = self._db is None and self._pid != os.getpid()
             if self._cache is None or private or self._cache.engine != self.name:
-                # What is private to a process is not its children's.
+                # After a fork: a private store belongs to the parent process.
                 self._pid = os.getpid()
                 known = None if self._cache is None or private else self._cache.store
                 self._cache = Cache(known or self._open(), self.name)
@@ -124,12 +124,12 @@ class Engine:
         if self._db is not None and not isinstance(self._db, str | Path):
             return self._db
         store = open_store(IN_MEMORY if self._db is None else self._db)
-        # An engine that nobody closed lets go of its own store when it goes.
+        # Close the store with the engine if `close` is never called.
         weakref.finalize(self, store.close).atexit = False
         return store
 
     def close(self) -> None:
-        """Let go of a store that this engine opened itself."""
+        """Close the store, if this engine opened it."""
         if self._cache is not None and (self._db is None or isinstance(self._db, str | Path)):
             self._cache.store.close()
             self._cache = None
@@ -141,7 +141,7 @@ class Engine:
         self.close()
 
     def fitting(self, known: Known) -> tuple[int, str]:
-        """Which behaviours this program can replay, as bits; and why the newest other can't be."""
+        """Return the behaviours that this program can replay, as bits, and why not the others."""
         if self.contexts.is_scoped:
             return self._fitting(known)
         if known.fitting is None or known.fitting[0] != self._changes:
@@ -161,17 +161,17 @@ class Engine:
         for step in item.behaviour.steps:
             tool = self.tools.get(step.tool)
             if tool is None:
-                return f"there is no tool {step.tool!r} here"
+                return f"tool {step.tool!r} is not defined here"
             if step.code and tool.code != step.code:
                 return f"the code of tool {step.tool!r} or of its checks has changed"
             if tool.is_method and self.contexts.owner_of(tool) is None:
-                return f"no object of class {tool.class_name} was given to set_context"
+                return f"set_context was given no object of class {tool.class_name}"
         return ""
 
     def set_agent(self, agent: Callable[..., Any]) -> Self:
-        """Say who does what is not known yet: a function, or any object that can be called."""
+        """Set the agent, which does the tasks that no behaviour fits: any callable."""
         if not callable(agent):
-            raise UsageError(f"a {type(agent).__name__} can't be called", place="agent")
+            raise UsageError(f"expected a callable, got a {type(agent).__name__}", place="agent")
         try:
             signature = inspect.signature(agent)
         except (TypeError, ValueError):
@@ -179,7 +179,9 @@ class Engine:
         own = {} if signature is None else dict(signature.parameters)
         if "tags" in own:
             raise UsageError(
-                "an agent can't take 'tags': the engine does", place="agent", fix="rename it"
+                "the agent takes 'tags', a parameter of the engine",
+                place="agent",
+                fix="rename the agent's parameter",
             )
         self.takes_progress = PROGRESS in own
         self._takes_params = PARAMS in own
@@ -195,7 +197,7 @@ class Engine:
         }
         if self._db is not None and self._name is None and shares_its_name(agent):
             raise UsageError(
-                "other agents are called the same: what they do would be mixed up in the store",
+                "other agents may have the same name, and their behaviours would be mixed",
                 place=f"agent {own_name(agent)}",
                 fix='name the engine: Engine(db, name="…")',
             )
@@ -210,7 +212,7 @@ class Engine:
         return self
 
     def set_context(self, *things: Any) -> Self:
-        """Give objects for methods to be replayed on, one of each class."""
+        """Set the objects on which methods are replayed, one of each class."""
         for thing in things:
             self.contexts.put(thing)
         self._changes += 1
@@ -218,18 +220,18 @@ class Engine:
 
     @contextmanager
     def context(self, *things: Any) -> Iterator[Self]:
-        """Objects for the calls inside of the `with` only: each of several at once has its own."""
+        """Set objects for the calls inside of the `with` only, in this thread or task."""
         with self.contexts.scope(things):
             yield self
 
     def finalize(self) -> Self:
-        """Check that all is there that a replay may need."""
+        """Check that the agent and the objects of all methods are set."""
         if self.agent is no_agent:
-            raise UsageError("no agent was given", fix="call set_agent first")
+            raise UsageError("the engine has no agent", fix="call set_agent first")
         for tool in self.tools.values():
             if tool.is_method and self.contexts.owner_of(tool) is None:
                 raise UsageError(
-                    f"no object was given that has {tool.name}",
+                    f"no object with the method {tool.name} was given",
                     place=f"tool {tool.name}",
                     fix=f"call set_context with an object of class {tool.class_name}",
                 )
@@ -242,7 +244,7 @@ class Engine:
         post_check: Check[Any] | None = None,
         name: str | None = None,
     ) -> Callable[[F], F]:
-        """Decorate a function, so that its calls are recorded and can be replayed."""
+        """Decorate a function so that its calls are recorded and replayed."""
         return self._decorator(name, pre_check, post_check, is_method=False)
 
     def method(
@@ -252,7 +254,7 @@ class Engine:
         post_check: Check[Any] | None = None,
         name: str | None = None,
     ) -> Callable[[F], F]:
-        """Decorate a method; it is replayed on an object given to `set_context`."""
+        """Decorate a method; it is replayed on the object given to `set_context`."""
         return self._decorator(name, pre_check, post_check, is_method=True)
 
     def _decorator(
@@ -274,20 +276,20 @@ class Engine:
             self._refuse_second(tool)
             self.tools[tool.name] = tool
             self._changes += 1
-            return watched(tool, function, self.watching)
+            return record_calls(tool, function, self.watching)
 
         return decorate
 
     def _refuse_second(self, tool: EngineTool) -> None:
-        """One name, one tool. A cell of a notebook may be run again; a closure is another tool."""
+        """Refuse a second tool of one name, unless a notebook cell just defined it again."""
         known = self.tools.get(tool.name)
         if known is None:
             return
         if not tool.is_defined_again(known):
             raise UsageError(
-                f"two tools are called {tool.name!r}",
+                f"two tools have the name {tool.name!r}",
                 place=f"tool {tool.name}",
-                fix='give each a name of its own: function(name="…")',
+                fix='give each its own name: function(name="…")',
             )
 
     def __call__(
@@ -297,17 +299,17 @@ class Engine:
         params: Mapping[str, Any] | Sequence[str] = (),
         **kwargs: Any,
     ) -> Any:
-        """Do a task: from memory if it can be, else with the agent.
+        """Do a task: replay a behaviour if one fits, else call the agent.
 
-        Arguments are the agent's own. tags: behaviours with other tags don't answer. params: what
-        varies without being another task: values by name, or the names of arguments. An async
-        agent's engine is awaited.
+        Arguments are the agent's own. tags: only behaviours with the same tags are replayed.
+        params: what may vary within one task: values by name, or names of arguments. With an
+        async agent, await the call.
         """
         solving = self._solving(args, kwargs, tags, params)
         return adrive(solving) if self.is_async else drive(solving)
 
     async def acall(self, *args: Any, **kwargs: Any) -> Result:
-        """The same for asyncio, whatever the agent is: a plain one works in a thread."""
+        """Do a task under asyncio, with any agent: a plain one runs in a thread."""
         import asyncio
 
         if self.is_async:
@@ -324,59 +326,59 @@ class Engine:
         params: Mapping[str, Any] | Sequence[str],
     ) -> Any:
         if self.agent is no_agent:
-            raise UsageError("no agent was given", fix="call set_agent first")
+            raise UsageError("the engine has no agent", fix="call set_agent first")
         run = running()
         if run is not None:
-            run.cannot_keep(
+            run.cannot_store(
                 NotRecordable(
-                    "another engine's task was done inside this run",
+                    "the agent called another engine",
                     place=f"engine {self.name}",
-                    fix="wrap it in a tool: what happens inside of a tool is replayed with it",
+                    fix="call the other engine inside of a tool: a tool is replayed as a whole",
                 )
             )
         arguments, defaults = self._bind(args, kwargs)
         try:
-            kept = {name: self._kept(name, value) for name, value in arguments.items()}
+            encoded = {name: self._encoded(name, value) for name, value in arguments.items()}
             for name, value in defaults.items():
-                with suppress(NotRecordable):  # a client that the agent brings itself is no task
-                    kept[name] = arguments[name] = self._kept(name, value)
+                with suppress(NotRecordable):  # a default such as a client is not part of the task
+                    encoded[name] = arguments[name] = self._encoded(name, value)
             for number, value in enumerate(self._partial):
                 with suppress(NotRecordable):
-                    kept[f"partial_{number}"] = self._kept(f"partial_{number}", value)
+                    encoded[f"partial_{number}"] = self._encoded(f"partial_{number}", value)
             given = _params(params, arguments)
-            values = {name: self._kept(name, value) for name, value in given.items()}
+            values = {name: self._encoded(name, value) for name, value in given.items()}
         except NotRecordable as problem:
-            return let_agent_alone(self, args, self._with_params(kwargs, params), problem)
-        task = make_task(kept, _tags(tags), values)
+            return run_agent_only(self, args, self._with_params(kwargs, params), problem)
+        task = make_task(encoded, _tags(tags), values)
         return solve(self, task, args, self._with_params(kwargs, given))
 
     def _with_params(self, kwargs: Json, params: Any) -> Json:
         return {**kwargs, PARAMS: params} if self._takes_params else kwargs
 
     def _bind(self, args: tuple[Any, ...], kwargs: Json) -> tuple[Json, Json]:
-        """The agent's arguments by name, and the defaults of those that were not given."""
+        """Return the agent's arguments by name, and the defaults of those not given."""
         if self._signature is None:
             return {"args": list(args), **kwargs}, {}
         try:
             given = self._signature.bind(*args, **kwargs).arguments
         except TypeError as error:
-            raise UsageError(f"the agent can't be called so: {error}", place="agent") from None
+            raise UsageError(f"the arguments don't fit the agent: {error}", place="agent") from None
         defaults = {name: value for name, value in self._defaults.items() if name not in given}
         return given, defaults
 
-    def _kept(self, name: str, value: Any) -> Any:
+    def _encoded(self, name: str, value: Any) -> Any:
         try:
-            return keep(value, self._hints.get(name))[0]
-        except Unkept as problem:
+            return encode(value, self._hints.get(name))[0]
+        except NotEncodable as problem:
             raise NotRecordable(
-                f"a task is found by its arguments, and {problem.why}",
+                f"the arguments of a task are stored as JSON, and {problem.why}",
                 place=f"the agent's argument {name}{problem.path}",
-                fix="annotate it with its type if that is a dataclass or a model,"
-                " or give it to the agent in another way",
+                fix="annotate the argument with its type if that is a dataclass or a model,"
+                " or give the value to the agent in another way",
             ) from None
 
     def progress(self) -> Progress:
-        """Inside an agent's run: what was done before it took over, and why it was needed."""
+        """Inside an agent's run: return what a replay did before, and why it stopped."""
         run = running()
         if run is None:
             return Progress()
@@ -384,23 +386,23 @@ class Engine:
         return run.progress
 
     def report(self, *, tokens: int | None = None, cost_usd: float | None = None) -> None:
-        """Inside an agent's run: add to what it has cost, so that hits can say what they save."""
+        """Inside an agent's run: add to its cost, so that hits can report what they save."""
         run = running()
         if run is not None:
             run.report(tokens=tokens, cost_usd=cost_usd)
 
     def stats(self) -> Stats:
-        """Hits, misses, hand-overs and failures, for the engine and for each behaviour."""
+        """Count hits, misses, hand-overs and failures, of the engine and of each behaviour."""
         return read_stats(self.cache.store, self.name)
 
 
 def no_agent(*_args: Any, **_kwargs: Any) -> Any:
-    """Stands for the agent until one is given."""
-    raise UsageError("no agent was given", fix="call set_agent first")
+    """Raise: no agent is set."""
+    raise UsageError("the engine has no agent", fix="call set_agent first")
 
 
 def shares_its_name(agent: Callable[..., Any]) -> bool:
-    """Whether other agents are called the same: a partial, a lambda, a method of some object."""
+    """Return whether other agents have the same name: a partial, a lambda, a bound method."""
     inner = inspect.unwrap(agent)
     return (
         isinstance(inner, functools.partial)
@@ -410,7 +412,7 @@ def shares_its_name(agent: Callable[..., Any]) -> bool:
 
 
 def own_name(agent: Callable[..., Any]) -> str:
-    """The agent's name with its module's, or its file's where that is the program itself."""
+    """Return the agent's name with its module's; with its file's if that is `__main__`."""
     inner = inspect.unwrap(agent)
     while isinstance(inner, functools.partial):
         inner = inner.func
@@ -424,7 +426,7 @@ def own_name(agent: Callable[..., Any]) -> str:
 
 def _tags(tags: Sequence[str]) -> list[str]:
     if isinstance(tags, str) or not all(isinstance(tag, str) for tag in tags):
-        raise UsageError(f"{tags!r} is no list of tags", place="tags", fix='give ["a", "b"]')
+        raise UsageError(f'tags must be a list such as ["a", "b"], got {tags!r}', place="tags")
     return sorted(set(tags))
 
 
@@ -436,6 +438,8 @@ def _params(params: Mapping[str, Any] | Sequence[str], arguments: Json) -> Json:
     for name in params:
         if name not in arguments:
             raise UsageError(
-                f"the agent takes no {name!r}", place="params", fix=f"it takes {list(arguments)}"
+                f"{name!r} is not an argument of the agent",
+                place="params",
+                fix=f"name some of {list(arguments)}",
             )
     return {name: arguments[name] for name in params}

@@ -1,4 +1,4 @@
-"""Replaying: step by step, behind checks, with this run's values, until it is done or diverges."""
+"""Replay: call a behaviour's tools behind its checks, with this run's values, until it diverges."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -8,7 +8,7 @@ from em.behaviour.agent_run import Call, Run
 from em.behaviour.behaviour import Capture, Step, result_hash
 from em.behaviour.cache import Known
 from em.behaviour.check import Check
-from em.behaviour.codec import Unkept, copy, is_lazy, keep, seen
+from em.behaviour.codec import NotEncodable, copy, encode, is_lazy, snapshot
 from em.behaviour.result import Done, short
 from em.behaviour.tool import Bound, Contexts, EngineTool
 from em.behaviour.tree import Node, Sight, members, newest, restored
@@ -21,27 +21,28 @@ Cause = Literal["", "check", "error", "time", "value"]
 
 
 class _Prepared:
-    """A step with this run's arguments, and then with what came of it."""
+    """A step with this run's arguments and, once it is taken, its result."""
 
     __slots__ = (
-        "bound", "is_seen", "kept", "node", "result", "seconds", "sights", "step", "tool", "value",
+        "args", "bound", "is_complete", "node", "result", "seconds", "sights", "step", "tool",
+        "value",
     )  # fmt: skip
 
-    def __init__(self, node: Node, step: Step, tool: EngineTool, bound: Bound, kept: Json) -> None:
+    def __init__(self, node: Node, step: Step, tool: EngineTool, bound: Bound, args: Json) -> None:
         self.node = node
         self.step = step
         self.tool = tool
         self.bound = bound
-        self.kept = kept
+        self.args = args
         self.sights: dict[str, Any] = {}
         self.value: Any = None
         self.result: Any = None
-        self.is_seen = True
+        self.is_complete = True
         self.seconds = 0.0
 
 
 class Replay:
-    """One replay: where it is, what it has done, and what the world answered."""
+    """One replay: the behaviours still possible (`alive`), the calls made, and their results."""
 
     def __init__(
         self,
@@ -73,18 +74,18 @@ class Replay:
 
     @property
     def reason(self) -> str:
-        """Why it did not go through, in words."""
+        """Why the replay stopped, in words."""
         first = str(self.reasons[0]) if self.reasons else ""
         more = len(self.reasons) - 1
-        return f"{first} (and {more} more did not fit either)" if more > 0 else first
+        return f"{first} (and {more} more did not fit)" if more > 0 else first
 
     @property
     def has_begun(self) -> bool:
-        """Whether anything was done to the world."""
+        """Whether any tool was called."""
         return bool(self.done) or self.failed is not None
 
     def run(self, hint: Any) -> Effects[bool]:
-        """Replay to the end; whether it got there. Otherwise it says why, and what was done."""
+        """Replay; return whether it reached the end. If not, `reason` and `done` say more."""
         node = self._known.root
         try:
             while True:
@@ -104,9 +105,7 @@ class Replay:
         spent = time.perf_counter() - self.started
         if spent <= allowed:
             return True
-        return self._diverge(
-            "time", f"the replay took {spent:.1f} s, and {allowed:.1f} s were allowed"
-        )
+        return self._diverge("time", f"the replay took {spent:.1f} s of {allowed:.1f} s allowed")
 
     def _diverge(self, cause: Cause, reason: "str | _Refusal") -> bool:
         self.cause = cause
@@ -114,10 +113,11 @@ class Replay:
         return False
 
     def _choose(self, node: Node) -> Effects["_Prepared | None"]:
-        """The next step: one whose check passes, else one without a check.
+        """Return the next step: one whose check passes, else one without a check.
 
-        None where none is possible: only then a behaviour that is over here may answer. Where ways
-        part, what has no check of its own is right only for the results that it was recorded with.
+        None if no step is possible: only then may a behaviour that ends here answer. Where
+        behaviours differ in the next call, one without a check is taken only if this run's results
+        equal the recorded ones.
         """
         unchecked: _Prepared | None = None
         self.reasons.clear()
@@ -142,28 +142,28 @@ class Replay:
                 return prepared
             refused |= child.mask
         if refused & alike and parting:
-            alike = 0  # it was the way to go, and the world has changed since
+            alike = 0  # the results fit, and its check says that the world has changed
         if not self._narrow(alike) or unchecked is None:
             return None
         self.alive &= unchecked.node.mask
         return unchecked
 
     def _narrow(self, alike: int) -> bool:
-        """Go on with some of the behaviours; if there are none, nobody knows which one is right."""
+        """Continue with these behaviours only; stop if there are none."""
         self._lost = not alike
         if self._lost and not self.reasons:
-            self._diverge("value", f"{self._where()} gave what no recording knows")
+            self._diverge("value", f"{self._where()} returned a result that was never recorded")
         self.alive = alike or self.alive
         return not self._lost
 
     def _parts(self, node: Node, possible: Sequence[Node]) -> bool:
-        """Whether the behaviours that are left do different things from here on."""
+        """Return whether the behaviours that are still possible differ in what comes next."""
         if node.end_mask & self.alive:
             return bool(possible)
         return len(possible) > 1 and len({child.call for child in possible}) > 1
 
     def _alive_and_alike(self) -> int:
-        """The behaviours that were recorded with just the results of this run."""
+        """Return the possible behaviours whose recorded results all equal this run's."""
         self._compare_results()
         alike = self.alive
         for mask in self._alike:
@@ -174,12 +174,12 @@ class Replay:
         return f"step {len(self.done)} ({self.taken[-1].step.tool})" if self.taken else "the task"
 
     def _order(self, child: Node) -> tuple[bool, int, float, int]:
-        """Checked ways first, of them those recorded with results like these, then the cheapest."""
+        """Order by: has a check, recorded results equal to this run's, cost, newest."""
         mask = child.mask & self.alive
         return (not child.pre, -max(map(self._likeness, members(mask))), child.cost, -mask)
 
     def _likeness(self, number: int) -> int:
-        """How many of the results so far are those of a behaviour's recording."""
+        """Count the results so far that equal a behaviour's recorded ones."""
         self._compare_results()
         return sum(mask >> number & 1 for mask in self._alike)
 
@@ -189,26 +189,26 @@ class Replay:
             self._alike.append(prepared.node.gave.get(result_hash(prepared.result), 0))
 
     def _prepare(self, node: Node) -> "_Prepared | None":
-        """The tool and its arguments now; None if they can't be put together any more."""
+        """Return a step with this run's arguments; None if they can't be evaluated."""
         step = node.step
         assert step is not None
         tool = self._tools[step.tool]
         try:
-            kept = node.arguments(self._scope)
-            # A tool may change what it is given; what is told of it must not change with it.
-            arguments = copy(kept)
+            args = node.arguments(self._scope)
+            # A tool may change its arguments; the record of the call must not change with them.
+            arguments = copy(args)
             if step.forms or step.live:
                 arguments = restored(arguments, step.forms, tool.hints)
                 for name, source in step.live.items():
                     arguments[name] = self._lives[source]
             problem = node.disagreement(self._scope)
         except (EmError, ValueError, TypeError, LookupError) as error:
-            problem = f"its arguments can't be put together: {error}"
+            problem = f"its arguments can't be evaluated: {error}"
         if problem:
             self._diverge("value", f"{self._place(step)}: {problem}")
             return None
         owner = self._contexts.owner_of(tool) if tool.is_method else None
-        return _Prepared(node, step, tool, Bound(owner, arguments), kept)
+        return _Prepared(node, step, tool, Bound(owner, arguments), args)
 
     def _place(self, step: Step) -> str:
         return f"step {len(self.done) + 1} ({step.tool})"
@@ -216,7 +216,7 @@ class Replay:
     def _compare(
         self, prepared: "_Prepared", check: Check[Any], sights: list[Sight], name: str
     ) -> Effects[int]:
-        """Which behaviours the world still looks right for."""
+        """Return the behaviours whose check passes now."""
         tool = prepared.tool
         place = f"the {name} of step {len(self.done) + (name == 'pre-check')} ({tool.name})"
         try:
@@ -244,24 +244,24 @@ class Replay:
         return passing
 
     def _take(self, prepared: "_Prepared") -> Effects[bool]:
-        """Make the call of a step; whether the world then looks as it did."""
+        """Call a step's tool; return whether the replay may go on."""
         step, tool, bound = prepared.step, prepared.tool, prepared.bound
         self.reasons.clear()
         started = time.perf_counter()
         try:
             value = yield tool.call(*tool.unbind(bound.owner, bound.arguments))
         except Exception as error:  # noqa: BLE001 - a tool may raise anything
-            self.failed = Done(step.tool, prepared.kept, None, error_text(error), True)
+            self.failed = Done(step.tool, prepared.args, None, error_text(error), True)
             return self._diverge("error", f"{self._place(step)} raised {error_text(error)}")
         if is_lazy(value):
-            self.failed = Done(step.tool, prepared.kept, None, "it is not done", True)
-            return self._diverge("error", f"{self._place(step)} gave what is not done yet")
-        result, is_seen = seen(value)
-        prepared.value, prepared.result, prepared.is_seen = value, result, is_seen
+            self.failed = Done(step.tool, prepared.args, None, "its work is not done", True)
+            return self._diverge("error", f"{self._place(step)} returned work that is not done yet")
+        result, is_complete = snapshot(value)
+        prepared.value, prepared.result, prepared.is_complete = value, result, is_complete
         prepared.seconds = time.perf_counter() - started
         self.taken.append(prepared)
         self._lives.append(value)
-        self.done.append(Done(step.tool, prepared.kept, result, None, True))
+        self.done.append(Done(step.tool, prepared.args, result, None, True))
         if step.save_as is not None:
             self._scope[step.save_as] = result
         post, suspects = prepared.node.post, self.alive
@@ -274,20 +274,20 @@ class Replay:
         return True
 
     def recount(self, run: Run) -> None:
-        """Note in an agent's run what was done before it took over."""
+        """Add the replayed calls to the run of the agent that takes over."""
         for prepared in self.taken:
             call = Call(prepared.tool)
             call.started = None
             call.began = run.tick()
-            call.args, call.forms = prepared.kept, dict(prepared.step.forms)
+            call.args, call.forms = prepared.args, dict(prepared.step.forms)
             call.live = dict(prepared.step.live)
             call.value, call.result = prepared.value, prepared.result
-            call.opaque = not prepared.is_seen
+            call.opaque = not prepared.is_complete
             call.seconds = prepared.seconds
             call.replayed = True
             call.fixed = {
                 name: value
-                for name, value in prepared.kept.items()
+                for name, value in prepared.args.items()
                 if "{{" not in str(prepared.step.args.get(name))
             }
             call.pre = self._capture(run, prepared, prepared.tool.pre_check, "pre-check")
@@ -301,21 +301,21 @@ class Replay:
         if check is None or name not in prepared.sights:
             return None
         try:
-            value, form = keep(prepared.sights[name], prepared.tool.captured_type(check))
-        except Unkept as problem:
+            value, form = encode(prepared.sights[name], prepared.tool.captured_type(check))
+        except NotEncodable as problem:
             place = f"tool {prepared.tool.name}, {name}"
-            run.cannot_keep(NotRecordable(f"its capture can't be kept: {problem}", place=place))
+            run.cannot_store(NotRecordable(f"its capture can't be stored: {problem}", place=place))
             return None
         return Capture(value, form)
 
     def _end(self, node: Node, hint: Any) -> bool:
-        """The answer, if a behaviour is over here."""
+        """Set the answer if a behaviour ends here; return whether one does."""
         ending = node.end_mask & self.alive
         if not ending or self._lost:
             return False
         self.reasons.clear()
-        if ending & (ending - 1) and len({node.ends[one].said for one in members(ending)}) > 1:
-            # The same calls, and other answers: only what was seen tells which one is right.
+        if ending & (ending - 1) and len({node.ends[one].content for one in members(ending)}) > 1:
+            # Equal calls with different answers: the recorded results decide.
             ending &= self._alive_and_alike()
             if not self._narrow(ending):
                 return False
@@ -326,14 +326,14 @@ class Replay:
         try:
             self.value = end.value(self._scope, self._lives, hint)
         except (EmError, ValueError, TypeError, LookupError) as error:
-            return self._diverge("value", f"the answer can't be put together: {error}")
+            return self._diverge("value", f"the answer can't be evaluated: {error}")
         self.alive = ending
         self.ended_as = end.number
         return True
 
 
 class _Refusal(NamedTuple):
-    """A check that did not pass, put into words only if somebody asks."""
+    """A check that did not pass; its text is made only when it is needed."""
 
     place: str
     now: Any
@@ -343,8 +343,8 @@ class _Refusal(NamedTuple):
     def __str__(self) -> str:
         score = f", score {self.verdict:g}" if type(self.verdict) is float else ""
         now, then = _shown(self.now), _shown(self.then)
-        return f"{self.place} did not pass: it is {now}, it was {then}{score}"
+        return f"{self.place} did not pass: now {now}, recorded {then}{score}"
 
 
 def _shown(value: Any) -> str:
-    return short(seen(value)[0])
+    return short(snapshot(value)[0])

@@ -1,4 +1,4 @@
-"""What an engine's call gives, and what an agent is told when it takes over."""
+"""Result of an engine's call, and the progress that an agent is given when it takes over."""
 
 from collections.abc import Sequence
 from typing import Any, Literal
@@ -22,7 +22,7 @@ class Done(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Saved(msgspec.Struct, frozen=True):
-    """What a hit spared: the agent's time beyond the replay's; tokens and cost if reported."""
+    """What a hit saved: the agent's time minus the replay's; tokens and cost if reported."""
 
     seconds: float = 0.0
     tokens: int | None = None
@@ -32,12 +32,12 @@ class Saved(msgspec.Struct, frozen=True):
 class Result:
     """The outcome of one call of an engine; true if it was a hit.
 
-    value: the agent's answer, on a hit put together from this run's results.
-    steps: the calls that were made, in their order.
-    reason: why it was no hit, in words.
-    saved: what the hit spared.
-    behaviour: the id of what was replayed, or of what was stored.
-    problem: why the run was not stored, or what the store said; the answer stands all the same.
+    value: the agent's answer; on a hit it is made from this run's results.
+    steps: the calls that were made, in order.
+    reason: why it was not a hit, in words.
+    saved: what the hit saved.
+    behaviour: the id of the behaviour that was replayed or stored.
+    problem: why the run was not stored. The value is valid all the same.
     """
 
     __slots__ = ("behaviour", "how", "problem", "reason", "saved", "steps", "stored", "value")
@@ -65,7 +65,7 @@ class Result:
 
     @property
     def hit(self) -> bool:
-        """Whether a behaviour did it all, without the agent."""
+        """Whether a behaviour did the whole task, without the agent."""
         return self.how == "hit"
 
     def __bool__(self) -> bool:
@@ -77,12 +77,12 @@ class Result:
 
 
 class Progress:
-    """What was done before the agent took over; false where nothing was.
+    """What was done before the agent took over; false if nothing was.
 
     done: the calls that were made, with their results.
     reason: why the replay ended, or why there was none.
-    failed: the call that raised, if one did. Its effect is not known.
-    heuristics: lessons that a memory has for this task.
+    failed: the call that raised, if one did. Its effect is unknown.
+    heuristics: lessons from memory for this task.
     """
 
     __slots__ = ("done", "failed", "heuristics", "reason")
@@ -103,13 +103,13 @@ class Progress:
         return bool(self.done) or self.failed is not None
 
     def __str__(self) -> str:
-        """The briefing as a text, for a prompt."""
+        """Return the progress as text for a prompt."""
         lines = []
         if self.done:
-            lines.append("Done already; do not repeat it:")
+            lines.append("Already done; do not repeat:")
             lines += [f"{n}. {_call(step)}" for n, step in enumerate(self.done, 1)]
         if self.failed is not None:
-            lines.append(f"Tried, and it failed: {_call(self.failed)}")
+            lines.append(f"Failed: {_call(self.failed)}")
         if self.reason and lines:
             lines.append(f"Then you took over, because {self.reason}.")
         if self.heuristics:
@@ -126,6 +126,6 @@ def _call(step: Done) -> str:
 
 
 def short(value: Any) -> str:
-    """A value in few words."""
+    """Return a value as short JSON text."""
     text = msgspec.json.encode(value, enc_hook=repr).decode()
     return text if len(text) <= 200 else text[:199] + "…"

@@ -1,4 +1,4 @@
-"""Solving a task: replay what is known, hand over where it ends, keep what the agent then did.
+"""Solver: replay a task's behaviours, hand over to the agent, store what the agent did.
 
 One machine for plain and for async agents; `em.runner.drivers` drives it.
 """
@@ -29,16 +29,16 @@ if TYPE_CHECKING:
 
 
 def solve(engine: "Engine", task: Task, args: tuple[Any, ...], kwargs: Json) -> Effects[Result]:
-    """Do a task; the result says how."""
+    """Do a task; `Result.how` says how."""
     try:
         known: Known = yield Consult(lambda: engine.cache.find(task.key))
     except StoreError as error:  # the agent can work without the store
         start = _Start(f"the store could not be read: {error}", error)
-        return (yield from _let_agent(engine, task, args, kwargs, start))
+        return (yield from _run_agent(engine, task, args, kwargs, start))
     alive, reason = _usable(engine, known, task)
     if not alive:
         start = _Start(reason, versions=_versions(known, known.all))
-        return (yield from _let_agent(engine, task, args, kwargs, start))
+        return (yield from _run_agent(engine, task, args, kwargs, start))
     replay = Replay(
         known, alive, task.inputs, engine.tools, engine.contexts, (engine.budget, engine.grace)
     )
@@ -46,22 +46,22 @@ def solve(engine: "Engine", task: Task, args: tuple[Any, ...], kwargs: Json) -> 
         return (yield from _hit(engine, task, known, replay))
     start = _Start(replay.reason, versions=_versions(known, replay.alive))
     if replay.has_begun:
-        # The newest was followed; others that began alike may be right for another state.
+        # Only the newest is blamed; older ones that begin alike may fit another state.
         followed = known.stored[newest(replay.alive)]
         start.problem = yield from _note_divergence(engine, task, replay, followed)
         start.replay = replay
         if engine.on_divergence == "raise":
             raise _diverged(replay)
-    return (yield from _let_agent(engine, task, args, kwargs, start))
+    return (yield from _run_agent(engine, task, args, kwargs, start))
 
 
 def _versions(known: Known, mask: int) -> list[int]:
-    """The newest behaviours that did not fit; more of them would say no more."""
+    """Return the versions of the newest behaviours of a set, eight at most."""
     return [known.stored[number].version for number in members(mask)[:8]]
 
 
 class _Start:
-    """How it stands when the agent begins: why it is needed, and what was done."""
+    """The state when the agent begins: why it is needed, and what a replay has done."""
 
     def __init__(
         self,
@@ -76,9 +76,9 @@ class _Start:
 
 
 def _usable(engine: "Engine", known: Known, task: Task) -> tuple[int, str]:
-    """Which behaviours may answer at all; and why none may."""
+    """Return the behaviours that may be replayed, as bits, and why the others may not."""
     if not known.stored:
-        return 0, "no behaviour is known for this task"
+        return 0, "no behaviour is stored for this task"
     alive, reason = engine.fitting(known)
     if known.has_pins or engine.ttl is not None:
         for number in members(alive):
@@ -91,7 +91,7 @@ def _usable(engine: "Engine", known: Known, task: Task) -> tuple[int, str]:
 
 def _too_old_or_pinned(engine: "Engine", item: Stored, task: Task) -> str:
     if expired(item, engine.ttl):
-        return f"what was recorded is older than {_words(engine.ttl)}"
+        return f"the behaviour is older than {_seconds(engine.ttl)}"
     for name, value in item.behaviour.pinned.items():
         if not identical(task.params.get(name), value):
             return (
@@ -101,7 +101,7 @@ def _too_old_or_pinned(engine: "Engine", item: Stored, task: Task) -> str:
     return ""
 
 
-def _words(ttl: timedelta | None) -> str:
+def _seconds(ttl: timedelta | None) -> str:
     return f"{ttl.total_seconds():g} s" if ttl is not None else ""
 
 
@@ -110,11 +110,11 @@ def _replaying(engine: "Engine", task: Task, replay: Replay) -> Effects[bool]:
     try:
         return (yield from replay.run(engine.returns))
     except BaseException as error:
-        # Interrupted: what was done is told, then the interrupt goes on.
+        # Interrupted: log what was done, then raise on.
         if replay.has_begun:
             replay.reasons[:] = [f"it was interrupted by {type(error).__name__}"]
             replay.cause = "error"
-            _tell_now(engine, _replayed(engine, task, replay, "interrupted", []))
+            _log_now(engine, _replayed(engine, task, replay, "interrupted", []))
         raise
     finally:
         current.reset(token)
@@ -158,7 +158,7 @@ def _replayed(
         "key": task.key,
         "outcome": outcome,
         "versions": [item.version for item in items],
-        # The behaviour has the calls; with these, its expressions give the arguments again.
+        # The behaviour has the calls; with the results, its expressions give the arguments.
         "results": [step.result for step in replay.done],
         "seconds": round(replay.seconds, 6),
     }
@@ -207,10 +207,10 @@ def _diverged(replay: Replay) -> Diverged:
     )
 
 
-def _let_agent(
+def _run_agent(
     engine: "Engine", task: Task, args: tuple[Any, ...], kwargs: Json, start: _Start
 ) -> Effects[Result]:
-    """Let the agent do it, or the rest of it; what it did is kept if it went well."""
+    """Let the agent do the task, or the rest of it; store the run if it succeeded."""
     progress = yield from _progress(engine, task.arguments, start)
     run = Run(task, engine.name, progress, engine.contexts)
     replay = start.replay if engine.on_divergence == "continue" else None
@@ -223,14 +223,14 @@ def _let_agent(
         run.briefed = True
     began = time.perf_counter()
     try:
-        value = yield from _watched(engine, run, args, given)
+        value = yield from _record_agent(engine, run, args, given)
     except BaseException as error:
-        _tell_now(engine, _missed(engine, task, start, time.perf_counter() - began, error))
+        _log_now(engine, _missed(engine, task, start, time.perf_counter() - began, error))
         raise
     seconds = time.perf_counter() - began
     steps = [*_done(run)] if replay is not None else [*_done_before(start), *_done(run)]
     if inherited and (not run.briefed or _did_all_again(run, inherited)):
-        # It did not know what was done, or did not care: what it did is how the task is done.
+        # The agent did everything itself, so its own calls are the behaviour.
         _forget_inherited(run, inherited)
     how = "miss" if start.replay is None else "handed_over"
     result = Result(how, value, steps=steps, reason=start.reason, problem=start.problem)  # type: ignore[arg-type]  # one of the two
@@ -240,13 +240,13 @@ def _let_agent(
     return result
 
 
-def let_agent_alone(
+def run_agent_only(
     engine: "Engine", args: tuple[Any, ...], kwargs: Json, problem: EmError
 ) -> Effects[Result]:
-    """Let the agent do a task that can't be found again: nothing is looked up or kept."""
+    """Let the agent do a task whose arguments can't be stored: nothing is looked up or stored."""
     progress = Progress(reason=str(problem))
     given = {**kwargs, "progress": progress} if engine.takes_progress else kwargs
-    value = yield from _watched(engine, Run(None, engine.name, progress), args, given)
+    value = yield from _record_agent(engine, Run(None, engine.name, progress), args, given)
     _warn(problem)
     return Result("miss", value, reason=str(problem), problem=problem)
 
@@ -265,8 +265,8 @@ def _progress(engine: "Engine", arguments: Json, start: _Start) -> Effects[Progr
     return Progress(replay.done, start.reason, replay.failed, heuristics)
 
 
-def _watched(engine: "Engine", run: Run, args: tuple[Any, ...], kwargs: Json) -> Effects[Any]:
-    """Run the agent, with its calls recorded."""
+def _record_agent(engine: "Engine", run: Run, args: tuple[Any, ...], kwargs: Json) -> Effects[Any]:
+    """Run the agent and record its calls."""
     token = current.set(run)
     engine.watching.append(run)
     try:
@@ -288,7 +288,7 @@ def _done_before(start: _Start) -> Sequence[Done]:
 
 
 def _did_all_again(run: Run, count: int) -> bool:
-    """Whether the agent began anew. If it did some of it again, that can't be kept."""
+    """Return whether the agent repeated all replayed calls. A part repeated can't be stored."""
     before, own = run.calls[:count], run.calls[count:]
     if len(own) >= count and all(map(_is_again, before, own)):
         return True
@@ -297,11 +297,11 @@ def _did_all_again(run: Run, count: int) -> bool:
         if infer_effect(name.rpartition(".")[2]) == "write" and any(
             old.tool is call.tool and identical(old.args, call.args) for old in before
         ):
-            run.cannot_keep(
+            run.cannot_store(
                 NotRecordable(
-                    "the agent did it again after the replay had done it",
+                    "the agent repeated a write that the replay had done",
                     place=f"tool {name}",
-                    fix="let the agent go on from progress.done",
+                    fix="let the agent continue after progress.done",
                 )
             )
     return False
@@ -319,9 +319,9 @@ def _forget_inherited(run: Run, count: int) -> None:
         for name, source in call.live.items():
             call.live[name] = source - count
             if source < count:
-                run.cannot_keep(
+                run.cannot_store(
                     NotRecordable(
-                        "it was given an object that only the replay had",
+                        "it was given an object that a replayed call had returned",
                         place=f"tool {call.tool.name}, argument {name}",
                     )
                 )
@@ -351,15 +351,15 @@ def _missed(
 def _keep(
     engine: "Engine", task: Task, run: Run, result: Result, missed: Draft, seconds: float
 ) -> Effects[None]:
-    """Store what was done, or say in `problem` why not."""
+    """Store the run and its behaviour; if that fails, `problem` says why."""
     try:
-        # Under asyncio not on the loop's own thread; what the agent left behind gets its turn.
+        # Under asyncio in a thread: tasks that the agent left running get their turn.
         behaviour = yield Consult(lambda: compose(run, task, result.value, engine.returns, seconds))
     except Exception as error:  # noqa: BLE001 - the run itself went well
         problem = _store_problem(error)
         result.problem = result.problem or problem
         _warn(problem)
-        yield from _tell(engine, missed, result)
+        yield from _log(engine, missed, result)
         return
 
     def store() -> str:
@@ -378,22 +378,22 @@ def _keep(
         _warn(result.problem)
 
 
-def _tell(engine: "Engine", draft: Draft, result: Result) -> Effects[None]:
+def _log(engine: "Engine", draft: Draft, result: Result) -> Effects[None]:
     try:
         yield Consult(lambda: engine.cache.log(draft))
     except Exception as error:  # noqa: BLE001 - the run itself went well
         result.problem = _store_problem(error)
 
 
-def _tell_now(engine: "Engine", draft: Draft) -> None:
-    """Tell of something while an error is on its way, which must not be lost for it."""
+def _log_now(engine: "Engine", draft: Draft) -> None:
+    """Log while an error is being raised; a failing store must not hide that error."""
     try:
         engine.cache.log(draft)
-    except Exception as problem:  # noqa: BLE001 - the error that is on its way says more
+    except Exception as problem:  # noqa: BLE001 - the error being raised matters more
         _warn(_store_problem(problem))
 
 
 def _warn(problem: EmError) -> None:
     import logging
 
-    logging.getLogger("em.behaviour").warning("this was not stored: %s", problem)
+    logging.getLogger("em.behaviour").warning("the run was not stored: %s", problem)

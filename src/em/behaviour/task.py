@@ -17,7 +17,7 @@ from em.values.leaves import is_informative, leaves, texts
 
 KEY_LENGTH = 32
 HOLE = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
-"""An expression in a template."""
+"""Matches an expression in a template."""
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,7 +41,7 @@ class _Leaf(NamedTuple):
 
 
 class Params:
-    """The declared values, and the expressions that stand for them."""
+    """The values that the caller declared to vary, and the expressions that stand for them."""
 
     def __init__(self, params: Json, names: dict[str, str]) -> None:
         self._names = names
@@ -55,7 +55,7 @@ class Params:
             and value != ""
             and not any(part.in_collection for part in path)
         ]
-        # The longest first: of "Ana Maria" and "Ana", the first is meant where it stands.
+        # Longest first: where "Ana Maria" stands, the param "Ana" must not match.
         self._leaves.sort(key=lambda leaf: -len(str(leaf[1])))
 
     def __bool__(self) -> bool:
@@ -69,10 +69,10 @@ class Params:
         cautious: bool = False,
         by_name: Collection[str] = (),
     ) -> str | None:
-        """The expression of the param that is just this value.
+        """Return the expression of the param that equals this value, or None.
 
-        Yes, no and nothing are a param only where they are called so; so are short values if
-        `cautious`, and those of the params in `by_name`.
+        True, False, None and "" match only in a `place` with the param's name. So do short values
+        if `cautious`, and the values of the params in `by_name`.
         """
         known = [(name, param, name) for name, param in self._wholes]
         for expression, param, name in (*known, *self._leaves):
@@ -83,7 +83,7 @@ class Params:
         return None
 
     def named_in(self, arguments: Json) -> set[str]:
-        """The params that are called so among some arguments, with just their value."""
+        """Return the params that appear among the arguments with their own name and value."""
         return {
             name
             for name, value in self._wholes
@@ -91,9 +91,10 @@ class Params:
         }
 
     def within_text(self, text: str, placed: Collection[str]) -> tuple[str, list[str]]:
-        """A text of a call with its params, and the numbers of `placed` params that it holds.
+        """Fill params into a text. Also return the number params of `placed` that it contains.
 
-        A number that is passed on under its own name may stand in a text by chance: `in 3 days`.
+        Those are not filled in: a number that has an argument of its own may appear in a text by
+        chance, as in `in 3 days`.
         """
         left = [
             leaf.expression
@@ -105,11 +106,11 @@ class Params:
         return self.within(text, without=left), left
 
     def numbers(self, expressions: Collection[str]) -> list[tuple[str, Any]]:
-        """Some params with their values."""
+        """Return the params of these expressions with their values."""
         return [(leaf.expression, leaf.value) for leaf in self._leaves if leaf[0] in expressions]
 
     def within(self, text: str, *, cautious: bool = False, without: Collection[str] = ()) -> str:
-        """A text with expressions in the place of params; what is no param stays as it is."""
+        """Return a text with expressions in place of params."""
         pieces: list[tuple[str, bool]] = [(text, False)]
         for expression, value, _ in self._leaves:
             if expression not in without and (not cautious or is_informative(value)):
@@ -117,12 +118,12 @@ class Params:
                 pieces = [part for piece in pieces for part in _cut(piece, pattern, expression)]
         if pieces == [(text, False)]:
             return text
-        if len(pieces) == 1:  # a number that stands alone in the text stays a text
+        if len(pieces) == 1:  # a text that is only a number stays a text
             return pieces[0][0].replace("{{ ", "{{ str(").replace(" }}", ") }}")
         return "".join(part if is_hole else str(literal(part)) for part, is_hole in pieces)
 
     def fill(self, value: Any, *, cautious: bool = False, place: str = "") -> Any:
-        """A value as a template: expressions where params are, literals elsewhere."""
+        """Return a value as a template: expressions where params are, literals elsewhere."""
         if not self._wholes:
             return escaped(value)
         whole = self.whole(value, place=place, cautious=cautious)
@@ -141,7 +142,7 @@ class Params:
 
 
 def escaped(value: Any) -> Any:
-    """A value as a template that no expression is read out of."""
+    """Return a value as a template that contains no expression."""
     if isinstance(value, dict):
         return {key: escaped(item) for key, item in value.items()}
     if isinstance(value, list):
@@ -168,7 +169,7 @@ def _cut(
 
 
 def _pattern(value: str | int | float) -> re.Pattern[str]:
-    """Where a param stands in a text: as a word of its own, not as the Mark of Marketing."""
+    """Match a param in a text as a whole word: `Mark` doesn't match in `Marketing`."""
     text = re.escape(str(value))
     if isinstance(value, str):
         return re.compile(rf"(?<![A-Za-z0-9]){text}(?![A-Za-z0-9])")
@@ -176,7 +177,7 @@ def _pattern(value: str | int | float) -> re.Pattern[str]:
 
 
 def followed(templates: Any, names: Sequence[str]) -> set[str]:
-    """Which names stand in the expressions of a template."""
+    """Return the names that the expressions of a template use."""
     found: set[str] = set()
     for text in texts(templates):
         for hole in HOLE.findall(text):
@@ -185,15 +186,15 @@ def followed(templates: Any, names: Sequence[str]) -> set[str]:
 
 
 def constant_texts(templates: Any) -> Iterator[str]:
-    """What stands in a template outside of its expressions."""
+    """Yield the texts of a template outside of its expressions."""
     for text in texts(templates):
         yield HOLE.sub(" ", text)
 
 
 def make_task(arguments: Json, tags: Sequence[str], params: Json) -> Task:
-    """A task with its key: what it is about, but for the values that are declared to vary."""
+    """Make a task. Its key covers everything but the values that are declared to vary."""
     if not params:
-        # The common case, and on every hit's way.
+        # The common case, on the path of every hit.
         text = msgspec.json.encode((arguments, sorted(tags)), order="sorted")
         return Task(
             arguments=arguments,
@@ -204,9 +205,9 @@ def make_task(arguments: Json, tags: Sequence[str], params: Json) -> Task:
             key=hashlib.sha256(text).hexdigest()[:KEY_LENGTH],
         )
     inputs, names = _inputs(arguments, params)
-    # `{{ "{{" }}` and `{{ name }}` differ, so no text of a task can pass for a param.
+    # `{{ "{{" }}` and `{{ name }}` differ, so no text of a task can be taken for a param.
     template = Params(params, names).fill(arguments)
-    # Whether a text was passed on or made of a number shows only as long as it stays a text.
+    # The JSON types of params are part of the key: "7" and 7 are used in different ways.
     kinds = {name: _kind(value) for name, value in params.items()}
     text = msgspec.json.encode((template, sorted(tags), kinds, _equal_ones(params)), order="sorted")
     return Task(
@@ -220,7 +221,7 @@ def make_task(arguments: Json, tags: Sequence[str], params: Json) -> Task:
 
 
 def _inputs(arguments: Json, params: Json) -> tuple[Json, dict[str, str]]:
-    """Arguments and params under the names that expressions use, params first."""
+    """Return arguments and params under the names that expressions use, params first."""
     names, inputs, param_names = Names(), {}, {}
     for name, value in params.items():
         param_names[name] = names.free(identifier(name))
@@ -232,19 +233,19 @@ def _inputs(arguments: Json, params: Json) -> tuple[Json, dict[str, str]]:
 
 
 def param_names(params: Json) -> dict[str, str]:
-    """The name in expressions of each param."""
+    """Return the name that each param has in expressions."""
     return _inputs({}, params)[1]
 
 
 def _kind(value: Any) -> str:
-    """The JSON type of a value."""
+    """Return the JSON type of a value."""
     if isinstance(value, int | float) and not isinstance(value, bool):
         return "number"
     return type(value).__name__
 
 
 def _equal_ones(params: Json) -> list[list[str]]:
-    """Params that have the same value: which of them was meant, such a recording can't tell."""
+    """Group params of equal value: a recording can't show which of them was used."""
     groups: dict[bytes, list[str]] = {}
     for name in sorted(params):
         groups.setdefault(msgspec.json.encode(params[name], order="sorted"), []).append(name)

@@ -50,7 +50,7 @@ class EngineTool(Tool):
         super().__init__(name, function, is_method=is_method)
         if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
             raise UsageError(
-                "it gives its results bit by bit, so nobody knows when it is done",
+                "a generator can't be a tool: its end can't be recorded",
                 place=f"tool {name}",
                 fix="return a list instead of using yield",
             )
@@ -68,7 +68,7 @@ class EngineTool(Tool):
         self.hints = hints_of(function)
         for parameter in self.signature.parameters:
             if parameter.kind in _VARIABLE:
-                self.hints.pop(parameter.name, None)  # it speaks of each one, not of all
+                self.hints.pop(parameter.name, None)  # it annotates each value, not all
         self.defaults = {
             p.name: p.default for p in self.signature.parameters if p.default is not p.empty
         }
@@ -90,7 +90,7 @@ class EngineTool(Tool):
         return self._qualified.rpartition(".")[0].rpartition(".")[2]
 
     def is_defined_again(self, known: "EngineTool") -> bool:
-        """Whether this is the same tool, run once more as in a notebook; a closure is another."""
+        """Return whether this is the same tool defined again, as in a notebook; not a closure."""
         old, new = known.function, self.function
         return (
             isinstance(old, FunctionType)
@@ -126,7 +126,7 @@ class EngineTool(Tool):
         return CallTool(check.capture, kwargs, look.is_async, None, args, False)
 
     def captured_type(self, check: Check[Any]) -> Any:
-        """The type that a check's `capture` says it returns."""
+        """Return the annotated return type of a check's `capture`."""
         return self._looks[id(check)].hint
 
 
@@ -140,9 +140,9 @@ class _Look:
         try:
             wanted = list(inspect.signature(check.capture).parameters.values())
         except (TypeError, ValueError):
-            wanted = []  # some built-in functions don't tell
+            wanted = []  # some built-in functions don't declare their parameters
         known = tool.parameters
-        # As the method itself: what comes first and is no argument of it is its object.
+        # Like the method itself: a first parameter that the tool doesn't have is the object.
         self._takes_self = tool.is_method and bool(wanted) and wanted[0].name not in known
         if self._takes_self:
             wanted = wanted[1:]
@@ -153,9 +153,9 @@ class _Look:
         if not takes_all and not known.issuperset(required):
             if len(required) > len(tool.parameters) or not known:
                 raise UsageError(
-                    f"its capture asks for {required[-1]!r}, which the tool does not take",
+                    f"its capture takes {required[-1]!r}, which is not an argument of the tool",
                     place=f"tool {tool.name}",
-                    fix="a capture takes the arguments of its tool, or some of them",
+                    fix="let the capture take arguments of its tool only",
                 )
             self._by_name = None
 
@@ -170,9 +170,9 @@ class _Look:
                 name: value for name, value in kwargs.items() if name not in names
             }
         defaults = self._tool.defaults
-        kept = {name: given[name] for name in self._by_name if name in given}
-        kept.update({n: defaults[n] for n in self._by_name if n not in given and n in defaults})
-        return first, kept
+        named = {name: given[name] for name in self._by_name if name in given}
+        named.update({n: defaults[n] for n in self._by_name if n not in given and n in defaults})
+        return first, named
 
 
 _scopes: ContextVar[tuple[tuple["Contexts", Any], ...]] = ContextVar("em_contexts", default=())
@@ -186,14 +186,14 @@ class Contexts:
         self._owners: dict[EngineTool, Any] = {}
 
     def put(self, thing: Any) -> None:
-        """Give an object; it takes the place of one of the same class."""
+        """Add an object; it replaces one of the same class."""
         others = [known for known in self._objects if type(known) is not type(thing)]
         self._objects = [thing, *others]
         self._owners = {}
 
     @contextmanager
     def scope(self, things: Sequence[Any]) -> Iterator[None]:
-        """Give objects to what is done inside, and to nothing that is done at the same time."""
+        """Add objects for the code inside only, not for what runs at the same time."""
         inner = tuple((self, thing) for thing in things)
         token = _scopes.set((*inner, *_scopes.get()))
         try:
@@ -203,11 +203,11 @@ class Contexts:
 
     @property
     def is_scoped(self) -> bool:
-        """Whether there are objects for this call only."""
+        """Whether `scope` added objects for this call."""
         return any(contexts is self for contexts, _ in _scopes.get())
 
     def owner_of(self, tool: EngineTool) -> Any:
-        """The object whose class has this tool, or None."""
+        """Return the object whose class has this tool, or None."""
         scoped = [thing for contexts, thing in _scopes.get() if contexts is self]
         if scoped:
             fitting = [thing for thing in scoped if _has(thing, tool)]
@@ -233,7 +233,7 @@ FINGERPRINT_LENGTH = 16
 
 
 def fingerprint(function: Callable[..., Any], *checks: Check[Any] | None) -> str:
-    """A hash of a function's code and defaults, and of the checks around it."""
+    """Return a hash of a function's code and defaults, and of the checks around it."""
     digest = hashlib.sha256()
     for part in _of_callable(function, 0):
         digest.update(part + b"\0")
@@ -247,7 +247,7 @@ def fingerprint(function: Callable[..., Any], *checks: Check[Any] | None) -> str
 
 
 def _of_callable(function: Any, depth: int) -> Iterator[bytes]:
-    """What a callable is made of; wrappers are followed to what they wrap."""
+    """Yield what a callable is made of; wrappers are followed to the wrapped function."""
     if depth > 8:
         return
     function = inspect.unwrap(function) if callable(function) else function
@@ -266,7 +266,7 @@ def _of_callable(function: Any, depth: int) -> Iterator[bytes]:
 
 
 def _of_code(code: CodeType, doc: str | None) -> Iterator[bytes]:
-    """The instructions and what they name; not where they stand in the file, nor what is said."""
+    """Yield the instructions and the names they use, without line numbers and docstrings."""
     yield code.co_code
     yield repr((code.co_names, code.co_varnames[: code.co_argcount], code.co_freevars)).encode()
     for number, constant in enumerate(code.co_consts):
@@ -277,7 +277,7 @@ def _of_code(code: CodeType, doc: str | None) -> Iterator[bytes]:
 
 
 def _plain(value: Any) -> Any:
-    """A value whose text is the same in every process."""
+    """Return a value whose repr is the same in every process."""
     if isinstance(value, dict):
         return {str(key): _plain(value[key]) for key in sorted(value, key=str)}
     if isinstance(value, frozenset | set):

@@ -1,7 +1,7 @@
-"""The behaviours of one task as a tree: what they share at the beginning is checked and done once.
+"""Tree of a task's behaviours: steps that they share from the start are checked and done once.
 
-Which behaviours are still possible is a set of bits, one for each, the newest highest: with a
-hundred of them a step costs no more than with one.
+The behaviours that are still possible are a set of bits, the newest one highest: a step costs the
+same with one behaviour and with a hundred.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from em.behaviour.behaviour import Answer, Behaviour, Capture, Step, Twin
-from em.behaviour.codec import Form, copy, restore
+from em.behaviour.codec import Form, copy, decode
 from em.runner.expressions.language import Evaluate, compile_value
 from em.values.canonical import Json
 
@@ -32,14 +32,14 @@ def _disagreement(pairs: Sequence[_Pair], scope: Json) -> str:
         here, there = one(scope), other(scope)
         if here != there:
             return (
-                f"{argument} was {there!r} as an earlier result, which is {here!r} now:"
-                " it can't be told which one is meant"
+                f"{argument} is ambiguous: it was {there!r}, equal to an earlier result"
+                f" that is {here!r} now"
             )
     return ""
 
 
 class Sight:
-    """What a check saw at one step, in the behaviours of `mask`."""
+    """What a check captured at one step, in the behaviours of `mask`."""
 
     __slots__ = ("_evaluate", "_known", "capture", "mask")
 
@@ -50,19 +50,19 @@ class Sight:
         self._evaluate: Evaluate | None = None
 
     def value(self, scope: Json, hint: Any) -> Any:
-        """What it saw, as the capture returned it, with this run's params."""
+        """Return the capture with this run's params filled in."""
         if self._known is not None:
-            return self._known[0]  # no comparison can change it
+            return self._known[0]  # immutable, so it can be shared
         if self._evaluate is None:
             self._evaluate = compile_value(self.capture.value, "check")
-        value = restore(copy(self._evaluate(scope)), self.capture.form, hint)
+        value = decode(copy(self._evaluate(scope)), self.capture.form, hint)
         if isinstance(value, _SCALARS) and _is_constant(self.capture.value):
             self._known = (value,)
         return value
 
 
 class Node:
-    """A step, the behaviours that take it, and what may come after it."""
+    """A step, the behaviours that take it, and the steps that may follow."""
 
     def __init__(self, step: Step | None) -> None:
         self.step = step
@@ -82,7 +82,7 @@ class Node:
         self._twins: list[_Pair] = []
 
     def child(self, step: Step) -> "Node":
-        """The node of a step, new or shared."""
+        """Return the child of a step; steps of equal content share one."""
         content = _call(step) + msgspec.json.encode((step.twins, step.save_as), order="sorted")
         node = self._by_content.get(content)
         if node is None:
@@ -91,7 +91,7 @@ class Node:
         return node
 
     def add(self, step: Step, bit: int) -> None:
-        """Note that a behaviour takes this step, with what its checks saw."""
+        """Add a behaviour that takes this step, with its captures."""
         self.mask |= bit
         self.gave[step.gave] = self.gave.get(step.gave, 0) | bit
         for place, sights, capture in (
@@ -109,7 +109,7 @@ class Node:
             self.cost = max(self.cost, capture.seconds)
 
     def arguments(self, scope: Json) -> Json:
-        """The arguments as JSON, from this run's values."""
+        """Return the arguments as JSON, from this run's values."""
         if self._constants is None:
             self._compile()
         arguments = dict(self._constants or {})
@@ -118,7 +118,7 @@ class Node:
         return arguments
 
     def disagreement(self, scope: Json) -> str:
-        """Where a value may have come from a result that is another now; "" if nowhere."""
+        """Say which argument's source is ambiguous in this run; "" if none is."""
         return _disagreement(self._twins, scope)
 
     def _compile(self) -> None:
@@ -130,33 +130,33 @@ class Node:
                 constants[name] = value
             else:
                 evaluated.append((name, compile_value(value, f"argument {name}")))
-        # Another thread may do the same: whoever sees the constants sees the rest too.
+        # Other threads may do the same. Set `_constants` last: it marks the rest as ready.
         self._evaluated = evaluated
         self._twins = _compile_twins(self.step.twins)
         self._constants = constants
 
 
 def _call(step: Step) -> bytes:
-    """The same for steps that make the same call."""
+    """Return bytes that are equal for steps that make the same call."""
     return msgspec.json.encode(
         (step.tool, step.code, step.args, step.forms, step.live), order="sorted"
     )
 
 
 class End:
-    """Where a behaviour is over, and what it then returns."""
+    """The end of a behaviour, and the answer that it returns."""
 
-    __slots__ = ("_evaluate", "_twins", "answer", "number", "said")
+    __slots__ = ("_evaluate", "_twins", "answer", "content", "number")
 
     def __init__(self, number: int, answer: Answer) -> None:
         self.number = number
         self.answer = answer
-        self.said = msgspec.json.encode((answer.value, answer.live), order="sorted")
+        self.content = msgspec.json.encode((answer.value, answer.live), order="sorted")
         self._evaluate: Evaluate | None = None
         self._twins: list[_Pair] = []
 
     def value(self, scope: Json, lives: Sequence[Any], hint: Any) -> Any:
-        """The answer, from this run's results."""
+        """Return the answer from this run's results."""
         if self.answer.live is not None:
             return lives[self.answer.live]
         if self._evaluate is None:
@@ -164,11 +164,11 @@ class End:
             self._twins = _compile_twins(self.answer.twins)
         if problem := _disagreement(self._twins, scope):
             raise ValueError(problem)
-        return restore(copy(self._evaluate(scope)), self.answer.form, hint)
+        return decode(copy(self._evaluate(scope)), self.answer.form, hint)
 
 
 def plant(behaviours: Sequence[Behaviour]) -> Node:
-    """The tree of some behaviours; the bit of each is its place in the list."""
+    """Build the tree of some behaviours; the bit of each is its index in the list."""
     root = Node(None)
     for number, behaviour in enumerate(behaviours):
         bit = 1 << number
@@ -184,7 +184,7 @@ def plant(behaviours: Sequence[Behaviour]) -> Node:
 
 
 def _order(root: Node) -> None:
-    """Children with checks first, the cheapest of them before the others."""
+    """Sort children: those with checks first, the cheapest check first."""
     todo = [root]
     while todo:
         node = todo.pop()
@@ -193,12 +193,12 @@ def _order(root: Node) -> None:
 
 
 def newest(mask: int) -> int:
-    """The number of the newest behaviour in a set."""
+    """Return the number of the newest behaviour in a set."""
     return mask.bit_length() - 1
 
 
 def members(mask: int) -> list[int]:
-    """The numbers in a set, the newest first."""
+    """Return the numbers in a set, newest first."""
     return [number for number in range(newest(mask), -1, -1) if mask >> number & 1]
 
 
@@ -213,7 +213,7 @@ def _is_constant(value: Any) -> bool:
 
 
 def restored(arguments: Json, forms: Mapping[str, Form], hints: Mapping[str, Any]) -> Json:
-    """Arguments as the tool takes them."""
+    """Return arguments decoded into the types that the tool takes."""
     for name, form in forms.items():
-        arguments[name] = restore(arguments[name], form, hints.get(name))
+        arguments[name] = decode(arguments[name], form, hints.get(name))
     return arguments
