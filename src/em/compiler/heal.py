@@ -25,8 +25,7 @@ from em.runner.expressions.language import FUNCTIONS, compile_value
 from em.runner.history import PastRun, PastStep, package_of, read_run
 from em.runner.machine import Machine
 from em.runner.package import ROUTINE, files_in, keep_routine, write_files
-from em.runner.program import Program
-from em.runner.routine import Default, PromptStep, Routine, Step, ToolStep, UdfStep
+from em.runner.routine import Default, Program, PromptStep, Routine, Step, ToolStep, UdfStep
 from em.runner.secrets import Secrets
 from em.runner.tools import Tool
 from em.store.protocol import Store

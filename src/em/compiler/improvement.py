@@ -460,7 +460,7 @@ def _within(seconds: float, work: Callable[[], str]) -> str:
 
 def _replay(draft: Draft, improved: Draft, given: GivenUdfs) -> str:
     """Replay with the functions that the model wrote, in the sandbox, or with those given."""
-    from em.runner.udfs import sandboxed
+    from em.runner.package import sandboxed
 
     code = improved.udf_source
     if not code:

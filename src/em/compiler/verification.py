@@ -15,8 +15,7 @@ from em.runner.drivers import drive
 from em.runner.effects import Effects, Wait
 from em.runner.journal import keepable
 from em.runner.machine import Machine
-from em.runner.program import Program
-from em.runner.routine import AssertStep, PromptStep, Routine, Step, ToolStep, UdfStep
+from em.runner.routine import AssertStep, Program, PromptStep, Routine, Step, ToolStep, UdfStep
 from em.runner.run import RunResult
 from em.runner.secrets import Secrets
 from em.runner.tools import Function, Tool

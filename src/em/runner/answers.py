@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from em.errors import RoutineError, UsageError
-from em.runner.program import Program
+from em.runner.routine import Program
 from em.runner.run import PendingPrompt
 from em.values.canonical import Json
 

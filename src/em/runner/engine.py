@@ -224,7 +224,8 @@ class _Run:
                 notes[0][1]["resume_with"] = self._resume_with
             notes += self._answered()
             write = Journal(store, run_id).write
-        check_steps(self.package.program, self._answers or {})
+        if self._answers:
+            check_steps(self.package.program, self._answers)
         machine = Machine(self.package.program, run_id=run_id, notes=notes, **self._options)
         if store is not None:
             machine.check()
@@ -232,7 +233,8 @@ class _Run:
 
     def go_on(self, past: PastRun, store: Store) -> tuple[Effects[RunResult], WriteNotes]:
         """A run that began before."""
-        check_steps(self.package.program, self._answers or {})
+        if self._answers:
+            check_steps(self.package.program, self._answers)
         machine = Machine(
             self.package.program,
             run_id=past.run_id,

@@ -19,7 +19,7 @@ from em.log.event import Draft
 from em.log.stream import run_stream
 from em.runner.answers import check_answers
 from em.runner.effects import Outcome, Write
-from em.runner.program import CompiledStep
+from em.runner.routine import CompiledStep
 from em.runner.run import (
     Failure,
     Mismatch,

@@ -17,8 +17,7 @@ from em.runner.drivers import WriteNotes, drive
 from em.runner.effects import CallMany, CallTool, Effect, Wait
 from em.runner.expressions.language import FUNCTIONS
 from em.runner.journal import Attempt, Note, Notebook, Restored, keepable, unknown
-from em.runner.program import CompiledStep, Program
-from em.runner.routine import Default, Retry
+from em.runner.routine import CompiledStep, Default, Program, Retry
 from em.runner.run import (
     CheckFailed,
     Declined,

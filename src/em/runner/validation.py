@@ -9,11 +9,10 @@ import msgspec
 from em.errors import ExpressionError, RoutineError
 from em.runner.expressions.language import compile_value
 from em.runner.expressions.references import Inputs, References, texts_in
-from em.runner.package import ROUTINE, UDF
+from em.runner.package import ROUTINE, UDF, udf_names
 from em.runner.routine import Routine, ToolSpec
 from em.runner.tools import Tool, argument_problem
 from em.runner.tools.declarations import argument_names
-from em.runner.udfs import udf_names
 from em.values import json_schema as schemas
 from em.values.canonical import Json
 from em.values.mismatch import Found, Where, closest, shape_problems

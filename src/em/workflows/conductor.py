@@ -14,7 +14,7 @@ from em.runner.expressions.language import FUNCTIONS
 from em.runner.history import PastStep
 from em.runner.journal import Restored
 from em.runner.machine import Ended, Hooks, Steps
-from em.runner.program import CompiledStep
+from em.runner.routine import CompiledStep
 from em.runner.tools import Tool
 from em.values.canonical import Json
 from em.workflows.builtins import Sourced

@@ -16,8 +16,16 @@ from em.runner.expressions.language import (
     whole_expression,
 )
 from em.runner.expressions.references import texts_in
-from em.runner.program import CompiledStep, Program
-from em.runner.routine import Prompt, PromptStep, Retry, Routine, ToolSpec, ToolStep
+from em.runner.routine import (
+    CompiledStep,
+    Program,
+    Prompt,
+    PromptStep,
+    Retry,
+    Routine,
+    ToolSpec,
+    ToolStep,
+)
 from em.values.canonical import Json
 from em.workflows.definition import StepDef, WorkflowDef, read_workflow
 from em.workflows.needs import Need, parse_need
