@@ -32,8 +32,8 @@ def test_the_files_redaction_reaches_the_store(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "match"),
     [
-        ("dbb: x", r"'dbb' is no setting.*did you mean 'db'"),
-        ("zzzz: x", "known are: db"),
+        ("dbb: x", r"unknown setting 'dbb'.*did you mean 'db'"),
+        ("zzzz: x", "known settings: db"),
         ("a: &x [1]\nb: *x", "aliases"),
         ("db: 0b_", "not valid YAML"),
         ("db: " + "[" * 5000, "nested too deeply"),
@@ -70,7 +70,7 @@ def test_a_file_that_cannot_be_read_is_named_and_a_closed_folder_is_no_mistake(
     (tmp_path / "em.yaml").write_text("db: mine.db")
     (tmp_path / "em.yaml").chmod(0)
     tmp_path.chmod(0o755)
-    assert "em.yaml: it can't be read" in load()
+    assert "em.yaml: can't be read" in load()
     tmp_path.chmod(0o600)
     assert load() == ".em/em.db"
     tmp_path.chmod(0o755)
@@ -83,7 +83,7 @@ def test_mistakes_in_the_environment_are_named_as_such() -> None:
 
 def test_another_ending_is_not_silently_ignored(tmp_path: Path) -> None:
     (tmp_path / "em.yml").write_text("redact: {fields: [iban]}")
-    with pytest.raises(UsageError, match=r"em\.yaml only"):
+    with pytest.raises(UsageError, match=r"from em\.yaml"):
         Settings.load(tmp_path, {})
 
 

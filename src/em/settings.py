@@ -1,4 +1,4 @@
-"""Settings: one object, read from the environment, then `em.yaml`, then the defaults."""
+"""Settings: one object from the environment, `em.yaml` and the defaults, in this order."""
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,7 +16,7 @@ FILE = "em.yaml"
 
 
 class RedactSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What counts as a secret, beyond the shapes that em knows."""
+    """More rules for what counts as a secret: see `em.redaction.redactor.Redactor`."""
 
     patterns: dict[str, str] = {}
     fields: list[str] = []
@@ -24,7 +24,7 @@ class RedactSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Price(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a model costs, in USD per million tokens. `cached`: input read from a cache."""
+    """The price of a model in USD per million tokens. `cached`: input read from a cache."""
 
     input: Annotated[float, msgspec.Meta(ge=0)]
     output: Annotated[float, msgspec.Meta(ge=0)]
@@ -32,7 +32,7 @@ class Price(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ProviderSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Where a model is reached. `timeout` counts for one request, in seconds."""
+    """How to reach a provider. `timeout` is for one request, in seconds."""
 
     protocol: Literal["anthropic", "openai", "scripted"] | None = None
     base_url: str | None = None
@@ -44,7 +44,7 @@ class ProviderSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class LlmSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Which provider is asked; `model` and `base_url` win over what the provider says."""
+    """The provider to ask; `model` and `base_url` override the provider's own."""
 
     provider: str | None = None
     model: str | None = None
@@ -54,7 +54,7 @@ class LlmSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class McpServer(
     msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
 ):
-    """An MCP server: a program that is started, or an address. `tool`: its own name of a tool."""
+    """An MCP server: a program to start, or an address. `tool`: the server's name of a tool."""
 
     command: Sequence[str] | None = None
     url: str = ""
@@ -63,22 +63,22 @@ class McpServer(
     tool: str = ""
 
     def __post_init__(self) -> None:
-        """Where it is is written down, not computed: it is the same for every call."""
+        """Check that the server is given once, and literally: it is the same for every call."""
         if (self.command is None) == (not self.url):
-            raise ValueError("`mcp` has either `command` or `url`")
+            raise ValueError("`mcp` needs either `command` or `url`")
         if self.command is not None and (not self.command or not self.command[0]):
-            raise ValueError("`command` begins with a program")
+            raise ValueError("`command` must begin with a program")
         if any("{{" in part or "{%" in part for part in (*(self.command or ()), self.url)):
-            raise ValueError("`command` and `url` of `mcp` take no expressions")
+            raise ValueError("`command` and `url` of `mcp` must not have expressions")
         address = urlsplit(self.url)
         if self.url and (address.scheme not in ("http", "https") or "@" in address.netloc):
-            raise ValueError("`url` begins with http:// or https:// and holds no password")
+            raise ValueError("`url` must begin with http:// or https:// and have no password")
         if (self.headers and self.command is not None) or (self.env and self.command is None):
-            raise ValueError("`headers` need a `url`, `env` a `command`")
+            raise ValueError("`headers` needs a `url`, `env` needs a `command`")
 
 
 class AllowSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What tools that are declared in a routine may use: nothing, unless it is named here.
+    """What the tools that a routine declares may use. By default: nothing.
 
     mcp: servers by name; a routine may call `mcp__NAME__TOOL` of each.
     """
@@ -98,7 +98,7 @@ class AllowSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class EmbedSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Who makes vectors for recall: nobody, the model of the extra `embed`, or a server."""
+    """The embedder for recall: none, the model of the extra `embed`, or a server."""
 
     use: Literal["none", "local", "http"] = "none"
     folder: str = ""
@@ -110,7 +110,7 @@ class EmbedSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class TokenSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A token of the service: the variable that holds it, and what it may do."""
+    """A token of the service: the variable with its value, and what it allows."""
 
     env: str
     subjects: list[str] | None = None
@@ -120,8 +120,8 @@ class TokenSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class ApiSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The HTTP service.
 
-    lease_seconds: how long a request may take before its key is free.
-    body_seconds: how long a body may take to come.
+    lease_seconds: how long a request may take before another may use its idempotency key.
+    body_seconds: how long a client may take to send a body.
     """
 
     host: str = "127.0.0.1"
@@ -138,9 +138,9 @@ class ApiSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class StateSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How states are compiled.
 
-    checkpoint_every: so many events, or so many minutes as `10m`; never, where it is not set.
-    keys: the fields by which records of a type are one and the same.
-    rules: a Python file with rules of the user's own.
+    checkpoint_every: checkpoint after so many events (500) or a duration (10m); never by default.
+    keys: the fields that identify a record of a type.
+    rules: a Python file with the user's own rules.
     """
 
     checkpoint_every: int | str | None = None
@@ -149,7 +149,7 @@ class StateSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class WorkflowMemorySettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How long what workflows left is kept, in days, and how much of it, in megabytes."""
+    """How many days workflow memory is stored, and how many megabytes of it."""
 
     keep_days: Annotated[float, msgspec.Meta(gt=0, le=36_600)] | None = None
     max_mb: Annotated[float, msgspec.Meta(gt=0)] | None = None
@@ -159,7 +159,7 @@ Limit = Annotated[int, msgspec.Meta(ge=1, le=10_000)]
 
 
 class WorkLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How many at a time over all workers: runs of a workflow, questions to a provider."""
+    """The most runs of a workflow, and requests to a provider, at a time over all workers."""
 
     workflows: dict[str, Limit] = {}
     providers: dict[str, Limit] = {}
@@ -168,9 +168,9 @@ class WorkLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class WorkSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Queued work (extra `distributed`).
 
-    concurrency: jobs of one queue that a worker does at a time.
-    lease: seconds without a sign of life after which a worker's jobs are given to others.
-    poll: seconds between two looks into a queue.
+    concurrency: jobs of one queue that a worker runs at a time.
+    lease: seconds without a heartbeat after which other workers take over a worker's jobs.
+    poll: seconds between two reads of a queue.
     """
 
     concurrency: Annotated[int, msgspec.Meta(ge=1, le=256)] = 4
@@ -180,7 +180,7 @@ class WorkSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Everything that can be set; the environment (`EM_DB`, …) wins over the file."""
+    """All settings. The environment (`EM_DB`, …) overrides the file."""
 
     db: str = ".em/em.db"
     busy_timeout: Annotated[float, msgspec.Meta(gt=0, le=86_400)] = 30.0
@@ -198,12 +198,12 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @classmethod
     def load(cls, folder: str | Path = ".", environ: Mapping[str, str] | None = None) -> "Settings":
-        """Read the settings that hold in a folder."""
+        """Read the settings for a folder."""
         path = Path(folder) / FILE
         environ = os.environ if environ is None else environ
         given: dict[str, Any] = _given(environ, "EM_", ("db", "busy_timeout", "synchronous"))
         llm = _given(environ, "EM_LLM_", LlmSettings.__struct_fields__)
-        # A name without a value says nothing.
+        # Ignore names without a value.
         from_file = {name: value for name, value in _read_file(path).items() if value is not None}
         if environ.get("EM_EMBED"):
             known = from_file.get("embed")
@@ -223,22 +223,22 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def _api(environ: Mapping[str, str], from_file: ApiSettings) -> ApiSettings:
-    """The service's settings: a list in the environment is written with commas."""
+    """Read the settings of the service; lists in the environment have commas."""
     lists = ("allowed_hosts", "cors_origins")
     plain = [name for name in ApiSettings.__struct_fields__ if name not in (*lists, "tokens")]
     given = _given(environ, "EM_API_", plain)
     for name, text in _given(environ, "EM_API_", lists).items():
         given[name] = [part.strip() for part in text.split(",") if part.strip()]
     try:
-        said = msgspec.convert(given, ApiSettings, strict=False)
+        read = msgspec.convert(given, ApiSettings, strict=False)
     except msgspec.ValidationError as error:
         message, setting = mismatch(error)
         raise UsageError(message, place=f"environment, EM_API_{setting.upper()}") from None
-    return msgspec.structs.replace(from_file, **{name: getattr(said, name) for name in given})
+    return msgspec.structs.replace(from_file, **{name: getattr(read, name) for name in given})
 
 
 def _given(environ: Mapping[str, str], prefix: str, names: Iterable[str]) -> dict[str, Any]:
-    """What the environment sets; an empty variable says nothing."""
+    """Return the settings in the environment; empty variables are ignored."""
     found = {name: environ.get(prefix + name.upper()) for name in names}
     return {name: value for name, value in found.items() if value}
 
@@ -249,18 +249,18 @@ def _read_file(path: Path) -> dict[str, Any]:
     except (FileNotFoundError, IsADirectoryError):
         if path.with_suffix(".yml").is_file():
             raise UsageError(
-                "settings are read from em.yaml only", place="em.yml", fix="rename it"
+                "em reads settings from em.yaml, not em.yml", place="em.yml", fix="rename it"
             ) from None
         return {}
     except OSError as error:
         if not os.access(path.parent, os.X_OK):
-            return {}  # a folder that can't be looked into has no settings for us
-        raise UsageError(f"it can't be read: {error.strerror}", place=str(path)) from error
+            return {}  # the folder can't be searched, so it has no settings for us
+        raise UsageError(f"can't be read: {error.strerror}", place=str(path)) from error
     values = load_yaml(text, str(path), UsageError)
     if values is None:
         return {}
     if not isinstance(values, dict):
-        raise UsageError("settings are names with values", place=str(path), fix="write `db: …`")
+        raise UsageError("expected names with values", place=str(path), fix="write `db: …`")
     return values
 
 
@@ -268,8 +268,8 @@ def _explain(error: msgspec.ValidationError, values: Mapping[str, Any], place: s
     fields = Settings.__struct_fields__
     for name in values:
         if name not in fields:
-            fix = closest(name, fields) or f"known are: {', '.join(fields)}"
-            return UsageError(f"{name!r} is no setting", place=place, fix=fix)
+            fix = closest(name, fields) or f"known settings: {', '.join(fields)}"
+            return UsageError(f"unknown setting {name!r}", place=place, fix=fix)
     found = mismatch(error)
     fix = "use normal or full" if found.path == "synchronous" else ""
     return UsageError(found.message, place=found.place(place, "setting "), fix=fix)

@@ -181,7 +181,7 @@ def test_the_model_is_asked_only_so_often() -> None:
     fix = make_auto_fix_fn(client, max_fixes=2)
     reasons = [fix(context({})).reason for _ in range(4)]
     assert reasons[:2] == ["no", "no"]
-    assert "asked for 2 fixes already" in reasons[3]
+    assert "limit of 2 fixes" in reasons[3]
     assert len(client.requests) == 2
 
 

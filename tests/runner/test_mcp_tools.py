@@ -281,12 +281,12 @@ def test_a_server_at_an_address(shop_url: str, monkeypatch: pytest.MonkeyPatch) 
     [
         ({"name": "x", "mcp": {}}, "either `command` or `url`"),
         ({"name": "x", "mcp": {"command": ["a"], "url": "http://b"}}, "either `command` or `url`"),
-        ({"name": "x", "mcp": {"command": []}}, "begins with a program"),
-        ({"name": "x", "mcp": {"command": ["{{ a }}"]}}, "no expressions"),
+        ({"name": "x", "mcp": {"command": []}}, "must begin with a program"),
+        ({"name": "x", "mcp": {"command": ["{{ a }}"]}}, "must not have expressions"),
         ({"name": "x", "mcp": {"url": "ftp://b"}}, "http:// or https://"),
         ({"name": "x", "mcp": {"url": "http://me:pw@b/"}}, "no password"),
         ({"name": "x", "mcp": {"command": ["a"]}, "command": ["b"]}, "exclude each other"),
-        ({"name": "x", "mcp": {"command": ["a"], "colour": 1}}, "no field 'colour'"),
+        ({"name": "x", "mcp": {"command": ["a"], "colour": 1}}, "unknown field 'colour'"),
     ],
 )
 def test_a_server_that_is_declared_wrongly_is_told(spec: Any, words: str) -> None:

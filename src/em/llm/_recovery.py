@@ -1,4 +1,4 @@
-"""Asking a model how a run may go on after a step failed, without telling it what is private."""
+"""Ask a model how a run can continue after a failed step, without showing it private values."""
 
 import threading
 from collections.abc import Callable, Iterable
@@ -51,17 +51,17 @@ def make_auto_fix_fn(
     max_fixes: int = 5,
     redact: RedactSettings | None = None,
 ) -> Callable[[Json], Fix]:
-    """A function that mends failing steps, for `run_routine(…, auto_fix_fn=…)`.
+    """Make a function that fixes failing steps, for `run_routine(…, auto_fix_fn=…)`.
 
     private: names of arguments, at any depth, whose values never go to the model.
-    max_fixes: how often the model is asked at most.
+    max_fixes: the most fixes that the function asks for.
     redact: what counts as a secret, as in em.yaml.
 
-    It never raises for a model that fails: that is a fix of strategy `fail`, with the reason.
+    If the model fails, the function returns a fix of strategy `fail` with the reason.
     """
     names = frozenset(name.lower() for name in private)
-    said = redact or RedactSettings()
-    redactor = Redactor(said.patterns, said.fields, said.tool_args)
+    rules = redact or RedactSettings()
+    redactor = Redactor(rules.patterns, rules.fields, rules.tool_args)
     lock = threading.Lock()
     asked = 0
 
@@ -70,7 +70,7 @@ def make_auto_fix_fn(
         with lock:
             asked += 1
             if asked > max_fixes:
-                return _fail(f"the model was asked for {max_fixes} fixes already")
+                return _fail(f"the limit of {max_fixes} fixes is reached")
         try:
             hidden = Hidden(context, names, redactor)
             answer, _ = ask_struct(
@@ -82,9 +82,11 @@ def make_auto_fix_fn(
                 max_tokens=MAX_TOKENS,
             )
         except CannotHide:
-            return _fail("the model was not asked: what is private in the context can't be found")
+            return _fail(
+                "the model was not asked: private values can't be hidden, the context is not JSON"
+            )
         except EmError as error:
-            return _fail(f"the model could not be asked: {error}")
+            return _fail(f"asking the model failed: {error}")
         return _fix(answer, hidden)
 
     return auto_fix
@@ -99,7 +101,7 @@ def _prompt(shown: Json) -> str:
 
 
 def _fix(answer: FixAnswer, hidden: Hidden) -> Fix:
-    """The model's answer with the hidden values back in their places."""
+    """Put the hidden values back into the model's answer."""
     strategy, reason = answer.strategy, answer.reason
     try:
         if strategy == "modify_args":

@@ -1,8 +1,7 @@
-"""From settings and the environment to a client: which provider, where, with which key."""
+"""Make a client from settings and the environment: provider, address, model and key."""
 
 import os
 from collections.abc import Mapping
-from difflib import get_close_matches
 from typing import Literal
 from urllib.parse import urlsplit
 
@@ -12,9 +11,10 @@ from em.errors import MissingKey, UsageError
 from em.llm.client import PRICES, Client, LlmClient
 from em.llm.wire import Wire
 from em.settings import ProviderSettings, Settings
+from em.values.mismatch import closest
 
 KEY = "EM_LLM_API_KEY"
-"""Wins over the provider's own variable."""
+"""Takes precedence over the provider's own variable."""
 
 PROVIDERS = {
     "anthropic": ProviderSettings(
@@ -39,7 +39,7 @@ PROVIDERS = {
 }
 DEFAULT = "anthropic"
 NO_KEY = "none"
-"""What a server that asks for no key gets: the SDKs insist on one."""
+"""Sent to servers that need no key, since the SDKs require one."""
 
 
 def get_llm_client(
@@ -48,19 +48,19 @@ def get_llm_client(
     settings: Settings | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> LlmClient:
-    """A client for the provider that is named, or that the environment or em.yaml names.
+    """Make a client for a provider: the given one, else that of the environment or em.yaml.
 
-    Raises MissingKey, MissingExtra, or UsageError for a provider that is not known.
+    Raises MissingKey, MissingExtra, or UsageError for an unknown provider.
     """
     environ = os.environ if environ is None else environ
     settings = Settings.load(environ=environ) if settings is None else settings
     name = provider or settings.llm.provider or _by_address(settings.llm.base_url) or DEFAULT
     found = _find(name, settings)
-    base_url = settings.llm.base_url if _is_asked(name, settings) else None
+    base_url = settings.llm.base_url if _is_meant(name, settings) else None
     found = msgspec.structs.replace(
         found,
         base_url=base_url or found.base_url,
-        model=model or (settings.llm.model if _is_asked(name, settings) else None) or found.model,
+        model=model or (settings.llm.model if _is_meant(name, settings) else None) or found.model,
     )
     if found.protocol == "scripted":
         return _scripted(name, found)
@@ -68,7 +68,7 @@ def get_llm_client(
         raise UsageError(
             f"the provider {name!r} has no model", fix=f"set providers.{name}.model or EM_LLM_MODEL"
         )
-    # Another server may have other prices.
+    # Other servers may have other prices.
     is_own = name in PROVIDERS and found.base_url == PROVIDERS[name].base_url
     price = found.price or (PRICES.get(found.model) if is_own else None)
     return Client(
@@ -81,30 +81,29 @@ def get_llm_client(
     )
 
 
-def _is_asked(name: str, settings: Settings) -> bool:
-    """Whether `llm.model` and `llm.base_url` speak of this provider, not of another."""
+def _is_meant(name: str, settings: Settings) -> bool:
+    """Whether `llm.model` and `llm.base_url` are meant for this provider."""
     return settings.llm.provider in (None, name)
 
 
 def _find(name: str, settings: Settings) -> ProviderSettings:
-    """The provider's settings; what em.yaml says of a built-in one goes over what em knows."""
+    """Return the settings of a provider; em.yaml overrides the built-in ones."""
     own, known = settings.providers.get(name), PROVIDERS.get(name)
     if own is None and known is None:
         names = sorted({*PROVIDERS, *settings.providers})
-        close = get_close_matches(name, names, 1)
-        hint = f"did you mean {close[0]!r}? " if close else ""
+        hint = closest(name, names)
         raise UsageError(
-            f"there is no provider {name!r}",
+            f"unknown provider {name!r}",
             place="providers",
-            fix=f"{hint}known are: {', '.join(names)}; others are named in em.yaml",
+            fix=f"{hint} known: {', '.join(names)}; declare others in em.yaml".strip(),
         )
     if own is None or known is None:
         found = own or known
         assert found is not None
     else:
-        said = {field: getattr(own, field) for field in own.__struct_fields__}
+        given = {field: getattr(own, field) for field in own.__struct_fields__}
         found = msgspec.structs.replace(
-            known, **{field: value for field, value in said.items() if value is not None}
+            known, **{field: value for field, value in given.items() if value is not None}
         )
     if found.protocol is None:
         protocol = _by_address(found.base_url)
@@ -119,7 +118,7 @@ def _find(name: str, settings: Settings) -> ProviderSettings:
 
 
 def _by_address(base_url: str | None) -> Literal["anthropic", "openai"] | None:
-    """The protocol that an address tells by how it ends."""
+    """Return the protocol of an address by its ending, or None."""
     path = (base_url or "").rstrip("/")
     if path.endswith("/chat/completions"):
         return "openai"
@@ -139,17 +138,17 @@ def _key(name: str, found: ProviderSettings, environ: Mapping[str, str]) -> str:
     ]
     fix = f"set {found.key_env} (or {KEY})"
     if others:
-        fix += f", or EM_LLM_PROVIDER={others[0]}, whose key is set"
-    raise MissingKey(f"there is no key for the provider {name!r}", place=name, fix=fix)
+        fix += f", or EM_LLM_PROVIDER={others[0]}, which has a key"
+    raise MissingKey(f"the provider {name!r} has no key", place=name, fix=fix)
 
 
 def _checked_key(key: str, name: str) -> str:
-    """A key that can stand in a header; the error does not show it."""
+    """Return a key that is valid in a header; the error does not show it."""
     if not (key.isascii() and key.isprintable()) or " " in key:
         raise UsageError(
-            f"the key for the provider {name!r} has characters that no key has",
+            f"the key for the provider {name!r} has invalid characters",
             place=name,
-            fix="copy it again; a shortened one has an ellipsis in it",
+            fix="copy it again; shortened keys have an ellipsis",
         )
     return key
 
@@ -193,13 +192,13 @@ def _scripted(name: str, found: ProviderSettings) -> LlmClient:
 
 
 def anthropic_address(base_url: str) -> str:
-    """What Anthropic's SDK adds `/v1/messages` to."""
+    """Return the address to which Anthropic's SDK adds `/v1/messages`."""
     address = _checked(base_url)
     return address.removesuffix("/messages").removesuffix("/v1")
 
 
 def openai_address(base_url: str) -> str:
-    """What OpenAI's SDK adds `/chat/completions` to: with `/v1` where no path is given."""
+    """Return the address to which OpenAI's SDK adds `/chat/completions`; `/v1` is the default."""
     address = _checked(base_url).removesuffix("/chat/completions")
     return address if urlsplit(address).path.strip("/") else f"{address}/v1"
 
@@ -212,8 +211,8 @@ def _checked(base_url: str) -> str:
         is_address = False
     if not is_address:
         raise UsageError(
-            f"{base_url!r} is no address of a server",
+            f"expected the address of a server, got {base_url!r}",
             place="base_url",
-            fix="write it as https://HOST/v1",
+            fix="write https://HOST/v1",
         )
     return base_url.rstrip("/")

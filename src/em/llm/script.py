@@ -1,4 +1,4 @@
-"""A model that says what it was told to say: for tests, docs and trying em without a model."""
+"""A scripted model: it returns given replies, for tests, docs and trying em without a model."""
 
 import threading
 from collections.abc import Callable, Iterable
@@ -17,11 +17,11 @@ ReplyTo = Callable[[Request], Any]
 
 
 class ScriptedClient(Client):
-    """Gives the replies in their order, and checks them by schema as any client does.
+    """A client that returns its replies in order, and checks them by schema like any other.
 
-    replies: texts; JSON values, said as JSON; a Reply, to say more (tokens, `stop`); exceptions,
-    raised; functions of the request that return one of these. One function instead of a list
-    answers every request.
+    replies: texts; JSON values; a Reply, to set more (tokens, `stop`); exceptions to raise;
+    functions of the request that return one of these. A function instead of a list answers every
+    request.
     """
 
     def __init__(
@@ -37,23 +37,23 @@ class ScriptedClient(Client):
 
     @property
     def requests(self) -> list[Request]:
-        """Every request so far, corrections included."""
+        """All requests so far, with corrections."""
         return self._script.requests
 
     @classmethod
     def from_file(cls, path: str, *, provider: str, model: str) -> "ScriptedClient":
-        """Replies from a JSON file: a list of texts and JSON values."""
+        """Read replies from a JSON file: a list of texts and JSON values."""
         try:
             replies = msgspec.json.decode(Path(path).read_bytes(), type=list[Any])
         except OSError as error:
-            raise InputError(f"the script can't be read: {error.strerror}", place=path) from None
+            raise InputError(f"can't read the script: {error.strerror}", place=path) from None
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            raise InputError(f"a script is a JSON list of replies: {error}", place=path) from None
+            raise InputError(f"expected a JSON list of replies: {error}", place=path) from None
         return cls(replies, provider=provider, model=model)
 
 
 class _Script:
-    """The wire of a script."""
+    """The wire that returns the replies of a script."""
 
     def __init__(self, replies: Iterable[Any] | ReplyTo) -> None:
         self._always = replies if callable(replies) else None
@@ -62,28 +62,28 @@ class _Script:
         self.requests: list[Request] = []
 
     def fits(self, schema: Json) -> bool:
-        """A script needs no schema in words."""
+        """Accept every schema."""
         return True
 
     def send(self, request: Request, *, structured: bool) -> Reply:
-        """The next reply. No tokens are counted: none were used."""
+        """Return the next reply, which counts no tokens."""
         with self._lock:
             position = len(self.requests)
             self.requests.append(request)
-        said = self._always or self._next(position)
-        while callable(said):
-            said = said(request)
-        if isinstance(said, BaseException):
-            raise said
-        if isinstance(said, Reply):
-            return said
-        return Reply(text=said if isinstance(said, str) else msgspec.json.encode(said).decode())
+        reply = self._always or self._next(position)
+        while callable(reply):
+            reply = reply(request)
+        if isinstance(reply, BaseException):
+            raise reply
+        if isinstance(reply, Reply):
+            return reply
+        return Reply(text=reply if isinstance(reply, str) else msgspec.json.encode(reply).decode())
 
     def _next(self, position: int) -> Any:
         if position >= len(self._replies):
             raise LlmUnavailable(
                 f"the script has no reply left: it had {len(self._replies)}",
                 place="scripted",
-                fix="add replies, or see `requests` for what was asked",
+                fix="add replies, or look at `requests`",
             )
         return self._replies[position]
