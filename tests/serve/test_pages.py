@@ -138,9 +138,9 @@ def test_lists_are_searched_filtered_and_go_on(filled: dict[str, str], service: 
     assert names("/ui/runs?q=past-7-") == [n for n in every if n.startswith("past-7-")]
     assert len(names("/ui/runs?status=failed")) == 8
     assert "Pay A-17 back" in service.http.get("/ui/traces?q=pay&outcome=success").text
-    assert "No trace is like that" in service.http.get("/ui/traces?outcome=failure").text
+    assert "No traces match" in service.http.get("/ui/traces?outcome=failure").text
     assert service.http.get("/ui/log?kind=run_ended").text.count(">run_ended<") == 50
-    assert re.search(r"\b\d+ events prove themselves", service.http.get("/ui/verify").text)
+    assert re.search(r"\b\d+ events verified", service.http.get("/ui/verify").text)
 
 
 def test_a_trace_stands_beside_the_routine_it_becomes(
@@ -158,12 +158,12 @@ def test_state_is_shown_at_any_moment_with_its_history_and_conflicts(
     filled: dict[str, str], service: Served
 ) -> None:
     now = service.http.get("/ui/state?subject=ana").text
-    assert "settled by the rule “latest”" in now
+    assert "resolved by the rule “latest”" in now
     assert "class Trip" in now  # the generated code
     then = service.http.get("/ui/state?subject=ana&as_of=2025-02-15").text
     assert "Lisbon" in then
-    assert "Madrid" not in then.partition("As code")[0]
-    assert "as it was on 2025-02-15" in then
+    assert "Madrid" not in then.partition("Generated code")[0]
+    assert "as of 2025-02-15" in then
 
 
 def test_a_routine_is_run_and_answered_on_its_page(filled: dict[str, str], service: Served) -> None:
@@ -182,7 +182,7 @@ def test_a_routine_is_run_and_answered_on_its_page(filled: dict[str, str], servi
     assert (wrong.status_code, "is not a number" in wrong.text) == (400, True)
     assert 'value="B-1"' in wrong.text, "what was filled in stays"
     again = service.http.post("/ui/answer", data=answer)
-    assert "this run asks nothing now" in again.text
+    assert "the run is not waiting for an answer" in again.text
 
 
 def until(service: Served, path: str, words: str) -> str:
@@ -224,7 +224,7 @@ def test_a_browser_logs_in_with_a_token_and_out_again(filled: dict[str, str], se
     assert service.http.get("/ui/static/em.css").status_code == 200
     form = {"form_token": token_in(service.http.get("/ui/login").text)}
     wrong = service.http.post("/ui/login", data={**form, "token": "wrong"})
-    assert (wrong.status_code, "not known" in wrong.text) == (401, True)
+    assert (wrong.status_code, "Unknown token" in wrong.text) == (401, True)
     assert "set-cookie" not in wrong.headers
     with log_in(service, TOKEN) as browser:
         assert browser.get("/ui/log").status_code == 200
@@ -300,7 +300,7 @@ def test_a_token_that_may_only_read_starts_and_answers_nothing(
     service = serve(env=limited(tmp_path))
     with log_in(service, READER) as browser:
         page = browser.get("/ui/routine?ref=refund").text
-        assert "may only read" in page
+        assert "is read-only" in page
         form = {"form_token": token_in(page), "ref": "refund@2", "subject": "ana", "id": "past-1-0"}
         for path in ("/ui/routine/run", "/ui/answer", "/ui/checkpoint"):
             assert browser.post(path, data=form).status_code == 403, path
@@ -362,7 +362,7 @@ def test_what_is_ours_to_mend_is_told_without_its_stack_and_logged_with_it(
         app = make_app(memory, Settings())
         page, api = asyncio.run(ask("/ui/verify")), asyncio.run(ask("/log/verify"))
     assert (page.status_code, api.status_code) == (500, 500)
-    assert "<h1>This did not work</h1>" in page.text
+    assert "<h1>Error</h1>" in page.text
     assert api.json()["error"]["code"] == "internal"
     assert "slip" not in page.text + api.text
     assert capfd.readouterr().err.count("ZeroDivisionError: a slip of ours") == 2

@@ -1,4 +1,4 @@
-"""Pages for people: rendered here, with nothing from elsewhere and hardly any script."""
+"""Pages for people: rendered on the server, with one small script and no external files."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Behaviours: hits, misses, hand-overs, and the reasons in words."""
+"""Pages of behaviours: hits, misses, hand-overs, and their reasons."""
 
 from typing import Any
 
@@ -23,7 +23,7 @@ SHOWN = 50
 
 @get(f"{PAGES}/behaviours", include_in_schema=False, sync_to_thread=True)
 def get_behaviours(request: AnyRequest) -> Response[str]:
-    """The newest behaviours, and why engines hit or did not."""
+    """Show the newest behaviours, and the reasons of misses and hand-overs."""
     service = service_of(request)
     service.caller(request).must_see(None)
     engine = asked(request, "engine") or None
@@ -44,7 +44,7 @@ def get_behaviours(request: AnyRequest) -> Response[str]:
 
 @get(f"{PAGES}/behaviour", include_in_schema=False, sync_to_thread=True)
 def get_behaviour(request: AnyRequest) -> Response[str]:
-    """One behaviour: its steps, where their values come from, what became of its replays."""
+    """Show one behaviour: its steps, the sources of their values, its replays."""
     service = service_of(request)
     service.caller(request).must_see(None)
     artefact = find_behaviour(service.store, asked(request, "id"))

@@ -1,4 +1,4 @@
-"""Charts as numbers: where each bar stands. Templates draw them as SVG, and escape what is said."""
+"""Geometry of charts, waterfalls and graphs. Templates draw them as SVG and escape all text."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -14,7 +14,7 @@ WIDTH, HEIGHT, GAP = 600.0, 120.0, 2.0
 
 
 class Bar(NamedTuple):
-    """One part of a bar; `series` is the number of its row, from the bottom."""
+    """One part of a stacked bar; `series` counts from the bottom."""
 
     x: float
     y: float
@@ -24,21 +24,21 @@ class Bar(NamedTuple):
 
 
 class Column(NamedTuple):
-    """One moment: its label, its values as they are told, and its bars."""
+    """One column of a chart: its label, its values as text, and its bars."""
 
     label: str
-    told: str
+    text: str
     bars: Sequence[Bar]
 
 
 class Chart(NamedTuple):
-    """A bar chart; `told` says in words what it shows."""
+    """A bar chart. `summary` describes it for screen readers."""
 
     title: str
     names: Sequence[str]
     columns: Sequence[Column]
     highest: str
-    told: str
+    summary: str
 
 
 def chart(
@@ -47,22 +47,22 @@ def chart(
     rows: Sequence[tuple[str, Sequence[float]]],
     units: Sequence[str],
 ) -> Chart:
-    """Bars over time; several values of one moment stand on each other.
+    """Lay out bars over time, with the values of one moment stacked.
 
-    units: how a value is told: a word behind it, or `$` before it.
+    units: for each series, a unit to write after its values, or `$` to write before them.
     """
     top = max((sum(values) for _, values in rows), default=0.0) or 1.0
     step = WIDTH / max(1, len(rows))
     columns = [
-        Column(label, _told(names, values, units), _bars(values, number * step, step, top))
+        Column(label, _text(names, values, units), _bars(values, number * step, step, top))
         for number, (label, values) in enumerate(rows)
     ]
     totals = [sum(values[n] for _, values in rows) for n in range(len(names))]
     highest = max(rows, key=lambda row: sum(row[1]), default=("", [0.0] * len(names)))
     best = _one(sum(highest[1]), units[0])
-    words = f"{title}: {_told(names, totals, units)} in all"
+    words = f"{title}: {_text(names, totals, units)} in total"
     if sum(highest[1]):
-        words += f"; most, {best}, on {highest[0]}"
+        words += f"; highest on {highest[0]}: {best}"
     return Chart(title, names, columns, best if sum(highest[1]) else "", words)
 
 
@@ -79,7 +79,7 @@ def _bars(values: Sequence[float], x: float, step: float, top: float) -> list[Ba
     return bars
 
 
-def _told(names: Sequence[str], values: Sequence[float], units: Sequence[str]) -> str:
+def _text(names: Sequence[str], values: Sequence[float], units: Sequence[str]) -> str:
     if len(names) == 1:
         return _one(values[0], units[0])
     return ", ".join(f"{_one(value, '')} {name}" for name, value in zip(names, values, strict=True))
@@ -91,14 +91,14 @@ def _one(value: float, unit: str) -> str:
 
 
 class Span(NamedTuple):
-    """Where a step stands in a run, in thousandths of its time."""
+    """The position of a step in a run, in thousandths of the run's duration."""
 
     x: float
     width: float
 
 
 def spans(starts_and_seconds: Sequence[tuple[float, float]]) -> list[Span]:
-    """Steps as a waterfall: starts in seconds from any moment, and how long each took."""
+    """Lay out steps as a waterfall, from their starts and durations in seconds."""
     first = min((start for start, _ in starts_and_seconds), default=0.0)
     last = max((start + took for start, took in starts_and_seconds), default=0.0)
     whole = (last - first) or 1.0
@@ -119,7 +119,7 @@ INPUT = "input"
 
 
 class Node(NamedTuple):
-    """A box."""
+    """A box: the input, or a step."""
 
     id: str
     title: str
@@ -129,7 +129,7 @@ class Node(NamedTuple):
 
 
 class Edge(NamedTuple):
-    """A value on its way: an SVG path, and its names."""
+    """An arc from a box to one that uses its values: an SVG path and the values' names."""
 
     path: str
     source: str
@@ -138,18 +138,18 @@ class Edge(NamedTuple):
 
 
 class Graph(NamedTuple):
-    """Boxes and arcs; `left_out`: steps beyond what can be drawn."""
+    """Boxes and arcs. `left_out` counts the steps that are not drawn."""
 
     nodes: Sequence[Node]
     edges: Sequence[Edge]
     width: int
     height: int
     left_out: int
-    told: str
+    summary: str
 
 
 def graph_of(routine: Routine) -> Graph:
-    """Draw a routine."""
+    """Lay out a routine as a graph of its steps."""
     steps = list(routine.steps)[:MOST_STEPS]
     inputs = list(((routine.input_schema or {}).get("properties") or {}).keys())
     inputs += [secret.name for secret in routine.secrets]
@@ -163,11 +163,11 @@ def graph_of(routine: Routine) -> Graph:
             if source is not None and source < target:
                 arcs.setdefault((source, target), []).append(name)
     edges = [_edge(nodes, source, target, names) for (source, target), names in arcs.items()]
-    told = "; ".join(f"{edge.target} uses {edge.names} of {edge.source}" for edge in edges)
+    summary = "; ".join(f"{edge.target} uses {edge.names} of {edge.source}" for edge in edges)
     left_out = len(routine.steps) - len(steps)
     height = 8 + ROW * len(nodes)
     return Graph(
-        nodes, edges, GRAPH_WIDTH, height, left_out, told or "no step uses a value of another"
+        nodes, edges, GRAPH_WIDTH, height, left_out, summary or "no step uses a value of another"
     )
 
 
@@ -189,14 +189,14 @@ def _detail(step: Step) -> tuple[str, str]:
 
 
 def _names(step: Step) -> set[str]:
-    """The names that a step's expressions use."""
+    """Return the names that a step's expressions use."""
     plain: Mapping[str, Any] = msgspec.to_builtins(step)
     found: set[str] = set()
     for text, bare in _expressions(plain):
         try:
             found |= names_in(text, "", bare=bare)
         except ExpressionError:
-            continue  # `em validate` tells of it; a picture shows the rest
+            continue  # `em validate` reports it; the graph shows the rest
     return found
 
 

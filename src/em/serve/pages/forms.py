@@ -1,4 +1,4 @@
-"""Forms: made from an input schema or the fields of a prompt, and read when a page sends them."""
+"""Forms: built from an input schema or the fields of a prompt, and read back."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -13,7 +13,7 @@ from em.values.canonical import Json
 
 
 async def form_of(request: AnyRequest) -> dict[str, Any]:
-    """A form that a page of ours sent; refused where it is from elsewhere."""
+    """Return the fields of a form, or raise Forbidden if another site sent it."""
     _refuse_other_sites(request)
     form = await request.form()
     given = {name: form.getall(name) for name in form}
@@ -23,22 +23,22 @@ async def form_of(request: AnyRequest) -> dict[str, Any]:
 
 
 def _refuse_other_sites(request: AnyRequest) -> None:
-    """A browser tells which site a form comes from; `none` is the person at the keyboard."""
+    """Check the headers by which a browser names the site of a form; `none` is a direct visit."""
     site = request.headers.get("sec-fetch-site", "none")
     origin = request.headers.get("origin", "")
     ours = not origin or origin.partition("://")[2] == request.headers.get("host", "")
     if site not in ("same-origin", "none") or not ours:
-        raise Forbidden("forms of other sites are not taken", place="Origin")
+        raise Forbidden("forms of other sites are not accepted", place="Origin")
 
 
 PREFIX = "field."
-"""Before the names of fields, so that none is taken for one of ours."""
+"""Prefix of the routine's fields, so that none collides with a field of ours."""
 _KINDS = {"string": "text", "integer": "integer", "number": "number", "boolean": "boolean"}
 _PROMPTS = {"confirm": "boolean"}
 
 
 class Field(NamedTuple):
-    """One thing to fill in."""
+    """One field to fill in."""
 
     name: str
     label: str
@@ -50,12 +50,12 @@ class Field(NamedTuple):
 
     @property
     def input_name(self) -> str:
-        """Its name in the form."""
+        """The field's name in the form."""
         return PREFIX + self.name
 
 
 def input_fields(schema: Any, example: Mapping[str, Any]) -> list[Field]:
-    """The fields of an input schema, filled in with an example."""
+    """Return the fields of an input schema, filled in with an example."""
     properties = schema.get("properties") if isinstance(schema, dict) else None
     if not isinstance(properties, dict):
         properties = {name: {} for name in example}
@@ -84,7 +84,7 @@ def _from_schema(
 
 
 def prompt_fields(fields: Sequence[Json]) -> list[Field]:
-    """The fields of a prompt."""
+    """Return the fields of a prompt."""
     return [
         Field(
             field.name,
@@ -99,7 +99,7 @@ def prompt_fields(fields: Sequence[Json]) -> list[Field]:
 
 
 def read_fields(fields: Sequence[Field], form: Mapping[str, Any]) -> Json:
-    """What was filled in, as the values that it stands for; what is empty is left out."""
+    """Convert the submitted text to values. Empty fields are omitted."""
     found: Json = {}
     for field in fields:
         given = form.get(field.input_name)
@@ -121,9 +121,9 @@ def _value(field: Field, text: str) -> Any:
     try:
         return msgspec.json.decode(text)
     except msgspec.DecodeError:
-        said = "a number" if field.kind in ("number", "integer") else "JSON"
+        expected = "a number" if field.kind in ("number", "integer") else "JSON"
         raise InputError(
-            f"{text[:60]!r} is not {said}", place=field.name, fix='a text needs quotes: "…"'
+            f"{text[:60]!r} is not {expected}", place=field.name, fix='put text in quotes: "…"'
         ) from None
 
 

@@ -1,4 +1,4 @@
-"""Lessons: those that fit a task with the reasons, and each with its evidence and its record."""
+"""Pages of lessons: search by task, and one lesson with its evidence and use."""
 
 from itertools import islice
 
@@ -15,7 +15,7 @@ SHOWN = 25
 
 @get(f"{PAGES}/lessons", include_in_schema=False, sync_to_thread=True)
 def get_lessons(request: AnyRequest) -> Response[str]:
-    """Lessons by id, or those that fit a task; what is for everybody, or about one's subjects."""
+    """Show the lessons that the caller may see, or those that fit a task."""
     service = service_of(request)
     caller = service.caller(request)
     task, skip = asked(request, "q"), number(request, "skip") or 0
@@ -47,7 +47,7 @@ def get_lessons(request: AnyRequest) -> Response[str]:
 
 @get(f"{PAGES}/lesson", include_in_schema=False, sync_to_thread=True)
 def get_lesson(request: AnyRequest) -> Response[str]:
-    """One lesson."""
+    """Show one lesson."""
     service = service_of(request)
     caller = service.caller(request)
     lesson_id = asked(request, "id")

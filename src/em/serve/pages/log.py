@@ -1,4 +1,4 @@
-"""The log: follow it, filter it, search it, prove it; and one event with all that it says."""
+"""Pages of the log: follow, filter and verify it, show one event, recall passages."""
 
 from litestar import Response, get
 
@@ -13,7 +13,7 @@ SHOWN = 50
 
 @get(f"{PAGES}/log", include_in_schema=False, sync_to_thread=True)
 def get_log(request: AnyRequest) -> Response[str]:
-    """The newest events; a token that is limited to subjects sees one of them at a time."""
+    """Show the newest events. A token limited to subjects sees one subject at a time."""
     service = service_of(request)
     caller = service.caller(request)
     subject, stream = asked(request, "subject"), asked(request, "stream")
@@ -48,7 +48,7 @@ def get_log(request: AnyRequest) -> Response[str]:
 
 @get(f"{PAGES}/event", include_in_schema=False, sync_to_thread=True)
 def get_event(request: AnyRequest) -> Response[str]:
-    """One event."""
+    """Show one event."""
     service = service_of(request)
     caller = service.caller(request)
     event_id = asked(request, "id")
@@ -59,7 +59,7 @@ def get_event(request: AnyRequest) -> Response[str]:
 
 @get(f"{PAGES}/verify", include_in_schema=False, sync_to_thread=True)
 def get_verify(request: AnyRequest) -> Response[str]:
-    """Prove the log, now."""
+    """Verify the log and show the report."""
     service = service_of(request)
     service.caller(request).must_see(None)
     return page(request, "verify.html", report=service.memory.log.verify())
@@ -70,7 +70,7 @@ MOST = 20
 
 @get(f"{PAGES}/recall", include_in_schema=False, sync_to_thread=True)
 def get_recall(request: AnyRequest) -> Response[str]:
-    """Passages that fit a question; a token that is limited to subjects searches one of them."""
+    """Search passages. A token limited to subjects searches one subject at a time."""
     service = service_of(request)
     caller = service.caller(request)
     words, subject = asked(request, "q"), asked(request, "subject")

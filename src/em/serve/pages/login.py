@@ -1,4 +1,4 @@
-"""Logging in with a token, logging out, and the files that every page loads."""
+"""Log in with a token, log out, and the files that every page loads."""
 
 from importlib.resources import files
 
@@ -20,13 +20,13 @@ _FILES = {
 
 @get("/", include_in_schema=False, sync_to_thread=False)
 def get_root() -> Response[str]:
-    """Whoever comes with a browser wants the pages."""
+    """Send browsers to the overview."""
     return go_to(PAGES)
 
 
 @get(LOGIN, include_in_schema=False, sync_to_thread=False)
 def get_login(request: AnyRequest) -> Response[str]:
-    """The form to log in."""
+    """Show the login form."""
     if not sessions_of(request).needs_login():
         return go_to(PAGES)
     return page(request, "login.html", next=_safe(asked(request, "next")), problem="")
@@ -34,13 +34,13 @@ def get_login(request: AnyRequest) -> Response[str]:
 
 @post(LOGIN, include_in_schema=False)
 async def post_login(request: AnyRequest) -> Response[str]:
-    """Log in: the token is checked, and the browser is given a cookie in its place."""
+    """Check the token and give the browser a session cookie."""
     form = await form_of(request)
     next_ = _safe(str(form.get("next", "")))
     try:
         cookie = sessions_of(request).log_in(str(form.get("token", "")))
     except EmError:
-        problem = "This token is not known."
+        problem = "Unknown token."
         return page(request, "login.html", code=401, next=next_, problem=problem)
     answer = go_to(next_)
     is_https = "https" in (request.url.scheme, request.headers.get("x-forwarded-proto", ""))
@@ -62,16 +62,16 @@ async def post_logout(request: AnyRequest) -> Response[str]:
 
 
 def _safe(next_: str) -> str:
-    """Where to go on: a page of ours, whatever the address says."""
+    """Return the page to go to after the login, only if it is one of ours."""
     is_ours = next_ == PAGES or next_.startswith((f"{PAGES}/", f"{PAGES}?"))
     return next_ if is_ours and "\\" not in next_ and next_.isprintable() else PAGES
 
 
 @get(f"{PAGES}/static/{{name:str}}", include_in_schema=False, sync_to_thread=False)
 def get_static(name: FromPath[str]) -> Response[bytes]:
-    """Our style sheet, script and icon."""
+    """Serve the style sheet, the script and the icon."""
     if name not in _FILES:
-        raise NotFound("there is no such file")
+        raise NotFound(f"there is no file {name[:80]!r}")
     data = files("em.serve.pages").joinpath("static", name).read_bytes()
     headers = {**HEADERS, "Cache-Control": "max-age=300"}
     return Response(data, media_type=_FILES[name], headers=headers)

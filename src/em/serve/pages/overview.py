@@ -1,4 +1,4 @@
-"""The first page: what was saved, how often it hit, what failed, what needs an answer."""
+"""The overview: what was saved, hit rates, failures and open prompts; and its counts."""
 
 import threading
 import time
@@ -34,16 +34,16 @@ from em.values.times import now
 FORMAT = 1
 SUBJECT, TYPE, ID = "~activity", "activity", "days"
 FAILED = 20
-"""The newest failed runs, by their ids."""
+"""Failed runs to remember, the newest."""
 KEPT_AFTER = 1_000
-"""Events that are counted before the counts are written again."""
+"""Events to count before storing the counts again."""
 _BEHAVIOURS = ("behaviour_recorded", "behaviour_replayed", "behaviour_missed")
 _KINDS = (*RUN_EVENTS, *_BEHAVIOURS, "trace_ended", "erased")
 _COUNTED = (RUN_PREFIX, BEHAVIOUR_PREFIX, TRACE_PREFIX)
 
 
 class Day(Counts):
-    """What happened on one day, and what it saved; the counts of a behaviour cache among it."""
+    """The counts of one day, those of behaviours included."""
 
     runs: int = 0
     ok: int = 0
@@ -59,27 +59,27 @@ class Day(Counts):
 
     @property
     def calls(self) -> float:
-        """Calls of a model, and of tools that only the agent needed, that were not made."""
+        """Calls of models and tools that were saved."""
         return self.run_calls + self.run_model_calls
 
     @property
     def tokens(self) -> float:
-        """Tokens that were not spent."""
+        """Tokens that were saved."""
         return self.run_tokens + self.saved_tokens
 
     @property
     def seconds(self) -> float:
-        """Seconds that nobody waited."""
+        """Seconds that were saved."""
         return self.run_seconds + self.saved_seconds
 
     @property
     def cost(self) -> float:
-        """Dollars that were not spent."""
+        """Dollars that were saved."""
         return self.run_cost + self.saved_cost_usd
 
 
 class _Counted(msgspec.Struct):
-    """All that is kept. `anew_at`: what was erased up to there is not in these counts."""
+    """The stored counts. `anew_at`: the last erasure after which everything was counted again."""
 
     format: int = FORMAT
     seq: int = 0
@@ -90,7 +90,7 @@ class _Counted(msgspec.Struct):
 
 
 class Seen(msgspec.Struct, frozen=True):
-    """The counts by day, oldest first; `behind`: so many events are not counted yet."""
+    """The counts by day, oldest first. `behind`: the number of events not counted yet."""
 
     days: Mapping[str, Day]
     waiting: Sequence[str]
@@ -99,12 +99,12 @@ class Seen(msgspec.Struct, frozen=True):
 
     @property
     def total(self) -> Day:
-        """All days together."""
+        """The sum of all days."""
         return add_up(self.days.values())
 
 
 def add_up(days: Any) -> Day:
-    """Days as one."""
+    """Return the sum of several days."""
     total = Day()
     for day in days:
         for name in Day.__struct_fields__:
@@ -128,7 +128,7 @@ class Activity:
         self._usages: dict[tuple[str, str], Usage] = {}
 
     def look(self, within: float = 1.0) -> Seen:
-        """Catch up with the log for so many seconds at most, and say what is known then."""
+        """Catch up with the log, for a limited time, and return the counts."""
         with self._lock:
             known = self._counted or self._load()
             self._counted = known = self._catch_up(known, time.monotonic() + within)
@@ -154,7 +154,7 @@ class Activity:
     def _keep(self, known: _Counted) -> None:
         body = msgspec.to_builtins(known)
         record = Record(subject=SUBJECT, type=TYPE, id=ID, body=body, from_log=True)
-        with suppress(StoreError):  # whoever may not write, or not now, counts again next time
+        with suppress(StoreError):  # a store that can't be written now: count again next time
             self._store.commit(Commit(records=[record]))
         self._kept_seq = known.seq
 
@@ -169,7 +169,7 @@ class Activity:
             for event in self._store.read(query):
                 if event.kind == "erased" and _is_counted(event) and event.seq > known.anew_at:
                     known = _Counted(anew_at=newest)
-                    self._kept_seq = -KEPT_AFTER  # what is kept is not true any more: write soon
+                    self._kept_seq = -KEPT_AFTER  # the stored counts are outdated: store soon
                     break
                 self._count(known, event)
                 known.seq = event.seq
@@ -210,7 +210,7 @@ class Activity:
             known.failed = [*known.failed, run_id][-FAILED:]
             return
         day.ok += 1
-        with suppress(NotFound):  # a workflow, which replaces no agent; or its beginning was erased
+        with suppress(NotFound):  # a workflow, which replaces no agent; or its start was erased
             past = read_run(self._store, run_id)
             saved = savings(self._store, past, self._usage(past))
             run = {row.what: row.saved or 0.0 for row in saved}
@@ -221,7 +221,7 @@ class Activity:
             day.run_cost += run["cost_usd"]
 
     def _usage(self, past: PastRun) -> Usage:
-        """What the agent's run took: a package is opened once, not for each of its runs."""
+        """Return the recorded usage of a routine's agent. Cached: it is the same for all runs."""
         key = (past.stored or past.folder, past.routine_hash)
         if key not in self._usages:
             self._usages[key] = recorded_usage(self._store, past)
@@ -233,20 +233,20 @@ def _is_counted(event: Event) -> bool:
 
 
 WINDOWS = {"30": 1, "90": 3, "365": 7}
-"""Days to look back, and how many make one bar."""
+"""Days to look back, and the days in one bar."""
 SHOWN = 10
 Rows = Sequence[tuple[str, Day]]
 
 
 def activity_of(request: AnyRequest) -> Activity:
-    """The counts of the service that a request came to."""
+    """Return the counts of the service that a request came to."""
     found: Activity = request.app.state.activity
     return found
 
 
 @get(PAGES, include_in_schema=False, sync_to_thread=True)
 def get_overview(request: AnyRequest) -> Response[str]:
-    """The overview; a token that is limited to subjects sees those."""
+    """Show the overview. A token limited to subjects sees a list of them instead."""
     service = service_of(request)
     caller = service.caller(request)
     if caller.subjects is not None:
@@ -275,7 +275,7 @@ def get_overview(request: AnyRequest) -> Response[str]:
 
 
 def _rows(seen: Seen, back: int, per_bar: int) -> Rows:
-    """The days of a window, put together so that the bars stay few; days without anything too."""
+    """Group the days of a window into bars, empty days included."""
     today = now().date()
     bars: list[tuple[str, Day]] = []
     for start in range(back - back % per_bar - per_bar, -1, -per_bar):

@@ -1,4 +1,4 @@
-"""Routines: the list, one with its graph, text and versions, and running it."""
+"""Pages of routines: the list; one with its graph, files and versions; a form to run it."""
 
 import asyncio
 from difflib import unified_diff
@@ -21,7 +21,7 @@ from em.store.protocol import Artefact
 
 @get(f"{PAGES}/routines", include_in_schema=False, sync_to_thread=True)
 def get_routines(request: AnyRequest) -> Response[str]:
-    """Routines that are kept, each by its newest version."""
+    """Show the newest version of each stored routine."""
     service = service_of(request)
     service.caller(request).must_see(None)
     words = asked(request, "q")
@@ -35,7 +35,7 @@ def get_routines(request: AnyRequest) -> Response[str]:
 
 @get(f"{PAGES}/routine", include_in_schema=False, sync_to_thread=True)
 def get_routine(request: AnyRequest) -> Response[str]:
-    """One routine."""
+    """Show one routine."""
     service = service_of(request)
     service.caller(request).must_see(None)
     return _show(request, service, asked(request, "ref"))
@@ -70,7 +70,7 @@ def _show(
 
 
 def _fields(routine: Routine, texts: dict[str, str]) -> list[Field]:
-    """What to fill in; the recorded input is the example."""
+    """Return the fields of the input, filled in with the recorded example."""
     try:
         example = msgspec.json.decode(texts.get("input.json", "{}"), type=dict[str, Any])
     except msgspec.MsgspecError:
@@ -81,7 +81,7 @@ def _fields(routine: Routine, texts: dict[str, str]) -> list[Field]:
 
 
 def _needs_code(routine: Routine) -> list[str]:
-    """Tools that only a program of the user's has: the service can't call them."""
+    """Return the tools that only the user's program has and the service can't call."""
     called = {step.tool for step in routine.steps if isinstance(step, ToolStep)}
     return sorted(called - {tool.name for tool in routine.tools if tool.says_how})
 
@@ -89,7 +89,7 @@ def _needs_code(routine: Routine) -> list[str]:
 def _diff(
     artefact: Artefact, versions: list[Artefact], against: int | None
 ) -> tuple[int, list[str]] | None:
-    """The lines that changed since another version; since the one before, where none is named."""
+    """Return the changed lines since version `against`, or since the previous one."""
     others = [one for one in versions if one.version != artefact.version and one.body is not None]
     if against is not None:
         other = next((one for one in others if one.version == against), None)
@@ -104,13 +104,13 @@ def _diff(
 
 @post(f"{PAGES}/routine/run", include_in_schema=False)
 async def post_run(request: AnyRequest) -> Response[str]:
-    """Run a routine with what was filled in; the page of the run shows how it goes."""
+    """Run a routine with the submitted input, and go to the page of the run."""
     form = await form_of(request)
     service = service_of(request)
     service.caller(request, "write").must_see(None)
     ref = str(form.get("ref", ""))
     if not ref:
-        raise InputError("no routine is named", place="ref")
+        raise InputError("the form has no routine", place="ref")
 
     def work() -> Response[str]:
         artefact = find_routine(service.store, ref)

@@ -1,4 +1,4 @@
-"""Runs of routines and workflows: lists, one run as a waterfall, starting and answering one."""
+"""Pages of runs, of routines and workflows: lists, one run as a waterfall, prompts to answer."""
 
 import asyncio
 import threading
@@ -28,39 +28,41 @@ from em.workflows.inspection import inspect_run, run_lines
 
 AT_ONCE = 8
 FIRST_NOTE = 10.0
-"""Seconds after which a page no longer waits for a run to begin or to go on."""
+"""Seconds to wait for the first event of a run before showing its page."""
 
 
 class Background:
-    """Starts runs and goes on with them. What is killed with the process can be resumed."""
+    """Start and resume runs in threads. A run that dies with the process can be resumed."""
 
     def __init__(self, memory: Memory) -> None:
         self._memory = memory
         self._free = threading.BoundedSemaphore(AT_ONCE)
 
     def start(self, ref: str, input_data: Json) -> str:
-        """Begin a run of a routine that is kept; its id. What can't be run at all is raised."""
-        # The routine itself: a name alone could also be a folder of this machine.
+        """Start a run of a stored routine and return its id, or raise if it can't start."""
+        # Pass the routine itself: the name alone could be taken for a folder on this machine.
         routine = routine_of(find_routine(self._memory.store, ref))
         run_id = new_id()
         self._do(run_id, 0, lambda: self._memory.run(routine, input_data, run_id=run_id))
         return run_id
 
     def answer(self, run_id: str, answers: dict[str, Any]) -> None:
-        """Go on with a run that waits."""
+        """Resume a run with answers to its prompt."""
         pos = read_run(self._memory.store, run_id).pos
         self._do(run_id, pos, lambda: self._memory.resume(run_id, answers=answers))
 
     def _do(self, run_id: str, pos: int, work: Callable[[], RunResult]) -> None:
         if not self._free.acquire(blocking=False):
-            raise StoreBusy(f"{AT_ONCE} runs are under way already", fix="wait for one of them")
+            raise StoreBusy(
+                f"{AT_ONCE} runs are in progress already", fix="wait until one of them ends"
+            )
         problem: list[BaseException] = []
         done = threading.Event()
 
         def run() -> None:
             try:
                 work()
-            except Exception as error:  # noqa: BLE001 - told to who waits; the journal has the rest
+            except Exception as error:  # noqa: BLE001 - raised to the waiting request below
                 problem.append(error)
             finally:
                 self._free.release()
@@ -78,7 +80,7 @@ class Background:
 
 
 def background_of(request: AnyRequest) -> Background:
-    """What starts runs for the pages of the service that a request came to."""
+    """Return the background runs of the service that a request came to."""
     found: Background = request.app.state.background
     return found
 
@@ -89,7 +91,7 @@ STATUSES = ("ok", "failed", "needs_input", "running")
 
 @get(f"{PAGES}/runs", include_in_schema=False, sync_to_thread=True)
 def get_runs(request: AnyRequest) -> Response[str]:
-    """Runs, newest first, by words and by status."""
+    """Show runs, newest first, filtered by words and status."""
     service = service_of(request)
     service.caller(request).must_see(None)
     words, status = asked(request, "q"), asked(request, "status")
@@ -110,7 +112,7 @@ def get_runs(request: AnyRequest) -> Response[str]:
 
 @get(f"{PAGES}/run", include_in_schema=False, sync_to_thread=True)
 def get_run(request: AnyRequest) -> Response[str]:
-    """One run."""
+    """Show one run."""
     service = service_of(request)
     service.caller(request).must_see(None)
     return _show(request, service, asked(request, "id"))
@@ -147,7 +149,7 @@ def _seconds(past: PastRun) -> float | None:
 
 
 def _kinds(store: Store, past: PastRun) -> dict[str, Any]:
-    """What each step of the routine is, where the routine is kept."""
+    """Return the steps of a stored routine by id; empty for one in a folder."""
     try:
         routine: Routine = routine_of(find_routine(store, past.stored))
     except EmError:
@@ -157,7 +159,7 @@ def _kinds(store: Store, past: PastRun) -> dict[str, Any]:
 
 @post(f"{PAGES}/answer", include_in_schema=False)
 async def post_answer(request: AnyRequest) -> Response[str]:
-    """Answer what a run asks; it goes on."""
+    """Answer a run's prompt and resume the run."""
     form = await form_of(request)
     service = service_of(request)
     service.caller(request, "write").must_see(None)
@@ -167,9 +169,13 @@ async def post_answer(request: AnyRequest) -> Response[str]:
         past = read_run(service.store, run_id)
         prompt = past.prompt
         if prompt is None:
-            raise UsageError(f"this run asks nothing now: {past.status}", place=f"run {run_id}")
+            raise UsageError(
+                f"the run is not waiting for an answer: {past.status}", place=f"run {run_id}"
+            )
         if not past.stored:
-            raise NotFound("this run is not of a routine that is kept", place=f"run {run_id}")
+            raise NotFound(
+                "only runs of stored routines can be resumed here", place=f"run {run_id}"
+            )
         try:
             answer = read_fields(prompt_fields(prompt.get("fields", ())), form)
             background_of(request).answer(run_id, {str(prompt["step_id"]): answer})
@@ -181,7 +187,7 @@ async def post_answer(request: AnyRequest) -> Response[str]:
 
 
 def marks(line: PastStep) -> str:
-    """What a row of the waterfall is coloured by."""
+    """Return the CSS class of a row of the waterfall."""
     if line.status == "failed" or (line.error and not line.fix):
         return "failed"
     return "fixed" if line.fix or line.status == "defaulted" else line.status.replace(" ", "-")
@@ -192,7 +198,7 @@ SHOWN = 50
 
 @get(f"{PAGES}/workflows", include_in_schema=False, sync_to_thread=True)
 def get_workflows(request: AnyRequest) -> Response[str]:
-    """The newest runs of workflows."""
+    """Show the newest runs of workflows."""
     service = service_of(request)
     service.caller(request).must_see(None)
     runs = run_lines(service.store, SHOWN)
@@ -201,7 +207,7 @@ def get_workflows(request: AnyRequest) -> Response[str]:
 
 @get(f"{PAGES}/workflow", include_in_schema=False, sync_to_thread=True)
 def get_workflow(request: AnyRequest) -> Response[str]:
-    """One run of a workflow, step by step."""
+    """Show one run of a workflow, step by step."""
     service = service_of(request)
     service.caller(request).must_see(None)
     seen = inspect_run(service.store, asked(request, "id"))

@@ -1,4 +1,4 @@
-"""State: a subject's tables, histories, conflicts, rules and code, at any moment; a box to ask."""
+"""Pages of state: a subject's tables, histories, conflicts, rules and code at any time; ask."""
 
 import asyncio
 from collections.abc import Sequence
@@ -27,17 +27,17 @@ LATELY = 1_000
 
 @get(f"{PAGES}/state", include_in_schema=False, sync_to_thread=True)
 def get_state(request: AnyRequest) -> Response[str]:
-    """A subject's state; without a subject, those that something was observed about lately."""
+    """Show a subject's state; without a subject, the subjects of recent observations."""
     service = service_of(request)
     caller = service.caller(request)
     subject = asked(request, "subject")
     if not subject:
-        return page(request, "subjects.html", subjects=_lately(service, caller))
+        return page(request, "subjects.html", subjects=_recent_subjects(service, caller))
     caller.must_see(subject)
     return _show(request, service, subject)
 
 
-def _lately(service: Service, caller: Caller) -> list[str]:
+def _recent_subjects(service: Service, caller: Caller) -> list[str]:
     if caller.subjects is not None:
         return sorted(caller.subjects)
     news = service.store.rows(EventQuery(kinds=NEWS, limit=LATELY, newest=True))
@@ -48,8 +48,8 @@ def _show(request: AnyRequest, service: Service, subject: str) -> Response[str]:
     if not service.memory.subjects.has_state(subject):
         if not service.store.head(subject_stream(subject))[0]:
             raise NotFound(
-                f"nothing was observed about {subject!r}",
-                fix=f"observe something first: em observe {subject} TEXT",
+                f"there are no observations about {subject!r}",
+                fix=f"record one: em observe {subject} TEXT",
             )
         return page(request, "no_state.html", subject=subject)
     as_of = _as_of(request)
@@ -77,7 +77,7 @@ def _show(request: AnyRequest, service: Service, subject: str) -> Response[str]:
 
 
 def _as_of(request: AnyRequest) -> datetime | None:
-    """The moment of the slider (seconds), or the one that is written out."""
+    """Return the time to show: the slider's (in seconds) or the typed one."""
     seconds, text = asked(request, "t"), asked(request, "as_of")
     if seconds.isdecimal() and len(seconds) <= 12 and not text:
         return datetime.fromtimestamp(int(seconds), UTC)
@@ -85,7 +85,7 @@ def _as_of(request: AnyRequest) -> datetime | None:
 
 
 class Slider(msgspec.Struct, frozen=True):
-    """The moments between the first and the last thing that was told, in seconds."""
+    """The times from the first to the last observation, in seconds."""
 
     first: int
     last: int
@@ -106,7 +106,7 @@ def _slider(service: Service, subject: str, as_of: datetime | None) -> Slider | 
 
 
 class Fact(msgspec.Struct, frozen=True):
-    """A single-valued field: what it is now, and every value that it was said to have."""
+    """A single-valued field: its value, and all values that were observed."""
 
     name: str
     value: Any
@@ -130,7 +130,7 @@ def _facts(state: State, record: Any, fields: Any) -> list[Fact]:
 
 
 class Table(msgspec.Struct, frozen=True, kw_only=True):
-    """A collection: its fields, and its first records; keyed ones have histories."""
+    """A collection: its columns and first records. Records with a key have histories."""
 
     name: str
     type: str
@@ -159,7 +159,7 @@ def _table(state: State, name: str) -> Table:
 
 
 class Answered(msgspec.Struct, frozen=True, kw_only=True):
-    """An answer as it is shown: a value with its code, or passages; or why there is none."""
+    """An answer to show: a value with its code, or passages, or the problem."""
 
     problem: EmError | None = None
     answer: Any = None
@@ -176,7 +176,7 @@ def _answer(service: Service, subject: str, question: str, as_of: datetime | Non
 
 @post(f"{PAGES}/checkpoint", include_in_schema=False)
 async def post_checkpoint(request: AnyRequest) -> Response[str]:
-    """Compile what is new about a subject."""
+    """Make a checkpoint of a subject."""
     form = await form_of(request)
     service = service_of(request)
     subject = str(form.get("subject", ""))

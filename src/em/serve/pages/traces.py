@@ -1,4 +1,4 @@
-"""Traces: the list, and one beside the routine that it becomes."""
+"""Pages of traces: the list, and one trace beside the routine it compiles to."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -19,7 +19,7 @@ from em.traces.trace import Approval, KeptTrace, Message, ToolCall
 
 OUTCOMES = ("success", "failure", "unknown")
 MOST_CALLS = 400
-"""Calls of a trace that is compiled to be looked at."""
+"""Calls of the largest trace that is compiled for its page."""
 MOST_EVENTS = 500
 MOST_SCANNED = 2_000
 """Traces that don't match a search, after which a page ends and links to the next."""
@@ -27,7 +27,7 @@ MOST_SCANNED = 2_000
 
 @get(f"{PAGES}/traces", include_in_schema=False, sync_to_thread=True)
 def get_traces_page(request: AnyRequest) -> Response[str]:
-    """Traces, newest first, by words and by outcome; those the caller may see."""
+    """Show the traces that the caller may see, newest first, filtered by words and outcome."""
     service = service_of(request)
     caller = service.caller(request)
     words, outcome = asked(request, "q"), asked(request, "outcome")
@@ -56,11 +56,11 @@ def get_traces_page(request: AnyRequest) -> Response[str]:
 
 
 class Line(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that happened in a trace."""
+    """One event of a trace: a message, a call or an approval."""
 
     kind: str
     name: str
-    said: str = ""
+    text: str = ""
     args: Any = None
     result: Any = None
     error: Any = None
@@ -70,7 +70,7 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
 
 @get(f"{PAGES}/trace", include_in_schema=False, sync_to_thread=True)
 def get_trace(request: AnyRequest) -> Response[str]:
-    """One trace: what happened, and what a compilation makes of it."""
+    """Show one trace: its events, and the routine it compiles to."""
     service = service_of(request)
     caller = service.caller(request)
     trace_id = asked(request, "id")
@@ -110,9 +110,9 @@ def _lines(kept: KeptTrace) -> list[Line]:
 
 def _line(event: Any, took: float | None, span: Span | None) -> Line:
     if isinstance(event, Message):
-        return Line(kind="message", name=event.role, said=event.text)
+        return Line(kind="message", name=event.role, text=event.text)
     if isinstance(event, Approval):
-        return Line(kind="approval", name="asked", said=event.prompt, result=event.answer)
+        return Line(kind="approval", name="asked", text=event.prompt, result=event.answer)
     return Line(
         kind="tool" if isinstance(event, ToolCall) else "udf",
         name=event.tool if isinstance(event, ToolCall) else event.function,
@@ -125,7 +125,7 @@ def _line(event: Any, took: float | None, span: Span | None) -> Line:
 
 
 def _compiled(kept: KeptTrace) -> tuple[Draft | None, EmError | None]:
-    """What a compilation makes of a trace; nothing is kept of it."""
+    """Compile a trace, without storing the routine."""
     if not 0 < len(kept.trace.calls) <= MOST_CALLS:
         return None, None
     try:
@@ -135,7 +135,7 @@ def _compiled(kept: KeptTrace) -> tuple[Draft | None, EmError | None]:
 
 
 class Pair(msgspec.Struct, frozen=True, kw_only=True):
-    """A call, what was decided about it, and the step that it became."""
+    """A call, whether it was pruned and why, and the step that it became."""
 
     number: int
     name: str
@@ -148,7 +148,7 @@ class Pair(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _pairs(draft: Draft) -> list[Pair]:
-    """Calls side by side with the steps they became: the kept ones are recorded in their order."""
+    """Pair calls with their steps; the recording has the calls that were not pruned, in order."""
     steps = {step.id: step for step in draft.routine.steps}
     became = iter(draft.recording)
     pairs = []
@@ -170,7 +170,7 @@ def _pairs(draft: Draft) -> list[Pair]:
 
 
 def _became(service: Service, kept: KeptTrace) -> list[str]:
-    """The routines in the memory that were made of this trace."""
+    """Return the stored routines that were compiled from this trace."""
     ids = set(kept.event_ids)
     return [
         f"{one.name}@{one.version}"

@@ -1,7 +1,7 @@
-"""What every page is made of: templates that escape everything, headers that let nothing else in.
+"""What all pages share: templates, headers, parameters and formats.
 
-Text from traces is untrusted. It is escaped where it is shown, and should that ever fail, the
-content security policy still runs no script and loads nothing but our own files.
+Text from traces is untrusted. Templates escape it, and should that ever fail, the content security
+policy forbids inline scripts and any file that is not ours.
 """
 
 from datetime import datetime
@@ -29,7 +29,7 @@ HEADERS = {
     "Cache-Control": "no-store",
 }
 LONGEST = 20_000
-"""Characters of one value that a page shows."""
+"""The most characters of one value on a page."""
 LONGEST_QUERY = 2_000
 
 NAVIGATION = [
@@ -44,17 +44,17 @@ NAVIGATION = [
     ("/lessons", "Lessons", False),
     ("/log", "Log", False),
 ]
-"""Path, name, and whether it needs a token that is not limited to subjects."""
+"""Path, name, and whether the page requires a token that is not limited to subjects."""
 
 
 def sessions_of(request: AnyRequest) -> Sessions:
-    """The browsers that are logged in to the service that a request came to."""
+    """Return the sessions of the service that a request came to."""
     found: Sessions = request.app.state.sessions
     return found
 
 
 def page(request: AnyRequest, template: str, /, *, code: int = 200, **values: Any) -> Response[str]:
-    """A page, made of a template and values."""
+    """Render a template as a page."""
     found = request.scope.get(CALLER)
     caller = found if isinstance(found, Caller) else Caller("anyone", frozenset(), "read")
     sessions = sessions_of(request)
@@ -74,7 +74,7 @@ def page(request: AnyRequest, template: str, /, *, code: int = 200, **values: An
 
 
 def _section(path: str) -> str:
-    """The page of the navigation that a page belongs to: `/ui/run` to `/ui/runs`."""
+    """Return the entry of the navigation for a page: `/ui/runs` for `/ui/run`."""
     known = {PAGES + path for path, _, _ in NAVIGATION}
     if path in (f"{PAGES}/event", f"{PAGES}/verify"):
         return f"{PAGES}/log"
@@ -88,54 +88,54 @@ def _navigation(*, limited: bool) -> list[tuple[str, str]]:
 
 
 def go_to(address_: str) -> Response[str]:
-    """Send the browser to another page of ours."""
+    """Redirect to another page of ours."""
     return Response("", status_code=303, headers={**HEADERS, "Location": address_})
 
 
 def error_page(request: AnyRequest, status: int, body: bytes) -> Response[str]:
-    """An error as a person reads it."""
+    """Render an error as a page."""
     error = msgspec.json.decode(body, type=ErrorBody).error
     return page(request, "error.html", code=status, error=error, status=status)
 
 
 def cookie_of(request: AnyRequest) -> str:
-    """The cookie that names this browser."""
+    """Return the session cookie of a request."""
     return cookie_in(request.headers.get("cookie", ""))
 
 
 def asked(request: AnyRequest, name: str) -> str:
-    """A parameter of the address; empty where it is not given."""
+    """Return a parameter of the address, or an empty string."""
     given = request.query_params.get(name, "")
     text = given[-1] if isinstance(given, list) else given
     if len(text) > LONGEST_QUERY:
-        raise InputError(f"at most {LONGEST_QUERY:,} characters", place=name)
+        raise InputError(f"use at most {LONGEST_QUERY:,} characters, got {len(text):,}", place=name)
     return str(text).strip()
 
 
 def number(request: AnyRequest, name: str) -> int | None:
-    """A parameter that is a whole number; None where it is not given."""
+    """Return a parameter that is a whole number, or None if it is not given."""
     text = asked(request, name)
     if not text:
         return None
     if not text.isdecimal() or len(text) > 18:
-        raise InputError(f"{text[:40]!r} is no whole number", place=name)
+        raise InputError(f"expected a whole number, got {text[:40]!r}", place=name)
     return int(text)
 
 
 def address(path: str, **params: Any) -> str:
-    """The address of a page of ours; parameters that are empty are left out."""
+    """Return the address of a page; empty parameters are omitted."""
     given = {name: value for name, value in params.items() if value not in (None, "")}
     return f"{PAGES}{path}" + (f"?{urlencode(given)}" if given else "")
 
 
 def pretty(value: Any) -> str:
-    """A value as JSON over several lines; a text as it is."""
+    """Format a value as indented JSON, and a text as it is."""
     text = value if isinstance(value, str) else _json(value, 2)
     return text if len(text) <= LONGEST else f"{text[:LONGEST]}\n… {len(text) - LONGEST:,} more"
 
 
 def short(value: Any, longest: int = 100) -> str:
-    """A value on one line."""
+    """Format a value on one line."""
     text = value if isinstance(value, str) else _json(value, 0)
     text = " ".join(text[: longest * 4].split())
     return text if len(text) <= longest else f"{text[: longest - 1]}…"
@@ -147,12 +147,12 @@ def _json(value: Any, indent: int) -> str:
 
 
 def when(at: datetime | None) -> str:
-    """A moment as people read it."""
+    """Format a time."""
     return "" if at is None else at.strftime("%Y-%m-%d %H:%M:%S")
 
 
 def amount(value: float | None) -> str:
-    """A number as people read it."""
+    """Format a number."""
     if value is None:
         return "–"
     if value >= 10_000_000:
@@ -163,7 +163,7 @@ def amount(value: float | None) -> str:
 
 
 def duration(seconds: float) -> str:
-    """A time span as people read it."""
+    """Format a duration."""
     if seconds >= 7_200:
         return f"{seconds / 3_600:,.1f} h"
     if seconds >= 120:

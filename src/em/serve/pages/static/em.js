@@ -1,5 +1,5 @@
-// All that needs a script: pages that go on by themselves, and the slider that says its moment.
-// Without it, the same pages are loaded again by the browser, and the slider has a button.
+// Refreshes live pages, and shows the time of the slider on the state page.
+// Without scripts, the browser reloads live pages, and the slider has a button.
 "use strict";
 
 function follow(element) {
@@ -17,17 +17,17 @@ function follow(element) {
           next = document.importNode(fresh, true);
           element.replaceWith(next);
           const state = next.querySelector(".head .badge");
-          document.getElementById("said").textContent = state ? state.textContent : "";
+          document.getElementById("announcement").textContent = state ? state.textContent : "";
         }
       }
     } catch {
-      // The service is away for now: the next time may go through.
+      // The service can't be reached: try again next time.
     }
     if (next.dataset.live) follow(next);
   }, seconds * 1000);
 }
 
-// On a phone the pages stand in one line that scrolls: bring the one we are on into it.
+// On a phone the navigation scrolls sideways: scroll to the current page.
 const pages = document.querySelector(".top nav");
 const current = pages && pages.querySelector("[aria-current]");
 if (current) pages.scrollLeft = current.offsetLeft - pages.offsetLeft - 24;
@@ -40,7 +40,7 @@ for (const slider of document.querySelectorAll("input[data-moment]")) {
     const at = new Date(Number(slider.value) * 1000);
     output.value = at.toISOString().slice(0, 19).replace("T", " ");
   });
-  // Not at once: who goes by the arrow keys is not there yet.
+  // Wait: with the arrow keys several changes follow each other.
   let waiting = 0;
   slider.addEventListener("change", () => {
     clearTimeout(waiting);
