@@ -1,7 +1,7 @@
-"""Secrets of a run: used while it goes on, a marker in their place wherever they are told.
+"""The secrets of a run: its tools use them, and a marker replaces them wherever they are shown.
 
-Some are declared by the routine and taken from the caller or the environment; some are answers to
-secret fields, or variables that a declared tool uses.
+A secret is declared by the routine and comes from the caller or the environment, or it is the
+answer to a secret field, or a variable that a declared tool uses.
 """
 
 import os
@@ -21,17 +21,17 @@ from em.values.call import Fix
 from em.values.canonical import Json
 
 Given = Mapping[str, str] | Callable[[str], str | None] | None
-"""Where secrets come from, by name; the environment where this does not have one."""
+"""Secrets by name, or a function that returns them; else the environment has them."""
 
 
 PREFIX = "EM_SECRET_"
-"""Variables that begin so are meant for routines; any other one must be allowed."""
+"""Routines may read variables with this prefix; others must be allowed."""
 
 
 class Secrets:
     """The secrets of one run.
 
-    `folder` is the routine's: where nothing is said to be allowed, what em.yaml allows is.
+    folder: the routine's; without `allow`, em.yaml there says what is allowed.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class Secrets:
         for secret in declared:
             value = ask(secret.name) or self._variable(secret)
             if value and not isinstance(value, str):
-                raise UsageError("a secret is a text", place=f"secret {secret.name}")
+                raise UsageError("a secret must be a text", place=f"secret {secret.name}")
             if value:
                 self.values[secret.name] = value
                 self.add(secret.name, value)
@@ -61,7 +61,7 @@ class Secrets:
         return os.environ.get(secret.variable) if self._may_read(secret) else None
 
     def _may_read(self, secret: Secret) -> bool:
-        """A routine is data that anyone may have sent: it can't name just any variable."""
+        """Whether the routine may read the variable: routines come from anyone."""
         if secret.variable.startswith(PREFIX):
             return True
         from em.runner.tools.permissions import settings_for
@@ -75,7 +75,7 @@ class Secrets:
             self._masker.add(value, marker(name))
 
     def check(self) -> None:
-        """None of those that the routine declares may be missing."""
+        """Raise an error if a declared secret is missing."""
         for secret in self._declared:
             if secret.name in self.values:
                 continue
@@ -96,17 +96,17 @@ class Secrets:
         return self._masker.mask(value)
 
     def _values(self, value: Json, but: Sequence[str] = ()) -> Json:
-        """A value of em's own: its names, and what stands under some, are no content."""
+        """Mask the values of an object, except under the names in `but`."""
         return {name: item if name in but else self.masked(item) for name, item in value.items()}
 
     def telling(self, tell: Callable[[StepReport], None] | None) -> Any:
-        """Tell what became of a step, masked."""
+        """Wrap a callback so that it gets masked step reports."""
         if tell is None:
             return None
         return lambda report: tell(self._report(report))
 
     def asking(self, ask: Callable[[Json], Any] | None) -> Any:
-        """Ask for a fix without showing secrets; each goes back to where it was, and only there."""
+        """Wrap a function that asks for fixes: it sees markers in the place of secrets."""
         if ask is None:
             return None
 
@@ -128,7 +128,7 @@ class Secrets:
         return masked
 
     def result(self, result: RunResult) -> RunResult:
-        """A result that holds no secret but in its output, which is what the caller asked for."""
+        """Mask a result except its output, which the caller asked for."""
         if not self._masker:
             return result
         return msgspec.structs.replace(
@@ -156,13 +156,13 @@ class Secrets:
         for field in prompt.fields:
             shown = self._values(field, but=["name", "type", "required"])
             if shown.get("default") != field.get("default"):
-                del shown["default"]  # a marker is no answer; the run itself knows the default
+                del shown["default"]  # a marker must not become the answer; the run has the default
             fields.append(shown)
         return msgspec.structs.replace(prompt, message=self.masked(prompt.message), fields=fields)
 
 
 def secret_fields(routine: Routine) -> dict[str, frozenset[str]]:
-    """For each prompt that asks for a secret, the names of those fields."""
+    """Return the names of the secret fields of each prompt that has some."""
     found = {
         step.id: frozenset(field.name for field in step.prompt.fields if field.type == "secret")
         for step in routine.steps
@@ -172,9 +172,10 @@ def secret_fields(routine: Routine) -> dict[str, frozenset[str]]:
 
 
 def without_secrets(routine: Routine, answers: Mapping[str, Json]) -> dict[str, Json]:
-    """Answers as they may be written: those to secret fields are left out.
+    """Return answers without those to secret fields, to store them.
 
-    So is what such a prompt does not ask for: it may be a secret under a mistyped name.
+    For prompts with a secret field, unknown names are left out too: a mistyped name may have a
+    secret.
     """
     secret = secret_fields(routine)
     asked = {
