@@ -21,7 +21,7 @@ from em.compiler.wire import OUTPUT, Wiring, literal, plain_segment
 from em.errors import EmError, ExpressionError, NotRecordable
 from em.runner.expressions.language import compile_value
 from em.values.canonical import Json, identical
-from em.values.leaves import Path, Scalar, Segment, is_informative, leaves, said_in
+from em.values.leaves import Path, Scalar, Segment, is_informative, leaves, mentioned_in
 
 _NUMBERS = ("number", "no", "nr", "id")
 """Words that stand before an id in texts."""
@@ -163,7 +163,7 @@ def _has_own_numbers(task: Task, templates: Any) -> bool:
 def _is_in(value: str, text: str) -> bool:
     """Return whether a text contains a value, in upper or lower case."""
     if len(value) < 4:
-        return len(value) == 3 and said_in(value, text)
+        return len(value) == 3 and mentioned_in(value, text)
     return value.casefold() in text.casefold()
 
 
@@ -527,7 +527,7 @@ class _Composer:
 
     def _is_in_task(self, word: str) -> bool:
         texts = [str(leaf) for _, leaf in leaves(self._task.inputs)]
-        return any(word in text and (word == text or said_in(word, text)) for text in texts)
+        return any(word in text and (word == text or mentioned_in(word, text)) for text in texts)
 
     def _proved(self, template: Any, value: Any) -> Any:
         """Return the template if it gives the recorded value in its own run; else the value."""

@@ -15,7 +15,7 @@ import msgspec
 
 from em.compiler.calls import TracedCall
 from em.values.canonical import Json
-from em.values.leaves import is_informative, leaves, said_in
+from em.values.leaves import is_informative, leaves, mentioned_in
 
 MIN_ALIKE = 2
 """Fields in which a record of the output and one of a result must agree to be the same one."""
@@ -94,10 +94,10 @@ class _Search:
         """Whether the value stands elsewhere in the trace, so that it may have come from there."""
         if not is_informative(value):
             return False
-        if said_in(value, self._said):
+        if mentioned_in(value, self._said):
             return True
         return any(
-            _same(value, other) or (isinstance(other, str) and said_in(value, other))
+            _same(value, other) or (isinstance(other, str) and mentioned_in(value, other))
             for other in self._seen
         )
 

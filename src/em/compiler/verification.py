@@ -21,7 +21,7 @@ from em.runner.secrets import Secrets
 from em.runner.tools import Function, Tool
 from em.values.call import Effect
 from em.values.canonical import Json, identical, short
-from em.values.leaves import is_by_id, is_informative, is_telling, said_in, scalars
+from em.values.leaves import is_by_id, is_informative, is_telling, mentioned_in, scalars
 
 ASK = "ask a person"
 """Stands for a question among the effects of a replay; no tool has such a name."""
@@ -481,7 +481,7 @@ def _renamed(draft: Draft, way: Way) -> Draft:
 
     def other(value: Any) -> Any:
         # What the draft says itself is no value of this one recording.
-        return value if said_in(value, said) else _other(value, way)
+        return value if mentioned_in(value, said) else _other(value, way)
 
     return msgspec.structs.replace(
         draft,

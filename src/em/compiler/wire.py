@@ -17,7 +17,7 @@ from em.values.leaves import (
     is_telling,
     items_of,
     leaves,
-    said_in,
+    mentioned_in,
 )
 
 NUMBER = re.compile(r"(?<![\w.,-])\d+(?:\.\d+)?(?![\w]|[.,]\d)")
@@ -239,10 +239,10 @@ class Wiring:
         if not is_informative(value):
             # A short word counts as said if it is written like a name or a code: Ana, TX, not "in".
             named = isinstance(value, str) and value[:1].isupper()
-            if named and said_in(value, said, exactly=True):
+            if named and mentioned_in(value, said, exactly=True):
                 return self._from_said(value, name)
             return self._from_computed(value) or self._from_one_place(value, said, name)
-        if said_in(value, said):
+        if mentioned_in(value, said):
             return self._from_said(value, name)
         found = self._from_results(value, said, name)
         if found is not None:
@@ -284,7 +284,7 @@ class Wiring:
         constant = Wire(literal(value), "constant")
         if not is_telling(value):
             return constant
-        if said_in(value, said, exactly=True):
+        if mentioned_in(value, said, exactly=True):
             return self._from_said(value, name)
         stated = [found for found in self._mission if found[0] and equal(found[1], value)]
         given = [found for found in self._found if equal(found.value, value)]
@@ -406,7 +406,7 @@ class Wiring:
         for path, stated in self._mission:
             if path and same(stated, content):
                 return inside(self._use_mission(path, stated, stated))
-        if said_in(content, said):
+        if mentioned_in(content, said):
             self._from_said(content, "chosen")
             return self._input_names[content]
         return None
@@ -431,7 +431,7 @@ class Wiring:
     def _known_in(self, text: str, said: str) -> list[tuple[str, str, int | None]]:
         """What is known and may stand in a text: its content, its expression, and its call."""
         for token in set(_TOKEN.findall(text)):
-            if is_informative(token) and said_in(token, said):
+            if is_informative(token) and mentioned_in(token, said):
                 self._from_said(token, "mentioned")
         known: list[tuple[str, str, int | None]] = [
             (str(content), name, None)

@@ -21,7 +21,7 @@ from em.redaction.redactor import Redactor
 from em.traces.trace import KeptTrace, ToolCall, UdfCall
 from em.values.call import Effect
 from em.values.canonical import identical
-from em.values.leaves import is_informative, leaves, said_in
+from em.values.leaves import is_informative, leaves, mentioned_in
 
 LONGEST_ERROR = 160
 LONGEST_VALUE = 60
@@ -251,7 +251,7 @@ def appeared_nowhere(value: Any, call: TracedCall, calls: Sequence[TracedCall]) 
     # A word of the tool's own (a reason, a colour) is no one's to say; an id is.
     cores = [_core(leaf) for _, leaf in leaves(value)]
     wanted = [core for core in cores if len(core) >= 4 and re.search(r"\d", core)]
-    if not wanted or any(said_in(core, call.said) for core in wanted):
+    if not wanted or any(mentioned_in(core, call.said) for core in wanted):
         return False
     before = [earlier for earlier in calls[: call.index] if not earlier.failed]
     return not any(_holds(earlier.result, [core]) for earlier in before for core in wanted)

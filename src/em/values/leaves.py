@@ -96,7 +96,7 @@ def is_telling(value: Any) -> bool:
     return len(value.strip()) >= 2 and any(char.isdigit() for char in value)
 
 
-def said_in(value: Any, text: str, *, exactly: bool = False) -> bool:
+def mentioned_in(value: Any, text: str, *, exactly: bool = False) -> bool:
     """Whether a text contains a value as a word of its own, in any case unless `exactly`."""
     wanted = str(value).strip()
     if len(wanted) < 2 or isinstance(value, bool):
