@@ -149,13 +149,13 @@ def test_a_forged_line_is_refused(tmp_path: Path) -> None:
     forged = em("log", "export").out.replace("honest", "forged")
     ran = em("log", "import", "--db", "copy.db", stdin=forged)
     assert ran.code == 1
-    assert "not the one that was hashed" in ran.err
+    assert "the body does not match its hash" in ran.err
     assert em("log", "import", stdin=forged).code == 1, "also where the event is there already"
     exported = em("log", "export").out
     own = json.loads(exported)["hash"]
     conflict = em("log", "import", stdin=exported.replace(own, "0" * 64))
     assert conflict.code == 1
-    assert "says something else; nothing was imported" in conflict.err
+    assert "the log has another event with this id; nothing was imported" in conflict.err
     for field in ("hash", "salt"):
         broken = json.loads(exported) | {field: "zz"}
         assert f"field {field}" in em("log", "import", stdin=json.dumps(broken)).err
@@ -231,7 +231,7 @@ def test_empty_input_blank_lines_and_a_byte_order_mark_are_fine() -> None:
 @pytest.mark.parametrize(
     ("args", "code", "says"),
     [
-        (["log", "show"], 1, "there is no log here yet"),
+        (["log", "show"], 1, "there is no log at this path"),
         (["log", "shwo"], 2, "No such command"),
         (["lgo"], 2, "Did you mean 'log'?"),
         (["log", "append", "--stream", "s", "--kind", "note", "{"], 2, "expected a JSON object"),
@@ -240,7 +240,7 @@ def test_empty_input_blank_lines_and_a_byte_order_mark_are_fine() -> None:
         (["log", "append", "--stream", "s", "--kind", "N", "{}"], 2, "no kind of event"),
         (["log", "import", "nothing.jsonl"], 2, "does not exist"),
         (["log", "import", "."], 2, "found a folder"),
-        (["log", "show", "--db", "."], 1, "it is a folder"),
+        (["log", "show", "--db", "."], 1, "found a folder"),
         (["log", "show", "--db", "file.txt"], 1, "not an em database"),
         (["log", "show", "--db", "mysql://x"], 2, "not supported"),
         (["log", "show", "--db", "em.db", "--since", "soon"], 2, "expected a date or time"),

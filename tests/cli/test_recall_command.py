@@ -67,7 +67,7 @@ def test_what_can_not_be_done_is_said(talk: list[str], tmp_path: Path) -> None:
         (["recall", "x", "--since", "soon"], 2, "no date"),
         (["recall", "--embed"], 2, "EM_EMBED=local"),
         (["recall", "zzzz"], 0, "no passages found"),
-        (["recall", "x", "--db", "none.db"], 1, "no log here"),
+        (["recall", "x", "--db", "none.db"], 1, "no log at this path"),
         (["recal", "x"], 2, "Did you mean 'recall'"),
     ):
         ran = em(*args)

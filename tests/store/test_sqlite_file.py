@@ -188,7 +188,7 @@ def test_a_database_of_something_else_is_left_alone(tmp_path: Path, version: int
     connection.executescript(f"CREATE TABLE users(name); PRAGMA user_version={version}")
     connection.close()
     before = path.read_bytes()
-    with pytest.raises(NotADatabase, match="something else"):
+    with pytest.raises(NotADatabase, match="another program"):
         SqliteStore(path)
     assert path.read_bytes() == before
 

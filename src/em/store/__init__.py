@@ -1,4 +1,4 @@
-"""The log and the artefacts: one narrow `Store` protocol, on SQLite and on PostgreSQL."""
+"""The store of the log and of what is compiled from it, on SQLite or PostgreSQL."""
 
 import os
 from pathlib import Path
@@ -14,11 +14,13 @@ __all__ = ["Commit", "Committed", "Erasure", "Health", "Store", "open_store"]
 def open_store(
     db: str | Path | None = None, settings: Settings | None = None, *, create: bool = True
 ) -> Store:
-    """Open the log at a path or a `postgresql://` address; the settings say which by default."""
+    """Open the log at a path or a `postgresql://` address; by default the one in the settings."""
     settings = settings or Settings.load()
     target = settings.db if db is None else db
     if not isinstance(target, str | Path):
-        raise UsageError(f"{target!r} is no path or address", place="db")
+        raise UsageError(
+            f"db must be a path or an address, got {type(target).__name__}", place="db"
+        )
     target = str(target)
     if target.startswith(("postgresql://", "postgres://")):
         from em.store.postgres import PostgresStore as Backend
@@ -29,10 +31,14 @@ def open_store(
             fix="use a path, or postgresql://user@host/database",
         )
     elif not target:
-        raise UsageError("the name of the database is empty", place="db", fix="give a path")
+        raise UsageError(
+            "db must be a path or an address, got an empty string", place="db", fix="give a path"
+        )
     else:
         if target.startswith("file:"):
-            raise UsageError("file: is not supported", place="db", fix="give the path alone")
+            raise UsageError(
+                "file: addresses are not supported", place="db", fix="give the path without file:"
+            )
         target = os.path.expanduser(target)
         from em.store.sqlite import SqliteStore as Backend  # type: ignore[assignment]  # either will do: both take the same arguments
     return Backend(
@@ -45,6 +51,6 @@ def open_store(
 
 
 def redactor_of(settings: Settings) -> Redactor:
-    """What takes the secrets out that these settings name."""
+    """Return the redactor that these settings describe."""
     redact = settings.redact
     return Redactor(redact.patterns, redact.fields, redact.tool_args)

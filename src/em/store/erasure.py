@@ -1,7 +1,8 @@
-"""Forgetting: a body goes, its row and its hash stay, and so does the fact of the erasure.
+"""Erase bodies on request, with everything that was derived from them.
 
-The fact is an event of kind `erased` in the same stream. So a stream proves by itself what was
-erased, and whoever compiled from the old content and commits with `expected_pos` is fenced off.
+The row and its hash stay, so the chain still verifies, and an event of kind `erased` in the same
+stream (a tombstone) records the erasure. A stream thus proves by itself what was erased, and a
+commit with `expected_pos` by someone who compiled from the old content is refused.
 """
 
 from collections import defaultdict
@@ -43,7 +44,7 @@ def erase(
     subjects: Sequence[str],
     reason: str,
 ) -> Erasure:
-    """Erase the events, all of the subjects', and what was derived; the caller commits."""
+    """Erase events, all events of the subjects, and what was derived. The caller commits."""
     located = _locate(session, event_ids)
     missing = [event_id for event_id in event_ids if event_id not in located]
     if missing:
@@ -72,7 +73,7 @@ def erase(
 def erase_as_imported(
     session: Session, chain: Chain, passages: PassageTable, events: Iterable[Event]
 ) -> bool:
-    """What an imported event says was erased elsewhere is erased here too; whether anything was."""
+    """Erase here what imported tombstones name. Return whether there was anything to erase."""
     named: defaultdict[str, list[str]] = defaultdict(list)
     for event in events:
         if event.kind == "erased" and event.body is not None:
@@ -80,10 +81,10 @@ def erase_as_imported(
     located: dict[str, _Located] = {}
     for stream, ids in named.items():
         found = _locate(session, ids)
-        # A tombstone speaks of its own stream only.
+        # A tombstone counts for its own stream only.
         located |= {event_id: at for event_id, at in found.items() if at.stream == stream}
     erasure, also = _erase_holders(session, passages, located, ())
-    # What was derived in other streams was erased there with facts of its own, or is so now.
+    # Derived events in other streams get tombstones of their own.
     elsewhere = {event_id: at for event_id, at in also.items() if event_id not in located}
     tombstones = [
         _tombstone(at.stream, [event_id], elsewhere, "")
@@ -97,7 +98,7 @@ def erase_as_imported(
 def _erase_holders(
     session: Session, passages: PassageTable, located: dict[str, _Located], subjects: Sequence[str]
 ) -> tuple[Erasure, dict[str, _Located]]:
-    """Erase these bodies and everything that holds something of them; and which events are."""
+    """Erase bodies and everything derived from them. Return what was erased, and all events."""
     holders = holders_of(session, located)
     located = located | _locate(session, sorted(holders["events"] - located.keys()))
     erased = [event_id for event_id, where in located.items() if where.erasable]
@@ -112,13 +113,13 @@ def _erase_holders(
     for marks, part in chunks(erased):
         sql = f"UPDATE events SET body = NULL, salt = NULL WHERE id IN ({marks})"  # noqa: S608 - question marks; values are bound
         session.execute(sql, part)
-    # A record's key may say something of what it held.
+    # The key of a record may hold part of what was forgotten.
     delete(session, "derivations", "source", list(located))
     return erasure, located
 
 
 def _locate(session: Session, event_ids: Sequence[str]) -> dict[str, _Located]:
-    """Where events are, and whether there is something to erase."""
+    """Return where events are, and whether they have a body to erase."""
     columns = "id, seq, stream, subject, kind, body IS NULL"
     unique = list(dict.fromkeys(event_ids))
     return {

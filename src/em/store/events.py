@@ -1,4 +1,4 @@
-"""The table of events: reading it in pages, and appending to it with the hash chain."""
+"""The table of events: read it in pages, append to it with the hash chain."""
 
 import os
 from collections import Counter
@@ -26,7 +26,7 @@ _decode = msgspec.json.Decoder().decode
 
 
 class Page(NamedTuple):
-    """One page as SQL."""
+    """The SQL of one page of events. `raw`: rows may hold bytes that are not UTF-8."""
 
     sql: str
     params: list[Any]
@@ -34,14 +34,14 @@ class Page(NamedTuple):
 
 
 class FetchPage(Protocol):
-    """Fetch a page's rows; `max_bytes` of bodies is where it may end early."""
+    """Fetch the rows of a page."""
 
     def __call__(self, page: Page, max_bytes: int) -> list[tuple[Any, ...]]:
-        """Fetch it."""
+        """Return the rows; stop early once their bodies exceed `max_bytes` in all."""
 
 
 def check_query(query: EventQuery) -> None:
-    """Refuse what no event can have: a name that is none, a number out of range."""
+    """Raise UsageError for a query that no event can match: a bad name or number."""
     for place in ("stream", "subject"):
         name = getattr(query, place)
         if name is not None:
@@ -49,21 +49,25 @@ def check_query(query: EventQuery) -> None:
     for place in ("kinds", "ids"):
         names = getattr(query, place)
         if len(names) > MAX_NAMES:
-            raise UsageError(f"at most {MAX_NAMES:,} at a time", place=place)
+            raise UsageError(
+                f"{place} takes at most {MAX_NAMES:,} values, got {len(names):,}", place=place
+            )
         for name in names:
             check_name(name, place)
     for place in ("limit", "after", "before"):
         number: object = getattr(query, place)
         if number is not None and (not isinstance(number, int) or not 0 <= number < 2**62):
-            raise UsageError(f"{number!r} makes no sense", place=place, fix="give a whole number")
+            raise UsageError(
+                f"{place} must be a whole number from 0 on, got {number!r}", place=place
+            )
     if query.newest and query.limit is None:
-        raise UsageError("the newest events of a log need a limit", place="limit")
+        raise UsageError("newest=True needs a limit", place="limit", fix="pass limit=10")
 
 
 def stream_rows(
     query: EventQuery, newest_seq: int, fetch: FetchPage, *, raw: bool = False
 ) -> Iterator[tuple[Any, ...]]:
-    """The rows of a query in its order, up to the newest there was when reading began."""
+    """Stream the rows of a query in its order, up to the event `newest_seq`."""
     if query.before is not None:
         newest_seq = min(newest_seq, query.before - 1)
     if query.newest:
@@ -91,7 +95,7 @@ def _page(query: EventQuery, newest_seq: int, last: tuple[Any, ...] | None, size
             where.append("(stream, pos) > (?, ?)")
             params += [last[_STREAM], last[_POS]]
     elif query.stream is not None:
-        # Within a stream, positions and seq run the same way; positions have the better index.
+        # Within a stream, pos and seq grow together, and pos has the better index.
         order = "pos"
         if last is not None:
             where.append("pos > ?")
@@ -140,7 +144,7 @@ def _conditions(query: EventQuery, newest_seq: int) -> tuple[list[str], list[Any
 
 
 def bounded(rows: Iterator[tuple[Any, ...]], max_bytes: int) -> list[tuple[Any, ...]]:
-    """Rows up to the first whose body passes `max_bytes` in all."""
+    """Return rows until their bodies exceed `max_bytes` in all."""
     taken: list[tuple[Any, ...]] = []
     size = 0
     for row in rows:
@@ -152,7 +156,7 @@ def bounded(rows: Iterator[tuple[Any, ...]], max_bytes: int) -> list[tuple[Any, 
 
 
 def to_event(row: tuple[Any, ...]) -> Event:
-    """A row as the event it is."""
+    """Decode a row into its event. Raise StoreCorrupt if it was tampered with."""
     seq, event_id, stream, pos, subject, kind, v, at, recorded_at, body, salt, body_hash, own = row
     try:
         return Event(
@@ -179,7 +183,7 @@ def to_event(row: tuple[Any, ...]) -> Event:
 
 
 def to_row(row: tuple[Any, ...]) -> Row:
-    """A row as it lies there."""
+    """Return a row undecoded."""
     return Row(*row)
 
 
@@ -194,21 +198,24 @@ Head = tuple[int, bytes]
 
 
 class Tip(NamedTuple):
-    """The end of the log: the newest number, and the heads of some streams."""
+    """The end of the log: the newest seq, and the heads of some streams."""
 
     newest: int
     heads: dict[str, Head]
 
     def head(self, session: Session, stream: str) -> Head:
-        """The head of a stream, looked up if it is not known."""
+        """Return the head of a stream; read it if it is not known."""
         known = self.heads.get(stream)
         return read_head(session, stream) if known is None else known
 
 
 class Chain:
-    """Appends events. `taken` is what a back end raises where a number is taken.
+    """Appends events to their streams.
 
-    Where that would spoil the transaction it is left out, and nothing is remembered.
+    It remembers the end of the log between commits, so that most appends read nothing. Another
+    process may have written meanwhile: then the insert fails and is repeated with a fresh read.
+    taken: the back end's error for a seq or position that is taken. A back end whose transaction
+    does not survive that error leaves it out, and nothing is remembered.
     """
 
     def __init__(
@@ -219,7 +226,7 @@ class Chain:
         self._remembered: Tip | None = None
 
     def remember(self, tip: Tip | None) -> None:
-        """Take note of where the log ended after a commit."""
+        """Remember where the log ended after a commit."""
         if self._taken:
             self._remembered = tip
 
@@ -230,7 +237,7 @@ class Chain:
         recorded_at: int,
         expected: Mapping[str, int],
     ) -> tuple[list[Event], Tip | None]:
-        """Chain the events to their streams and insert them; and the end of the log then."""
+        """Chain events to their streams and insert them. Return them and the new end of the log."""
         remembered, self._remembered = self._remembered, None
         if not prepared:
             for stream, pos in expected.items():
@@ -240,16 +247,16 @@ class Chain:
             try:
                 return self._append(session, prepared, recorded_at, expected, remembered)
             except (self._taken, PositionConflict, ChainConflict):  # type: ignore[misc]  # an empty tuple remembers nothing
-                pass  # it may be out of date: what is really there decides
+                pass  # the remembered end may be stale: read it and try once more
         tip = _read_tip(session, prepared[0].stream)
         return self._append(session, prepared, recorded_at, expected, tip)
 
     def insert_at_once(
         self, session: Session, event: PreparedEvent, expected: Mapping[str, int]
     ) -> list[Event] | None:
-        """One new event outside of a transaction: a statement is one of its own.
+        """Append one event with one statement, which is a transaction of its own.
 
-        None if the end of the log is not known, or is not where it was: then nothing was written.
+        Return None, and write nothing, if the end of the log is not known or has moved.
         """
         remembered, self._remembered = self._remembered, None
         if remembered is None:
@@ -296,7 +303,7 @@ def _read_tip(session: Session, stream: str) -> Tip:
     return Tip(newest or 0, {stream: (pos or 0, own or START)})
 
 
-# Both in one statement: where nothing is remembered, every append waits for this.
+# One statement for both: on a back end that remembers nothing, every append waits for it.
 _NEWEST_AND_HEAD = (
     "SELECT (SELECT MAX(seq) FROM events), head.pos, head.hash FROM (SELECT 1) AS one"
     " LEFT JOIN (SELECT pos, hash FROM events WHERE stream = ? ORDER BY pos DESC LIMIT 1) AS head"
@@ -309,14 +316,14 @@ def _check_position(stream: str, expected: int, actual: int) -> None:
         raise PositionConflict(
             f"expected the stream at position {expected}, it is at {actual}",
             place=f"stream {stream!r}",
-            fix="read what is new, then decide again",
+            fix="read the new events, then decide again",
             expected=expected,
             actual=actual,
         )
 
 
 def read_head(session: Session, stream: str) -> tuple[int, bytes]:
-    """Position and hash of a stream's last event."""
+    """Return position and hash of a stream's last event; (0, START) where there is none."""
     row = session.execute(
         "SELECT pos, hash FROM events WHERE stream = ? ORDER BY pos DESC LIMIT 1", (stream,)
     ).fetchone()
@@ -325,7 +332,7 @@ def read_head(session: Session, stream: str) -> tuple[int, bytes]:
 
 @lru_cache(maxsize=4)
 def _moment(micros: int) -> datetime:
-    """The moment of a commit, which all its events share."""
+    """Convert the time of a commit once for all its events."""
     return from_micros(micros)
 
 
@@ -367,7 +374,7 @@ def _seal(
 def _import(
     item: PreparedEvent, seq: int, head: tuple[int, bytes], _salt: bytes, _recorded_at: int
 ) -> tuple[tuple[Any, ...], Event]:
-    """Keep an imported event as it is, if it continues its stream and its hashes fit."""
+    """Return an imported event unchanged, if it continues its stream and its hashes fit."""
     event = item.imported
     assert event is not None
     if event.pos != head[0] + 1:
@@ -392,7 +399,7 @@ def _misfit(item: PreparedEvent, why: str) -> ChainConflict:
 
 
 class _Known(NamedTuple):
-    """What an event that is there already says; `body` is None once it was erased."""
+    """The content of an event that is in the log; `body` is None once it was erased."""
 
     stream: str
     kind: str
@@ -408,8 +415,8 @@ class _Known(NamedTuple):
         own = b"" if item.imported is None else bytes.fromhex(item.imported.hash)
         return cls(item.stream, item.kind, item.subject, item.v, item.at, text, own)
 
-    def says(self, item: PreparedEvent) -> bool:
-        """Whether the other is this event: by its hash, or by all that its writer said."""
+    def equals(self, item: PreparedEvent) -> bool:
+        """Compare by hash where both have one, else by all that its writer gave."""
         other = _Known.of(item)
         if other.hash:
             return self.hash == other.hash
@@ -419,28 +426,28 @@ class _Known(NamedTuple):
 
 
 def without_known(session: Session, prepared: Prepared) -> Prepared:
-    """Leave out events that are there already; those of the same id must be the same."""
+    """Leave out events that are in the log. Raise DuplicateEvent if one of them differs."""
     known: dict[str, _Known] = {}
     for marks, part in chunks(prepared.given_ids):
         sql = (
             f"SELECT id, stream, kind, subject, v, at, body, hash FROM events WHERE id IN ({marks})"  # noqa: S608 - question marks; values are bound
         )
         known |= {row[0]: _Known(*row[1:]) for row in session.execute(sql, part)}
-    # A file may hold one event twice, as two exports put together do.
+    # A file may hold an event twice, as two concatenated exports do.
     new: dict[str, PreparedEvent] = {}
     for item in prepared.events:
         there = known.get(item.id) or (_Known.of(new[item.id]) if item.id in new else None)
         if there is None:
             new[item.id] = item
-        elif not there.says(item):
+        elif not there.equals(item):
             raise DuplicateEvent(
-                "an event of that id says something else",
+                "the log has another event with this id",
                 place=f"event {item.id}",
                 fix="import it into another log",
             )
     return prepared._replace(
         events=list(new.values()),
-        given_ids=[],  # none of those that are left is there
+        given_ids=[],  # the events that are left are not in the log
     )
 
 
@@ -451,4 +458,6 @@ def refuse_duplicates(session: Session, ids: Sequence[str]) -> None:
         sql = f"SELECT id FROM events WHERE id IN ({marks})"  # noqa: S608 - question marks; values are bound
         twice += [row[0] for row in session.execute(sql, part)]
     if twice:
-        raise DuplicateEvent("it is in the log already", place=f"event {twice[0]}", id=twice[0])
+        raise DuplicateEvent(
+            "an event with this id is in the log already", place=f"event {twice[0]}", id=twice[0]
+        )

@@ -1,4 +1,8 @@
-"""What was compiled from events: artefacts, records, responses."""
+"""What holds content of events: artefacts, records and stored responses, with their sources.
+
+The table `derivations` lists for each source event its holders, so that forgetting the event finds
+them, through any number of steps.
+"""
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -16,12 +20,12 @@ from em.values.ids import new_id
 from em.values.times import from_micros, now_micros
 
 _MANY = 100
-"""Sources from which on it pays to ask first whether anything was ever erased."""
+"""With more sources than this, ask first whether anything was ever erased."""
 _ERASED = "SELECT 1 FROM events WHERE kind = 'erased' LIMIT 1"
 
 
 class Derivation(NamedTuple):
-    """`holder` is the id of something that the `noun` (events, artefacts, …) names."""
+    """A holder of a source event. `noun` is its table, `holder` its id there."""
 
     source: str
     noun: str
@@ -29,12 +33,12 @@ class Derivation(NamedTuple):
 
 
 def derivations_of(sources: Iterable[str], noun: str, holder: str) -> list[Derivation]:
-    """The entries of one holder."""
+    """Return the derivations of one holder."""
     return [Derivation(source, noun, holder) for source in sources]
 
 
 def put_derivations(session: Session, derivations: Sequence[Derivation]) -> None:
-    """Add entries."""
+    """Insert derivations; those that are there already are left alone."""
     if derivations:
         session.executemany(
             "INSERT INTO derivations(source, noun, holder) VALUES (?, ?, ?) ON CONFLICT DO NOTHING",
@@ -43,7 +47,7 @@ def put_derivations(session: Session, derivations: Sequence[Derivation]) -> None
 
 
 def drop_derivations(session: Session, noun: str, holders: Iterable[tuple[str, str]]) -> None:
-    """Remove the entries of holders, given as their ids and the lists of sources in their rows."""
+    """Delete the derivations of holders, given as pairs of id and stored list of sources."""
     gone = [
         Derivation(source, noun, holder)
         for holder, sources in holders
@@ -56,12 +60,12 @@ def drop_derivations(session: Session, noun: str, holders: Iterable[tuple[str, s
 
 
 def sources_text(event_ids: Iterable[str]) -> str:
-    """The list of sources as a holder's row keeps it."""
+    """Encode a list of sources as the tables store it."""
     return msgspec.json.encode(list(event_ids)).decode()
 
 
 def holders_of(session: Session, event_ids: Iterable[str]) -> defaultdict[str, set[str]]:
-    """Everything that holds something of these events, through any number of steps, by noun."""
+    """Return the holders of events by table, through any number of derivations."""
     holders: defaultdict[str, set[str]] = defaultdict(set)
     todo = sorted(event_ids)
     seen = set(todo)
@@ -77,15 +81,15 @@ def holders_of(session: Session, event_ids: Iterable[str]) -> defaultdict[str, s
 
 
 def refuse_erased_sources(session: Session, sources: set[str]) -> None:
-    """Who compiled from something that was erased since must not bring it back."""
+    """Raise Conflict if a source was erased: a late commit must not bring its content back."""
     if len(sources) > _MANY and session.execute(_ERASED).fetchone() is None:
         return
     for event_id, erased in select(session, "id, body IS NULL", "events", "id", sorted(sources)):
         if erased:
             raise Conflict(
-                "this was derived from an event that was erased since",
+                "the commit was derived from an event that was erased since",
                 place=f"event {event_id}",
-                fix="compile it again from what is left",
+                fix="compile again from the events that are left",
             )
 
 
@@ -93,7 +97,7 @@ ARTEFACT_COLUMNS = "id, kind, name, version, body, hash, from_events, created_at
 
 
 def put_artefact(session: Session, item: PreparedArtefact, created_at: int) -> Artefact:
-    """Store a new version, or find that the newest one says the same."""
+    """Store a new version; if the newest has the same content, add the sources to that one."""
     draft = item.draft
     content = sha256(item.text).hexdigest()
     newest = session.execute(
@@ -151,7 +155,7 @@ def _add_artefact(
 
 
 def to_artefact(row: tuple[Any, ...]) -> Artefact:
-    """A row of ARTEFACT_COLUMNS as the artefact it is."""
+    """Decode a row of ARTEFACT_COLUMNS."""
     return Artefact(
         id=row[0],
         kind=row[1],
@@ -172,7 +176,7 @@ def retire_artefacts(session: Session, ids: Sequence[str], moment: int) -> list[
 
 
 def erase_artefacts(session: Session, ids: Sequence[str]) -> int:
-    """Erase bodies. The hash goes too: it is not salted, and short content can be guessed."""
+    """Erase bodies, and hashes too: without a salt, short content could be guessed from them."""
     count = 0
     for marks, part in chunks(ids):
         sql = (
@@ -184,7 +188,7 @@ def erase_artefacts(session: Session, ids: Sequence[str]) -> int:
 
 
 def put_records(session: Session, records: Sequence[tuple[Record, bytes | None]]) -> None:
-    """Put records in the place of those of the same key; those without a body are removed."""
+    """Insert or replace records; delete those without a body."""
     by_type: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
     for record, _ in records:
         by_type[record.subject, record.type].append(record.id)
@@ -223,7 +227,7 @@ def _forget_sources(session: Session, subject: str, record_type: str, ids: list[
 
 
 def erase_records(session: Session, holders: Sequence[str], subjects: Sequence[str]) -> int:
-    """Remove records by their derivations' keys, and all of some subjects'."""
+    """Delete the records of these holders, and all records of the subjects."""
     count = 0
     for holder in holders:
         sql = "DELETE FROM records WHERE subject = ? AND type = ? AND id = ?"
@@ -239,7 +243,7 @@ def _record_holder(subject: str, record_type: str, record_id: str) -> str:
 
 
 def complete_request(session: Session, request: RequestOutcome) -> None:
-    """Keep a claimed request's response."""
+    """Store the response of a claimed request. Raise ClaimLost if the claim was taken over."""
     changed = session.execute(
         "UPDATE requests SET state = 'done', response = ?, from_events = ?"
         " WHERE key = ? AND owner = ? AND state = 'running'",
@@ -247,15 +251,15 @@ def complete_request(session: Session, request: RequestOutcome) -> None:
     ).rowcount
     if changed != 1:
         raise ClaimLost(
-            "its lease ran out and somebody else has it",
+            "the lease ran out and another process has claimed this request",
             place=f"request {request.key!r}",
-            fix="nothing was written; ask for the other's response",
+            fix="nothing was written; send the request again to get the response",
         )
     put_derivations(session, derivations_of(request.from_events, "requests", request.key))
 
 
 def erase_responses(session: Session, keys: Sequence[str]) -> int:
-    """Erase responses; their keys stay used."""
+    """Erase responses. Their keys stay used."""
     count = 0
     for marks, part in chunks(keys):
         sql = f"UPDATE requests SET state = 'erased', response = NULL WHERE key IN ({marks})"  # noqa: S608 - question marks; values are bound
@@ -264,7 +268,7 @@ def erase_responses(session: Session, keys: Sequence[str]) -> int:
 
 
 def expire_requests(session: Session, moment: int) -> None:
-    """Drop what has expired, so that its key starts anew."""
+    """Delete expired requests, so that their keys can be used again."""
     sql = "SELECT key, from_events FROM requests WHERE expires_at <= ?"
     drop_derivations(session, "requests", session.execute(sql, (moment,)).fetchall())
     session.execute("DELETE FROM requests WHERE expires_at <= ?", (moment,))
@@ -274,7 +278,7 @@ _MICROSECOND = timedelta(microseconds=1)
 
 
 def claim(session: Session, key: str, fingerprint: str, lease: timedelta, keep: timedelta) -> Claim:
-    """Claim a key, or learn what became of the request that has it."""
+    """Claim a key, or return what became of the request that used it."""
     moment = now_micros()
     expire_requests(session, moment)
     row = session.execute(
@@ -301,7 +305,7 @@ def claim(session: Session, key: str, fingerprint: str, lease: timedelta, keep: 
 
 
 def release(session: Session, key: str, owner: str) -> None:
-    """Give a claim back; that of another owner stays."""
+    """Give up a claim, unless another owner has taken it over."""
     session.execute(
         "DELETE FROM requests WHERE key = ? AND owner = ? AND state = 'running'", (key, owner)
     )

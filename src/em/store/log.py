@@ -1,4 +1,4 @@
-"""Log: the append-only record of everything that happened, as its writers and readers see it."""
+"""The append-only log of everything that happened: append, read, verify, export, import."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,7 +22,7 @@ Progress = Callable[[int], None]
 
 
 class Imported(msgspec.Struct, frozen=True):
-    """What an import brought; `left_out`: erased events, which a rechained import can't keep."""
+    """The outcome of an import. `left_out`: erased events, which `rechain` can't append."""
 
     added: int
     already_there: int
@@ -30,7 +30,7 @@ class Imported(msgspec.Struct, frozen=True):
 
 
 def _silent(_count: int) -> None:
-    """No progress to show."""
+    """Report no progress."""
 
 
 class Log:
@@ -49,7 +49,7 @@ class Log:
         at: Moment | None = None,
         expected_pos: int | None = None,
     ) -> Event:
-        """Append one event; `expected_pos` refuses if the stream has moved on since."""
+        """Append one event. With `expected_pos`, raise PositionConflict if the stream has moved."""
         when = None if at is None else moment(at)
         draft = Draft(stream=stream, kind=kind, body=body, subject=subject, at=when)
         expected = {} if expected_pos is None else {stream: expected_pos}
@@ -62,9 +62,9 @@ class Log:
         for event in events:
             if not isinstance(event, Draft | Event):
                 raise UsageError(
-                    f"a {type(event).__name__} is no event",
+                    f"expected em.Draft or em.Event, got {type(event).__name__}",
                     place="events",
-                    fix="make it an em.Draft(stream=…, kind=…, body=…)",
+                    fix="pass em.Draft(stream=…, kind=…, body=…)",
                 )
         commit = Commit(events=events, expected_pos=expected_pos or {})
         return self._store.commit(commit).events
@@ -84,7 +84,7 @@ class Log:
         """Stream events, oldest first; `newest` picks the last `limit` of them."""
         for name, value in (("stream", stream), ("subject", subject)):
             if value is not None and not isinstance(value, str):
-                raise UsageError(f"{value!r} is no name", place=name, fix="give a text")
+                raise UsageError(f"{name} must be a string, got {value!r}", place=name)
         query = EventQuery(
             stream=stream,
             subject=subject,
@@ -98,7 +98,7 @@ class Log:
         return self._store.read(query)
 
     def get(self, event_id: str) -> Event:
-        """The event of that id."""
+        """Return the event with this id."""
         for event in self._store.read(EventQuery(ids=(event_id,))):
             return event
         raise NotFound(
@@ -107,7 +107,7 @@ class Log:
         )
 
     def follow(self, *, after: int, every: float = 0.5, **chosen: Any) -> Iterator[Event]:
-        """Events as they come in, for ever; chosen as in `read`."""
+        """Stream events as they are appended, forever. Takes the filters of `read`."""
         while True:
             for event in self.read(after=after, **chosen):
                 after = event.seq
@@ -115,11 +115,11 @@ class Log:
             time.sleep(every)
 
     def head_seq(self) -> int:
-        """The seq of the newest event; 0 where there is none."""
+        """Return the seq of the newest event; 0 for an empty log."""
         return next((event.seq for event in self.read(limit=1, newest=True)), 0)
 
     def head(self, stream: str) -> Head:
-        """The end of a stream; position 0 where it has no event."""
+        """Return the last position and hash of a stream; position 0 for one without events."""
         return Head(*self._store.head(stream))
 
     def verify(
@@ -129,13 +129,13 @@ class Log:
         heads: Mapping[str, Head] | None = None,
         progress: Progress = _silent,
     ) -> Report:
-        """Prove that nothing was changed, reordered or removed; against saved heads, if given."""
+        """Verify that nothing was changed, reordered or removed; against saved heads, if given."""
         return verify(self._store.rows, stream=stream, heads=heads, progress=progress)
 
     def export(self, **chosen: Any) -> Iterator[bytes]:
-        """Event lines, exact enough that importing them gives the same log; chosen as in `read`.
+        """Stream event lines from which an import makes the same log. Takes the filters of `read`.
 
-        If something is forgotten meanwhile, it goes on until the fact of that erasure is there too.
+        If events are erased meanwhile, the export goes on until it has their tombstones too.
         """
         after, unexplained = 0, set[str]()
         while True:
@@ -160,9 +160,9 @@ class Log:
     ) -> Imported:
         """Append the event lines of a seekable file: all of them, or none.
 
-        An event that is in the log already is passed over, so the same export can be imported
-        again. Lines without an id are new events each time. `rechain` appends exported events as
-        new ones and leaves out what was erased. Progress is in bytes, twice the file.
+        An event that is in the log already is skipped, so the same export can be imported again.
+        Lines without an id are new events each time. `rechain` appends exported events as new ones
+        and leaves out erased ones. Progress is in bytes; the file is read twice.
         """
         lines = _Lines(file, name, rechain=rechain, progress=progress)
         for batch in lines:
@@ -182,13 +182,13 @@ class Log:
 
 
 class _Batch(NamedTuple):
-    """Some events of a file, with the numbers of their lines."""
+    """Events of a file with the numbers of their lines."""
 
     events: list[Draft | Event]
     numbers: list[int]
 
     def at_line(self, error: InputError, name: str) -> InputError:
-        """The error of one of the events, at its line."""
+        """Return the error of one of the events with the place of its line."""
         index = error.data.pop("index", None)
         if index is None:
             return error
@@ -198,7 +198,7 @@ class _Batch(NamedTuple):
 
 
 class _Lines:
-    """The events of a file in batches, from the beginning each time it is asked."""
+    """The events of a file in batches. Each iteration starts at the beginning."""
 
     def __init__(self, file: IO[bytes], name: str, *, rechain: bool, progress: Progress) -> None:
         self._file, self._name, self._rechain, self._progress = file, name, rechain, progress
@@ -226,14 +226,14 @@ class _Lines:
 
 
 FIRST = 50
-"""So many are read first: mostly nobody looks further."""
+"""Events of the first page: most callers stop there."""
 THEN = 200
 
 
 def newest_first(
     store: Store, *kinds: str, subject: str | None = None, before: int | None = None
 ) -> Iterator[Event]:
-    """Events of some kinds, newest first, before a `seq` if given; erased ones are left out."""
+    """Stream events of some kinds, newest first, without erased ones; before a `seq` if given."""
     size = FIRST
     while True:
         query = EventQuery(kinds=kinds, subject=subject, before=before, limit=size, newest=True)

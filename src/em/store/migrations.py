@@ -1,7 +1,7 @@
-"""The history of the tables: numbered, append-only, read from top to bottom.
+"""The migrations of the tables: a numbered, append-only list.
 
-Opening an older database runs what it lacks, in one transaction. A number that was released is
-never edited: a change is a new number at the end.
+Opening an older database runs the migrations it lacks, in one transaction. Never edit a migration
+that was released: append a new one.
 """
 
 import sqlite3
@@ -12,7 +12,7 @@ from em.errors import NewerDatabase
 
 
 class Migration(NamedTuple):
-    """One step, in the words of each back end; statements end with `;` at the end of a line."""
+    """One migration in both dialects. A statement ends with `;` at the end of a line."""
 
     number: int
     why: str
@@ -66,7 +66,7 @@ MIGRATIONS = (
             PRIMARY KEY(source, noun, holder)) WITHOUT ROWID;
         CREATE TABLE flags(name TEXT PRIMARY KEY, value TEXT NOT NULL);
         """,
-        # As in SQLite, names sort by their code points, words are stemmed, and none is left out.
+        # As in SQLite, names sort by code points, words are stemmed, and there are no stop words.
         postgres="""
         CREATE EXTENSION IF NOT EXISTS vector;
         CREATE TEXT SEARCH DICTIONARY em_stem (TEMPLATE = snowball, LANGUAGE = english);
@@ -115,8 +115,8 @@ MIGRATIONS = (
     Migration(
         2,
         "recall: passages of events with words of em's own, numbered so that neighbours touch",
-        # The words come analysed, so the tokenizer only splits them; who searches asks for the
-        # passages of one word at a time, so their positions and lengths are not kept.
+        # Words are analysed before they are inserted, so the tokenizer only splits them. A search
+        # asks for the passages of one word at a time, so positions and lengths are not stored.
         sqlite="""
         DELETE FROM derivations WHERE noun = 'documents' AND holder IN (
             SELECT id FROM documents
@@ -204,10 +204,10 @@ NEWEST = MIGRATIONS[-1].number
 
 
 def pending(current: int, location: str) -> tuple[Migration, ...]:
-    """What a database at number `current` lacks; one from the future is refused."""
+    """Return the migrations that a database lacks. Raise NewerDatabase for a newer schema."""
     if current > NEWEST:
         raise NewerDatabase(
-            f"it has schema {current}; this em knows up to {NEWEST}",
+            f"the database has schema {current}; this em knows schemas up to {NEWEST}",
             place=location,
             fix="upgrade em-core",
         )
@@ -215,7 +215,7 @@ def pending(current: int, location: str) -> tuple[Migration, ...]:
 
 
 def statements(script: str) -> Iterator[str]:
-    """The statements of a migration for SQLite; a trigger holds semicolons of its own."""
+    """Split a migration for SQLite into statements; a trigger has semicolons inside."""
     statement = ""
     for line in script.strip().splitlines():
         statement += line + "\n"

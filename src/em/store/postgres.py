@@ -1,4 +1,4 @@
-"""The large store: PostgreSQL with pgvector (extra `postgres`)."""
+"""The store in a PostgreSQL database with pgvector (extra `postgres`)."""
 
 import logging
 import os
@@ -28,6 +28,14 @@ from em.store.search_index import PassageRow, numbers_of, time_conditions
 from em.store.session import Params, Rows, Session
 from em.store.sql import SqlIndex, SqlStore, check_busy_timeout
 from em.store.vectors import embedder_of, put_vectors
+
+try:
+    import psycopg
+    from psycopg import errors as pg
+    from psycopg.conninfo import conninfo_to_dict
+    from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
+except ImportError as error:
+    raise MissingExtra("postgres", "a postgresql:// address") from error
 
 
 class PostgresIndex(SqlIndex):
@@ -61,7 +69,7 @@ class PostgresIndex(SqlIndex):
         also = f" & ({_any(beside)})" if beside else ""
         with self._reading() as session:
             sql, params = _words_sql(session, within)
-            # Sorted here: asked for an order, the server would walk its numbers, not its words.
+            # Sort here: with ORDER BY, the server would walk the numbers instead of the words.
             return [
                 sorted(
                     (
@@ -79,7 +87,7 @@ class PostgresIndex(SqlIndex):
         return int(session.execute(counted, (_any(words), *params, None)).fetchone()[0])
 
     def put_vectors(self, identity: str, vectors: Mapping[int, Sequence[float]]) -> None:
-        """Keep vectors of length 1. Those of another embedder go: two are never mixed."""
+        """Store vectors of length 1 by the numbers of their passages."""
         texts = {number: _vector(vector) for number, vector in vectors.items()}
         with self._writing() as session:
             put_vectors(session, identity, texts, "?::vector")
@@ -87,7 +95,7 @@ class PostgresIndex(SqlIndex):
     def nearest(
         self, identity: str, vector: Sequence[float], within: Within, limit: int
     ) -> list[tuple[int, float]]:
-        """Numbers and similarities of the passages nearest to a vector of this embedder."""
+        """Return numbers and similarities of the passages nearest to this embedder's vector."""
         when, moments = time_conditions(within)
         join = " JOIN passages AS p ON p.number = v.number" if when else ""
         sql = (
@@ -105,7 +113,7 @@ class PostgresIndex(SqlIndex):
     def similarities(
         self, identity: str, vector: Sequence[float], numbers: Sequence[int]
     ) -> dict[int, float]:
-        """How near passages are to a vector; those without one are passed over."""
+        """Return how near passages are to a vector. Passages without a vector are skipped."""
         sql = "SELECT number, -(vector <#> ?::vector) FROM vectors WHERE number = ANY(?)"
         with self._reading() as session:
             if embedder_of(session) != identity:
@@ -119,7 +127,7 @@ def _vector(vector: Sequence[float]) -> str:
 
 
 def _words_sql(session: Session, within: Within) -> tuple[str, list[int]]:
-    """Postings of a match, as far as they are in scope; the match is the first value."""
+    """Return the SQL for the postings of a match in a scope. Its first parameter is the match."""
     when, moments = time_conditions(within)
     sql = f"SELECT (p.number << {SHAPE_BITS}) | p.shape FROM passages AS p WHERE p.words @@ ?::tsquery"  # noqa: E501, S608 - fixed words; values are bound
     bounds = list(numbers_of(session, within))
@@ -127,21 +135,13 @@ def _words_sql(session: Session, within: Within) -> tuple[str, list[int]]:
 
 
 def _any(words: Sequence[str]) -> str:
-    """A match for any of the words, each quoted: none is an operator."""
+    """Match any of the words. Each is quoted, so that none is an operator."""
     return " | ".join(f"'{word}'" for word in words)
 
 
-try:
-    import psycopg
-    from psycopg import errors as pg
-    from psycopg.conninfo import conninfo_to_dict
-    from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
-except ImportError as error:
-    raise MissingExtra("postgres", "a postgresql:// address") from error
-
 MAX_CONNECTIONS = 16
 COPY_FROM = 50
-"""From so many events on, COPY is faster than INSERT."""
+"""The number of events from which COPY is faster than INSERT."""
 
 _WRITE_LOCK = int.from_bytes(b"em-write")
 _TABLES = "events, artefacts, records, requests, derivations, passages, threads, vectors"
@@ -175,13 +175,13 @@ _ERRORS: tuple[tuple[tuple[type[Exception], ...], type[StoreError], str, str], .
     (
         (PoolTimeout,),
         StoreBusy,
-        f"no connection became free: the server does not answer, or all {MAX_CONNECTIONS} are used",
+        f"no connection was free: the server does not answer, or all {MAX_CONNECTIONS} are in use",
         "try again, or raise EM_BUSY_TIMEOUT",
     ),
     (
         (pg.LockNotAvailable,),
         StoreBusy,
-        "another process has held the write lock for too long",
+        "another process has locked the log for writing for too long",
         "try again, or raise EM_BUSY_TIMEOUT",
     ),
     (
@@ -196,20 +196,21 @@ _ERRORS: tuple[tuple[tuple[type[Exception], ...], type[StoreError], str, str], .
         "the server's disk is full; nothing was changed",
         "free some space there, then try again",
     ),
-    ((pg.QueryCanceled,), StoreBusy, "the server gave up: {}", ""),
+    ((pg.QueryCanceled,), StoreBusy, "the server canceled the query: {}", ""),
 )
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 POLL = 0.25
-"""Seconds after which a thread that waits for a connection looks whether connecting failed."""
-# em raises the errors of connecting itself: the pool must not also print them.
+"""Seconds after which a thread that waits for a connection checks whether connecting failed."""
+# em reports failed connections itself: keep the pool from printing them too.
 logging.getLogger("psycopg.pool").addHandler(logging.NullHandler())
 
 
 class Connections:
-    """The connections to one database: psycopg's pool, a new one in each forked process.
+    """The connections to one database: a pool, and a new pool in each forked process.
 
-    configure: prepares a connection that was opened. timeout: seconds to wait for a connection.
+    configure: sets up a new connection.
+    timeout: seconds to wait for a connection.
     """
 
     def __init__(self, url: str, configure: Callable[[Connection], None], timeout: float) -> None:
@@ -232,7 +233,7 @@ class Connections:
             min_size=0,
             max_size=MAX_CONNECTIONS,
             configure=self._configure,
-            # Fail at once, and try again when the next thread asks.
+            # Fail at once; the next thread that needs a connection tries again.
             reconnect_timeout=0,
             reconnect_failed=self._note_failure,
             open=True,
@@ -243,7 +244,7 @@ class Connections:
 
     @contextmanager
     def connection(self) -> Iterator[Connection]:
-        """Return a connection for this thread alone, for as long as the block lasts."""
+        """Lend this thread a connection for as long as the block lasts."""
         if self._pid != os.getpid():
             # A forked process must not touch the parent's connections, not even to close them.
             self._pool._closed = True
@@ -262,27 +263,27 @@ class Connections:
                 return pool.getconn(POLL)
             except PoolTimeout:
                 if self._failed_at >= began:
-                    # Connect here, since the pool does not tell why it failed.
+                    # Connect here to raise the reason, which the pool does not report.
                     psycopg.connect(self._url, **self._options).close()
                 if time.monotonic() - began > self._timeout:
                     raise
 
     def drop_idle(self) -> None:
-        """Close the connections that are idle, so that the next use connects again."""
+        """Close the idle connections, so that the next use connects again."""
         if self._pid == os.getpid():
             self._pool.drain()
 
     def close(self) -> None:
-        """Close the connections that are idle now, and the others when they are returned."""
+        """Close the idle connections now, and the others when they are returned."""
         if self._pid == os.getpid():
             self._pool.close()
 
 
 class PostgresStore(SqlStore):
-    """A log in a PostgreSQL database.
+    """A log in a PostgreSQL database, in the first schema of the search path.
 
-    One advisory lock orders all commits: `seq` is handed out and committed under it, so a reader
-    that follows the log by `seq` never skips a commit that came late, and there are no gaps.
+    An advisory lock orders all commits. Each takes its `seq` numbers and commits under the lock, so
+    a reader that follows the log by `seq` skips no late commit, and there are no gaps.
     """
 
     _driver_error = psycopg.Error
@@ -301,7 +302,7 @@ class PostgresStore(SqlStore):
         self._place = describe(url)
         check_busy_timeout(busy_timeout)
         self._busy_timeout = busy_timeout
-        # PostgreSQL's own default flushes each commit; `normal` leaves the server's setting alone.
+        # PostgreSQL flushes each commit by default; `normal` leaves the server's setting alone.
         self._synchronous = synchronous
         self._pool = Connections(url, self._configure, busy_timeout)
         try:
@@ -317,12 +318,12 @@ class PostgresStore(SqlStore):
         return self._place
 
     def _configure(self, connection: Connection) -> None:
-        # Under a stricter level the snapshot would be older than the lock that orders commits.
+        # A stricter level would take the snapshot before the lock that orders commits.
         connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
-        # A session setting, so that waiting for the lock is bounded however the wait begins.
+        # Set it for the session, so that every wait for a lock is bounded.
         milliseconds = str(max(1, int(self._busy_timeout * 1000)))
         connection.execute("SELECT set_config('lock_timeout', %s, false)", (milliseconds,))
-        # A process that is frozen, or cut off, while it holds the lock must not hold up all others.
+        # A frozen or disconnected process that holds the lock must not block all others.
         idle = str(max(1, int(self._busy_timeout * 2000)))
         connection.execute(
             "SELECT set_config('idle_in_transaction_session_timeout', %s, false)", (idle,)
@@ -337,9 +338,9 @@ class PostgresStore(SqlStore):
         if isinstance(error, psycopg.OperationalError) and _is_connection_error(error):
             self._pool.drop_idle()
             return StoreUnreachable(
-                f"the server can't be reached: {reason}",
+                f"can't reach the server: {reason}",
                 place=self._place,
-                fix="check the address, and that the server runs",
+                fix="check the address and that the server is running",
             )
         for drivers, kind, message, fix in _ERRORS:
             if isinstance(error, drivers):
@@ -368,7 +369,7 @@ class PostgresStore(SqlStore):
             return
         if current == 0 and not create:
             raise NotFound(
-                "there is no log in this database yet",
+                "there is no log in this database",
                 place=self._place,
                 fix="append something first, or name another with --db or EM_DB",
             )
@@ -405,7 +406,7 @@ class PostgresStore(SqlStore):
                 copy.write_row(row)
 
     def scrub(self) -> None:
-        """Let PostgreSQL drop the old versions of erased rows, once nobody can see them."""
+        """Vacuum the old versions of erased rows, once no session can see them."""
         deadline = time.monotonic() + self._busy_timeout
         with self._translated(), self._pool.connection() as connection:
             mark = self._scrub_asked(PostgresSession(connection))
@@ -414,7 +415,7 @@ class PostgresStore(SqlStore):
             while connection.execute(_OLDER_READERS, newer).fetchone() != (0,):
                 if time.monotonic() > deadline:
                     raise StoreBusy(
-                        "another session is still reading the old rows",
+                        "another session is still reading rows from before the erasure",
                         place=self._place,
                         fix="end that session, then run `em forget --finish`",
                     )
@@ -423,7 +424,7 @@ class PostgresStore(SqlStore):
         self._scrub_done(mark)
 
     def health(self, *, deep: bool = False) -> Health:
-        """How the store is doing. PostgreSQL checks its own pages, so `deep` adds nothing."""
+        """Report the condition of the store. PostgreSQL checks its pages: `deep` adds nothing."""
         with self._reading() as session:
             settings = {
                 name: str(session.execute(f"SHOW {name}").fetchone()[0])
@@ -435,7 +436,9 @@ class PostgresStore(SqlStore):
             waiting = self._scrub_asked(session) is not None
             schema = _schema(session)
         encoding = settings["server_encoding"]
-        problems = [] if encoding == "UTF8" else [f"the server's encoding is {encoding}, not UTF8"]
+        problems = (
+            [] if encoding == "UTF8" else [f"the server's encoding must be UTF8, it is {encoding}"]
+        )
         return Health(
             backend="postgresql",
             location=self._place,
@@ -454,10 +457,10 @@ class PostgresStore(SqlStore):
 
 
 def describe(url: str) -> str:
-    """An address as it may be shown: without its password."""
+    """Return an address as it may be shown: without its password."""
     unclear = StoreUnreachable(
-        # What the driver says of it may quote the password.
-        "this is no PostgreSQL address",
+        # The driver's own message may quote the password.
+        "the PostgreSQL address can't be parsed",
         place="db",
         fix="write postgresql://user:password@host:5432/database; percent-encode / and @ in it",
     )
@@ -473,7 +476,7 @@ def describe(url: str) -> str:
 
 
 def _schema(session: Session) -> int:
-    # Only in the schema that tables are made in: another one on the path may have a log too.
+    # Look only where tables are created: another schema on the path may have a log too.
     sql = "SELECT to_regclass(quote_ident(current_schema()) || '.em_schema')"
     if session.execute(sql).fetchone()[0] is None:
         return 0

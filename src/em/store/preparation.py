@@ -1,6 +1,6 @@
-"""From what a writer said to what can be written: checked, redacted and encoded.
+"""Prepare a commit: check, redact and encode it.
 
-All of this happens before the transaction begins, so that the write lock is held only for writing.
+This happens before the transaction begins, so that the write lock is held only while writing.
 """
 
 import re
@@ -23,7 +23,7 @@ from em.values.times import from_micros, moment, now, to_micros
 
 
 class PreparedEvent(NamedTuple):
-    """An event without what only the transaction knows: its position, times and hashes."""
+    """An event that lacks only what the transaction gives it: position, times and hashes."""
 
     id: str
     stream: str
@@ -39,7 +39,7 @@ class PreparedEvent(NamedTuple):
 
 
 class PreparedArtefact(NamedTuple):
-    """An artefact's version with its body encoded."""
+    """A version of an artefact with its body encoded."""
 
     draft: ArtefactDraft
     text: bytes
@@ -47,7 +47,7 @@ class PreparedArtefact(NamedTuple):
 
 
 class Prepared(NamedTuple):
-    """A commit that can be written."""
+    """A commit that is ready to be written."""
 
     events: list[PreparedEvent]
     artefacts: list[PreparedArtefact]
@@ -60,7 +60,7 @@ class Prepared(NamedTuple):
     skip_known: bool
     sources: set[str]
     is_one_row: bool = False
-    """Nothing but one new event, which nothing else is to be written for."""
+    """Whether it is one new event and nothing else, so that one statement writes it."""
 
 
 def prepare(commit: Commit, redactor: Redactor) -> Prepared:
@@ -90,7 +90,7 @@ def prepare(commit: Commit, redactor: Redactor) -> Prepared:
 
 
 def _prepared_events(commit: Commit, events: list[PreparedEvent], given_ids: list[str]) -> Prepared:
-    """The common case, on every append's way."""
+    """Prepare a commit of events only: the common case, and every append's path."""
     sources = {event_id for event in events for event_id in event.sources}
     is_one_row = (
         len(events) == 1
@@ -127,7 +127,7 @@ def _events(
 
 
 def with_pieces(event: PreparedEvent, now_: datetime) -> PreparedEvent:
-    """With the passages it is found by. Its body is redacted already, so no secret is cut."""
+    """Add the passages by which an event is found. Its body must be redacted already."""
     text = searched_text(event.kind, event.body)
     if not text:
         return event
@@ -147,14 +147,18 @@ def _event(draft: Draft | Event, fresh_id: str) -> PreparedEvent:
     text, body = None, None
     if imported is None or imported.body is not None:
         if not isinstance(draft.body, dict):
-            raise BadBody("a body is a JSON object", place="body", fix='write {"text": …}')
+            raise BadBody(
+                f"body must be a JSON object, got {type(draft.body).__name__}",
+                place="body",
+                fix='write {"text": …}',
+            )
         text, body = canonical(draft.body)
         check_body(draft.kind, text)
     if imported is not None:
         _check_imported(imported, text)
     elif draft.kind == "erased":
         raise InputError(
-            "only forgetting writes events of kind 'erased'",
+            "events of kind 'erased' are written by forgetting only",
             place="kind",
             fix="use memory.forget or `em forget`",
         )
@@ -173,9 +177,9 @@ def _event(draft: Draft | Event, fresh_id: str) -> PreparedEvent:
 
 
 def _sources(given: Any, place: str = "body.from_events") -> tuple[str, ...]:
-    """The ids of events that something was derived from."""
+    """Check a list of the ids of source events."""
     if not isinstance(given, list | tuple):
-        raise InputError("this is no list of event ids", place=place, fix="give a list")
+        raise InputError(f"expected a list of event ids, got {type(given).__name__}", place=place)
     return tuple(check_name(event_id, place) for event_id in given)
 
 
@@ -185,14 +189,14 @@ def _check_imported(event: Event, text: bytes | None) -> None:
         sizes["salt"] = SALT_BYTES
     for field, size in sizes.items():
         if not re.fullmatch(f"[0-9a-f]{{{2 * size}}}", getattr(event, field) or ""):
-            raise InputError(f"this is not {size} bytes in hexadecimal", place=field)
+            raise InputError(f"{field} must be {size} bytes in hexadecimal", place=field)
     if text is not None:
         salt = bytes.fromhex(event.salt or "")
         if hash_body(salt, text).hex() != event.body_hash:
             raise InputError(
-                "its body is not the one that was hashed",
+                "the body does not match its hash",
                 place="body",
-                fix="it was changed after its export; take it from an export that was not",
+                fix="the line was changed after its export: import an unchanged export",
             )
 
 
@@ -210,9 +214,9 @@ def _redact_events(
             continue
         if event.imported is not None:
             raise InputError(
-                "it holds a secret, and without it its hash would not fit",
+                "the event holds a secret, and redacting it would break its hash",
                 place=f"event {event.id}",
-                fix="import with --rechain: the secret is redacted and the event hashed anew",
+                fix="import with --rechain, which redacts the secret and hashes the event again",
                 index=n,
             )
         text, clean = canonical(clean)
@@ -220,12 +224,12 @@ def _redact_events(
 
 
 def refuse_secret_name(name: str, redactor: Redactor) -> None:
-    """Names are kept as they are, so one that holds a secret can't be used."""
+    """Raise InputError for a name that holds a secret: names are stored unredacted."""
     if not redactor.is_clean_name(name):
         raise InputError(
             f"the name {redactor.text(name)!r} holds a secret",
             place="stream, subject or id",
-            fix="names are never redacted, since things are found by them: choose another",
+            fix="choose another name: names are never redacted, because things are found by them",
         )
 
 
@@ -275,7 +279,7 @@ def _request(request: RequestOutcome | None, redactor: Redactor) -> RequestOutco
 
 
 def _clean_response(response: bytes, redactor: Redactor) -> bytes:
-    """A response is JSON as a rule; what has no secret stays byte for byte."""
+    """Redact a response. One without a secret stays as it is, byte for byte."""
     try:
         value = msgspec.json.decode(response)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

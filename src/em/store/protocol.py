@@ -1,4 +1,7 @@
-"""The narrow waist: what a store must do. A new back end does this and passes `em.testing`."""
+"""The protocol of a store, with the values it takes and returns.
+
+A new back end implements `Store` and `SearchIndex`, and passes `em.testing.StoreConformance`.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
@@ -12,9 +15,9 @@ from em.values.canonical import Json
 
 
 class ArtefactDraft(msgspec.Struct, frozen=True, kw_only=True):
-    """A version to store. Content equal to the newest version's is that version.
+    """A version of an artefact to store. Content equal to the newest version's makes no new one.
 
-    from_log: what it quotes are bodies of events as the log has them, which are redacted.
+    from_log: the body quotes events as they are in the log, so it is redacted already.
     """
 
     kind: str
@@ -25,7 +28,7 @@ class ArtefactDraft(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Artefact(msgspec.Struct, frozen=True, kw_only=True):
-    """One version, as the store holds it. `body` is None once it was erased."""
+    """A version of an artefact. `body` is None once it was erased."""
 
     id: str
     kind: str
@@ -39,9 +42,10 @@ class Artefact(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):
-    """Committing one replaces that of the same subject, type and id; `body=None` removes it.
+    """A typed record of a subject. A commit replaces the record of the same subject, type and id.
 
-    from_log: it holds nothing but bodies of events as the log has them, which are redacted.
+    body: None deletes the record.
+    from_log: the body quotes events as they are in the log, so it is redacted already.
     """
 
     subject: str
@@ -55,14 +59,14 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
 SLOT_BITS = 32
 SHAPE_BITS = 8
 REACH = 3
-"""How far a passage's neighbours count."""
+"""How many neighbours on each side count when a passage is ranked."""
 
 
 class Passage(msgspec.Struct, frozen=True, kw_only=True):
-    """What was found: a text with its event, when it happened, and how well it fits.
+    """A part of an event's text, with its event and how well it fits a question.
 
-    `score` is comparable within one answer only. `neighbours` are the passages around it, in
-    reading order, where they were asked for.
+    score: comparable within one answer only.
+    neighbours: the passages around it in reading order, if they were asked for.
     """
 
     event_id: str
@@ -82,10 +86,11 @@ class Passage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Within(msgspec.Struct, frozen=True):
-    """Where to search, and when it happened.
+    """The scope of a search.
 
-    subject: one subject; "" for what is about nobody, None for all of it.
-    lessons: search the lessons, which are never among what was said.
+    subject: one subject; "" for passages without a subject, None for all.
+    since, until: when the event happened.
+    lessons: search lessons instead of what was said. The two are never mixed.
     """
 
     subject: str | None = None
@@ -94,12 +99,12 @@ class Within(msgspec.Struct, frozen=True):
     lessons: bool = False
 
     def holds(self, at: datetime) -> bool:
-        """Whether a moment is within the times."""
+        """Return whether a time is in the scope."""
         return (self.since is None or at >= self.since) and (self.until is None or at < self.until)
 
 
 class Mark(msgspec.Struct, frozen=True):
-    """What ranking needs of a passage besides its words."""
+    """A passage without its text: what ranking needs besides the words."""
 
     number: int
     shape: int
@@ -110,16 +115,16 @@ class Mark(msgspec.Struct, frozen=True):
 
 
 def scope_range(scope: int) -> tuple[int, int]:
-    """The first and the last number that a scope's passages may have."""
+    """Return the first and the last number that the passages of a scope may have."""
     return scope << SLOT_BITS, ((scope + 1) << SLOT_BITS) - 1
 
 
 class Claim(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of claiming a key.
+    """The answer to claiming a request key.
 
-    `yours`: carry the request out and commit its `RequestOutcome`. `running`: somebody else is at
-    it. `done`: here is its `response`. `mismatch`: the key was used for another request.
-    `erased`: it was done, and its response was forgotten since.
+    status: `yours`: carry out the request and commit its `RequestOutcome`. `running`: another
+    process is carrying it out. `done`: `response` is its response. `mismatch`: the key was used for
+    another request. `erased`: it was done, and its response was erased since.
     """
 
     status: Literal["yours", "running", "done", "mismatch", "erased"]
@@ -128,7 +133,7 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RequestOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    """The response to keep for a claimed key, committed together with what the request did."""
+    """The response to store for a claimed key, committed together with what the request did."""
 
     key: str
     owner: str
@@ -137,14 +142,15 @@ class RequestOutcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Commit(msgspec.Struct, frozen=True, kw_only=True):
-    """What is written together, or not at all.
+    """A set of changes that is written in one transaction or not at all.
 
-    An `Event` among the events is an import: it keeps its id, position, times and hash, and must
-    continue its stream. `expected_pos` says for a stream the position of its last event (0: there
-    is none), and makes the commit a compare-and-append. `skip_known` passes over events that are in
-    the log already; one of the same id that says something else is refused. `lessons` says for a
-    stream which of its events is found among the lessons (None: no longer any). `retire` takes
-    artefacts out of use by their ids; they stay readable by their numbers.
+    events: an `Event` is an import. It keeps its id, position, times and hash, and must continue
+        its stream.
+    lessons: for a stream, the id of the event that is indexed as its lesson; None removes it.
+    retire: ids of artefacts to take out of use. They stay readable by their version.
+    expected_pos: for a stream, the position of its last event (0: none). Makes the commit a
+        compare-and-append: it raises PositionConflict if the stream has moved.
+    skip_known: skip events that are in the log. One with the same id and other content is refused.
     """
 
     events: Sequence[Draft | Event] = ()
@@ -158,13 +164,13 @@ class Commit(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_only_events(self) -> bool:
-        """Whether nothing but events is to be written."""
+        """Whether the commit has events and nothing else."""
         rest = (self.artefacts, self.records, self.lessons, self.retire, self.request)
         return not any(rest)
 
 
 class Committed(msgspec.Struct, frozen=True):
-    """What a commit became. `retired`: the artefacts that were in use until now, by their ids."""
+    """The result of a commit. `retired`: ids of the artefacts that it took out of use."""
 
     events: Sequence[Event]
     artefacts: Sequence[Artefact]
@@ -172,9 +178,9 @@ class Committed(msgspec.Struct, frozen=True):
 
 
 class Erasure(msgspec.Struct, frozen=True, kw_only=True):
-    """What forgetting took away.
+    """What was erased.
 
-    `scrubbed`: nothing of it is left in the store's files either; else `scrub_problem` says why.
+    scrubbed: whether it is also gone from the store's files; if not, `scrub_problem` tells why.
     """
 
     events: Sequence[str] = ()
@@ -187,7 +193,7 @@ class Erasure(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Health(msgspec.Struct, frozen=True, kw_only=True):
-    """How a store is doing. `problems` is empty when all is well."""
+    """The condition of a store. `problems` is empty when all is well."""
 
     backend: str
     location: str
@@ -201,9 +207,9 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SearchIndex(Protocol):
-    """Find passages by their words and by their vectors. Safe to share between threads.
+    """Find passages by words and by vectors. Safe to share between threads.
 
-    A passage has a number; its posting is the number with its shape (`SHAPE_BITS`) behind it.
+    A passage has a number. Its posting is the number with the shape appended (`SHAPE_BITS`).
     """
 
     def find(
@@ -216,14 +222,14 @@ class SearchIndex(Protocol):
     ) -> list[list[int]]:
         """Return for each group of words the postings of the passages that have one of them.
 
-        Newest first, at most `limit` of each. beside: they must also have one of these words.
+        Newest first, at most `limit` each. beside: a passage must also have one of these words.
         """
 
     def count(self, within: Within, words: Sequence[str] = ()) -> int:
-        """Count the passages that have one of the words; without words all of a scope."""
+        """Count the passages that have one of the words; without words, all passages."""
 
     def marks(self, numbers: Sequence[int]) -> list[Mark]:
-        """Return what ranking needs of passages. Numbers without a passage are passed over."""
+        """Return what ranking needs of passages. Unknown numbers are skipped."""
 
     def passages(self, numbers: Sequence[int]) -> list[Passage]:
         """Return passages with their texts, in no order."""
@@ -248,11 +254,11 @@ class SearchIndex(Protocol):
     def similarities(
         self, identity: str, vector: Sequence[float], numbers: Sequence[int]
     ) -> dict[int, float]:
-        """Return how near passages are to a vector. Those without a vector are passed over."""
+        """Return how near passages are to a vector. Passages without a vector are skipped."""
 
 
 class Store(Protocol):
-    """Where the log and everything compiled from it live. Safe to share between threads."""
+    """The log and everything compiled from it. Safe to share between threads."""
 
     @property
     def location(self) -> str:
@@ -260,7 +266,7 @@ class Store(Protocol):
 
     @property
     def redactor(self) -> Redactor:
-        """What takes secrets out of everything that is committed."""
+        """Removes secrets from everything that is committed."""
 
     @property
     def index(self) -> SearchIndex:
@@ -314,10 +320,10 @@ class Store(Protocol):
         """Erase bodies and everything derived from them; `subjects` also lose their records."""
 
     def scrub(self) -> None:
-        """Remove what erased bodies left in the files. Raise StoreBusy if a reader needs it."""
+        """Remove the remains of erased bodies from the files. Raise StoreBusy if one is read."""
 
     def health(self, *, deep: bool = False) -> Health:
-        """Report how the store is doing; `deep` reads every page."""
+        """Report the condition of the store; `deep` reads every page."""
 
     def close(self) -> None:
         """Close files and connections."""

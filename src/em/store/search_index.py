@@ -1,4 +1,9 @@
-"""The word index: what is searched of events, written in the transaction that writes the events."""
+"""The tables of the search index: passages of events, their words, and their scopes.
+
+A passage is a part of an event's text. Its number is the number of its scope (a subject's
+utterances, or its lessons) and a slot in it; neighbours in a conversation have neighbouring slots.
+Passages are written in the transaction that writes their events.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
@@ -22,15 +27,15 @@ from em.text.words import ANALYSIS, pieces
 from em.values.times import from_micros, moment, to_micros
 
 GAP = REACH + 1
-"""Free slots between passages that are no neighbours."""
+"""Slots left free between passages that are not neighbours."""
 BLOCK = 64
-"""Slots that a stream gets at once where several streams of a subject take turns."""
+"""Slots that a stream reserves at once, where several streams of a subject alternate."""
 SESSION_PAUSE = 3 * 3_600 * 1_000_000
-"""After so many microseconds a conversation begins anew."""
+"""Microseconds of silence after which a new conversation begins."""
 
 
 class PassageRow(NamedTuple):
-    """A passage as it lies in the table."""
+    """A row of the table `passages`."""
 
     number: int
     shape: int
@@ -43,7 +48,7 @@ class PassageRow(NamedTuple):
 
 
 class PassageTable(Protocol):
-    """How a back end keeps passages and finds their words."""
+    """The statements on passages that differ between back ends."""
 
     def insert_passages(
         self, session: Session, rows: Sequence[PassageRow], terms: Sequence[str]
@@ -56,19 +61,19 @@ class PassageTable(Protocol):
 
 _NEXT_SAID = "COALESCE(MAX(CASE WHEN number > 0 THEN number END), 0) + 1"
 _NEXT_LESSONS = "COALESCE(MIN(CASE WHEN number < 0 THEN number END), 0) - 1"
-"""Scopes of what was said are numbered from 1 up, scopes of lessons from -1 down.
+"""Number scopes of utterances from 1 up and scopes of lessons from -1 down.
 
-So the sign of a passage's number says which it is, and one range of numbers has all of either.
+So the sign of a passage's number tells which it is, and one range of numbers covers all of either.
 """
 
 
 def scope_name(within: Within) -> str:
-    """Return the name of a subject's scope; no subject's own name is empty or has a line break."""
+    """Name a scope in the table. No subject's name is empty or has a line break."""
     return ("\n" if within.lessons else "") + (within.subject or "")
 
 
 class _Scope:
-    """The slots of a subject, while a commit is written."""
+    """The slots of a scope while a commit is written."""
 
     def __init__(self, session: Session, within: Within) -> None:
         name = scope_name(within)
@@ -87,12 +92,12 @@ class _Scope:
         self.threads: dict[str, _Thread] = {}
 
     def thread(self, session: Session, stream: str) -> "_Thread":
-        """The slots of one of its streams, read once in a commit."""
+        """Return the slots of one of its streams; read once per commit."""
         self.threads[stream] = found = _Thread(session, self, stream)
         return found
 
     def save(self, session: Session) -> None:
-        """Write down which slots are taken."""
+        """Store which slots are taken."""
         session.execute(
             "UPDATE scopes SET next = ?, passages = passages + ? WHERE number = ?",
             (self.next, self.added, self.number),
@@ -106,7 +111,7 @@ class _Scope:
 
 
 class _Thread:
-    """The slots of a stream within a scope: neighbours in it lie side by side."""
+    """The slots of a stream within a scope, where neighbours are side by side."""
 
     def __init__(self, session: Session, scope: _Scope, stream: str) -> None:
         self._scope, self._stream = scope, stream
@@ -119,11 +124,11 @@ class _Thread:
         self._next, self._ends, self._at, self._session = row or (0, 0, None, None)
 
     def row(self) -> tuple[Any, ...]:
-        """As the table keeps it."""
+        """Return the row for the table `threads`, without the scope."""
         return self._stream, self._next, self._ends, self._at, self._session
 
     def take(self, count: int, at: int, session: str | None) -> int:
-        """The first of so many slots, away from what was said in another session."""
+        """Take `count` slots and return the first; leave a gap after another session."""
         apart = self._at is not None and (
             session != self._session or abs(at - self._at) > SESSION_PAUSE
         )
@@ -137,7 +142,7 @@ class _Thread:
     def _reserve(self, first: int, count: int) -> int:
         scope = self._scope
         if self._ends == scope.next and self._at is not None:
-            block = count  # nobody came after it: it goes on where it is
+            block = count  # no stream reserved slots after this one: extend it
         else:
             first, block = scope.next + GAP, max(count, BLOCK)
         self._ends = scope.next = first + block
@@ -147,7 +152,7 @@ class _Thread:
 def index_events(
     session: Session, table: PassageTable, items: Sequence[tuple[PreparedEvent, int, int]]
 ) -> None:
-    """Index events, given with their seq and the moment they happened."""
+    """Index events, each given with its seq and the time it happened."""
     scopes: dict[str | None, _Scope] = {}
     rows: list[PassageRow] = []
     terms: list[str] = []
@@ -165,7 +170,7 @@ def index_events(
             number += 1
         scope.added += len(event.pieces)
     if len(scopes) > 1 or any(len(scope.threads) > 1 for scope in scopes.values()):
-        # The word index of SQLite takes numbers fastest in their order.
+        # SQLite's word index takes numbers fastest in ascending order.
         order = sorted(range(len(rows)), key=rows.__getitem__)
         rows, terms = [rows[n] for n in order], [terms[n] for n in order]
     table.insert_passages(session, rows, terms)
@@ -174,7 +179,7 @@ def index_events(
 
 
 class LessonRow(NamedTuple):
-    """An event that is found among the lessons."""
+    """An event that holds a lesson."""
 
     seq: int
     id: str
@@ -189,7 +194,7 @@ _LESSON = "e.seq, e.id, e.stream, e.subject, e.kind, e.at, e.body"
 
 
 def put_lessons(session: Session, table: PassageTable, lessons: Mapping[str, str | None]) -> None:
-    """Make an event of each stream findable among the lessons, in place of the one before."""
+    """Index an event of each stream as its lesson, in place of the former one."""
     streams = list(lessons)
     before = [row[0] for row in select(session, "seq", "lessons", "stream", streams)]
     remove_passages(session, table, before, "number < 0")
@@ -207,7 +212,7 @@ def put_lessons(session: Session, table: PassageTable, lessons: Mapping[str, str
 
 
 def _index_lessons(session: Session, table: PassageTable, lessons: Sequence[LessonRow]) -> None:
-    """Index lessons, each apart from the others: a lesson has no neighbours."""
+    """Index lessons, with gaps between them: a lesson has no neighbours."""
     scopes: dict[str | None, _Scope] = {}
     rows: list[tuple[PassageRow, str]] = []
     for lesson in lessons:
@@ -233,7 +238,7 @@ def _index_lessons(session: Session, table: PassageTable, lessons: Sequence[Less
 def remove_passages(
     session: Session, table: PassageTable, seqs: Sequence[int], condition: str = "1 = 1"
 ) -> int:
-    """Remove what was searched of events; how many passages there were."""
+    """Delete the passages of events that meet a condition. Return how many there were."""
     session.executemany("DELETE FROM lessons WHERE seq = ?", [(seq,) for seq in seqs])
     numbers: list[int] = []
     postings: list[int] = []
@@ -253,21 +258,21 @@ def remove_passages(
             "UPDATE scopes SET passages = passages - ?, stamp = stamp + 1 WHERE number = ?",
             (count, scope),
         )
-        # The name of a session may say something of what was said in it.
+        # The name of a session may hold part of what was forgotten.
         session.execute("UPDATE threads SET session = NULL WHERE scope = ?", (scope,))
     return len(postings)
 
 
 ANALYSED = "analysis"
-"""The flag that says by which analysis the passages were made."""
+"""The flag that holds the number of the analysis which made the passages."""
 
 
 LESSONS_MISSING = "lessons_not_indexed"
-"""The flag that a migration sets when it found lessons that are not in this index yet."""
+"""The flag that a migration sets when lessons must still be indexed."""
 
 
 def is_current(session: Session) -> bool:
-    """Whether all passages are there, made by this em's analysis."""
+    """Return whether everything is indexed by this em's analysis."""
     return _is_analysed(session) and _flag(session, LESSONS_MISSING) is None
 
 
@@ -281,7 +286,7 @@ def _flag(session: Session, name: str) -> str | None:
 
 
 def bring_up_to_date(session: Session, table: PassageTable) -> None:
-    """Index what is not indexed by this em's analysis, within the caller's transaction."""
+    """Index what another analysis indexed or a migration left, in the caller's transaction."""
     if not _is_analysed(session):
         _reindex(session, table)
     elif _flag(session, LESSONS_MISSING) is not None:
@@ -304,7 +309,7 @@ def _reindex(session: Session, table: PassageTable) -> None:
     """Index all events again."""
     postings = session.execute("SELECT number, shape FROM passages").fetchall()
     table.delete_passages(session, [number << SHAPE_BITS | shape for number, shape in postings])
-    # The numbers are given out anew, so no vector fits any more.
+    # Passages get new numbers, so no vector belongs to one any more.
     session.execute("DELETE FROM flags WHERE name = 'embedder'")
     for emptied in ("DELETE FROM threads", "DELETE FROM scopes"):
         session.execute(emptied)
@@ -337,9 +342,9 @@ def _searched_rows(session: Session, after: int) -> list[Any]:
 
 
 NOWHERE = (1, 0)
-"""A range without numbers, for a subject of whom nothing was said."""
+"""An empty range of numbers, for a subject without passages."""
 LAST_NUMBER = 2**54 - 1
-"""The largest number of a passage: with its shape it is still a whole number of 63 bits."""
+"""The largest number of a passage: with its shape appended it still fits in 63 bits."""
 
 _PASSAGES = (
     "SELECT p.number, p.starts, p.ends, p.at, p.speaker, p.role,"
@@ -359,7 +364,7 @@ def numbers_of(session: Session, within: Within) -> tuple[int, int]:
 
 
 def scope_conditions(within: Within) -> tuple[str, list[str]]:
-    """Return the scopes to search as SQL on the table `scopes`."""
+    """Return the condition that selects the rows of `scopes`, with its parameters."""
     if within.subject is None:
         return ("number < 0" if within.lessons else "number > 0"), []
     return "subject = ?", [scope_name(within)]
@@ -373,7 +378,7 @@ def count_passages(session: Session, within: Within) -> int:
 
 
 def time_conditions(within: Within) -> tuple[str, list[int]]:
-    """When it happened, as SQL on the table `passages` (alias `p`)."""
+    """Return the condition on `p.at` (the table `passages`), with its parameters."""
     conditions, params = "", []
     for sign, bound in ((">=", within.since), ("<", within.until)):
         if bound is not None:
@@ -383,20 +388,20 @@ def time_conditions(within: Within) -> tuple[str, list[int]]:
 
 
 def read_marks(session: Session, numbers: Sequence[int]) -> list[Mark]:
-    """What ranking needs of passages, in no order; numbers that nothing has are passed over."""
+    """Read what ranking needs of passages, in no order. Unknown numbers are skipped."""
     sql = "SELECT number, shape, seq, speaker, role, at FROM passages WHERE number IN ({})"
     return [Mark(*row) for row in select_numbers(session, sql, numbers)]
 
 
 def read_passages(session: Session, numbers: Sequence[int]) -> list[Passage]:
-    """Passages with their texts, in no order."""
+    """Read passages with their texts, in no order."""
     decoded: dict[str, tuple[str, str | None]] = {}
     return [_passage(row, decoded) for row in select_numbers(session, _PASSAGES, numbers)]
 
 
 def _passage(row: Sequence[Any], decoded: dict[str, tuple[str, str | None]]) -> Passage:
     number, start, end, at, speaker, role, event_id, recorded_at, subject, stream, kind, body = row
-    # Many passages may come from one large body.
+    # Many passages may come from one large body: decode it once.
     if event_id not in decoded:
         content = msgspec.json.decode(body)
         decoded[event_id] = (searched_text(kind, content) or "", detail(content, "session"))

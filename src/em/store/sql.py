@@ -1,4 +1,4 @@
-"""What SQLite and PostgreSQL have in common: all of it but connecting, searching and scrubbing."""
+"""What SQLite and PostgreSQL share: all but connecting, searching and scrubbing."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -64,9 +64,9 @@ Transaction = Callable[[], AbstractContextManager[Session]]
 
 
 class SqlIndex(ABC):
-    """A search index on SQL. A back end brings the statements on words and vectors.
+    """A search index on SQL. A back end adds the statements on words and vectors.
 
-    reading, writing: how the store begins a session, see `SqlStore`.
+    reading, writing: begin a session of the store, see `SqlStore`.
     """
 
     def __init__(self, reading: Transaction, writing: Transaction) -> None:
@@ -112,17 +112,17 @@ class SqlIndex(ABC):
     def similarities(
         self, identity: str, vector: Sequence[float], numbers: Sequence[int]
     ) -> dict[int, float]:
-        """Return how near passages are to a vector. Those without a vector are passed over."""
+        """Return how near passages are to a vector. Passages without a vector are skipped."""
 
     def count(self, within: Within, words: Sequence[str] = ()) -> int:
-        """Count the passages that have one of the words; without words all of a scope."""
+        """Count the passages that have one of the words; without words, all passages."""
         with self._reading() as session:
             if words:
                 return self._count_words(session, within, words)
             return searching.count_passages(session, within)
 
     def marks(self, numbers: Sequence[int]) -> list[Mark]:
-        """Return what ranking needs of passages. Numbers without a passage are passed over."""
+        """Return what ranking needs of passages. Unknown numbers are skipped."""
         with self._reading() as session:
             return searching.read_marks(session, numbers)
 
@@ -142,7 +142,7 @@ class SqlIndex(ABC):
             return vectors.without_vector(session, identity, within, limit)
 
     def bring_up_to_date(self) -> None:
-        """Index what was indexed by another analysis, or is not indexed since a migration."""
+        """Index what another analysis indexed or a migration left."""
         with self._reading() as session:
             if searching.is_current(session):
                 return
@@ -151,7 +151,7 @@ class SqlIndex(ABC):
 
 
 class SqlStore(ABC):
-    """A store on SQL. A back end brings its connections and the few statements that differ."""
+    """A store on SQL. A back end adds its connections and the few statements that differ."""
 
     _driver_error: type[Exception]
     _number_taken: type[Exception] | tuple[()] = ()
@@ -164,11 +164,11 @@ class SqlStore(ABC):
     @property
     @abstractmethod
     def location(self) -> str:
-        """Where it is, as it may be shown."""
+        """The path or address, as it may be shown: without a password."""
 
     @abstractmethod
     def _explain(self, error: Exception) -> EmError:
-        """A driver's error in em's words."""
+        """Return em's error for an error of the driver."""
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
@@ -179,32 +179,32 @@ class SqlStore(ABC):
 
     @abstractmethod
     def _reading(self) -> AbstractContextManager[Session]:
-        """A session that sees what is committed."""
+        """Begin a session that sees what is committed."""
 
     @abstractmethod
     def _writing(self) -> AbstractContextManager[Session]:
-        """A transaction with the write lock: committed at the end, rolled back on an error."""
+        """Begin a transaction with the write lock; commit it, or roll it back on an error."""
 
     @property
     @abstractmethod
     def _fetch_page(self) -> FetchPage:
-        """How a page of events is fetched."""
+        """The function that fetches a page of events."""
 
     @abstractmethod
     def _insert_events(self, session: Session, rows: Sequence[tuple[Any, ...]]) -> None:
-        """Insert rows of events."""
+        """Insert rows into the table of events."""
 
     def _insert_at_once(self, prepared: Prepared) -> list[Event] | None:
-        """Commit one row with one statement; None where that can't be done."""
+        """Commit one event with one statement; return None if that is not possible."""
         return None
 
     @abstractmethod
     def scrub(self) -> None:
-        """Remove what erased bodies left in the files; StoreBusy if a reader is in the way."""
+        """Remove the remains of erased bodies from the files. Raise StoreBusy if one is read."""
 
     @abstractmethod
     def close(self) -> None:
-        """Let go of files and connections."""
+        """Close files and connections."""
 
     def __enter__(self) -> Self:
         return self
@@ -213,7 +213,7 @@ class SqlStore(ABC):
         self.close()
 
     def commit(self, commit: Commit) -> Committed:
-        """Write all of it in one transaction."""
+        """Write a commit in one transaction."""
         prepared = prepare(commit, self.redactor)
         if prepared.is_one_row and (events := self._insert_at_once(prepared)) is not None:
             return Committed(events, ())
@@ -239,7 +239,7 @@ class SqlStore(ABC):
         return count
 
     def streams(self, prefix: str) -> Iterator[str]:
-        """The names of streams that begin so, in their order."""
+        """Return the names of the streams that begin with a prefix, in their order."""
         sql = "SELECT MIN(stream) FROM events WHERE stream > ? AND stream < ?"
         last, beyond = prefix, prefix + chr(0x10FFFF)
         while True:
@@ -251,7 +251,7 @@ class SqlStore(ABC):
             last = found
 
     def _write(self, session: Session, prepared: Prepared) -> tuple[Committed, Tip | None, bool]:
-        """Write a commit, and erase what an imported event says was erased elsewhere."""
+        """Write a commit, and erase what imported tombstones name."""
         committed, tip = self._insert(session, prepared)
         if not any(event.kind == "erased" for event in committed.events):
             return committed, tip, False
@@ -261,7 +261,7 @@ class SqlStore(ABC):
         return committed, None, erased
 
     def _insert(self, session: Session, prepared: Prepared) -> tuple[Committed, Tip | None]:
-        """Write all of it; the caller commits or rolls back. Also where the log then ends."""
+        """Insert all rows of a commit. Return the result and the new end of the log."""
         recorded_at = now_micros()
         if prepared.skip_known:
             prepared = without_known(session, prepared)
@@ -290,7 +290,7 @@ class SqlStore(ABC):
         return Committed(events, artefacts, retired), tip
 
     def _try_to_scrub(self) -> str:
-        """Scrub what was erased; else why not: then its mark stays, and `health` tells of it."""
+        """Scrub; if it fails, return why. The mark then stays, and `health` reports it."""
         try:
             self.scrub()
         except StoreError as error:
@@ -302,7 +302,7 @@ class SqlStore(ABC):
         return map(to_event, self._stream(query, raw=False))
 
     def rows(self, query: EventQuery) -> Iterator[Row]:
-        """The same, undecoded."""
+        """Stream events as `read` does, undecoded."""
         return map(to_row, self._stream(query, raw=True))
 
     def _stream(self, query: EventQuery, *, raw: bool) -> Iterator[tuple[Any, ...]]:
@@ -312,13 +312,13 @@ class SqlStore(ABC):
         return stream_rows(query, newest or 0, self._fetch_page, raw=raw)
 
     def head(self, stream: str) -> tuple[int, str]:
-        """Position and hash of a stream's last event; `(0, "")` where there is none."""
+        """Return position and hash of a stream's last event; `(0, "")` where there is none."""
         with self._reading() as session:
             pos, own = read_head(session, stream)
         return pos, own.hex()
 
     def artefact(self, kind: str, name: str, version: int | None = None) -> Artefact | None:
-        """One version of an artefact; without a number the newest that is not retired."""
+        """Return one version of an artefact; without a number the newest that is not retired."""
         which = "retired_at IS NULL" if version is None else "version = ?"
         params = (kind, name) if version is None else (kind, name, version)
         sql = (
@@ -330,7 +330,7 @@ class SqlStore(ABC):
         return to_artefact(row) if row else None
 
     def artefacts(self, kind: str | None = None, name: str | None = None) -> Iterator[Artefact]:
-        """Every version, by kind, name and number."""
+        """Return every version, by kind, name and number."""
         given = {"kind": kind, "name": name}
         for row in self._paged(
             ARTEFACT_COLUMNS, "artefacts", given, ("kind", "name", "version"), (1, 2, 3)
@@ -343,7 +343,7 @@ class SqlStore(ABC):
         type: str | None = None,  # noqa: A002 - the noun's own field
         ids: Sequence[str] = (),
     ) -> Iterator[Record]:
-        """A subject's records, by type and id; only those of the given ids, if any are given."""
+        """Return a subject's records, by type and id; of the given ids only, if any are given."""
         columns = "subject, type, id, body, from_events"
         for wanted in chunks(sorted(set(ids))) if ids else [None]:
             rows = self._paged(
@@ -366,7 +366,7 @@ class SqlStore(ABC):
         size: int = 500,
         wanted: tuple[str, Sequence[str]] | None = None,
     ) -> Iterator[tuple[Any, ...]]:
-        """Rows in the order of `key`, which stands in the columns `at`, page by page."""
+        """Stream rows in pages, in the order of `key`, which is in the columns `at`."""
         where = [f"{column} = ?" for column, value in given.items() if value is not None]
         params = [value for value in given.values() if value is not None]
         if wanted is not None:
@@ -387,26 +387,26 @@ class SqlStore(ABC):
             after = tuple(rows[-1][n] for n in at)
 
     def claim(self, key: str, fingerprint: str, *, lease: timedelta, keep: timedelta) -> Claim:
-        """Claim a request key; a claim not completed within `lease` may be taken over."""
+        """Claim a request key. A claim not completed within `lease` may be taken over."""
         check_name(key, "request key")
         refuse_secret_name(key, self.redactor)
         with self._writing() as session:
             return claims.claim(session, key, fingerprint, lease, keep)
 
     def release(self, key: str, owner: str) -> None:
-        """Give a claim back without an outcome, so that the request may be tried again."""
+        """Give up a claim without an outcome, so that the request may be tried again."""
         with self._writing() as session:
             claims.release(session, key, owner)
 
     def erase(
         self, event_ids: Sequence[str], *, subjects: Sequence[str] = (), reason: str = ""
     ) -> Erasure:
-        """Erase bodies and all that was derived from them, then scrub."""
+        """Erase bodies and everything derived from them, then scrub."""
         reason = self.redactor.text(reason)
         with self._writing() as session:
             erasure = erasing.erase(session, self._chain, self.index, event_ids, subjects, reason)
             self._ask_for_scrub(session)
-        # The erasure stands in any case; if its traces on the disk are still there, that is said.
+        # The erasure is committed, whether scrubbing succeeds or not.
         problem = self._try_to_scrub()
         return msgspec.structs.replace(erasure, scrubbed=not problem, scrub_problem=problem)
 
@@ -418,13 +418,13 @@ class SqlStore(ABC):
         )
 
     def _scrub_asked(self, session: Session) -> str | None:
-        """The mark of the last erasure that is not scrubbed yet."""
+        """Return the mark of the last erasure that is not scrubbed yet."""
         sql = "SELECT value FROM flags WHERE name = ?"
         row = session.execute(sql, (SCRUB_PENDING,)).fetchone()
         return None if row is None else str(row[0])
 
     def _scrub_done(self, mark: str | None) -> None:
-        """Take the mark away, unless another erasure has set its own since."""
+        """Remove the mark, unless another erasure has set its own since."""
         with self._writing() as session:
             sql = "DELETE FROM flags WHERE name = ? AND value = ?"
             session.execute(sql, (SCRUB_PENDING, mark or ""))
@@ -441,8 +441,10 @@ def _to_record(row: tuple[Any, ...]) -> Record:
 
 
 def check_busy_timeout(seconds: float) -> None:
-    """Waiting is bounded, and there is some."""
+    """Raise UsageError unless the timeout is positive and at most a day."""
     if not 0 < seconds <= 86_400:
         raise UsageError(
-            f"{seconds} is no time to wait", place="busy_timeout", fix="give seconds, up to a day"
+            f"busy_timeout must be from 0 to 86400 seconds, got {seconds}",
+            place="busy_timeout",
+            fix="pass a number of seconds such as 30",
         )

@@ -1,4 +1,4 @@
-"""The embedded store: one SQLite file, safe for several threads and processes."""
+"""The store in an SQLite file. Several threads and processes may use it at once."""
 
 import os
 import sqlite3
@@ -230,7 +230,7 @@ class SqliteIndex(SqlIndex):
         return int(session.execute(counted, (_any(words), *params)).fetchone()[0])
 
     def put_vectors(self, identity: str, vectors: Mapping[int, Sequence[float]]) -> None:
-        """Keep vectors of length 1. Those of another embedder go: two are never mixed."""
+        """Store vectors of length 1 by the numbers of their passages."""
         blobs = {number: to_blob(vector) for number, vector in vectors.items()}
         with self._writing() as session:
             put_vectors(session, identity, blobs)
@@ -238,7 +238,7 @@ class SqliteIndex(SqlIndex):
     def nearest(
         self, identity: str, vector: Sequence[float], within: Within, limit: int
     ) -> list[tuple[int, float]]:
-        """Numbers and similarities of the passages nearest to a vector of this embedder."""
+        """Return numbers and similarities of the passages nearest to this embedder's vector."""
         with self._reading() as session:
             if embedder_of(session) != identity:
                 return []
@@ -247,7 +247,7 @@ class SqliteIndex(SqlIndex):
     def similarities(
         self, identity: str, vector: Sequence[float], numbers: Sequence[int]
     ) -> dict[int, float]:
-        """How near passages are to a vector; those without one are passed over."""
+        """Return how near passages are to a vector. Passages without a vector are skipped."""
         with self._reading() as session:
             if embedder_of(session) != identity:
                 return {}
@@ -255,19 +255,19 @@ class SqliteIndex(SqlIndex):
 
 
 def _words_sql(session: Session, within: Within) -> tuple[str, list[int]]:
-    """Postings of a match, as far as they are in scope; the match itself is the first value."""
+    """Return the SQL for the postings of a match in a scope. Its first parameter is the match."""
     first, last = numbers_of(session, within)
     sql = "SELECT w.rowid FROM words AS w"
     when, moments = time_conditions(within)
     if when:
         sql += f" JOIN passages AS p ON p.number = w.rowid >> {SHAPE_BITS}"
-    # The index seeks to a range of numbers: it does not read the words of other scopes.
+    # FTS5 seeks to a range of numbers, so the words of other scopes are not read.
     bounds = [first << SHAPE_BITS, ((last + 1) << SHAPE_BITS) - 1]
     return f"{sql} WHERE words MATCH ? AND w.rowid BETWEEN ? AND ?{when}", bounds + moments
 
 
 def _any(words: Sequence[str]) -> str:
-    """A match for any of the words, each quoted: none is an operator."""
+    """Match any of the words. Each is quoted, so that none is an operator."""
     return " OR ".join(f'"{word}"' for word in words)
 
 
@@ -280,13 +280,13 @@ WAL_BYTES_KEPT = 64 * 1024 * 1024
 _ERRORS: dict[int, tuple[type[StoreError], str, str]] = {
     sqlite3.SQLITE_BUSY: (
         StoreBusy,
-        "another process has held the write lock for too long",
+        "another process has locked the log for writing for too long",
         "try again, or raise EM_BUSY_TIMEOUT",
     ),
     sqlite3.SQLITE_LOCKED: (StoreBusy, "the database is locked", "try again"),
     sqlite3.SQLITE_READONLY: (
         StoreReadOnly,
-        "it can't be written to; nothing was changed",
+        "the log is read-only; nothing was changed",
         "check the permissions of the file and its folder, or name another log with --db",
     ),
     sqlite3.SQLITE_FULL: (
@@ -296,13 +296,13 @@ _ERRORS: dict[int, tuple[type[StoreError], str, str]] = {
     ),
     sqlite3.SQLITE_NOTADB: (
         NotADatabase,
-        "it is not an em database",
+        "this is not an em database",
         "name another file with --db or EM_DB",
     ),
     sqlite3.SQLITE_CORRUPT: (
         StoreCorrupt,
         "the database file is damaged",
-        "restore it from a copy; `em log export` saves what can still be read",
+        "restore a backup; `em log export` saves the events that can still be read",
     ),
     sqlite3.SQLITE_CANTOPEN: (
         StoreUnreachable,
@@ -318,11 +318,13 @@ _ERRORS: dict[int, tuple[type[StoreError], str, str]] = {
 
 
 class SqliteStore(SqlStore):
-    """A log in a file.
+    """A log in an SQLite file.
 
-    path: the file, or `:memory:`. create: make it where there is none.
-    busy_timeout: seconds to wait for another writer. synchronous: `normal` survives a crash of the
-    process; `full` also a crash of the machine, at the price of a disk flush for each commit.
+    path: the file, or `:memory:`.
+    create: create the file if there is none.
+    busy_timeout: seconds to wait for another writer.
+    synchronous: `normal` survives a crash of the process; `full` also a crash of the machine, at
+        the cost of a disk flush for each commit.
     """
 
     _driver_error = sqlite3.Error
@@ -339,7 +341,7 @@ class SqliteStore(SqlStore):
     ) -> None:
         self._path = str(path)
         if "\0" in self._path:
-            raise UsageError("a path has no NUL", place="db")
+            raise UsageError("the path contains a NUL character", place="db")
         check_busy_timeout(busy_timeout)
         self._busy_timeout = busy_timeout
         self._synchronous = synchronous
@@ -368,19 +370,21 @@ class SqliteStore(SqlStore):
             self._make_place(Path(self._path), create=create)
         except OSError as error:
             raise StoreUnreachable(
-                f"there can be no log here: {error.strerror}",
+                f"can't create a log here: {error.strerror}",
                 place=self._path,
                 fix="name another file with --db or EM_DB",
             ) from error
 
     def _make_place(self, path: Path, *, create: bool) -> None:
         if path.is_dir():
-            raise NotADatabase("it is a folder", place=self._path, fix="name a file in it")
+            raise NotADatabase(
+                "expected a file, found a folder", place=self._path, fix="name a file in it"
+            )
         if path.exists() and (create or path.stat().st_size):
             return
         if not create:
             raise NotFound(
-                "there is no log here yet",
+                "there is no log at this path",
                 place=self._path,
                 fix="append something first, or name another log with --db or EM_DB",
             )
@@ -414,7 +418,7 @@ class SqliteStore(SqlStore):
         return connection
 
     def _usable(self, connection: sqlite3.Connection) -> bool:
-        # What was opened as unchanging must not outlive the next change.
+        # A connection opened with immutable=1 would not see later changes.
         return not connection.in_transaction and not self._read_only
 
     def _explain(self, error: Exception) -> EmError:
@@ -443,7 +447,7 @@ class SqliteStore(SqlStore):
         with self._translated(), self._pool.connection() as connection:
             self._enter_wal(connection)
         with self._writing() as session:
-            # Another process may have been faster: ask again, now with the lock.
+            # Another process may have migrated meanwhile: check again under the lock.
             for step in pending(self._schema(session), self._path):
                 for statement in statements(step.sqlite):
                     session.execute(statement)
@@ -455,8 +459,8 @@ class SqliteStore(SqlStore):
             with self._reading() as session:
                 return self._schema(session)
         except (StoreUnreachable, StoreReadOnly):
-            # Beside a log in a folder that takes no writes SQLite can't make its working files. If
-            # none is there, nobody is writing, and the log can be read as it lies.
+            # In a read-only folder SQLite can't create its working files. Without such files there
+            # is no writer, and the log can be opened as immutable.
             if not Path(self._path).exists() or Path(self._path + "-wal").exists():
                 raise
             self._read_only = True
@@ -470,14 +474,14 @@ class SqliteStore(SqlStore):
             return int(current)
         if current or session.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone():
             raise NotADatabase(
-                "it is a database of something else",
+                "this is an SQLite database of another program",
                 place=self._path,
                 fix="name another file with --db or EM_DB",
             )
         return 0
 
     def _enter_wal(self, connection: sqlite3.Connection) -> None:
-        """Switch to write-ahead logging; SQLite does not wait for another process here."""
+        """Switch to write-ahead logging. SQLite does not wait for locks here, so retry."""
         deadline = time.monotonic() + self._busy_timeout
         while True:
             try:
@@ -502,7 +506,7 @@ class SqliteStore(SqlStore):
             except sqlite3.OperationalError as error:
                 if not page.raw or "Could not decode to UTF-8" not in str(error):
                     raise
-            # Somebody has put bytes there that are no text: that is for verify to say.
+            # The bytes were tampered with: return them, so that verify can report it.
             connection.text_factory = _lenient_text
             try:
                 return _rows(connection, page, max_bytes)
@@ -517,23 +521,23 @@ class SqliteStore(SqlStore):
             return self._chain.insert_at_once(session, prepared.events[0], prepared.expected_pos)
 
     def scrub(self) -> None:
-        """Rewrite the file without what was erased, and empty the write-ahead log."""
+        """Rewrite the file without the remains of erased bodies, and empty the write-ahead log."""
         with self._translated(), self._pool.connection() as connection:
             mark = self._scrub_asked(connection)
-            # A deleted text leaves its words in the index until its segments are merged.
+            # Deleted words stay in the index until its segments are merged.
             connection.execute("INSERT INTO words(words) VALUES('optimize')")
             connection.execute("VACUUM")
             busy, _, _ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
         if busy:
             raise StoreBusy(
-                "another process is still reading the old pages",
+                "another process is still reading pages from before the erasure",
                 place=self._path,
                 fix="end that reader, then run `em forget --finish`",
             )
         self._scrub_done(mark)
 
     def health(self, *, deep: bool = False) -> Health:
-        """How the store is doing; `deep` reads every page."""
+        """Report the condition of the store; `deep` reads every page."""
         problems: list[str] = []
         with self._reading() as session:
             settings = {
@@ -549,7 +553,9 @@ class SqliteStore(SqlStore):
                 found = session.execute("PRAGMA integrity_check(10)").fetchall()
                 problems += [row[0] for row in found if row[0] != "ok"]
         if self._path != IN_MEMORY and not Path(self._path).exists():
-            problems.append("the file is gone: what is written is lost with the last connection")
+            problems.append(
+                "the file was deleted: new events are lost when the last connection closes"
+            )
         settings["synchronous"] = _SYNCHRONOUS.get(settings["synchronous"], "?")
         settings["busy_timeout"] = f"{self._busy_timeout:g} s"
         if self._read_only:
@@ -569,19 +575,19 @@ class SqliteStore(SqlStore):
         )
 
     def close(self) -> None:
-        """Close every connection; the last one tidies the write-ahead log away."""
+        """Close every connection. The last one removes the write-ahead log."""
         self._pool.close()
 
 
 class _Transaction:
-    """One write, committed at the end or rolled back. On every append's way: written for speed."""
+    """A write transaction, committed at the end or rolled back. It is on every append's path."""
 
     def __init__(self, store: SqliteStore, *, of_one_statement: bool = False) -> None:
         self._store = store
         self._of_one_statement = of_one_statement
         self._pool = store._pool
         self._connection: sqlite3.Connection | None = None
-        # One writer of this process at a time: threads then queue fairly instead of polling.
+        # One writing thread of this process at a time: they queue fairly instead of polling.
         self._lock = store._pool.write_lock()
 
     def __enter__(self) -> Session:
@@ -609,7 +615,7 @@ class _Transaction:
             raise self._store._explain(error) from error
 
     def __del__(self) -> None:
-        # Ctrl-C may come between two steps of Python's own `with`.
+        # Ctrl-C may come between the steps of a `with` statement.
         if self._connection is not None:
             self._leave()
 
@@ -621,7 +627,7 @@ class _Transaction:
                     connection.execute("ROLLBACK")
                 self._pool.give_back(connection)
         finally:
-            # Asked, not remembered: an interrupt may fall between taking a lock and noting it.
+            # Ask the lock itself: an interrupt may come between acquiring it and noting that.
             if self._lock._is_owned():  # type: ignore[attr-defined]  # as threading.Condition does
                 self._lock.release()
 
@@ -631,7 +637,7 @@ def _rows(connection: sqlite3.Connection, page: Page, max_bytes: int) -> list[tu
     try:
         return bounded(cursor, max_bytes)
     finally:
-        cursor.close()  # a page that ended early must not hold its snapshot
+        cursor.close()  # a page that ended early must not keep its snapshot open
 
 
 def _lenient_text(raw: bytes) -> str:

@@ -1,7 +1,7 @@
-"""Vectors of passages: which there are, who made them, and those near to a question.
+"""Vectors of passages: store them, and find those nearest to a question.
 
-All come from one embedder, which a flag names: the first vector of another one takes the place of
-all of them, in the same transaction, so two are never mixed.
+All vectors come from one embedder, which a flag names. Storing a vector of another embedder deletes
+all others in the same transaction, so two embedders are never mixed.
 """
 
 import os
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
 
 EMBEDDER = "embedder"
 APPROXIMATE_FROM = 50_000
-"""From so many vectors in a scope on they are searched through a graph instead of one by one."""
+"""The number of vectors in a scope from which a graph is searched instead of all of them."""
 SAVED_FROM = 10_000
-"""From so many new vectors on a graph is written to its file again."""
+"""The number of new vectors from which a graph is saved again."""
 CACHED_BYTES = 1_000_000_000
-"""What matrices may take in memory together; the one that was used longest ago goes first."""
+"""Memory for all matrices. Beyond it, the least recently used one is dropped."""
 
 
 def import_numpy() -> Any:
-    """Numpy, which comes with the extra."""
+    """Return numpy, which comes with the extra `embed`."""
     try:
         import numpy as np
     except ImportError as error:
@@ -42,7 +42,7 @@ def import_numpy() -> Any:
 
 
 def embedder_of(session: Session) -> str | None:
-    """The identity of the embedder that made the vectors."""
+    """Return the identity of the embedder that made the vectors."""
     sql = "SELECT value FROM flags WHERE name = ?"
     row = session.execute(sql, (EMBEDDER,)).fetchone()
     return None if row is None else str(row[0])
@@ -67,7 +67,7 @@ def without_vector(
 def put_vectors(
     session: Session, identity: str, vectors: Mapping[int, Any], mark: str = "?"
 ) -> None:
-    """Keep vectors, as the back end writes them; those of passages that are gone are dropped."""
+    """Store vectors in the form of the back end. Skip those whose passage was deleted."""
     if embedder_of(session) != identity:
         session.execute("DELETE FROM vectors")
         session.execute("UPDATE scopes SET stamp = stamp + 1")
@@ -88,16 +88,16 @@ def put_vectors(
 
 
 _Scope = tuple[bool, str | None]
-"""Whether it is of lessons, and its subject."""
+"""Whether the scope has lessons, and its subject."""
 
 
 def _keys(numbers: Any) -> Any:
-    """Numbers as a graph takes them: without a sign."""
+    """Convert numbers to the unsigned keys of a graph."""
     return numbers.view(import_numpy().uint64)
 
 
 class _Matrix:
-    """The vectors of a scope in memory; a graph where there are too many to compare each."""
+    """The vectors of a scope in memory; a graph if there are too many to compare each."""
 
     def __init__(self, identity: str | None, file: Path | None) -> None:
         np = import_numpy()
@@ -110,13 +110,13 @@ class _Matrix:
 
     @property
     def size(self) -> int:
-        """Bytes in memory."""
+        """The size in memory, in bytes."""
         rows = 0 if self.rows is None else self.rows.nbytes
         graph = 0 if self.graph is None else int(self.graph.memory_usage)
         return int(self.numbers.nbytes) + rows + graph
 
     def refresh(self, session: Session, within: Within, approximate_from: int) -> None:
-        """Take in what was added and let go of what was forgotten since it was read."""
+        """Add the vectors that are new and remove those that were deleted since the last time."""
         np = import_numpy()
         bounds = numbers_of(session, within)
         sql = "SELECT number FROM vectors WHERE number BETWEEN ? AND ? ORDER BY number"
@@ -146,7 +146,7 @@ class _Matrix:
     def _change_graph(self, session: Session, gone: Any, new: Any) -> None:
         if self.graph is not None and len(gone):
             self.graph.remove(_keys(gone))
-            self._has_forgotten = True  # only out of sight: its bytes must not reach a file
+            self._has_forgotten = True  # removed keys keep their bytes: never save this graph
         for numbers, rows in _portions(session, new):
             if self.graph is None:
                 self.graph = _new_graph(rows.shape[1])
@@ -156,9 +156,9 @@ class _Matrix:
 
 
 class Matrices:
-    """Vectors that were read from blobs, kept in step. Safe between threads.
+    """A cache of the vectors of each scope. Safe to share between threads.
 
-    folder: where graphs are kept, since making one of many vectors takes minutes.
+    folder: where large graphs are saved, since building one takes minutes.
     """
 
     def __init__(
@@ -172,7 +172,7 @@ class Matrices:
     def nearest(
         self, session: Session, vector: Sequence[float], within: Within, limit: int
     ) -> list[tuple[int, float]]:
-        """Numbers and similarities of the passages nearest to a vector."""
+        """Return numbers and similarities of the passages nearest to a vector."""
         np = import_numpy()
         wanted = np.asarray(vector, dtype=np.float32)
         bounded = within.since is not None or within.until is not None
@@ -185,25 +185,25 @@ class Matrices:
                 return _exact(matrix, wanted, allowed, limit)
             found = matrix.graph.search(wanted, max(limit, 10) * 2).keys.view(np.int64)
         near = [int(number) for number in found if allowed is None or int(number) in allowed]
-        # The graph has its vectors rounded: the best are compared again as they were given.
+        # The graph rounds its vectors: compare the best again with the stored ones.
         exact = similarities(session, vector, near)
         return sorted(exact.items(), key=lambda item: -item[1])[:limit]
 
     def size(self) -> int:
-        """Bytes in memory."""
+        """Return the size in memory, in bytes."""
         return sum(matrix.size for matrix in self._matrices.values())
 
     def forget_files(self) -> None:
-        """Remove the graphs on the disk: they hold vectors of what was forgotten."""
+        """Delete the saved graphs, which hold vectors of forgotten passages."""
         if self._folder is None or not self._folder.exists():
             return
         try:
             rmtree(self._folder)
         except OSError as error:
             raise StoreError(
-                f"the vectors of what is to be forgotten can't be removed: {error.strerror}",
+                f"can't delete the saved vectors: {error.strerror}",
                 place=str(self._folder),
-                fix="remove this folder, then try again",
+                fix="delete this folder, then try again",
             ) from error
 
     def _matrix(self, session: Session, within: Within) -> _Matrix:
@@ -246,7 +246,7 @@ def _exact(
 
 
 def _portions(session: Session, numbers: Any) -> Iterator[tuple[Any, Any]]:
-    """Vectors of passages as rows, some thousands at a time."""
+    """Stream vectors as matrices of some thousand rows."""
     np = import_numpy()
     sql = "SELECT number, vector FROM vectors WHERE number BETWEEN ? AND ? ORDER BY number"
     for start in range(0, len(numbers), 10_000):
@@ -267,7 +267,7 @@ def _import_index() -> Any:
 
 
 def _new_graph(size: int) -> Any:
-    """An approximate index with one byte for each dimension."""
+    """Create an approximate index with one byte for each dimension."""
     return _import_index()(
         ndim=size,
         metric="cos",
@@ -279,17 +279,17 @@ def _new_graph(size: int) -> Any:
 
 
 def _saved_graph(file: Path | None) -> Any:
-    """The graph in a file; None where there is none that can be read."""
+    """Load the graph of a file; return None if it can't be read."""
     if file is None or not file.exists():
         return None
     try:
         return _import_index().restore(str(file))
     except (RuntimeError, ValueError, OSError):
-        return None  # cut short by a crash: it is made again
+        return None  # truncated by a crash: the graph is built again
 
 
 def _save_graph(graph: Any, file: Path) -> None:
-    """Keep a graph; where that can't be done, it is made again next time."""
+    """Save a graph. If that fails, it is built again next time."""
     part = file.with_suffix(f".{os.getpid()}")
     try:
         file.parent.mkdir(exist_ok=True)
@@ -315,7 +315,7 @@ def _numbers_at(session: Session, within: Within) -> set[int]:
 def similarities(
     session: Session, vector: Sequence[float], numbers: Sequence[int]
 ) -> dict[int, float]:
-    """How near passages are to a vector; those without a vector are passed over."""
+    """Return how near passages are to a vector. Passages without a vector are skipped."""
     np = import_numpy()
     sql = "SELECT number, vector FROM vectors WHERE number IN ({})"
     rows = list(select_numbers(session, sql, numbers))
@@ -327,6 +327,6 @@ def similarities(
 
 
 def to_blob(vector: Sequence[float]) -> bytes:
-    """A vector as SQLite keeps it: two bytes for each dimension."""
+    """Encode a vector for SQLite with two bytes for each dimension."""
     np = import_numpy()
     return bytes(np.asarray(vector, dtype=np.float16).tobytes())
