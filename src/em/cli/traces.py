@@ -401,7 +401,7 @@ def suggest(task: str | None, at_least: int, limit: int, explain: bool) -> None:
         if not found:
             note("no traces made the same calls; `em suggest --at-least 1` lists all")
             return
-        columns = ("traces", "answers", "tokens", "seconds", "steps", "way")
+        columns = ("traces", "answers", "tokens", "seconds", "steps", "calls")
         print_table(columns, [_suggestion_row(one) for one in found])
         click.echo()
         for one in found[:3]:

@@ -1,17 +1,22 @@
 """Job: queued work, as an event in the log. The queue itself stores only the job's id."""
 
-from collections.abc import Iterable, Sequence
-from typing import Any, Literal, cast
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any, Literal, TypeVar, cast
 
 import msgspec
 
-from em.errors import InputError, UsageError, WorkError
-from em.log.event import EventQuery
+from em.errors import InputError, InvalidWorkflow, UsageError, WorkError
+from em.log.event import EventQuery, check_name
 from em.log.kinds import event_body
 from em.log.stream import job_stream
 from em.memory import Memory
 from em.redaction.redactor import Redactor
+from em.runner.package import find_routine
+from em.state.subjects import subjects_of
 from em.values.canonical import Json, canonical
+from em.values.ids import new_ids
 
 Kind = Literal["routine", "workflow", "checkpoint", "compile"]
 
@@ -110,3 +115,77 @@ def first_difference(one: Any, other: Any, place: str = "") -> str | None:
         if found is not None:
             return found
     return None
+
+
+T = TypeVar("T")
+
+
+def routine_jobs(
+    memory: Memory, routine: str, inputs: Iterable[Json | None], chunk: int
+) -> Iterator[Job]:
+    """Make jobs that run a stored routine in its current version, once for each input."""
+    found = find_routine(memory.store, routine)
+    name = f"{found.name}@{found.version}"
+    for part in portions(_runs(inputs), chunk):
+        yield Job(kind="routine", name=name, items=part)
+
+
+def workflow_jobs(
+    memory: Memory,
+    workflow: str,
+    params: Iterable[Mapping[str, Any] | None],
+    chunk: int,
+    *,
+    prompt: str | None = None,
+    file: str | Path | None = None,
+) -> Iterator[Job]:
+    """Make jobs that run a workflow as it is written now. Workers don't need its file."""
+    from em.workflows.definition import WorkflowFile, check_params
+    from em.workflows.problems import validate_file
+
+    source = WorkflowFile(file)
+    found = source.workflow(workflow)
+    problems = [one for one in validate_file(source, workflow) if one.severity == "error"]
+    if problems:
+        raise InvalidWorkflow(
+            str(problems[0]),
+            place=source.place,
+            fix="`em workflow validate` lists all its problems",
+            problems=list(map(str, problems)),
+        )
+    how = {"definition": msgspec.to_builtins(found)}
+    checked = (check_params(found, given or {}) for given in params)
+    for part in portions(_runs(checked, prompt), chunk):
+        yield Job(kind="workflow", name=workflow, items=part, how=how)
+
+
+def checkpoint_jobs(
+    memory: Memory, subjects: Iterable[str] | None, chunk: int, how: Json
+) -> Iterator[Job]:
+    """Make jobs that checkpoint these subjects, or all subjects with observations."""
+    names = subjects_of(memory.store) if subjects is None else subjects
+    items = (Item(id=check_name(name, "subject")) for name in names)
+    for part in portions(items, chunk):
+        yield Job(kind="checkpoint", items=part, how=how)
+
+
+def compile_jobs(tasks: Mapping[str, Sequence[str]], chunk: int, how: Json) -> Iterator[Job]:
+    """Make jobs that compile the traces of each task, given by their ids."""
+    items = (Item(id=task, traces=list(ids)) for task, ids in tasks.items())
+    for part in portions(items, chunk):
+        yield Job(kind="compile", items=part, how=how)
+
+
+def portions(things: Iterable[T], size: int) -> Iterator[list[T]]:
+    """Yield the things in lists of at most `size`."""
+    left = iter(things)
+    while portion := list(islice(left, size)):
+        yield portion
+
+
+def _runs(inputs: Iterable[Any], prompt: str | None = None) -> list[Item]:
+    given = [{} if one is None else one for one in inputs]
+    return [
+        Item(id=run_id, input=one, prompt=prompt)
+        for run_id, one in zip(new_ids(len(given)), given, strict=True)
+    ]

@@ -4,34 +4,58 @@ A job and its report are events in the log, so they are redacted and forgotten l
 The queue's own tables contain only the job's id, state and worker.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import msgspec
 import sqlalchemy as sa
 
-from em.errors import InvalidWorkflow, NotFound, UsageError, WorkError
+from em.errors import NotFound, UsageError, WorkError
 from em.log.event import Draft, check_name
 from em.log.stream import job_stream
 from em.memory import Memory
-from em.runner.package import find_routine
 from em.settings import Settings, WorkSettings
-from em.state.subjects import subjects_of
 from em.store import redactor_of
 from em.traces.catalogue import attempts
 from em.values.canonical import Json
 from em.values.ids import new_ids
 from em.work.database import NAME, TASK, VERSION, Database
-from em.work.job import Item, Job, JobReport, body_of, read_job, read_report
+from em.work.job import (
+    Job,
+    JobReport,
+    body_of,
+    checkpoint_jobs,
+    compile_jobs,
+    portions,
+    read_job,
+    read_report,
+    routine_jobs,
+    workflow_jobs,
+)
 
 if TYPE_CHECKING:
     from dbos import EnqueueOptions, WorkflowStatus
 
 DEFAULT = "default"
 """The queue of jobs for which no queue is named."""
+CHUNK = 100
+"""Subjects in one job: to queue one alone would cost more than to checkpoint it."""
+AT_ONCE = 500
+"""Jobs that are read or written in one transaction."""
+
+State = Literal["queued", "running", "waiting", "done", "failed", "cancelled"]
+_STATES: Mapping[str, State] = {
+    "ENQUEUED": "queued",
+    "DELAYED": "queued",
+    "PENDING": "running",
+    "SUCCESS": "done",
+    "ERROR": "failed",
+    "CANCELLED": "cancelled",
+    "MAX_RECOVERY_ATTEMPTS_EXCEEDED": "failed",
+}
+OVER = frozenset({"waiting", "done", "failed", "cancelled"})
 
 
 def lane_of(job: Job, queue: str | None, settings: WorkSettings) -> str:
@@ -77,98 +101,6 @@ def register(
         polling_interval_sec=settings.poll,
         on_conflict="never_update" if limit is None and concurrency is None else "always_update",
     )
-
-
-T = TypeVar("T")
-
-
-def routine_jobs(
-    memory: Memory, routine: str, inputs: Iterable[Json | None], chunk: int
-) -> Iterator[Job]:
-    """Make jobs that run a stored routine in its current version, once for each input."""
-    found = find_routine(memory.store, routine)
-    name = f"{found.name}@{found.version}"
-    for part in portions(_runs(inputs), chunk):
-        yield Job(kind="routine", name=name, items=part)
-
-
-def workflow_jobs(
-    memory: Memory,
-    workflow: str,
-    params: Iterable[Mapping[str, Any] | None],
-    chunk: int,
-    *,
-    prompt: str | None = None,
-    file: str | Path | None = None,
-) -> Iterator[Job]:
-    """Make jobs that run a workflow as it is written now. Workers don't need its file."""
-    from em.workflows.definition import WorkflowFile, check_params
-    from em.workflows.problems import validate_file
-
-    source = WorkflowFile(file)
-    found = source.workflow(workflow)
-    problems = [one for one in validate_file(source, workflow) if one.severity == "error"]
-    if problems:
-        raise InvalidWorkflow(
-            str(problems[0]),
-            place=source.place,
-            fix="`em workflow validate` lists all its problems",
-            problems=list(map(str, problems)),
-        )
-    how = {"definition": msgspec.to_builtins(found)}
-    checked = (check_params(found, given or {}) for given in params)
-    for part in portions(_runs(checked, prompt), chunk):
-        yield Job(kind="workflow", name=workflow, items=part, how=how)
-
-
-def checkpoint_jobs(
-    memory: Memory, subjects: Iterable[str] | None, chunk: int, how: Json
-) -> Iterator[Job]:
-    """Make jobs that checkpoint these subjects, or all subjects with observations."""
-    names = subjects_of(memory.store) if subjects is None else subjects
-    items = (Item(id=check_name(name, "subject")) for name in names)
-    for part in portions(items, chunk):
-        yield Job(kind="checkpoint", items=part, how=how)
-
-
-def compile_jobs(tasks: Mapping[str, Sequence[str]], chunk: int, how: Json) -> Iterator[Job]:
-    """Make jobs that compile the traces of each task, given by their ids."""
-    items = (Item(id=task, traces=list(ids)) for task, ids in tasks.items())
-    for part in portions(items, chunk):
-        yield Job(kind="compile", items=part, how=how)
-
-
-def portions(things: Iterable[T], size: int) -> Iterator[list[T]]:
-    """Yield the things in lists of at most `size`."""
-    left = iter(things)
-    while portion := list(islice(left, size)):
-        yield portion
-
-
-def _runs(inputs: Iterable[Any], prompt: str | None = None) -> list[Item]:
-    given = [{} if one is None else one for one in inputs]
-    return [
-        Item(id=run_id, input=one, prompt=prompt)
-        for run_id, one in zip(new_ids(len(given)), given, strict=True)
-    ]
-
-
-CHUNK = 100
-"""Subjects in one job: to queue one alone would cost more than to checkpoint it."""
-AT_ONCE = 500
-"""Jobs that are read or written in one transaction."""
-
-State = Literal["queued", "running", "waiting", "done", "failed", "cancelled"]
-_STATES: Mapping[str, State] = {
-    "ENQUEUED": "queued",
-    "DELAYED": "queued",
-    "PENDING": "running",
-    "SUCCESS": "done",
-    "ERROR": "failed",
-    "CANCELLED": "cancelled",
-    "MAX_RECOVERY_ATTEMPTS_EXCEEDED": "failed",
-}
-OVER = frozenset({"waiting", "done", "failed", "cancelled"})
 
 
 class JobView(msgspec.Struct, frozen=True, kw_only=True):

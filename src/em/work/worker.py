@@ -43,6 +43,18 @@ if TYPE_CHECKING:
     from em.runner.run import RunResult
 
 
+T = TypeVar("T")
+
+ATTEMPTS = 20
+"""Starts of a job before it counts as failed: it may be what kills its workers."""
+LOOK = 0.2
+"""Seconds between two looks at whether all jobs have ended."""
+FIRST_PAUSE, LONGEST_PAUSE = 0.2, 5.0
+"""Seconds to wait for a store that can't be reached, at first and at most."""
+BEATS = 5
+"""Heartbeats in one lease."""
+
+
 class ItemResult(NamedTuple):
     """How an item ended. why: the reason that it waits or failed."""
 
@@ -140,10 +152,6 @@ _RUNNERS: Mapping[Kind, Callable[[Equipment, Job, Item], ItemResult]] = {
     "checkpoint": _checkpoint,
     "compile": _compile,
 }
-
-
-BEATS = 5
-"""Heartbeats in one lease."""
 
 
 class Presence:
@@ -260,16 +268,6 @@ class Presence:
 def place() -> str:
     """Return the machine and process of this worker, for people."""
     return f"{socket.gethostname()}, process {os.getpid()}"
-
-
-T = TypeVar("T")
-
-ATTEMPTS = 20
-"""Starts of a job before it counts as failed: it may be what kills its workers."""
-LOOK = 0.2
-"""Seconds between two looks at whether all jobs have ended."""
-FIRST_PAUSE, LONGEST_PAUSE = 0.2, 5.0
-"""Seconds to wait for a store that can't be reached, at first and at most."""
 
 
 class _Leave(BaseException):
@@ -465,7 +463,7 @@ class Worker:
             else:
                 (waiting if ended.status == "waiting" else failed)[item.id] = ended.why
         report = JobReport(done=counted["done"], waiting=waiting, failed=failed, worker=self.id)
-        self._patiently(job_id, lambda: self._keep(job_id, report))
+        self._patiently(job_id, lambda: self._store(job_id, report))
         with self._guard:
             self._ended += 1
             self.failed += bool(failed)
@@ -505,7 +503,7 @@ class Worker:
         if not found or found[0].status != "PENDING" or found[0].executor_id != self.id:
             raise _Leave
 
-    def _keep(self, job_id: str, report: JobReport) -> None:
+    def _store(self, job_id: str, report: JobReport) -> None:
         body = msgspec.to_builtins(report)
         self._memory.log.append(job_stream(job_id), "job_done", body)
 
