@@ -31,7 +31,7 @@ from em.serve.guard import (
     envelope,
     internal_error,
     is_page,
-    say,
+    log_line,
     status_of,
 )
 from em.serve.pages import HANDLERS as PAGES
@@ -139,7 +139,7 @@ def get_health(request: AnyRequest) -> Response[HealthOut]:
     except StoreError as error:
         problems, status = [str(error)], "unreachable"
     if problems:
-        say(level="error", event="unready", message="; ".join(problems))
+        log_line(level="error", event="unready", message="; ".join(problems))
     out = HealthOut(status, service.backend, em.__version__)
     return Response(out, status_code=503 if problems else 200)
 
@@ -162,7 +162,7 @@ def get_metrics(request: AnyRequest) -> Response[str]:
 def _em_error(request: AnyRequest, error: EmError) -> Response[Any]:
     status = status_of(error)
     if status == 500 or isinstance(error, StoreError):
-        say(level="error", event="failure", code=error.code, message=str(error))
+        log_line(level="error", event="failure", code=error.code, message=str(error))
     if is_page(request.url.path):
         return error_page(request, status, body_of(error))
     return Response(body_of(error), status_code=status, media_type=MediaType.JSON)
@@ -184,7 +184,7 @@ def _http_error(request: AnyRequest, error: HTTPException) -> Response[Any]:
 def _unexpected(request: AnyRequest, error: Exception) -> Response[Any]:
     """Respond to an unexpected error; its stack goes to the log only."""
     trace = "".join(traceback.format_exception(error))
-    say(level="error", event="failure", code="internal", path=request.url.path, trace=trace)
+    log_line(level="error", event="failure", code="internal", path=request.url.path, trace=trace)
     body = internal_error()
     if is_page(request.url.path):
         return error_page(request, 500, body)
@@ -205,7 +205,7 @@ def _bad_json(_request: AnyRequest, error: Exception) -> Response[bytes]:
     """Respond to a body that can't be decoded: broken JSON, not UTF-8, or nested too deeply."""
     message = "the body is nested too deeply" if isinstance(error, RecursionError) else str(error)
     # The error may also be a bug of ours: then the log shows where.
-    say(level="warning", event="bad_input", trace="".join(traceback.format_exception(error)))
+    log_line(level="warning", event="bad_input", trace="".join(traceback.format_exception(error)))
     return Response(envelope("bad_input", message), status_code=400, media_type=MediaType.JSON)
 
 

@@ -178,7 +178,7 @@ def is_page(path: str) -> bool:
     return path in ("/", PAGES) or path.startswith(f"{PAGES}/")
 
 
-def say(**fields: Any) -> None:
+def log_line(**fields: Any) -> None:
     """Write one JSON line of the log to standard error."""
     line = {"at": now().isoformat(), **fields}
     sys.stderr.buffer.write(msgspec.json.encode(line, enc_hook=str) + b"\n")
@@ -367,7 +367,7 @@ class _Passing:
     def _log(self, fields: dict[str, Any]) -> None:
         seconds = time.perf_counter() - self._started
         self._guard.count(self._scope, self._status, seconds)
-        say(
+        log_line(
             level="error" if self._status >= 500 else "info",
             event="request",
             request_id=self._id.decode(),

@@ -31,7 +31,7 @@ def serve(
     except ImportError:
         raise MissingExtra("server", "the HTTP service") from None
     from em.serve.app import make_app
-    from em.serve.guard import say
+    from em.serve.guard import log_line
 
     with Memory(db, settings=settings) as memory:
         app = make_app(memory, settings, tokens)
@@ -51,7 +51,7 @@ def serve(
         for library in ("uvicorn", "mcp"):
             logging.getLogger(library).addHandler(_Lines())
         host, port = bound.getsockname()[:2]
-        say(level="info", event="listening", host=host, port=port, store=memory.store.location)
+        log_line(level="info", event="listening", host=host, port=port, store=memory.store.location)
         if on_listening is not None:
             on_listening(host, port)
         for number in (signal.SIGINT, signal.SIGTERM):
@@ -68,7 +68,7 @@ def serve(
         except SystemExit as error:
             # uvicorn exits this way; it has logged the reason.
             raise StoreError("the service could not start; see its log") from error
-        say(level="info", event="stopped")
+        log_line(level="info", event="stopped")
     sys.stderr.flush()
     return 0
 
@@ -95,10 +95,10 @@ class _Lines(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write one line."""
-        from em.serve.guard import say
+        from em.serve.guard import log_line
 
         if record.levelno >= logging.WARNING:
             fields = {"level": record.levelname.lower(), "message": record.getMessage()}
             if record.exc_info:
                 fields["trace"] = logging.Formatter().formatException(record.exc_info)
-            say(event="server", **fields)
+            log_line(event="server", **fields)

@@ -19,7 +19,7 @@ from em.log.event import Draft, Event
 from em.memory import Memory
 from em.serve.api.shapes import Pagination
 from em.serve.auth import Access, Caller
-from em.serve.guard import CALLER, ErrorBody, Metrics, say
+from em.serve.guard import CALLER, ErrorBody, Metrics, log_line
 from em.settings import ApiSettings, Settings
 from em.store import redactor_of
 from em.store.protocol import Claim, Commit, RequestOutcome, Store
@@ -57,9 +57,9 @@ class Pending:
         self.answered = Answered(status, msgspec.Raw(_encode(value)))
         if not self._key:
             return None
-        kept = _encode({"status": status, "body": self.answered.body})
+        stored = _encode({"status": status, "body": self.answered.body})
         return RequestOutcome(
-            key=self._key, owner=self._owner, response=kept, from_events=from_events
+            key=self._key, owner=self._owner, response=stored, from_events=from_events
         )
 
     def commit(
@@ -222,7 +222,7 @@ class Service:
         try:
             self.memory.subjects.observed(events)
         except EmError as error:
-            say(level="error", event="checkpoint", code=error.code, message=str(error))
+            log_line(level="error", event="checkpoint", code=error.code, message=str(error))
 
     def model(self) -> LlmClient:
         """Return the model that the server is configured with, or raise if there is none."""

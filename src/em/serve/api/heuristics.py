@@ -233,16 +233,16 @@ def _reflect(service: Service, caller: Caller, data: ReflectIn, pending: Pending
     client = service.model() if data.llm else None
     if data.trajectory is not None:
         trace = to_trace(data.trajectory)
-        kept, events = book.to_keep(trace, subject=data.trajectory.subject)
+        stored, events = book.to_keep(trace, subject=data.trajectory.subject)
     else:
-        (kept,) = get_traces(service.store, [data.trajectory_id or ""])
-        caller.must_find(kept.subject, f"trace {kept.id!r}")
+        (stored,) = get_traces(service.store, [data.trajectory_id or ""])
+        caller.must_find(stored.subject, f"trace {stored.id!r}")
         events = []
-    lessons = book.known(book.lessons_of(kept, client))
+    lessons = book.known(book.lessons_of(stored, client))
     shown = {lesson.id: HeuristicOut.of_lesson(lesson) for lesson in lessons}
-    trace_id = kept.id if data.store or not events else ""
+    trace_id = stored.id if data.store or not events else ""
     out = Reflected(list(shown.values()), trace_id, data.store)
-    outcome = pending.answer(out, 201 if data.store else 200, tuple(kept.event_ids))
+    outcome = pending.answer(out, 201 if data.store else 200, tuple(stored.event_ids))
     if not data.store:
         lessons, events = [], []
         if outcome is not None:

@@ -179,19 +179,19 @@ class TrajectoryOut(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
         )
 
     @classmethod
-    def of(cls, kept: KeptTrace) -> "TrajectoryOut":
+    def of(cls, stored: KeptTrace) -> "TrajectoryOut":
         """Show one trace with its steps."""
-        trace = kept.trace
+        trace = stored.trace
         output = None if trace.final_output is msgspec.UNSET else trace.final_output
         return cls(
-            id=kept.id,
+            id=stored.id,
             task=trace.mission.goal,
             outcome=trace.outcome,
-            subject=kept.subject,
-            created_at=kept.at,
+            subject=stored.subject,
+            created_at=stored.at,
             steps=[msgspec.to_builtins(event) for event in trace.events],
             final_output=output,
-            event_ids=kept.event_ids,
+            event_ids=stored.event_ids,
         )
 
 

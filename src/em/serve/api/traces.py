@@ -71,9 +71,9 @@ def get_trajectory(request: AnyRequest, trajectory_id: FromPath[str]) -> Traject
     """Return one trajectory with its steps."""
     service = service_of(request)
     caller = service.caller(request)
-    (kept,) = get_traces(service.store, [trajectory_id])
-    caller.must_find(kept.subject, f"trace {trajectory_id!r}")
-    return TrajectoryOut.of(kept)
+    (stored,) = get_traces(service.store, [trajectory_id])
+    caller.must_find(stored.subject, f"trace {trajectory_id!r}")
+    return TrajectoryOut.of(stored)
 
 
 @post("/trajectories", responses=errors(409, 410), tags=["trajectories"])

@@ -14,7 +14,7 @@ from em.memory import Memory
 from em.redaction.redactor import Redactor
 from em.runner.tools import ToolRegistry
 from em.serve.auth import Caller
-from em.serve.guard import CALLER, body_of, say, status_of
+from em.serve.guard import CALLER, body_of, log_line, status_of
 from em.settings import Settings
 from em.store import redactor_of
 from em.values.canonical import Json
@@ -59,7 +59,7 @@ class Results:
         Internal errors give no details to remote callers.
         """
         if status_of(error) == 500 or isinstance(error, StoreError):
-            say(level="error", event="failure", code=error.code, message=str(error))
+            log_line(level="error", event="failure", code=error.code, message=str(error))
         shown: Json = {"error": error.as_dict()} if self._local else _decoded(body_of(error))
         hidden = not self._local and status_of(error) == 500
         words = shown["error"]["message"] if hidden else str(error)

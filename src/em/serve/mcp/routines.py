@@ -157,7 +157,7 @@ class Routines:
     def tools(self) -> list[Tool]:
         """List every routine as a tool."""
         newest = self.newest()
-        return [self._tool(name, newest[kept]) for name, kept in _named(newest).items()]
+        return [self._tool(name, newest[stored]) for name, stored in _named(newest).items()]
 
     def _read(self, artefact: Artefact) -> KeptRoutine | None:
         """Return the routine of a version, or None if it can't be read."""

@@ -46,7 +46,7 @@ from em.errors import EmError
 from em.memory import Memory
 from em.runner.tools import ToolRegistry
 from em.serve.auth import Caller
-from em.serve.guard import CALLER, Receive, Scope, Send, say
+from em.serve.guard import CALLER, Receive, Scope, Send, log_line
 from em.serve.mcp.desk import Context, Desk
 from em.serve.mcp.resources import TEMPLATES, Reading
 from em.serve.mcp.routines import Answer, Routines, resume_tool
@@ -169,7 +169,7 @@ class McpServer:
             return await self._desk.in_thread(self._versions)
         except EmError as error:
             # Go on: the store may be reachable again later.
-            say(level="warning", event="mcp", message=f"can't read the routines: {error}")
+            log_line(level="warning", event="mcp", message=f"can't read the routines: {error}")
             return known
 
     def _versions(self) -> dict[str, int]:
@@ -215,7 +215,7 @@ class McpServer:
 
     def _fault(self, error: Exception) -> Answer:
         trace = "".join(traceback.format_exception(error))
-        say(level="error", event="mcp", message=str(error), trace=trace)
+        log_line(level="error", event="mcp", message=str(error), trace=trace)
         return self._desk.results.refusal(EmError("internal error; see the log of the server"))
 
     # --- resources and prompts -------------------------------------------------------------------

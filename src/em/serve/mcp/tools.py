@@ -357,9 +357,9 @@ def _short(one: TrajectoryOut) -> Json:
 
 def _read_trace(desk: Desk, caller: Caller, given: ReadTrace) -> Json:
     """Read one attempt with its steps, their results and errors."""
-    (kept,) = get_traces(desk.store, [given.id])
-    caller.must_find(kept.subject, f"trace {given.id!r}")
-    return _short(TrajectoryOut.of(kept))
+    (stored,) = get_traces(desk.store, [given.id])
+    caller.must_find(stored.subject, f"trace {given.id!r}")
+    return _short(TrajectoryOut.of(stored))
 
 
 BUILT_IN = {

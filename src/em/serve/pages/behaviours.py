@@ -14,7 +14,7 @@ from em.behaviour.cache import (
     recent_uses,
 )
 from em.serve.auth import PAGES
-from em.serve.pages.view import asked, page
+from em.serve.pages.view import page, parameter
 from em.serve.service import AnyRequest, service_of
 from em.store.protocol import Artefact
 
@@ -26,7 +26,7 @@ def get_behaviours(request: AnyRequest) -> Response[str]:
     """Show the newest behaviours, and the reasons of misses and hand-overs."""
     service = service_of(request)
     service.caller(request).must_see(None)
-    engine = asked(request, "engine") or None
+    engine = parameter(request, "engine") or None
     found = newest_behaviours(service.store, engine, SHOWN)
     uses = recent_uses(service.store, engine)
     rows = [(artefact, _state(artefact), _counts(service.store, artefact)) for artefact in found]
@@ -47,7 +47,7 @@ def get_behaviour(request: AnyRequest) -> Response[str]:
     """Show one behaviour: its steps, the sources of their values, its replays."""
     service = service_of(request)
     service.caller(request).must_see(None)
-    artefact = find_behaviour(service.store, asked(request, "id"))
+    artefact = find_behaviour(service.store, parameter(request, "id"))
     engine, _, key = artefact.name.rpartition("/")
     return page(
         request,

@@ -7,7 +7,7 @@ from litestar import Response, get
 from em.heuristics.heuristic import Heuristic, Ranked
 from em.serve.api.heuristics import may_see
 from em.serve.auth import PAGES
-from em.serve.pages.view import asked, number, page
+from em.serve.pages.view import page, parameter, whole_number
 from em.serve.service import AnyRequest, service_of
 
 SHOWN = 25
@@ -18,7 +18,7 @@ def get_lessons(request: AnyRequest) -> Response[str]:
     """Show the lessons that the caller may see, or those that fit a task."""
     service = service_of(request)
     caller = service.caller(request)
-    task, skip = asked(request, "q"), number(request, "skip") or 0
+    task, skip = parameter(request, "q"), whole_number(request, "skip") or 0
     ranked: list[Ranked] = []
     listed: list[Heuristic] = []
     if task:
@@ -50,7 +50,7 @@ def get_lesson(request: AnyRequest) -> Response[str]:
     """Show one lesson."""
     service = service_of(request)
     caller = service.caller(request)
-    lesson_id = asked(request, "id")
+    lesson_id = parameter(request, "id")
     book = service.memory.heuristics
     found = book.get(lesson_id)
     if found.lesson.subject is not None:

@@ -5,7 +5,7 @@ from litestar import Response, get
 from em.log.event import EventQuery
 from em.log.kinds import HOMES
 from em.serve.auth import PAGES
-from em.serve.pages.view import asked, number, page
+from em.serve.pages.view import page, parameter, whole_number
 from em.serve.service import AnyRequest, service_of
 
 SHOWN = 50
@@ -16,8 +16,8 @@ def get_log(request: AnyRequest) -> Response[str]:
     """Show the newest events. A token limited to subjects sees one subject at a time."""
     service = service_of(request)
     caller = service.caller(request)
-    subject, stream = asked(request, "subject"), asked(request, "stream")
-    kind, before = asked(request, "kind"), number(request, "before")
+    subject, stream = parameter(request, "subject"), parameter(request, "stream")
+    kind, before = parameter(request, "kind"), whole_number(request, "before")
     if caller.subjects is not None and not subject:
         subject = min(caller.subjects, default="")
     caller.must_see(subject or None)
@@ -41,7 +41,7 @@ def get_log(request: AnyRequest) -> Response[str]:
         kind=kind,
         kinds=sorted(HOMES),
         before=before,
-        follow=bool(asked(request, "follow")) and before is None,
+        follow=bool(parameter(request, "follow")) and before is None,
         may_verify=caller.subjects is None,
     )
 
@@ -51,7 +51,7 @@ def get_event(request: AnyRequest) -> Response[str]:
     """Show one event."""
     service = service_of(request)
     caller = service.caller(request)
-    event_id = asked(request, "id")
+    event_id = parameter(request, "id")
     event = service.memory.log.get(event_id)
     caller.must_find(event.subject, f"event {event_id!r}")
     return page(request, "event.html", event=event)
@@ -73,7 +73,7 @@ def get_recall(request: AnyRequest) -> Response[str]:
     """Search passages. A token limited to subjects searches one subject at a time."""
     service = service_of(request)
     caller = service.caller(request)
-    words, subject = asked(request, "q"), asked(request, "subject")
+    words, subject = parameter(request, "q"), parameter(request, "subject")
     if caller.subjects is not None and not subject:
         subject = min(caller.subjects, default="")
     found = None

@@ -8,7 +8,7 @@ from litestar.params import FromPath
 from em.errors import EmError, NotFound
 from em.serve.auth import COOKIE, LOGIN, PAGES
 from em.serve.pages.forms import form_of
-from em.serve.pages.view import HEADERS, asked, cookie_of, go_to, page, sessions_of
+from em.serve.pages.view import HEADERS, cookie_of, go_to, page, parameter, sessions_of
 from em.serve.service import AnyRequest
 
 _FILES = {
@@ -29,7 +29,7 @@ def get_login(request: AnyRequest) -> Response[str]:
     """Show the login form."""
     if not sessions_of(request).needs_login():
         return go_to(PAGES)
-    return page(request, "login.html", next=_safe(asked(request, "next")), problem="")
+    return page(request, "login.html", next=_safe(parameter(request, "next")), problem="")
 
 
 @post(LOGIN, include_in_schema=False)

@@ -25,7 +25,7 @@ from em.runner.history import (
 )
 from em.serve.auth import PAGES
 from em.serve.pages.drawing import Chart, chart
-from em.serve.pages.view import asked, page
+from em.serve.pages.view import page, parameter
 from em.serve.service import AnyRequest, Service, service_of
 from em.store.protocol import Commit, Record, Store
 from em.values.call import Usage
@@ -252,7 +252,7 @@ def get_overview(request: AnyRequest) -> Response[str]:
     if caller.subjects is not None:
         return page(request, "subjects.html", subjects=sorted(caller.subjects))
     seen = activity_of(request).look()
-    window = asked(request, "days")
+    window = parameter(request, "days")
     window = window if window in WINDOWS else "30"
     rows = _rows(seen, int(window), WINDOWS[window])
     total = add_up(day for _, day in rows)

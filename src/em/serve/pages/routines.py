@@ -14,7 +14,7 @@ from em.serve.auth import PAGES
 from em.serve.pages.drawing import graph_of
 from em.serve.pages.forms import Field, form_of, input_fields, read_fields
 from em.serve.pages.runs import background_of
-from em.serve.pages.view import address, asked, go_to, number, page
+from em.serve.pages.view import address, go_to, page, parameter, whole_number
 from em.serve.service import AnyRequest, Service, service_of
 from em.store.protocol import Artefact
 
@@ -24,7 +24,7 @@ def get_routines(request: AnyRequest) -> Response[str]:
     """Show the newest version of each stored routine."""
     service = service_of(request)
     service.caller(request).must_see(None)
-    words = asked(request, "q")
+    words = parameter(request, "q")
     newest: dict[str, tuple[Artefact, int]] = {}
     for one in kept_routines(service.store):
         if one.body is not None and words.casefold() in one.name.casefold():
@@ -38,7 +38,7 @@ def get_routine(request: AnyRequest) -> Response[str]:
     """Show one routine."""
     service = service_of(request)
     service.caller(request).must_see(None)
-    return _show(request, service, asked(request, "ref"))
+    return _show(request, service, parameter(request, "ref"))
 
 
 def _show(
@@ -61,7 +61,7 @@ def _show(
         texts=texts,
         graph=graph_of(routine),
         versions=versions,
-        diff=_diff(artefact, versions, number(request, "against")),
+        diff=_diff(artefact, versions, whole_number(request, "against")),
         fields=_fields(routine, texts),
         given=given or {},
         needs_code=_needs_code(routine),

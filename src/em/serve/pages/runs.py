@@ -19,7 +19,7 @@ from em.runner.run import RunResult
 from em.serve.auth import PAGES
 from em.serve.pages.drawing import spans
 from em.serve.pages.forms import form_of, prompt_fields, read_fields
-from em.serve.pages.view import address, asked, go_to, number, page
+from em.serve.pages.view import address, go_to, page, parameter, whole_number
 from em.serve.service import AnyRequest, Service, service_of
 from em.store.protocol import Store
 from em.values.canonical import Json
@@ -94,8 +94,8 @@ def get_runs(request: AnyRequest) -> Response[str]:
     """Show runs, newest first, filtered by words and status."""
     service = service_of(request)
     service.caller(request).must_see(None)
-    words, status = asked(request, "q"), asked(request, "status")
-    before = number(request, "before")
+    words, status = parameter(request, "q"), parameter(request, "status")
+    before = whole_number(request, "before")
     status = status if status in STATUSES else ""
     found = find_runs(service.store, words=words, status=status, before=before, limit=25)
     return page(
@@ -115,7 +115,7 @@ def get_run(request: AnyRequest) -> Response[str]:
     """Show one run."""
     service = service_of(request)
     service.caller(request).must_see(None)
-    return _show(request, service, asked(request, "id"))
+    return _show(request, service, parameter(request, "id"))
 
 
 def _show(
@@ -210,7 +210,7 @@ def get_workflow(request: AnyRequest) -> Response[str]:
     """Show one run of a workflow, step by step."""
     service = service_of(request)
     service.caller(request).must_see(None)
-    seen = inspect_run(service.store, asked(request, "id"))
+    seen = inspect_run(service.store, parameter(request, "id"))
     most = max((step.tokens.full for step in seen.steps if step.tokens), default=0) or 1
     return page(request, "workflow.html", seen=seen, most=most)
 

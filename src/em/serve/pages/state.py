@@ -13,7 +13,7 @@ from em.log.event import EventQuery
 from em.log.stream import subject_stream
 from em.serve.auth import PAGES, Caller
 from em.serve.pages.forms import form_of
-from em.serve.pages.view import address, asked, go_to, page
+from em.serve.pages.view import address, go_to, page, parameter
 from em.serve.service import AnyRequest, Service, service_of
 from em.state.schema import PROFILE
 from em.state.state import State
@@ -30,7 +30,7 @@ def get_state(request: AnyRequest) -> Response[str]:
     """Show a subject's state; without a subject, the subjects of recent observations."""
     service = service_of(request)
     caller = service.caller(request)
-    subject = asked(request, "subject")
+    subject = parameter(request, "subject")
     if not subject:
         return page(request, "subjects.html", subjects=_recent_subjects(service, caller))
     caller.must_see(subject)
@@ -54,7 +54,7 @@ def _show(request: AnyRequest, service: Service, subject: str) -> Response[str]:
         return page(request, "no_state.html", subject=subject)
     as_of = _as_of(request)
     state = service.memory.state(subject, as_of)
-    question, action = asked(request, "ask"), asked(request, "check")
+    question, action = parameter(request, "ask"), parameter(request, "check")
     return page(
         request,
         "state.html",
@@ -78,7 +78,7 @@ def _show(request: AnyRequest, service: Service, subject: str) -> Response[str]:
 
 def _as_of(request: AnyRequest) -> datetime | None:
     """Return the time to show: the slider's (in seconds) or the typed one."""
-    seconds, text = asked(request, "t"), asked(request, "as_of")
+    seconds, text = parameter(request, "t"), parameter(request, "as_of")
     if seconds.isdecimal() and len(seconds) <= 12 and not text:
         return datetime.fromtimestamp(int(seconds), UTC)
     return moment(text, "as_of") if text else None

@@ -12,7 +12,7 @@ from em.errors import EmError
 from em.runner.package import kept_routines
 from em.serve.auth import PAGES
 from em.serve.pages.drawing import Span, graph_of, spans
-from em.serve.pages.view import asked, number, page
+from em.serve.pages.view import page, parameter, whole_number
 from em.serve.service import AnyRequest, Service, service_of
 from em.traces.catalogue import get_traces, list_traces
 from em.traces.trace import Approval, KeptTrace, Message, ToolCall
@@ -30,9 +30,9 @@ def get_traces_page(request: AnyRequest) -> Response[str]:
     """Show the traces that the caller may see, newest first, filtered by words and outcome."""
     service = service_of(request)
     caller = service.caller(request)
-    words, outcome = asked(request, "q"), asked(request, "outcome")
+    words, outcome = parameter(request, "q"), parameter(request, "outcome")
     outcome = outcome if outcome in OUTCOMES else ""
-    before = number(request, "before")
+    before = whole_number(request, "before")
     found = list_traces(
         service.store,
         subjects=caller.subjects,
@@ -73,29 +73,29 @@ def get_trace(request: AnyRequest) -> Response[str]:
     """Show one trace: its events, and the routine it compiles to."""
     service = service_of(request)
     caller = service.caller(request)
-    trace_id = asked(request, "id")
-    (kept,) = get_traces(service.store, [trace_id])
-    caller.must_find(kept.subject, f"trace {trace_id!r}")
-    draft, problem = _compiled(kept)
+    trace_id = parameter(request, "id")
+    (stored,) = get_traces(service.store, [trace_id])
+    caller.must_find(stored.subject, f"trace {trace_id!r}")
+    draft, problem = _compiled(stored)
     return page(
         request,
         "trace.html",
-        kept=kept,
-        trace=kept.trace,
-        has_output=kept.trace.final_output is not msgspec.UNSET,
-        usage=kept.trace.recorded_usage,
-        lines=_lines(kept)[:MOST_EVENTS],
-        left_out=max(0, len(kept.trace.events) - MOST_EVENTS),
+        stored=stored,
+        trace=stored.trace,
+        has_output=stored.trace.final_output is not msgspec.UNSET,
+        usage=stored.trace.recorded_usage,
+        lines=_lines(stored)[:MOST_EVENTS],
+        left_out=max(0, len(stored.trace.events) - MOST_EVENTS),
         draft=draft,
         pairs=[] if draft is None else _pairs(draft),
         graph=None if draft is None else graph_of(draft.routine),
         problem=problem,
-        routines=_became(service, kept) if caller.subjects is None else [],
+        routines=_became(service, stored) if caller.subjects is None else [],
     )
 
 
-def _lines(kept: KeptTrace) -> list[Line]:
-    took = [getattr(event, "duration_ms", None) for event in kept.trace.events]
+def _lines(stored: KeptTrace) -> list[Line]:
+    took = [getattr(event, "duration_ms", None) for event in stored.trace.events]
     starts: list[tuple[float, float]] = []
     at = 0.0
     for one in took:
@@ -104,7 +104,7 @@ def _lines(kept: KeptTrace) -> list[Line]:
     bars: Sequence[Span | None] = spans(starts) if at else [None] * len(took)
     return [
         _line(event, seconds, bar)
-        for event, seconds, bar in zip(kept.trace.events, took, bars, strict=True)
+        for event, seconds, bar in zip(stored.trace.events, took, bars, strict=True)
     ]
 
 
@@ -124,12 +124,12 @@ def _line(event: Any, took: float | None, span: Span | None) -> Line:
     )
 
 
-def _compiled(kept: KeptTrace) -> tuple[Draft | None, EmError | None]:
+def _compiled(stored: KeptTrace) -> tuple[Draft | None, EmError | None]:
     """Compile a trace, without storing the routine."""
-    if not 0 < len(kept.trace.calls) <= MOST_CALLS:
+    if not 0 < len(stored.trace.calls) <= MOST_CALLS:
         return None, None
     try:
-        return compile_trace(kept.trace), None
+        return compile_trace(stored.trace), None
     except EmError as error:
         return None, error
 
@@ -169,9 +169,9 @@ def _pairs(draft: Draft) -> list[Pair]:
     return pairs
 
 
-def _became(service: Service, kept: KeptTrace) -> list[str]:
+def _became(service: Service, stored: KeptTrace) -> list[str]:
     """Return the stored routines that were compiled from this trace."""
-    ids = set(kept.event_ids)
+    ids = set(stored.event_ids)
     return [
         f"{one.name}@{one.version}"
         for one in kept_routines(service.store)

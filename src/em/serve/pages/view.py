@@ -103,7 +103,7 @@ def cookie_of(request: AnyRequest) -> str:
     return cookie_in(request.headers.get("cookie", ""))
 
 
-def asked(request: AnyRequest, name: str) -> str:
+def parameter(request: AnyRequest, name: str) -> str:
     """Return a parameter of the address, or an empty string."""
     given = request.query_params.get(name, "")
     text = given[-1] if isinstance(given, list) else given
@@ -112,9 +112,9 @@ def asked(request: AnyRequest, name: str) -> str:
     return str(text).strip()
 
 
-def number(request: AnyRequest, name: str) -> int | None:
+def whole_number(request: AnyRequest, name: str) -> int | None:
     """Return a parameter that is a whole number, or None if it is not given."""
-    text = asked(request, name)
+    text = parameter(request, name)
     if not text:
         return None
     if not text.isdecimal() or len(text) > 18:
