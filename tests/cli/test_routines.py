@@ -86,7 +86,7 @@ def test_a_run_waits_for_its_answers(tmp_path: Path) -> None:
     [
         (["compile", "none.json", "-o", "x"], 2, "does not exist"),
         (["compile", "trace.json"], 2, "--output"),
-        (["compile", "tools.py", "-o", "x"], 2, "this is no trace"),
+        (["compile", "tools.py", "-o", "x"], 2, "expected a trace"),
         (["compile", "trace.json", "-o", "full"], 2, "holds something else"),
         (["compile", "trace.json", "-o", "x", "--tools", "no.module"], 2, "there is no module"),
         (["run", "none"], 2, "no folder and no stored routine"),

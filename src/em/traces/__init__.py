@@ -1,1 +1,1 @@
-"""Taking in what happened: the log as its writers see it, and event lines in files."""
+"""Traces: attempts at tasks; recorded, imported from transcripts, stored and listed."""

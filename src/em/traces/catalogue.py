@@ -1,4 +1,4 @@
-"""Traces as people look at them: the newest first, in short."""
+"""Catalogue of stored traces: list them, read them by id, compare two."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
@@ -170,19 +170,16 @@ def children_of(store: Store, trace_id: str) -> list[KeptTrace]:
 
 
 def get_traces(store: Store, trace_ids: Sequence[str]) -> list[KeptTrace]:
-    """The traces of these ids, in this order."""
+    """Read the traces of these ids, in this order."""
     return [_get(store, trace_id) for trace_id in trace_ids]
 
 
 def _get(store: Store, trace_id: str) -> KeptTrace:
     events = list(store.read(EventQuery(stream=trace_stream(trace_id))))
     if not events or events[0].kind != "trace_started":
-        raise NotFound(
-            f"there is no trace {trace_id!r}",
-            fix="`em traces list` shows those there are",
-        )
+        raise NotFound(f"there is no trace {trace_id!r}", fix="`em traces list` lists the traces")
     if events[0].body is None:
-        raise NotFound("this trace was erased", place=f"trace {trace_id}")
+        raise NotFound("the trace was erased", place=f"trace {trace_id}")
     return kept_trace(events)
 
 
@@ -196,7 +193,7 @@ def attempts(store: Store) -> dict[str, list[str]]:
 
 
 class DiffStep(msgspec.Struct, frozen=True, kw_only=True):
-    """A call in two traces: the same, otherwise (~), or in only one of them."""
+    """A call in two traces: equal (" "), different (~), or in only one of them (- or +)."""
 
     sign: Literal[" ", "~", "-", "+"]
     tool: str
@@ -206,8 +203,8 @@ class DiffStep(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def diff_traces(one: Trace, other: Trace) -> list[DiffStep]:
-    """How the calls of two traces differ, in their order."""
-    left, right = [_told(call) for call in one.calls], [_told(call) for call in other.calls]
+    """Compare the calls of two traces, in order."""
+    left, right = [_shown(call) for call in one.calls], [_shown(call) for call in other.calls]
     names = [call["tool"] for call in left], [call["tool"] for call in right]
     steps: list[DiffStep] = []
     for tag, i1, i2, j1, j2 in SequenceMatcher(
@@ -221,7 +218,7 @@ def diff_traces(one: Trace, other: Trace) -> list[DiffStep]:
     return steps
 
 
-def _told(call: ToolCall | UdfCall) -> Json:
+def _shown(call: ToolCall | UdfCall) -> Json:
     name = call.tool if isinstance(call, ToolCall) else call.function
     return {"tool": name, "args": call.args, "result": call.result, "error": call.error}
 

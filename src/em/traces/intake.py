@@ -1,10 +1,10 @@
-"""Intake: everything that one source tells of traces, written in batches, none of it twice."""
+"""Intake: what an importer reads from one source, written to the log in batches, nothing twice."""
 
 import hashlib
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -15,11 +15,8 @@ from em.store.protocol import Commit, Store
 from em.traces.trace import KeptTrace, Outcome, kept_trace
 from em.values.canonical import Json
 
-if TYPE_CHECKING:
-    pass
-
 WAITING = 256
-"""So many events wait for the result of one call; then it is kept without."""
+"""How many events wait for the result of one call before it is stored without."""
 WAITING_BYTES = 8 * 1024 * 1024
 ID_LENGTH = 28
 
@@ -27,12 +24,12 @@ _encode = msgspec.json.Encoder(order="sorted").encode
 
 
 def digest(*parts: Any) -> str:
-    """An id that the same parts have every time."""
+    """Return an id that depends on these parts only."""
     return hashlib.sha256(_encode(parts)).hexdigest()[:ID_LENGTH]
 
 
 class Known(NamedTuple):
-    """A trace of a document without an id of its own, as it was the last time it was read."""
+    """A trace without an id of its own, as it was when its file was last read."""
 
     id: str
     events: int
@@ -40,7 +37,7 @@ class Known(NamedTuple):
 
 
 class _Entry:
-    """Something that happened, until it is written."""
+    """An event that is not written yet."""
 
     __slots__ = ("at", "body", "event_id", "is_open", "kind", "size", "suffix")
 
@@ -50,7 +47,7 @@ class _Entry:
 
     @property
     def identity(self) -> Json:
-        """What it is, whatever became of it."""
+        """The event without its outcome, which may still change."""
         return {
             name: value
             for name, value in self.body.items()
@@ -59,7 +56,7 @@ class _Entry:
 
 
 class Incoming:
-    """One trace, as it is being read. `goal` is the first thing a user said, if it is not set."""
+    """One trace while it is being read. `goal` defaults to the user's first message."""
 
     def __init__(self, intake: "Intake", key: str | None, app: Json) -> None:
         self._intake = intake
@@ -95,17 +92,17 @@ class Incoming:
     def say(
         self, role: str, text: str, at: datetime | None = None, *, key: str | None = None
     ) -> None:
-        """Somebody said something. An empty text is nothing."""
+        """Add a message; an empty text is ignored."""
         if not text:
             return
         if role == "user" and not self.goal:
             self._first_said = self._first_said or text
-            # What stands in tags was put there by a program.
+            # A text in tags was written by a program.
             self.goal = "" if text.lstrip().startswith("<") else text
         self._add("message", {"role": role, "text": text}, at, key)
 
     def add(self, kind: str, body: Json) -> None:
-        """An event that is told as the log will have it."""
+        """Add an event whose body is already as in the log."""
         self._add(kind, body, None, None)
 
     def call(
@@ -118,7 +115,7 @@ class Incoming:
         tokens: int | None = None,
         key: str | None = None,
     ) -> None:
-        """A tool is called; its result may follow."""
+        """Add a call; its result may follow."""
         args = args if isinstance(args, dict) else {"value": args}
         body: Json = {"tool": tool, "args": args}
         if call_id:
@@ -141,32 +138,32 @@ class Incoming:
         *,
         duration_ms: float | None = None,
     ) -> bool:
-        """What a call gave; False if no such call is known."""
+        """Add the result of a call; return False if there is no such call."""
         self._seen(at)
         entry = self._open.pop(call_id, None)
         if entry is None:
             return self._late(call_id, result, error, at, duration_ms)
         duration_ms = _took(entry.at, at) if duration_ms is None else duration_ms
         entry.is_open = False
-        self._intake.told(self)
+        self._intake.changed(self)
         entry.body.update(_outcome_of(result, error, duration_ms))
         return True
 
     def has_open(self, call_id: str) -> bool:
-        """Whether a call of this id waits for its result."""
+        """Return whether a call of this id waits for its result."""
         return call_id in self._open
 
     def unknown(self, why: str, text: str | None = None, *, key: str | None = None) -> None:
-        """What is being read is kept verbatim: there is nothing said or called in it."""
+        """Store the current value verbatim: it has neither a message nor a call."""
         text = self._intake.raw_text() if text is None else text
         body = {"text": text, "place": self._intake.place, "why": why}
         self._add("unknown_line", body, None, key)
         self._intake.unknown_count += 1
 
     def spent(self, tokens: int | None, *, turn: str | None = None, cost: float = 0.0) -> int:
-        """One answer of the model, with its tokens; how many of them are news.
+        """Add one answer of the model with its tokens; return how many of them are new.
 
-        One that is told again under the same turn is the same answer, with its newest count.
+        A second count for the same turn replaces the first.
         """
         last_turn, last_tokens = self._last_turn
         again = turn is not None and turn == last_turn
@@ -181,7 +178,7 @@ class Incoming:
         return new
 
     def release(self, *, all_of_it: bool = False) -> None:
-        """Hand on what need not wait any longer."""
+        """Write the events that no longer wait for a result."""
         if not self.id or not (self._started or all_of_it or self._may_start()):
             return
         queue = self._queue
@@ -196,7 +193,7 @@ class Incoming:
             self._write(entry)
 
     def _may_start(self) -> bool:
-        """Whether it is known what the trace is about, or will not be said any more."""
+        """Return whether the goal is known, or can no longer come."""
         return (
             bool(self.goal)
             or len(self._queue) > WAITING // 4
@@ -207,7 +204,7 @@ class Incoming:
         )
 
     def close(self) -> None:
-        """There is no more of it, for now: all of it is handed on, with how it ended."""
+        """Write everything that is left, and the trace's end, for now."""
         if not self.id:
             self._settle_id()
         self.release(all_of_it=True)
@@ -229,18 +226,18 @@ class Incoming:
             number, count = self._numbers
             count = count + 1 if number == self._intake.number else 0
             self._numbers = (self._intake.number, count)
-            # Where it stood, and what it is: two files may tell of one trace.
+            # Position and content: two files may have events of one trace.
             suffix = f"{self._intake.number}.{count}-{digest(kind, body)[:10]}"
         else:
             suffix = digest(key)[:16]
         entry = _Entry(kind, body, at, suffix, self._intake.take_size())
         if key is not None:
             if suffix in self._keyed:
-                return entry  # told already
+                return entry  # added already
             self._keyed.add(suffix)
         self._waiting_bytes += entry.size
         self._queue.append(entry)
-        self._intake.told(self)
+        self._intake.changed(self)
         return entry
 
     def _seen(self, at: datetime | None) -> None:
@@ -251,7 +248,7 @@ class Incoming:
     def _late(
         self, call_id: str, result: Any, error: Any, at: datetime | None, took: float | None
     ) -> bool:
-        """The result of a call that was kept without one."""
+        """Add the result of a call that was stored without one."""
         if call_id not in self._kept_calls:
             return False
         call, began = self._kept_calls.pop(call_id)
@@ -273,9 +270,9 @@ class Incoming:
             self._ended(event_id, entry.body)
 
     def _ended(self, call: str, body: Json) -> None:
-        told = {"call": call, "from_events": [call]}
-        told |= {name: body[name] for name in ("result", "error", "duration_ms") if name in body}
-        self._put(f"{call.removeprefix(self.id + '-')}-result", "call_ended", told, None)
+        ended = {"call": call, "from_events": [call]}
+        ended |= {name: body[name] for name in ("result", "error", "duration_ms") if name in body}
+        self._put(f"{call.removeprefix(self.id + '-')}-result", "call_ended", ended, None)
 
     def _start(self) -> None:
         self._started = True
@@ -299,7 +296,7 @@ class Incoming:
         self._pos += 1
 
     def _look_up(self) -> None:
-        """What the log has of this trace already."""
+        """Read which events of this trace are in the log already."""
         stream = trace_stream(self.id)
         self._pos = self._intake.head(stream)
         if not self._pos:
@@ -315,7 +312,7 @@ class Incoming:
         self._started = f"{self.id}-0" in self._there
 
     def _settle_id(self) -> None:
-        """A trace without an id of its own goes on from what it was, or is known by its content."""
+        """Find the id of a trace that has none: its earlier id, else a digest of its content."""
         known = self._intake.known_here()
         identities = [(entry.kind, entry.identity) for entry in self._queue]
         if known is not None and len(identities) >= known.events:
@@ -335,27 +332,27 @@ def _took(began: datetime | None, ended: datetime | None) -> float | None:
 
 
 def _outcome_of(result: Any, error: Any, duration_ms: float | None) -> Json:
-    told: Json = {"result": result} if error is None else {"error": error}
+    body: Json = {"result": result} if error is None else {"error": error}
     if duration_ms is not None:
-        told["duration_ms"] = round(duration_ms, 3)
-    return told
+        body["duration_ms"] = round(duration_ms, 3)
+    return body
 
 
 BATCH = 1_000
 BATCH_BYTES = 8 * 1024 * 1024
 MOST_KNOWN = 100
-"""So many traces of one file are looked at for what was added to each."""
+"""How many traces of one file are remembered, to notice what was added to each."""
 
 
 class Problem(NamedTuple):
-    """A part of a file that could not be used; the rest was."""
+    """A part of a file that could not be imported; the rest was."""
 
     place: str
     message: str
 
 
 class Intake:
-    """Everything that one file tells. Without a store it is gathered and given as traces."""
+    """The traces of one file. Without a store they are collected for `gathered`."""
 
     def __init__(
         self,
@@ -371,7 +368,7 @@ class Intake:
         self._previous = previous or {}
         self.now_known: dict[int, Known] = {}
         self._traces: dict[str, Incoming] = {}
-        self._told: dict[Incoming, None] = {}
+        self._changed: dict[Incoming, None] = {}
         self._drafts: list[Draft] = []
         self._gathered: dict[str, list[Draft]] = {}
         self._expected: dict[str, int] = {}
@@ -384,40 +381,40 @@ class Intake:
         self.problems: list[Problem] = []
 
     def reading(self, number: int, raw: bytes, place: str) -> None:
-        """Which value the importer is told of now: where it stands, and its text."""
+        """Set the value that is being read: its number, its text and its place."""
         self.number, self.raw, self.place = number, raw, place
         self._size = len(raw)
 
     def raw_text(self) -> str:
-        """The text of what is being read, as far as one event can hold it."""
+        """Return the text of the value that is being read."""
         return self.raw.decode("utf-8", "backslashreplace")
 
-    def told(self, trace: Incoming) -> None:
-        """Something was told of a trace."""
-        self._told[trace] = None
+    def changed(self, trace: Incoming) -> None:
+        """Note that a trace has new events."""
+        self._changed[trace] = None
 
     def take_size(self) -> int:
-        """Roughly what an event brings: the first of a line stands for all of it."""
+        """Return the size of the current value once; the first event of a line counts for all."""
         size, self._size = self._size, 0
         return size
 
     def trace(self, key: str, name: str, **app: Any) -> Incoming:
-        """The trace of this key: the same every time, in every file. `name` is the format's."""
+        """Return the trace of this key, the same in every file. `name` is the format's."""
         found = self._traces.get(key)
         if found is None:
             found = self._traces[key] = Incoming(self, key, {"name": name, **app})
         return found
 
     def known_trace(self, key: str) -> Incoming | None:
-        """The trace of this key, if something was told of it."""
+        """Return the trace of this key, or None."""
         return self._traces.get(key)
 
     def nameless(self, name: str, **app: Any) -> Incoming:
-        """A trace that has no id of its own; it must be closed by who reads it."""
+        """Return a new trace that has no id of its own; the reader must close it."""
         return Incoming(self, None, {"name": name, **app})
 
     def unknown(self, why: str) -> None:
-        """What is being read belongs to no trace: it is kept verbatim with the file."""
+        """Store the current value verbatim with the file: it belongs to no trace."""
         text = self.raw_text()
         body = {"text": text, "place": self.place, "why": why}
         event_id = f"{self.stream.rpartition('/')[2]}-{digest(self.place, text)}"
@@ -427,11 +424,11 @@ class Intake:
             self.put(draft, None)
 
     def refuse(self, error: InputError) -> None:
-        """What is being read is of the format, and wrong: it is reported, and the rest goes on."""
+        """Report an invalid value; the rest of the file is imported."""
         self.problems.append(Problem(error.place or self.place, error.message))
 
     def put(self, draft: Draft, pos: int | None) -> None:
-        """One more event to be written; `pos` is where its stream stands before it."""
+        """Add an event to the next batch; `pos` is its stream's position before it."""
         if pos is not None:
             self.trace_ids[draft.stream.removeprefix(TRACE_PREFIX)] = None
             self.new_traces += pos == 0
@@ -441,36 +438,36 @@ class Intake:
         self._drafts.append(draft)
 
     def after_value(self) -> None:
-        """A value was read: hand on what need not wait, and write if it is much."""
+        """Release what need not wait after a value was read, and write a full batch."""
         self._bytes += len(self.raw)
-        for trace in self._told:
+        for trace in self._changed:
             trace.release()
-        self._told.clear()
+        self._changed.clear()
         if len(self._drafts) >= BATCH or self._bytes > BATCH_BYTES:
             self.write()
 
     def end_traces(self) -> None:
-        """No more comes of any trace, for now."""
+        """Close all traces, for now."""
         for trace in self._traces.values():
             trace.close()
 
     def close(self) -> None:
-        """No more comes, for now: all of it is written."""
+        """Close all traces and write the rest."""
         self.end_traces()
         self.write()
 
     def pause(self) -> None:
-        """Write what is there of traces that go on."""
+        """Write what is there of traces that are not closed."""
         for trace in self._traces.values():
             trace.release(all_of_it=True)
         self.write()
 
     def forget(self, key: str) -> None:
-        """A trace that nothing more will be told of."""
+        """Drop a trace that has no more events."""
         self._traces.pop(key, None)
 
     def write(self) -> None:
-        """Write what was handed on. What the store refuses is a problem of its own."""
+        """Write the batch. An event that the store refuses is reported as a problem."""
         drafts, self._drafts, self._bytes = self._drafts, [], 0
         expected, self._expected = self._expected, {}
         if self.store is None:
@@ -500,7 +497,7 @@ class Intake:
                 return
 
     def head(self, stream: str) -> int:
-        """How many events a stream has; what waits to be written of it is written first."""
+        """Return how many events a stream has, after writing those of the batch."""
         if stream in self._expected:
             self.write()
         if self.store is None:
@@ -508,35 +505,35 @@ class Intake:
         return self.store.head(stream)[0]
 
     def events_of(self, stream: str) -> Iterable[Draft | Event]:
-        """The events of a stream."""
+        """Return the events of a stream."""
         if self.store is None:
             return self._gathered.get(stream, [])
         return self.store.read(EventQuery(stream=stream))
 
     def known_here(self) -> Known | None:
-        """What stood at this place of the file the last time."""
+        """Return the trace that was at this place when the file was last read."""
         return self._previous.get(len(self.now_known))
 
     def note_known(self, known: Known) -> None:
-        """Remember what stands here, for the next time; of a file of many, they don't change."""
+        """Remember the trace at this place for the next time, up to MOST_KNOWN."""
         if len(self.now_known) < MOST_KNOWN:
             self.now_known[len(self.now_known)] = known
 
     def gathered(self) -> Iterator[KeptTrace]:
-        """The traces that were read, where there is no store."""
+        """Yield the traces that were read without a store."""
         for stream, drafts in self._gathered.items():
             if stream.startswith(TRACE_PREFIX):
                 yield kept_trace([_as_event(draft, n) for n, draft in enumerate(drafts)])
 
 
 def _instead(draft: Draft, why: str) -> Draft:
-    """What takes the place of an event that can't be written."""
+    """Return the event that replaces one that can't be written."""
     body = {"text": "", "place": draft.body.get("place", ""), "why": why}
     return msgspec.structs.replace(draft, kind="unknown_line", body=body)
 
 
 def _ends(draft: Draft, place: str) -> bool:
-    """Whether this is the result of the call that an error names."""
+    """Return whether this is the result of the call that an error names."""
     return draft.kind == "call_ended" and place == f"event {draft.body['call']}"
 
 

@@ -21,7 +21,7 @@ from em.values.call import Effect, Signature, Usage
 from em.values.canonical import Json, canonical
 
 F = TypeVar("F", bound=Callable[..., Any])
-Keep = Callable[[Trace], str]
+StoreTrace = Callable[[Trace], str]
 
 _current: contextvars.ContextVar["Recorder | None"] = contextvars.ContextVar(
     "em_recorder", default=None
@@ -212,22 +212,27 @@ def recorded_tool(
 
 
 class Recording:
-    """What `memory.record` gives: a context manager, and a decorator of an agent.
+    """What `memory.record` returns: a context manager, and a decorator for an agent.
 
-    As a context manager it gives a `Recorder`. As a decorator, each call of the agent is a trace:
-    its arguments are the input, what it returns is the output. Either way the trace is kept at the
-    end, also when the agent raises, which is a failure.
+    As a context manager it gives a `Recorder`. As a decorator, it records each call of the agent as
+    a trace: the arguments are the input, the return value is the output. The trace is stored at
+    the end, also when the agent raises, which is a failure.
     """
 
     def __init__(
         self,
-        keep: Keep,
+        store_trace: StoreTrace,
         goal: str | None,
         input_summary: Json | None,
         *,
         app: str,
     ) -> None:
-        self._keep, self._goal, self._input, self._app = keep, goal, input_summary, app
+        self._store_trace, self._goal, self._input, self._app = (
+            store_trace,
+            goal,
+            input_summary,
+            app,
+        )
         self._recorder: Recorder | None = None
         self._token: contextvars.Token[Recorder | None] | None = None
         self.trace_id = ""
@@ -249,7 +254,7 @@ class Recording:
         recorder = self._recorder
         ended: Outcome = "failure" if error is not None else "success"
         trace = recorder.trace(final_output=recorder.output, outcome=recorder.outcome or ended)
-        self.trace_id = self._keep(trace)
+        self.trace_id = self._store_trace(trace)
 
     async def __aenter__(self) -> Recorder:
         return self.__enter__()
@@ -263,13 +268,13 @@ class Recording:
         self.__exit__(kind, error, traceback)
 
     def __call__(self, agent: F) -> F:
-        """The agent, recorded."""
+        """Wrap an agent so that each of its calls is recorded as a trace."""
         goal = self._goal or inspect.getdoc(agent) or agent.__name__
         signature = Signature(agent)
 
         def begin(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Recording:
             given = {**(self._input or {}), **_by_name(signature, args, kwargs)}
-            return Recording(self._keep, goal, given, app=self._app)
+            return Recording(self._store_trace, goal, given, app=self._app)
 
         if inspect.iscoroutinefunction(agent):
 

@@ -1,6 +1,7 @@
 """Trace: one attempt at a task, with its calls, results, errors and outcome.
 
-The native format is read as it is; a trajectory (`task`, `steps`) is read as the same thing.
+The native format and a trajectory (`task`, `steps`) are read into the same Trace. In the log, a
+trace is a stream of events, and `trace_events` and `kept_trace` convert between the two.
 """
 
 from collections.abc import Sequence
@@ -25,7 +26,7 @@ Outcome = Literal["success", "failure", "unknown"]
 class ToolCall(
     msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="tool_call", tag_field="type"
 ):
-    """A tool was called: with its result, or its error."""
+    """A tool was called, with its result or its error."""
 
     tool: str
     args: Json = {}
@@ -71,7 +72,7 @@ class Approval(
 class Message(
     msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="message", tag_field="type"
 ):
-    """What was said."""
+    """A message of a user, the agent or its environment."""
 
     role: str
     text: str
@@ -83,17 +84,17 @@ Call = ToolCall | UdfCall
 
 
 class Mission(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The task: what is to be reached, and with what."""
+    """The task: its goal, and its input."""
 
     goal: str = ""
     input_summary: Json = {}
 
 
 class Trace(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One attempt at a task. `final_output` is UNSET where the recording does not say.
+    """One attempt at a task. `final_output` is UNSET where the recording has none.
 
-    A sub-agent's trace names the trace of the agent that started it, and the id of the call by
-    which it did, where that is known.
+    `parent` of a sub-agent's trace is the trace of the agent that started it, `parent_call` the id
+    of the call that started it, where that is known.
     """
 
     version: Literal["1"] = "1"
@@ -110,12 +111,12 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def calls(self) -> list[Call]:
-        """The calls, in their order."""
+        """The calls, in order."""
         return [event for event in self.events if isinstance(event, ToolCall | UdfCall)]
 
     @property
     def recorded_usage(self) -> Usage:
-        """What the attempt took: as its usage says, else summed up where every call says it."""
+        """The cost of the attempt: from its usage, else the sum over its calls if all have it."""
         own, calls = self.usage, self.calls
 
         def total(name: str) -> Any:
@@ -137,8 +138,8 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class KeptTrace(msgspec.Struct, frozen=True, kw_only=True):
     """A trace in the log: its id, when it began, and the ids of its events.
 
-    `happened_ids` are those of `trace.events`, one for one. `unknown`: lines of its transcript that
-    nobody could read, kept as they were.
+    `happened_ids` are the ids of `trace.events`, one for one. `unknown` counts the lines of its
+    transcript that the importer could not read; they are stored verbatim.
     """
 
     id: str
@@ -167,7 +168,7 @@ class _Trajectory(msgspec.Struct, frozen=True):
 
 
 def read_trace(data: bytes, place: str) -> Trace:
-    """A trace from JSON, in the native format or as a trajectory."""
+    """Read a trace from JSON, in the native format or as a trajectory."""
     try:
         keys = msgspec.json.decode(data, type=dict[str, msgspec.Raw])
         if "steps" in keys and "events" not in keys:
@@ -178,7 +179,7 @@ def read_trace(data: bytes, place: str) -> Trace:
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         found = mismatch(error)
         raise InputError(
-            f"this is no trace: {found.message}",
+            f"expected a trace: {found.message}",
             place=found.place(place),
             fix="a trace has `mission` and `events`; docs/routines.md shows one",
         ) from None
@@ -201,7 +202,7 @@ def _from_trajectory(trajectory: _Trajectory) -> Trace:
 
 @event_body("trace_started")
 class TraceStarted(msgspec.Struct, frozen=True):
-    """An attempt at a task begins."""
+    """An attempt at a task began."""
 
     goal: str
     app: Json | None = None
@@ -212,7 +213,7 @@ class TraceStarted(msgspec.Struct, frozen=True):
 
 @event_body("trace_ended")
 class TraceEnded(msgspec.Struct, frozen=True):
-    """An attempt is over."""
+    """An attempt ended."""
 
     outcome: Outcome
     output: Any = None
@@ -220,7 +221,7 @@ class TraceEnded(msgspec.Struct, frozen=True):
 
 @event_body("call_ended")
 class CallEnded(msgspec.Struct, frozen=True):
-    """The result of a call that was kept before it had one; `call` is the id of its event."""
+    """The result of a call that was stored without one; `call` is the id of its event."""
 
     call: str
     result: Any = None
@@ -231,7 +232,7 @@ class CallEnded(msgspec.Struct, frozen=True):
 
 @event_body("unknown_line")
 class UnknownLine(msgspec.Struct, frozen=True):
-    """A part of a transcript that is neither said nor called, as it stood there."""
+    """A part of a transcript that is neither a message nor a call, verbatim."""
 
     text: str
     place: str = ""
@@ -240,7 +241,7 @@ class UnknownLine(msgspec.Struct, frozen=True):
 
 @event_body("transcript_read")
 class TranscriptRead(msgspec.Struct, frozen=True):
-    """A file of transcripts was read to its end, as large and as old as this."""
+    """A transcript was read to its end when it had this size and this age."""
 
     path: str
     format: str
@@ -258,7 +259,7 @@ _HAPPENED = frozenset({"tool_call", "udf_call", "approval", "message"})
 def trace_events(
     trace: Trace, trace_id: str, *, known_ids: bool = False, subject: str | None = None
 ) -> list[Draft]:
-    """The events of a trace, in their order; `known_ids` gives them ids made of the trace's."""
+    """Return the events of a trace, in order; `known_ids` derives their ids from the trace's."""
     stream = trace_stream(trace_id)
     started: Json = {"goal": trace.mission.goal, "input": trace.mission.input_summary}
     if trace.app:
@@ -293,7 +294,7 @@ def trace_events(
 
 
 def as_kept(trace: Trace, trace_id: str, subject: str | None = None) -> KeptTrace:
-    """A trace as it will be in the log once `trace_events` with known ids are appended."""
+    """Return a trace as it will be in the log after `trace_events(…, known_ids=True)`."""
     ids = [f"{trace_id}-{number}" for number in range(len(trace.events) + 2)]
     return KeptTrace(
         id=trace_id,
@@ -306,7 +307,7 @@ def as_kept(trace: Trace, trace_id: str, subject: str | None = None) -> KeptTrac
 
 
 def kept_trace(events: Sequence[Event]) -> KeptTrace:
-    """A trace from its stream. What was erased of it is not there any more."""
+    """Return a trace from the events of its stream, without those that were erased."""
     first = events[0]
     started: Json = first.body or {}
     ended: Json = {}
@@ -333,12 +334,12 @@ def kept_trace(events: Sequence[Event]) -> KeptTrace:
             parent_call=started.get("parent_call"),
         )
     except (msgspec.ValidationError, KeyError) as error:
-        raise InputError(f"this is no trace: {error}", place=f"trace {trace_id}") from None
+        raise InputError(f"expected a trace: {error}", place=f"trace {trace_id}") from None
     return KeptTrace(
         id=trace_id,
         at=first.at,
         trace=trace,
-        # Nothing can be derived any more from what was erased.
+        # Nothing can be derived from erased events.
         event_ids=[e.id for e in events if e.kind != "erased" and e.body is not None],
         happened_ids=list(happened),
         subject=first.subject,
@@ -347,5 +348,5 @@ def kept_trace(events: Sequence[Event]) -> KeptTrace:
 
 
 def _became(body: Json) -> Json:
-    """What a call is told of when its result comes later."""
+    """Return the fields that complete a call when its result came later."""
     return {name: body[name] for name in ("result", "error", "duration_ms") if name in body}

@@ -1,7 +1,7 @@
-"""Transcripts: a file of JSON lines or one JSON document, its format found, told to its importer.
+"""Transcripts: import files of JSON lines or of one JSON document, in any known format.
 
-JSON lines are read one at a time, however many there are. A line that is no JSON is a problem with
-its number, and the rest goes on.
+JSON lines are read one at a time, so files may be large. A line that is not JSON is reported with
+its number, and the rest is imported.
 """
 
 import glob
@@ -27,14 +27,14 @@ from em.traces.trace import KeptTrace
 
 MAX_LINE = 64 * 1024 * 1024
 MAX_DOCUMENT = 512 * 1024 * 1024
-"""A document is held in memory as a whole, unlike lines."""
-LOOKED_AT = 20
-"""So many values are looked at to find the format."""
+"""A document is read into memory as a whole, unlike lines."""
+SAMPLED = 20
+"""How many values are read to find the format."""
 
 UNEXPECTED = (
     KeyError, TypeError, ValueError, AttributeError, IndexError, RecursionError, OverflowError,
 )  # fmt: skip
-"""What an importer raises of a value that is not as it expects."""
+"""What an importer raises for a value that it does not expect."""
 
 _BOM = b"\xef\xbb\xbf"
 _decode = msgspec.json.Decoder().decode
@@ -42,7 +42,7 @@ Progress = Callable[[int], None]
 
 
 class Value(NamedTuple):
-    """A line or a document; `problem` says why there is none. `end`: where the next one begins."""
+    """A line or a document. `problem` says why it has no value; `end` is where the next begins."""
 
     number: int
     raw: bytes
@@ -52,24 +52,24 @@ class Value(NamedTuple):
 
 
 class Shape(NamedTuple):
-    """How a file is written, and in which format."""
+    """The format of a file, and whether it is one document or lines."""
 
     importer: Importer
     is_document: bool
 
 
 def decoded(raw: bytes) -> tuple[Any, str]:
-    """The value of a JSON text, or what is wrong with it."""
+    """Return the value of a JSON text, or what is wrong with it."""
     try:
         return _decode(raw), ""
     except RecursionError:
-        return None, "nested too deep"
+        return None, "nested too deeply"
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        return None, f"this is no JSON: {error}"
+        return None, f"expected JSON: {error}"
 
 
 def lines_of(file: IO[bytes], number: int = 0) -> Iterator[Value]:
-    """The lines that hold something, from where the file stands; one in memory at a time."""
+    """Yield the lines that are not empty, from the file's position, one in memory at a time."""
     at = file.tell()
     while raw := file.readline(MAX_LINE + 1):
         number += 1
@@ -96,13 +96,13 @@ def _skip_line(file: IO[bytes]) -> int:
 
 
 def elements_of(value: Any, raw: bytes) -> Iterator[Value]:
-    """The elements of a document that is a list, as if each were a line."""
+    """Yield the elements of a document that is a list, as if each were a line."""
     for number, element in enumerate(value, 1):
         yield Value(number, msgspec.json.encode(element), element, "", len(raw))
 
 
 def values_of(file: IO[bytes], shape: Shape, name: str) -> Iterator[Value]:
-    """The values that the importer is to be told of."""
+    """Yield the values for the importer."""
     if not shape.is_document:
         yield from lines_of(file)
         return
@@ -114,10 +114,10 @@ def values_of(file: IO[bytes], shape: Shape, name: str) -> Iterator[Value]:
 
 
 def find_shape(file: IO[bytes], name: str, format_: str | None = None) -> Shape:
-    """How a seekable file is written. It is left at its beginning."""
+    """Find the format of a seekable file, and return to its beginning."""
     importer = None if format_ is None else importer_of(format_)
     start = file.tell()
-    first = list(islice(lines_of(file), LOOKED_AT))
+    first = list(islice(lines_of(file), SAMPLED))
     file.seek(start)
     if not first:
         raise NoTranscript("the file is empty", place=name)
@@ -139,7 +139,7 @@ def _document(file: IO[bytes], name: str) -> tuple[bytes, Any]:
     raw = file.read(MAX_DOCUMENT + 1)
     if len(raw) > MAX_DOCUMENT:
         raise NoTranscript(
-            f"a document of more than {MAX_DOCUMENT:,} bytes",
+            f"the document has more than {MAX_DOCUMENT:,} bytes",
             place=name,
             fix="write it as JSON lines",
         )
@@ -153,12 +153,12 @@ def _document(file: IO[bytes], name: str) -> tuple[bytes, Any]:
 def _find_importer(samples: Sequence[Any], name: str) -> Importer:
     votes = _votes(samples)
     if not votes and len(samples) == 1 and isinstance(samples[0], list):
-        votes = _votes(samples[0][:LOOKED_AT])
+        votes = _votes(samples[0][:SAMPLED])
     if not votes:
         raise NoTranscript(
-            "no format of transcripts was found in it",
+            "the file is in no known format",
             place=name,
-            fix="name it with --format: " + ", ".join(importers()),
+            fix="name the format with --format: " + ", ".join(importers()),
         )
     return importers()[votes.most_common(1)[0][0]]
 
@@ -172,8 +172,8 @@ def _votes(samples: Sequence[Any]) -> Counter[str]:
     )
 
 
-def tell(reader: Reader, intake: Intake, value: Value, name: str) -> None:
-    """Have an importer read one value."""
+def read_value(reader: Reader, intake: Intake, value: Value, name: str) -> None:
+    """Let an importer read one value."""
     place = f"{name}:{value.number}"
     intake.reading(value.number, value.raw, place)
     if value.problem:
@@ -182,13 +182,13 @@ def tell(reader: Reader, intake: Intake, value: Value, name: str) -> None:
         try:
             reader.read(value.value)
         except UNEXPECTED as error:
-            # What an importer did not expect: the value is kept, and the rest goes on.
+            # The importer did not expect this value: store it verbatim and go on.
             intake.unknown(f"{type(error).__name__}: {error}")
     intake.after_value()
 
 
-def end(reader: Reader, intake: Intake, name: str) -> None:
-    """Have an importer tell what it held back."""
+def end_reader(reader: Reader, intake: Intake, name: str) -> None:
+    """Let an importer add what it has not added yet."""
     try:
         reader.end()
     except UNEXPECTED as error:
@@ -198,14 +198,14 @@ def end(reader: Reader, intake: Intake, name: str) -> None:
 def read_traces(
     data: bytes, name: str = "transcript", format_: str | None = None
 ) -> list[KeptTrace]:
-    """The traces in the text of a transcript, without keeping them anywhere."""
+    """Read the traces of a transcript without storing them."""
     file = BytesIO(data)
     shape = find_shape(file, name, format_)
     intake = Intake()
     reader = shape.importer.reader(intake)
     for value in values_of(file, shape, name):
-        tell(reader, intake, value, name)
-    end(reader, intake, name)
+        read_value(reader, intake, value, name)
+    end_reader(reader, intake, name)
     intake.close()
     if intake.problems:
         raise InputError(intake.problems[0].message, place=intake.problems[0].place)
@@ -213,13 +213,13 @@ def read_traces(
 
 
 SUFFIXES = frozenset({".jsonl", ".json", ".ndjson", ".traj"})
-"""Of a folder, files that end so are looked at."""
+"""Suffixes of the files in a folder that are imported."""
 TRIES = 3
-"""So often a file is read anew because another process wrote of the same traces."""
+"""How often a file is read again because another process wrote the same traces."""
 
 
 class FileRead(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of one file. `new` counts events; `skipped` says why it was not read."""
+    """The result of importing a file. `new` counts events; `skipped` says why it was not read."""
 
     path: str
     format: str = ""
@@ -233,11 +233,11 @@ class FileRead(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _silent(_count: int) -> None:
-    """No progress to show."""
+    """Show no progress."""
 
 
 def files_in(paths: Sequence[str | Path]) -> Iterator[tuple[Path, bool]]:
-    """The files that paths, folders and patterns stand for; whether each was named itself."""
+    """Yield the files of paths, folders and patterns, and whether each was named itself."""
     for given in paths:
         path = Path(os.path.expanduser(given))
         if path.is_dir():
@@ -253,7 +253,7 @@ def files_in(paths: Sequence[str | Path]) -> Iterator[tuple[Path, bool]]:
 
 
 def transcripts_in(folder: Path) -> list[Path]:
-    """The files of a folder, and of those in it, that may be transcripts, the oldest first."""
+    """Return the files of a folder that may be transcripts, oldest first, recursively."""
     found = []
     for place, folders, names in os.walk(folder):
         folders[:] = sorted(name for name in folders if name not in (".git", "node_modules"))
@@ -276,7 +276,7 @@ def import_paths(
     subject: str | None = None,
     progress: Progress | None = None,
 ) -> list[FileRead]:
-    """Import files; a file of a folder that is no transcript is passed over, not refused."""
+    """Import files. A file in a folder that is not a transcript is skipped, a named one refused."""
     if format_ is not None:
         importer_of(format_)
     read = []
@@ -298,11 +298,11 @@ def import_paths(
 
 @contextmanager
 def opened(path: Path) -> Iterator[IO[bytes]]:
-    """A file to read; that it can't be is an error of its own."""
+    """Open a file to read; raise InputError if that fails."""
     try:
         file = path.open("rb")
     except OSError as error:
-        raise InputError(f"it can't be read: {error.strerror}", place=str(path)) from None
+        raise InputError(f"the file can't be read: {error.strerror}", place=str(path)) from None
     with file:
         yield file
 
@@ -317,7 +317,7 @@ def import_file(
     subject: str | None = None,
     progress: Progress = _silent,
 ) -> FileRead:
-    """Import one seekable file; `path` is where it will be found the next time."""
+    """Import one seekable file; `path` identifies it when it is imported again."""
     state = FileState(store, path)
     if state.unchanged and format_ in (None, state.format):
         progress(state.size)
@@ -336,7 +336,7 @@ def import_file(
 
 
 class FileState:
-    """What the log knows of a file: how large and how old it was when it was read to its end."""
+    """What the log has about a file: its size and age when it was last read to its end."""
 
     def __init__(self, store: Store, path: Path | None) -> None:
         self.path = None if path is None else path.resolve()
@@ -358,7 +358,7 @@ class FileState:
             self.unchanged = before == (self.size, self.modified)
 
     def look(self) -> None:
-        """How large and how old the file is now."""
+        """Read the file's size and age now."""
         assert self.path is not None
         try:
             stat = self.path.stat()
@@ -367,7 +367,7 @@ class FileState:
         self.size, self.modified = stat.st_size, stat.st_mtime_ns
 
     def read_to_the_end(self, format_: str, known: dict[int, Known]) -> Draft | None:
-        """The event that says so."""
+        """Return the event that the file was read to its end."""
         if self.path is None:
             return None
         body = {
@@ -385,7 +385,7 @@ def _digest(text: str) -> str:
 
 
 class Reading:
-    """One file being read. Lines can be read on where it was left off, as the file grows."""
+    """One file while it is read. `read_on` reads the lines that were added since."""
 
     def __init__(
         self, store: Store, shape: Shape, state: FileState, name: str, *, subject: str | None = None
@@ -397,38 +397,38 @@ class Reading:
         self._number = 0
 
     def read_all(self, file: IO[bytes], progress: Progress = _silent) -> None:
-        """Everything that is there."""
+        """Read the whole file."""
         done = 0
         for value in values_of(file, self._shape, self._name):
-            self._tell(value)
+            self._read(value)
             progress(value.end - done)
             done = value.end
 
     def read_on(self, file: IO[bytes]) -> bool:
-        """The whole lines that came since; whether there were any. One under way is left."""
+        """Read the complete lines that were added; return whether there were any."""
         file.seek(self.offset)
         before = self.offset
         for value in lines_of(file, self._number):
             if value.problem.startswith("the line is cut off"):
                 break
-            self._tell(value)
-        end(self._reader, self._intake, self._name)
+            self._read(value)
+        end_reader(self._reader, self._intake, self._name)
         self._intake.pause()
         return self.offset > before
 
     @property
     def added(self) -> int:
-        """How many events it brought."""
+        """How many events were added."""
         return self._intake.added
 
-    def _tell(self, value: Value) -> None:
-        tell(self._reader, self._intake, value, self._name)
+    def _read(self, value: Value) -> None:
+        read_value(self._reader, self._intake, value, self._name)
         self.offset, self._number = value.end, value.number
 
     def finish(self) -> FileRead:
-        """It was read to its end, for now."""
+        """Write the rest, and that the file was read to its end."""
         intake = self._intake
-        end(self._reader, intake, self._name)
+        end_reader(self._reader, intake, self._name)
         intake.end_traces()
         if self.offset:
             self._state.size = self.offset
@@ -440,7 +440,7 @@ class Reading:
         return msgspec.structs.replace(self.progress(), new=added)
 
     def progress(self) -> FileRead:
-        """What it brought so far."""
+        """Return the result so far."""
         intake = self._intake
         return FileRead(
             path=self._name,
@@ -455,12 +455,12 @@ class Reading:
 
 
 def total_size(paths: Sequence[str | Path]) -> int:
-    """How many bytes an import will read at most."""
+    """Return how many bytes an import will read at most."""
     return sum(path.stat().st_size for path, _ in files_in(paths) if path.is_file())
 
 
 def as_json(read: FileRead) -> dict[str, Any]:
-    """What became of a file, for programs."""
-    told: dict[str, Any] = msgspec.to_builtins(read)
-    told["problems"] = [problem._asdict() for problem in read.problems]
-    return told
+    """Return the result of a file as JSON."""
+    shown: dict[str, Any] = msgspec.to_builtins(read)
+    shown["problems"] = [problem._asdict() for problem in read.problems]
+    return shown

@@ -1,8 +1,8 @@
-"""Watching a folder: what agents write comes in as they write it.
+"""Watch a folder: import what agents write while they write it.
 
-The folder is looked at again and again: agents append to a few files now and then, and looking at
-ten thousand names takes some hundredths of a second, so that no library for it is worth its weight.
-What was read to its end is noted in the log, so that a watch that is started again goes on.
+The folder is polled: listing ten thousand names takes some hundredths of a second, so a library for
+file events is not worth its weight. The log has which files were read to their end, so that a watch
+that is started again continues.
 """
 
 import time
@@ -23,11 +23,11 @@ from em.traces.transcripts import (
 )
 
 INTERVAL = 2.0
-"""Seconds between two looks."""
+"""Seconds between two polls."""
 SETTLED = 30.0
-"""A file that nothing was added to for so many seconds is taken to be complete, for now."""
+"""Seconds without a change after which a file counts as complete, for now."""
 MOST_OPEN = 64
-"""So many files are remembered with all that was read of them; others are read anew."""
+"""How many growing files stay open in memory; others are read again from the start."""
 
 
 class _Seen(NamedTuple):
@@ -36,7 +36,7 @@ class _Seen(NamedTuple):
 
 
 class _Live:
-    """A file of lines that is being written."""
+    """A file of lines that is still growing."""
 
     def __init__(self, reading: Reading) -> None:
         self.reading = reading
@@ -44,7 +44,7 @@ class _Live:
 
 
 class Watch:
-    """Looks at a folder. `look` is one look; `run` looks for ever."""
+    """Import what is new in a folder: `look` once, `run` for ever."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class Watch:
     def run(
         self, every: float = INTERVAL, sleep: Callable[[float], None] = time.sleep
     ) -> Iterator[FileRead]:
-        """What comes in, as it comes; until it is closed, then what is open is finished."""
+        """Yield what is imported, until the generator is closed; then finish open files."""
         try:
             while True:
                 yield from self.look()
@@ -72,7 +72,7 @@ class Watch:
             self.finish()
 
     def look(self) -> Iterator[FileRead]:
-        """What came in since the last look."""
+        """Yield what is new since the last look."""
         for path in transcripts_in(self._folder):
             seen = _stat(path)
             if seen is None or self._seen.get(path) == seen:
@@ -80,7 +80,7 @@ class Watch:
             self._seen[path] = seen
             try:
                 read = self._read(path)
-            except Conflict:  # another process brings the same: look again
+            except Conflict:  # another process imports the same: look again
                 self._seen.pop(path, None)
                 self._live.pop(path, None)
                 continue
@@ -89,12 +89,12 @@ class Watch:
         self._settle()
 
     def finish(self) -> None:
-        """Every file that is open is complete, for now."""
+        """Close the files that are still growing."""
         for path in [*self._live]:
             self._live.pop(path).reading.finish()
 
     def _read(self, path: Path) -> FileRead | None:
-        """What is new in a file; None if nothing is, or it is no transcript."""
+        """Import what is new in a file; None if nothing is, or it is not a transcript."""
         try:
             with opened(path) as file:
                 live = self._live.get(path)
@@ -118,7 +118,7 @@ class Watch:
                 reading.read_on(file)
                 return reading.progress() if reading.added else None
         except (NoTranscript, InputError) as error:
-            # It may be half written, or nothing of ours: the next change of it is looked at again.
+            # It may be half written, or not a transcript: try again when it changes.
             return (
                 None
                 if isinstance(error, NoTranscript)

@@ -18,7 +18,7 @@ from em.serve.auth import Caller
 from em.serve.service import AnyRequest, Key, Limit, Offset, Pending, errors, page, service_of
 from em.store.protocol import Store
 from em.traces.catalogue import get_traces, list_traces
-from em.traces.formats._spans import Span, tell_spans
+from em.traces.formats._spans import Span, add_spans
 from em.traces.formats.otel import NAME, spans_of
 from em.traces.intake import Intake
 from em.traces.trace import Outcome, Trace, read_trace, trace_events
@@ -189,7 +189,7 @@ def _keep(store: Store, spans: Sequence[Span], subject: str | None) -> None:
     for tries in range(1, TRIES + 1):
         intake = Intake(store, subject=subject)
         try:
-            tell_spans(intake, NAME, [msgspec.structs.replace(span) for span in spans])
+            add_spans(intake, NAME, [msgspec.structs.replace(span) for span in spans])
             intake.close()
         except Conflict:
             if tries == TRIES:

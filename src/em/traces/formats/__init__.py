@@ -1,7 +1,7 @@
-"""Importers: one small module a format, from what agents left on disk to traces.
+"""Importers: one small module for each format of transcripts.
 
-A module of this package that has an `IMPORTER` is one; nothing else has to know of it. What the
-modules share stands in those whose names begin with `_`.
+Every module of this package defines an `IMPORTER` and needs no other registration, except those
+whose names begin with `_`: they hold what importers share.
 """
 
 import pkgutil
@@ -18,20 +18,20 @@ from em.traces.intake import Intake
 
 
 class Reader(Protocol):
-    """Reads the values of one file, in their order."""
+    """Read the values of one file, in order."""
 
     def read(self, value: Any) -> None:
-        """One value: a line of JSONL, or a whole document."""
+        """Read one value: a line of JSONL, or a whole document."""
 
     def end(self) -> None:
-        """There are no more, for now."""
+        """Finish: there are no more values, for now."""
 
 
 class Importer(msgspec.Struct, frozen=True, kw_only=True):
-    """One format.
+    """One format of transcripts.
 
-    fits: whether a value (a line, or a document) is of this format; it must be sure.
-    reader: makes a reader that tells an intake what it reads.
+    fits: return whether a value (a line or a document) is of this format, without false positives.
+    reader: make a reader that adds what it reads to an intake.
     """
 
     name: str
@@ -42,7 +42,7 @@ class Importer(msgspec.Struct, frozen=True, kw_only=True):
 
 @cache
 def importers() -> Mapping[str, Importer]:
-    """Every importer by its name."""
+    """Return every importer by its name."""
     found: dict[str, Importer] = {}
     for module in pkgutil.iter_modules(__path__):
         if not module.name.startswith("_"):
@@ -52,12 +52,12 @@ def importers() -> Mapping[str, Importer]:
 
 
 def importer_of(name: str) -> Importer:
-    """The importer of a format by its name."""
+    """Return the importer of a format; raise UsageError if there is none."""
     if name in importers():
         return importers()[name]
     close = get_close_matches(name, importers(), 1)
     raise UsageError(
         f"there is no format {name!r}",
         place="format",
-        fix=f"did you mean {close[0]!r}?" if close else f"there are: {', '.join(importers())}",
+        fix=f"did you mean {close[0]!r}?" if close else f"use one of: {', '.join(importers())}",
     )

@@ -1,4 +1,4 @@
-"""Messages of chats, as OpenAI, Anthropic and LangChain write them, told to a trace."""
+"""Messages of chats, as OpenAI, Anthropic and LangChain write them."""
 
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
@@ -15,7 +15,7 @@ _TEXTS = frozenset({"text", "input_text", "output_text", "reasoning_text", "summ
 
 
 def when(value: Any) -> datetime | None:
-    """A moment, however it is written: ISO 8601, or seconds, milli-, micro- or nanoseconds."""
+    """Read a time: ISO 8601, or seconds, milli-, micro- or nanoseconds since 1970."""
     if isinstance(value, str):
         if value.isdecimal():
             return when(int(value))
@@ -36,7 +36,7 @@ def when(value: Any) -> datetime | None:
 
 
 def as_args(given: Any) -> Json:
-    """The arguments of a call: an object, or the text of one."""
+    """Return the arguments of a call from an object, or from the text of one."""
     if isinstance(given, str):
         given = as_value(given) if given.strip() else {}
     if given is None:
@@ -45,7 +45,7 @@ def as_args(given: Any) -> Json:
 
 
 def as_value(content: Any) -> Any:
-    """A result: JSON that was written as text is read; a single text block is its text."""
+    """Return a result: JSON in a text is decoded, text blocks become their text."""
     if isinstance(content, list):
         if content and all(is_text(block) for block in content):
             return as_value(text_of(content))
@@ -59,12 +59,12 @@ def as_value(content: Any) -> Any:
 
 
 def is_text(block: Any) -> bool:
-    """Whether a block of content is text."""
+    """Return whether a block of content is text."""
     return isinstance(block, dict) and block.get("type") in _TEXTS and "text" in block
 
 
 def text_of(content: Any) -> str:
-    """The text in a content: itself, or that of its blocks."""
+    """Return the text of a content: itself, or that of its blocks."""
     if isinstance(content, str):
         return content
     if isinstance(content, dict):
@@ -81,7 +81,7 @@ def _block_text(block: Any) -> str:
 
 
 def tokens_of(usage: Any) -> int | None:
-    """All tokens of one answer, in and out, whoever counts them."""
+    """Return all tokens of one answer, input and output, as any provider counts them."""
     if not isinstance(usage, dict):
         return None
     for name in ("total_tokens", "total"):
@@ -96,12 +96,12 @@ def tokens_of(usage: Any) -> int | None:
 
 
 def first_of(source: Json, names: Iterable[str]) -> Any:
-    """The first of these fields that has a value."""
+    """Return the first of these fields that has a value."""
     return next((source[name] for name in names if source.get(name) not in (None, "")), None)
 
 
 def text_or_json(value: Any) -> str:
-    """A text as it is, anything else as JSON."""
+    """Return a text as it is, anything else as JSON."""
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
@@ -114,7 +114,7 @@ _RESULTS = frozenset({"tool_result", "tool_call_response"})
 
 
 def plain(message: Json) -> Json:
-    """A message without what LangChain wraps around it when it writes one."""
+    """Return a message without LangChain's wrapping."""
     if message.get("lc") and isinstance(message.get("kwargs"), dict):
         return {"type": _class_role(message.get("id")), **message["kwargs"]}
     if isinstance(message.get("data"), dict) and isinstance(message.get("type"), str):
@@ -128,13 +128,13 @@ def _class_role(path: Any) -> str:
 
 
 def role_of(message: Json) -> str:
-    """Who says a message: user, assistant, system or tool."""
+    """Return the role of a message: user, assistant, system or tool."""
     role = str(message.get("role") or message.get("type") or "")
     return ROLES.get(role, role)
 
 
 def is_message(value: Any) -> bool:
-    """Whether this is a message of a chat."""
+    """Return whether a value is a message of a chat."""
     if not isinstance(value, dict):
         return False
     message = plain(value)
@@ -143,22 +143,22 @@ def is_message(value: Any) -> bool:
     )
 
 
-def tell_messages(trace: Incoming, messages: Sequence[Any]) -> None:
-    """Everything that a chat says, in its order."""
+def add_messages(trace: Incoming, messages: Sequence[Any]) -> None:
+    """Add the messages of a chat to a trace, in order."""
     for message in messages:
         if is_message(message):
-            tell_message(trace, plain(message))
+            add_message(trace, plain(message))
         else:
             trace.say("unknown", text_or_json(message))
 
 
-def tell_message(trace: Incoming, message: Json) -> None:
-    """One message: its text, its calls, or the result of one."""
+def add_message(trace: Incoming, message: Json) -> None:
+    """Add one message: its text, its calls, or the result of a call."""
     role = role_of(message)
     at = when(message.get("timestamp") or message.get("created_at"))
     content = message.get("content")
     if role == "tool":
-        _tell_result(trace, message, content, at)
+        _add_result(trace, message, content, at)
         return
     usage = message.get("usage") or message.get("usage_metadata")
     tokens = tokens_of(usage)
@@ -166,7 +166,7 @@ def tell_message(trace: Incoming, message: Json) -> None:
         trace.spent(tokens)
     blocks = content if isinstance(content, list) else [content]
     for block in blocks:
-        _tell_block(trace, block, role, at)
+        _add_block(trace, block, role, at)
     for call in message.get("tool_calls") or ():
         if isinstance(call, dict):
             name, args, call_id = call_parts(call)
@@ -179,7 +179,7 @@ def tell_message(trace: Incoming, message: Json) -> None:
 
 
 def call_parts(call: Json) -> tuple[str, Json, str]:
-    """The name, the arguments and the id of a call, whoever wrote it."""
+    """Return name, arguments and id of a call, in any provider's form."""
     function = call.get("function")
     inner = function if isinstance(function, dict) else call
     given = next(
@@ -189,12 +189,12 @@ def call_parts(call: Json) -> tuple[str, Json, str]:
     return str(inner.get("name", "")), as_args(given), str(call.get("id") or "")
 
 
-def _tell_block(trace: Incoming, block: Any, role: str, at: Any) -> None:
+def _add_block(trace: Incoming, block: Any, role: str, at: Any) -> None:
     kind = block.get("type") if isinstance(block, dict) else None
     if kind in _CALLS:
         trace.call(str(block.get("name")), call_parts(block)[1], block.get("id"), at)
     elif kind in _RESULTS:
-        _tell_result(trace, block, block.get("content"), at)
+        _add_result(trace, block, block.get("content"), at)
     elif kind == "thinking":
         trace.say("thinking", str(block.get("thinking", "")), at)
     elif kind is None or text_of([block]):
@@ -203,7 +203,7 @@ def _tell_block(trace: Incoming, block: Any, role: str, at: Any) -> None:
         trace.say(role, text_or_json(block), at)
 
 
-def _tell_result(trace: Incoming, message: Json, content: Any, at: Any) -> None:
+def _add_result(trace: Incoming, message: Json, content: Any, at: Any) -> None:
     text = text_of(content)
     failed = (
         message.get("status") == "error"
@@ -221,7 +221,7 @@ def _tell_result(trace: Incoming, message: Json, content: Any, at: Any) -> None:
 
 
 def outcome_of(reward: Any) -> Outcome:
-    """A reward above nothing is a success."""
+    """Return the outcome for a reward: above zero is a success."""
     if isinstance(reward, bool):
         return "success" if reward else "failure"
     if not isinstance(reward, int | float):

@@ -1,9 +1,9 @@
-"""Spans: what tracing tools keep of an agent, told as traces.
+"""Spans: what tracing tools record of an agent, turned into traces.
 
-A tool's span is a call. A model's span holds the conversation so far and the answer: what was said
-is told once, however often it is repeated. A call that only a model's answer names is told too, and
-what an answer or a later conversation knows of a call fills in what its own span does not say. An
-agent's span within that of another agent is a sub-agent: a trace of its own.
+A tool's span is a call. A model's span has the conversation so far and the answer; each message is
+added once, though spans repeat it. A call that appears only in a model's answer is added too, and
+answers and later conversations fill in what a tool's own span lacks. An agent's span inside of
+another agent's is a sub-agent, with a trace of its own.
 """
 
 import re
@@ -21,19 +21,19 @@ from em.values.canonical import Json
 
 Kind = Literal["tool", "llm", "agent", ""]
 BATCH_BYTES = 16 * 1024 * 1024
-"""Lines of spans are told together, so many at a time: a trace's spans stand near each other."""
+"""Bytes of spans that are read before they are added: a trace's spans stand close together."""
 _LAST = datetime.max.replace(tzinfo=UTC)
 
 
-class Said(msgspec.Struct, frozen=True):
-    """A text in a conversation, and who said it."""
+class Utterance(msgspec.Struct, frozen=True):
+    """A text in a conversation, and its speaker."""
 
     role: str
     text: str
 
 
 class Called(msgspec.Struct, frozen=True):
-    """A call as a model asked for it."""
+    """A call that a model asked for."""
 
     id: str
     name: str
@@ -41,7 +41,7 @@ class Called(msgspec.Struct, frozen=True):
 
 
 class Span(msgspec.Struct, kw_only=True):
-    """One span: a tool's with what it was given and gave, a model's with its conversation."""
+    """One span: a tool's with arguments and result, a model's with its conversation."""
 
     trace: str
     id: str
@@ -56,8 +56,8 @@ class Span(msgspec.Struct, kw_only=True):
     result: Any = msgspec.UNSET
     tokens: int | None = None
     cost: float = 0.0
-    heard: Sequence[Said] = ()
-    answered: Sequence[Said] = ()
+    heard: Sequence[Utterance] = ()
+    answered: Sequence[Utterance] = ()
     asked_for: Sequence[Called] = ()
     earlier: Sequence[Called] = ()
     results: dict[str, Any] = {}
@@ -67,7 +67,7 @@ class Span(msgspec.Struct, kw_only=True):
 
 
 class SpanReader:
-    """Reads values that each hold spans; `spans_of` finds them in one."""
+    """Read values that contain spans; `spans_of` finds the spans of one value."""
 
     def __init__(
         self, intake: Intake, name: str, spans_of: Callable[[Any], Iterable[Span]]
@@ -77,7 +77,7 @@ class SpanReader:
         self._bytes = 0
 
     def read(self, value: Any) -> None:
-        """One value."""
+        """Read the spans of one value."""
         found = list(self._spans_of(value))
         if not found:
             self._intake.unknown("no span")
@@ -87,22 +87,22 @@ class SpanReader:
             self.end()
 
     def end(self) -> None:
-        """Tell what was read."""
-        tell_spans(self._intake, self._name, self._batch)
+        """Add the spans that were read."""
+        add_spans(self._intake, self._name, self._batch)
         self._batch, self._bytes = [], 0
 
 
-def tell_spans(intake: Intake, name: str, spans: Sequence[Span]) -> None:
-    """Spans, of any number of traces."""
+def add_spans(intake: Intake, name: str, spans: Sequence[Span]) -> None:
+    """Add spans, of any number of traces, to an intake."""
     by_trace: dict[str, list[Span]] = {}
     for span in spans:
         by_trace.setdefault(span.trace, []).append(span)
     for trace_id, own in by_trace.items():
-        _Telling(intake, name, trace_id, own).tell()
+        _SpanTrace(intake, name, trace_id, own).add_all()
         intake.after_value()
 
 
-class _Telling:
+class _SpanTrace:
     """The spans of one trace."""
 
     def __init__(self, intake: Intake, name: str, trace_id: str, spans: list[Span]) -> None:
@@ -111,7 +111,7 @@ class _Telling:
         self._by_id = {span.id: span for span in spans}
         self._keys: dict[str, str] = {}
         self._traces: dict[str, Incoming] = {}
-        self._told: dict[str, Counter[Said]] = {}
+        self._seen_texts: dict[str, Counter[Utterance]] = {}
         self._results: dict[str, Any] = {}
         self._asked: dict[str, Called] = {}
         for span in spans:
@@ -120,7 +120,7 @@ class _Telling:
                 if call.id:
                     self._asked.setdefault(call.id, call)
 
-    def tell(self) -> None:
+    def add_all(self) -> None:
         in_order: list[tuple[datetime, int, Callable[[], None]]] = []
         calls = self._calls_without_spans()
         for n, span in enumerate(self._spans):
@@ -134,16 +134,16 @@ class _Telling:
                 in_order.append((start, n, lambda span=span: self._agent(span)))  # type: ignore[misc]  # as above
             else:
                 in_order.append((start, n, lambda span=span: self._unknown(span)))  # type: ignore[misc]  # as above
-        for _, _, told in sorted(in_order, key=lambda item: item[:2]):
-            told()
+        for _, _, add in sorted(in_order, key=lambda item: item[:2]):
+            add()
         self._end()
 
     def _hear(self, span: Span) -> None:
         trace = self._trace_of(span)
-        heard: Counter[Said] = Counter()
-        for said in span.heard:
-            heard[said] += 1
-            self._say(trace, said, heard[said], span.start)
+        heard: Counter[Utterance] = Counter()
+        for one in span.heard:
+            heard[one] += 1
+            self._say(trace, one, heard[one], span.start)
 
     def _answer(self, span: Span, calls: dict[str, list[Called]]) -> None:
         trace = self._trace_of(span)
@@ -151,20 +151,20 @@ class _Telling:
             tokens = span.tokens if span.tokens is not None else self._inner_tokens(span)
             trace.spent(tokens, cost=span.cost)
         heard = Counter(span.heard)
-        for said in span.answered:
-            self._say(trace, said, heard[said] + 1, span.end)
+        for one in span.answered:
+            self._say(trace, one, heard[one] + 1, span.end)
         for n, call in enumerate(calls.get(span.id, ())):
             key = f"call {call.id}" if call.id else f"call {span.id} {n}"
             trace.call(call.name, call.args, call.id, span.end, key=key)
             if call.id in self._results:
                 trace.result(call.id, self._results[call.id])
 
-    def _say(self, trace: Incoming, said: Said, time: int, at: datetime | None) -> None:
-        """Something said, for the so manieth time: the conversation is repeated in every span."""
-        told = self._told.setdefault(trace.id, Counter())
-        if said.text and told[said] < time:
-            told[said] = time
-            trace.say(said.role, said.text, at, key=f"said {said.role} {time} {said.text}")
+    def _say(self, trace: Incoming, one: Utterance, time: int, at: datetime | None) -> None:
+        """Add a message unless it was added `time` times: every span repeats the conversation."""
+        seen = self._seen_texts.setdefault(trace.id, Counter())
+        if one.text and seen[one] < time:
+            seen[one] = time
+            trace.say(one.role, one.text, at, key=f"said {one.role} {time} {one.text}")
 
     def _call(self, span: Span) -> None:
         trace = self._trace_of(span)
@@ -189,26 +189,26 @@ class _Telling:
             trace.output = span.output
 
     def _unknown(self, span: Span) -> None:
-        """Neither an agent's, nor a tool's, nor a model's: kept as it is."""
+        """Store a span verbatim that is neither an agent's, nor a tool's, nor a model's."""
         text = text_or_json(span.raw)
         self._trace_of(span).unknown(f"span {span.name}", text, key=f"unknown {span.id}")
 
     def _calls_without_spans(self) -> dict[str, list[Called]]:
-        """The calls that answers ask for and no tool's span tells of, by the answer's span."""
+        """Return the calls that answers ask for and no tool's span has, by the answer's span."""
         spans = [span for span in self._spans if span.kind == "tool"]
         with_id = {span.call_id for span in spans if span.call_id}
         by_name = Counter(span.name for span in spans if not span.call_id)
         found: dict[str, list[Called]] = {}
-        told: set[Any] = set(with_id)
+        known: set[Any] = set(with_id)
         for span in self._spans:
             if span.kind != "llm":
                 continue
             outer = self._outermost_llm(span)
             for n, call in enumerate(span.asked_for):
                 one = call.id or (outer.id, n, call.name)
-                if one in told:
+                if one in known:
                     continue
-                told.add(one)
+                known.add(one)
                 if by_name[call.name] > 0:
                     by_name[call.name] -= 1
                     self._fill_in(spans, call)
@@ -219,7 +219,7 @@ class _Telling:
         return found
 
     def _fill_in(self, spans: Sequence[Span], call: Called) -> None:
-        """What an answer knows of a call whose span has no id."""
+        """Fill id and arguments of a call into a tool's span that has no id."""
         for span in spans:
             if not span.call_id and span.name == call.name:
                 span.call_id = call.id
@@ -227,14 +227,14 @@ class _Telling:
                 return
 
     def _add_earlier(self, found: dict[str, list[Called]]) -> None:
-        """Only the conversation tells of calls: they are told where it is told last."""
+        """Add calls that only the conversation has, at the span with the longest one."""
         models = [span for span in self._spans if span.kind == "llm" and span.earlier]
         if models:
             longest = max(models, key=lambda span: len(span.earlier))
             found[longest.id] = list(longest.earlier)
 
     def _outermost_llm(self, span: Span) -> Span:
-        """The outermost of spans that tell of one and the same answer."""
+        """Return the outermost of the spans that have the same answer."""
         found, up = span, self._by_id.get(span.parent)
         seen = {span.id}
         while up is not None and up.id not in seen:
@@ -266,7 +266,7 @@ class _Telling:
         return self._traces[key]
 
     def _agents_above(self, span: Span) -> list[Span]:
-        """The agents that a span works for, outermost first; one told twice is one."""
+        """Return the agents above a span, outermost first; two spans of one agent count once."""
         path, seen, up = (
             [],
             set[str](),
@@ -317,16 +317,16 @@ def _outcome(roots: Sequence[Span]) -> Outcome:
     )
 
 
-def said_in(messages: Any) -> tuple[list[Said], list[Called], dict[str, Any]]:
-    """What is said, asked for and answered in messages, as any of these tools write them."""
+def read_messages(messages: Any) -> tuple[list[Utterance], list[Called], dict[str, Any]]:
+    """Return the texts, the calls and the results in messages of any provider."""
     from em.traces.formats._messages import call_parts, plain, role_of
 
-    said: list[Said] = []
+    texts: list[Utterance] = []
     asked: list[Called] = []
     results: dict[str, Any] = {}
     for given in messages if isinstance(messages, list) else [messages]:
         if isinstance(given, str):
-            said.append(Said("user", given))
+            texts.append(Utterance("user", given))
         if not isinstance(given, dict):
             continue
         message = plain(given)
@@ -339,12 +339,12 @@ def said_in(messages: Any) -> tuple[list[Said], list[Called], dict[str, Any]]:
             results[str(message["tool_call_id"])] = _value(content)
             continue
         for part in content if isinstance(content, list) else [content]:
-            _part(part, role, said, asked, results)
-    return said, asked, results
+            _part(part, role, texts, asked, results)
+    return texts, asked, results
 
 
 def _part(
-    part: Any, role: str, said: list[Said], asked: list[Called], results: dict[str, Any]
+    part: Any, role: str, texts: list[Utterance], asked: list[Called], results: dict[str, Any]
 ) -> None:
     from em.traces.formats._messages import call_parts
 
@@ -367,7 +367,7 @@ def _part(
         text = text_of(part)
         role = "thinking" if kind in ("reasoning", "thinking") else role
         if text:
-            said.append(Said(role or "user", text))
+            texts.append(Utterance(role or "user", text))
 
 
 def _value(content: Any) -> Any:
@@ -377,16 +377,16 @@ def _value(content: Any) -> Any:
 
 
 def prompt_text(value: Any) -> str:
-    """What a person asked of an agent, in whatever was given to it."""
+    """Return the user's request from an agent's input of any form."""
     if isinstance(value, dict):
         for name in ("task", "input", "question", "query", "prompt", "text", "content"):
             if isinstance(value.get(name), str):
                 return str(value[name])
-        said, _, _ = said_in(value.get("messages") or [])
-        return next((one.text for one in said if one.role == "user"), "")
+        texts, _, _ = read_messages(value.get("messages") or [])
+        return next((one.text for one in texts if one.role == "user"), "")
     if isinstance(value, list):
-        said, _, _ = said_in(value)
-        return next((one.text for one in said if one.role == "user"), "")
+        texts, _, _ = read_messages(value)
+        return next((one.text for one in texts if one.role == "user"), "")
     return value if isinstance(value, str) else "" if value is None else text_or_json(value)
 
 
@@ -417,7 +417,7 @@ _TOKENS = (
 
 
 def is_agents_span(attributes: Json) -> bool:
-    """Whether a span is one of an agent's, by its attributes."""
+    """Return whether a span is an agent's, by its attributes."""
     return any(
         name.startswith(("gen_ai.", "openinference.", "llm.", "traceloop.")) for name in attributes
     )
@@ -436,16 +436,16 @@ def span_from(
     events: list[tuple[str, Json]],
     raw: Json,
 ) -> Span:
-    """A span as its attributes tell it."""
+    """Make a span from its attributes."""
     kind = _kind(attributes)
     span = Span(
         trace=trace, id=own, parent=parent, kind=kind, name=name, start=start, end=end, error=error,
         raw=None if kind else raw,
     )  # fmt: skip
     if kind == "tool":
-        _tell_tool(span, attributes)
+        _read_tool(span, attributes)
     elif kind == "llm":
-        _tell_model(span, attributes, events)
+        _read_model(span, attributes, events)
     elif kind == "agent":
         named = first_of(attributes, ("gen_ai.agent.name", "agent.name", "traceloop.entity.name"))
         span.name = str(named or name)
@@ -457,11 +457,11 @@ def span_from(
 
 
 def _kind(attributes: Json) -> Kind:
-    said = first_of(
+    kind = first_of(
         attributes, ("gen_ai.operation.name", "openinference.span.kind", "traceloop.span.kind")
     )
-    if said is not None:
-        return _KINDS.get(str(said).lower(), "")
+    if kind is not None:
+        return _KINDS.get(str(kind).lower(), "")
     is_model = any(
         name in attributes
         for name in ("gen_ai.completion.0.role", "llm.request.type", "llm.model_name")
@@ -471,7 +471,7 @@ def _kind(attributes: Json) -> Kind:
     return "tool" if "gen_ai.tool.name" in attributes else ""
 
 
-def _tell_tool(span: Span, attributes: Json) -> None:
+def _read_tool(span: Span, attributes: Json) -> None:
     named = first_of(attributes, ("gen_ai.tool.name", "tool.name", "traceloop.entity.name"))
     span.name = str(named or span.name.removeprefix("execute_tool").strip())
     call_id = first_of(attributes, ("gen_ai.tool.call.id", "tool_call.id", "tool.id"))
@@ -485,7 +485,7 @@ def _tell_tool(span: Span, attributes: Json) -> None:
 
 
 def _by_name(args: Json, parameters: Any) -> Json:
-    """Arguments that a wrapper took by place (smolagents), by their names."""
+    """Name the arguments that a wrapper took by position (smolagents)."""
     if not {"args", "kwargs"} <= args.keys() or not isinstance(args["args"], list):
         return args
     known = as_args(parameters)
@@ -496,7 +496,7 @@ def _by_name(args: Json, parameters: Any) -> Json:
 
 
 def _result(value: Any) -> Any:
-    """A result of MCP that is one text is that text."""
+    """Unwrap a result of MCP."""
     if (
         isinstance(value, dict)
         and isinstance(value.get("content"), list)
@@ -507,10 +507,10 @@ def _result(value: Any) -> Any:
     return value
 
 
-def _tell_model(span: Span, attributes: Json, events: list[tuple[str, Json]]) -> None:
+def _read_model(span: Span, attributes: Json, events: list[tuple[str, Json]]) -> None:
     for name, attributes_of_event in events:
         if name.startswith("gen_ai."):
-            _tell_event(span, name, attributes_of_event)
+            _read_event(span, name, attributes_of_event)
     heard, answered = _indexed(attributes)
     for names, into in ((_GIVEN, heard), (_GAVE, answered)):
         given = as_value(first_of(attributes, names))
@@ -522,13 +522,13 @@ def _tell_model(span: Span, attributes: Json, events: list[tuple[str, Json]]) ->
             0, {"role": "system", "parts": system if isinstance(system, list) else [system]}
         )
     if not heard and not answered:
-        _tell_vertex(heard, answered, attributes)
+        _read_vertex(heard, answered, attributes)
     if not answered and isinstance(attributes.get("output.value"), str):
         answered.append({"role": "assistant", "content": attributes["output.value"]})
-    said, earlier, results = said_in(heard)
-    answers, asked, _ = said_in(answered)
-    span.heard = [*span.heard, *said]
-    span.answered = [*span.answered, *(Said("assistant", one.text) for one in answers)]
+    texts, earlier, results = read_messages(heard)
+    answers, asked, _ = read_messages(answered)
+    span.heard = [*span.heard, *texts]
+    span.answered = [*span.answered, *(Utterance("assistant", one.text) for one in answers)]
     span.earlier = [*span.earlier, *earlier]
     span.asked_for = [*span.asked_for, *asked]
     span.results = {**span.results, **results}
@@ -545,7 +545,7 @@ def _tokens(attributes: Json) -> int | None:
 
 
 def _indexed(attributes: Json) -> tuple[list[Json], list[Json]]:
-    """Messages that were written as one attribute for each of their fields."""
+    """Return messages that were written as one attribute per field."""
     found: dict[tuple[bool, int], Json] = {}
     for name, value in attributes.items():
         match = _INDEXED.fullmatch(name)
@@ -572,13 +572,13 @@ def _indexed(attributes: Json) -> tuple[list[Json], list[Json]]:
     return parted
 
 
-def _tell_event(span: Span, name: str, attributes: Json) -> None:
-    """Older spans keep the conversation as events."""
+def _read_event(span: Span, name: str, attributes: Json) -> None:
+    """Read the conversation from an event, as older spans have it."""
     role = name.removeprefix("gen_ai.").removesuffix(".message")
     if role == "choice":
         message = as_value(attributes.get("message")) or attributes
-        said, asked, _ = said_in([{"role": "assistant", **_mapping(message)}])
-        span.answered = [*span.answered, *said]
+        texts, asked, _ = read_messages([{"role": "assistant", **_mapping(message)}])
+        span.answered = [*span.answered, *texts]
         span.asked_for = [*span.asked_for, *asked]
         return
     if role == "tool":
@@ -587,8 +587,8 @@ def _tell_event(span: Span, name: str, attributes: Json) -> None:
         return
     fields = {**attributes, "tool_calls": as_value(attributes.get("tool_calls")) or []}
     if role in ("user", "system", "assistant"):
-        said, earlier, _ = said_in([{**fields, "role": role}])
-        span.heard = [*span.heard, *said]
+        texts, earlier, _ = read_messages([{**fields, "role": role}])
+        span.heard = [*span.heard, *texts]
         span.earlier = [*span.earlier, *earlier]
 
 
@@ -596,8 +596,8 @@ def _mapping(value: Any) -> Json:
     return value if isinstance(value, dict) else {"content": text_of(value)}
 
 
-def _tell_vertex(heard: list[Json], answered: list[Json], attributes: Json) -> None:
-    """What Google's agent kit keeps of a request and its answer."""
+def _read_vertex(heard: list[Json], answered: list[Json], attributes: Json) -> None:
+    """Read the conversation as Google's agent kit writes it."""
     request = as_value(attributes.get("gcp.vertex.agent.llm_request"))
     answer = as_value(attributes.get("gcp.vertex.agent.llm_response"))
     if isinstance(request, dict):

@@ -3,7 +3,7 @@
 from typing import Any
 
 from em.traces.formats import Importer
-from em.traces.formats._messages import is_message, outcome_of, tell_messages, text_of
+from em.traces.formats._messages import add_messages, is_message, outcome_of, text_of
 from em.traces.formats.openai_chat import chat_of
 from em.traces.intake import Intake
 from em.values.canonical import Json
@@ -26,7 +26,7 @@ def _fits(value: Any) -> bool:
 
 
 def _is_answer(value: Any) -> bool:
-    """An answer of the model on its own."""
+    """Return whether a value is a single answer of the model."""
     return isinstance(value, dict) and value.get("type") == "message" and "stop_reason" in value
 
 
@@ -48,12 +48,12 @@ class _Reader:
             return
         trace = self._intake.nameless(NAME)
         trace.say("system", text_of(chat.get("system")))
-        tell_messages(trace, chat["messages"])
+        add_messages(trace, chat["messages"])
         answer = chat.get("response")
         if isinstance(answer, dict) and is_message(answer):
-            tell_messages(trace, [answer])
+            add_messages(trace, [answer])
         elif "stop_reason" in chat and isinstance(chat.get("content"), list):
-            tell_messages(trace, [{"role": "assistant", **_own(chat)}])
+            add_messages(trace, [{"role": "assistant", **_own(chat)}])
         trace.outcome = outcome_of(chat.get("reward"))
         trace.close()
 

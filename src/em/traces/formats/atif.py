@@ -28,12 +28,12 @@ class _Reader:
         if not isinstance(value, dict) or not isinstance(value.get("steps"), list):
             self._intake.unknown("an object without `steps`")
             return
-        self._tell(value, None, None)
+        self._add(value, None, None)
 
     def end(self) -> None:
         return
 
-    def _tell(self, value: Json, parent: str | None, parent_call: str | None) -> None:
+    def _add(self, value: Json, parent: str | None, parent_call: str | None) -> None:
         agent = value.get("agent") if isinstance(value.get("agent"), dict) else {}
         name = (agent or {}).get("name")
         app = {"agent": name} if isinstance(name, str) else {}
@@ -45,18 +45,18 @@ class _Reader:
         trace.parent, trace.parent_call = parent, parent_call
         spawned: dict[str, str] = {}
         for step in value["steps"]:
-            _tell_step(trace, step, spawned)
+            _add_step(trace, step, spawned)
         inner = value.get("subagent_trajectories")
         for child in inner if isinstance(inner, list) else ():
             if isinstance(child, dict) and isinstance(child.get("steps"), list):
                 call = spawned.get(str(child.get("trajectory_id") or child.get("session_id")))
-                self._tell(child, digest(NAME, session), call)
+                self._add(child, digest(NAME, session), call)
         trace.close()
         if isinstance(session, str):
             self._intake.forget(session)
 
 
-def _tell_step(trace: Incoming, step: Any, spawned: dict[str, str]) -> None:
+def _add_step(trace: Incoming, step: Any, spawned: dict[str, str]) -> None:
     if not isinstance(step, dict):
         trace.say("unknown", str(step))
         return
@@ -64,7 +64,7 @@ def _tell_step(trace: Incoming, step: Any, spawned: dict[str, str]) -> None:
     source = str(step.get("source", ""))
     trace.say("thinking", text_of(step.get("reasoning_content")), at)
     trace.say(_ROLES.get(source, source), text_of(step.get("message")), at)
-    tokens = _tell_metrics(trace, step.get("metrics")) if source == "agent" else None
+    tokens = _add_metrics(trace, step.get("metrics")) if source == "agent" else None
     for call in step.get("tool_calls") or ():
         trace.call(
             str(call.get("function_name")),
@@ -77,10 +77,10 @@ def _tell_step(trace: Incoming, step: Any, spawned: dict[str, str]) -> None:
     observation = step.get("observation")
     results = observation.get("results") if isinstance(observation, dict) else None
     for result in results or ():
-        _tell_result(trace, result, step, spawned)
+        _add_result(trace, result, step, spawned)
 
 
-def _tell_result(trace: Incoming, result: Json, step: Json, spawned: dict[str, str]) -> None:
+def _add_result(trace: Incoming, result: Json, step: Json, spawned: dict[str, str]) -> None:
     calls: Sequence[Any] = step.get("tool_calls") or []
     only = calls[0].get("tool_call_id") if len(calls) == 1 else None
     call_id = str(result.get("source_call_id") or only)
@@ -96,7 +96,7 @@ def _tell_result(trace: Incoming, result: Json, step: Json, spawned: dict[str, s
         trace.say("environment", text_of(result.get("content")))
 
 
-def _tell_metrics(trace: Incoming, metrics: Any) -> int | None:
+def _add_metrics(trace: Incoming, metrics: Any) -> int | None:
     if not isinstance(metrics, dict):
         trace.spent(None)
         return None

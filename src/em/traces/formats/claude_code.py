@@ -1,4 +1,4 @@
-"""Claude Code: one session a file, JSON lines. The format is not promised to be stable."""
+"""Claude Code: one session per file, JSON lines. The format is undocumented and may change."""
 
 from collections import OrderedDict
 from typing import Any
@@ -10,7 +10,7 @@ from em.values.canonical import Json
 
 NAME = "claude-code"
 REMEMBERED = 4096
-"""Lines of sub-agents whose successors are still recognised."""
+"""How many lines of sub-agents are remembered, to find the sub-agent of the next line."""
 _SESSION = ("sessionId", "isSidechain", "parentUuid")
 _SPAWNS = frozenset({"Task", "Agent"})
 
@@ -57,7 +57,7 @@ class _Reader:
         for block in content:
             self._block(trace, block, role, value, at, tokens)
             if isinstance(block, dict) and block.get("type") == "tool_use" and tokens:
-                tokens = 0  # the first call of an answer stands for all it cost
+                tokens = 0  # the whole cost of an answer counts for its first call
 
     def end(self) -> None:
         for number, raw, place in self._before:
@@ -103,24 +103,24 @@ class _Reader:
             trace.unknown("a result of no call")
 
     def _trace(self, line: Json, content: Any) -> Incoming:
-        """The trace that a line belongs to: the session's, or that of one of its sub-agents."""
+        """Return the trace of a line: the session's, or that of one of its sub-agents."""
         session = str(line.get("sessionId") or digest(self._intake.place))
         key = self._chain(line, session) if line.get("isSidechain") else session
         trace = self._intake.known_trace(key)
         if trace is None:
             app = {"session": session, "cwd": line.get("cwd"), "agent": line.get("agentId")}
-            known = {name: told for name, told in app.items() if isinstance(told, str) and told}
+            known = {name: text for name, text in app.items() if isinstance(text, str) and text}
             trace = self._intake.trace(key, NAME, **known)
             if key != session:
                 trace.parent = digest(NAME, session)
                 trace.parent_call = self._prompts.pop(digest(text_of(content)), None)
         if self._first is None:
             self._first = trace
-            self._tell_what_came_before(trace)
+            self._add_lines_before(trace)
         return trace
 
     def _chain(self, line: Json, session: str) -> str:
-        """The sub-agent of a line: by its own name, else by the line it follows."""
+        """Return the sub-agent of a line: by its id, else by the line before it."""
         if isinstance(line.get("agentId"), str):
             return f"{session}/{line['agentId']}"
         own, before = str(line.get("uuid")), str(line.get("parentUuid"))
@@ -139,8 +139,8 @@ class _Reader:
             intake = self._intake
             self._before.append((intake.number, intake.raw, intake.place))
 
-    def _tell_what_came_before(self, trace: Incoming) -> None:
-        """Lines that stood before the first message belong to the session too."""
+    def _add_lines_before(self, trace: Incoming) -> None:
+        """Add the lines before the first message, which belong to the session too."""
         here = (self._intake.number, self._intake.raw, self._intake.place)
         before, self._before = self._before, []
         for number, raw, place in before:

@@ -10,7 +10,7 @@ from em.values.canonical import Json
 
 NAME = "codex"
 REMEMBERED = 256
-"""Calls, and things said, of which a second telling is recognised."""
+"""How many calls and messages are remembered to recognise repetitions."""
 _ROLLOUT = frozenset({"session_meta", "response_item", "event_msg", "turn_context", "compacted"})
 _STREAM = frozenset({
     "thread.started", "turn.started", "turn.completed", "turn.failed",
@@ -62,7 +62,7 @@ class _Reader:
         return self._trace
 
     def _read(self, trace: Incoming, outer: str, body: Json, at: Any) -> bool:
-        """Whether something was understood of a line."""
+        """Read a line; return False if it is not understood."""
         kind = body.get("type", "")
         if outer in ("session_meta", "thread.started"):
             return outer == "thread.started" or body.keys() <= _META
@@ -79,7 +79,7 @@ class _Reader:
         return self._event(trace, kind, body, at)
 
     def _say(self, trace: Incoming, role: str, text: str, at: Any) -> None:
-        """The same is told by `response_item` and by `event_msg`."""
+        """Add a message once: `response_item` and `event_msg` both have it."""
         if (role, text) in self._said:
             return
         _remember(self._said, (role, text))
@@ -91,7 +91,7 @@ class _Reader:
         given = body.get("arguments") if kind == "function_call" else body.get("input", action)
         call_id = str(body.get("call_id") or body.get("id") or "")
         if trace.has_open(call_id) and digest(name, as_args(given)) in self._done:
-            return  # told a second time
+            return  # a repetition
         _remember(self._done, digest(name, as_args(given)))
         trace.call(name, as_args(given), call_id, at)
         if kind == "web_search_call" and call_id:
@@ -101,7 +101,7 @@ class _Reader:
     def _output(self, trace: Incoming, body: Json, at: Any) -> bool:
         call_id = str(body.get("call_id"))
         if call_id in self._done:
-            return True  # `exec_command_end` told more of it
+            return True  # `exec_command_end` had more details
         given = as_value(body.get("output"))
         result, took = given, None
         error: Any = None
@@ -148,7 +148,7 @@ class _Reader:
         return False
 
     def _stream(self, trace: Incoming, outer: str, body: Json, at: Any) -> bool:
-        """A line of `codex exec --json`."""
+        """Read a line of `codex exec --json`."""
         if outer == "turn.completed":
             trace.spent(tokens_of(body.get("usage")))
             return True

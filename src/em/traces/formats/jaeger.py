@@ -28,7 +28,7 @@ def _fits(value: Any) -> bool:
 
 
 def spans_of(value: Any) -> Iterator[Span]:
-    """The spans of an export."""
+    """Yield the spans of an export."""
     for trace in _traces(value):
         for span in trace["spans"]:
             yield _span(span)

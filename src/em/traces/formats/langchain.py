@@ -1,10 +1,10 @@
-"""LangChain and LangGraph: messages as either library writes them, alone or in a graph's state."""
+"""LangChain and LangGraph: messages as the libraries write them, alone or in a graph's state."""
 
 from collections.abc import Sequence
 from typing import Any
 
 from em.traces.formats import Importer
-from em.traces.formats._messages import is_message, plain, tell_messages
+from em.traces.formats._messages import add_messages, is_message, plain
 from em.traces.intake import Intake
 from em.values.canonical import Json
 
@@ -29,7 +29,7 @@ def _is_langchain(message: Any) -> bool:
 
 
 def _messages_in(value: Any) -> Sequence[Any]:
-    """The messages of a list, of a state, of a checkpoint, or of what a node wrote."""
+    """Return the messages of a list, a state, a checkpoint, or a node's update."""
     if isinstance(value, list):
         return value
     if not isinstance(value, dict):
@@ -41,7 +41,7 @@ def _messages_in(value: Any) -> Sequence[Any]:
         if isinstance(inner, dict) and isinstance(inner.get("messages"), list):
             return list(inner["messages"])
     found: list[Any] = []
-    for inner in value.values():  # what nodes wrote, by their names
+    for inner in value.values():  # updates by the names of their nodes
         if isinstance(inner, dict) and isinstance(inner.get("messages"), list):
             found += inner["messages"]
     return found
@@ -57,7 +57,7 @@ def _thread_of(value: Any) -> str | None:
 
 
 def _is_update(value: Any) -> bool:
-    """What one node wrote: a part of a conversation, with the next line to follow."""
+    """Return whether a value is a node's update, a part of a conversation."""
     return (
         isinstance(value, dict)
         and "messages" not in value
@@ -66,12 +66,12 @@ def _is_update(value: Any) -> bool:
 
 
 class _Reader:
-    """A thread is one trace, however many states of it are written; so are a graph's updates."""
+    """All states of a thread are one trace; so are all updates of a graph."""
 
     def __init__(self, intake: Intake) -> None:
         self._intake = intake
         self._updates: list[Json] = []
-        self._told: dict[str, set[str]] = {}
+        self._added: dict[str, set[str]] = {}
 
     def read(self, value: Any) -> None:
         found = _messages_in(value)
@@ -80,27 +80,27 @@ class _Reader:
         elif _is_update(value):
             self._updates += found
         elif (thread := _thread_of(value)) is not None:
-            self._tell_thread(thread, found)
+            self._add_thread(thread, found)
         else:
             trace = self._intake.nameless(NAME)
-            tell_messages(trace, found)
+            add_messages(trace, found)
             trace.close()
 
     def end(self) -> None:
         if self._updates:
             trace = self._intake.nameless(NAME)
-            tell_messages(trace, self._updates)
+            add_messages(trace, self._updates)
             trace.close()
             self._updates = []
 
-    def _tell_thread(self, thread: str, messages: Sequence[Any]) -> None:
+    def _add_thread(self, thread: str, messages: Sequence[Any]) -> None:
         trace = self._intake.trace(thread, NAME, thread=thread)
-        told = self._told.setdefault(thread, set())
+        added = self._added.setdefault(thread, set())
         for message in messages:
             own = str(plain(message).get("id") or plain(message))
-            if own not in told:
-                told.add(own)
-                tell_messages(trace, [message])
+            if own not in added:
+                added.add(own)
+                add_messages(trace, [message])
 
 
 IMPORTER = Importer(name=NAME, title="LangChain and LangGraph messages", fits=_fits, reader=_Reader)

@@ -1,11 +1,11 @@
-"""Langfuse: traces with their observations, or observations one a line."""
+"""Langfuse: traces with their observations, or one observation per line."""
 
 from collections.abc import Iterator
 from typing import Any
 
 from em.traces.formats import Importer
 from em.traces.formats._messages import as_args, as_value, first_of, tokens_of, when
-from em.traces.formats._spans import Kind, Said, Span, SpanReader, prompt_text, said_in
+from em.traces.formats._spans import Kind, Span, SpanReader, Utterance, prompt_text, read_messages
 from em.traces.intake import Intake
 from em.values.canonical import Json
 
@@ -41,7 +41,7 @@ def _fits(value: Any) -> bool:
 
 
 def spans_of(value: Any) -> Iterator[Span]:
-    """The observations of an export; a trace itself is the agent they work for."""
+    """Yield the observations of an export; a trace itself is the span of the agent."""
     for item in _items(value):
         if _is_observation(item):
             yield _span(item, "")
@@ -86,9 +86,9 @@ def _span(item: Json, trace: str) -> Span:
             span.result = gave
     elif kind == "llm":
         heard = given.get("messages", given) if isinstance(given, dict) else given
-        span.heard, span.earlier, span.results = said_in(heard or [])
-        answers, span.asked_for, _ = said_in(gave if isinstance(gave, list) else [gave])
-        span.answered = [Said("assistant", one.text) for one in answers]
+        span.heard, span.earlier, span.results = read_messages(heard or [])
+        answers, span.asked_for, _ = read_messages(gave if isinstance(gave, list) else [gave])
+        span.answered = [Utterance("assistant", one.text) for one in answers]
         span.tokens = tokens_of(item.get("usageDetails") or item.get("usage"))
     elif kind == "agent":
         span.goal = prompt_text(given)
@@ -96,11 +96,11 @@ def _span(item: Json, trace: str) -> Span:
 
 
 def _looks_like_a_tool(item: Json) -> bool:
-    """Before it had a type for tools, they were spans, and said so elsewhere."""
+    """Return whether a span is a tool's, from before Langfuse had a type for tools."""
     metadata = item.get("metadata")
     named: Json = metadata if isinstance(metadata, dict) else {}
-    said = first_of(named, ("run_type", "tool", "ls_run_type", "type"))
-    return str(said).lower() == "tool" or str(item.get("name", "")).startswith("tool:")
+    kind = first_of(named, ("run_type", "tool", "ls_run_type", "type"))
+    return str(kind).lower() == "tool" or str(item.get("name", "")).startswith("tool:")
 
 
 def _reader(intake: Intake) -> SpanReader:

@@ -1,11 +1,11 @@
-"""LangSmith: runs as it exports them, one a line or in a list, with children inside or not."""
+"""LangSmith: exported runs, one per line or in a list, with their children inside or not."""
 
 from collections.abc import Iterator
 from typing import Any
 
 from em.traces.formats import Importer
 from em.traces.formats._messages import as_args, as_value, when
-from em.traces.formats._spans import Kind, Said, Span, SpanReader, prompt_text, said_in
+from em.traces.formats._spans import Kind, Span, SpanReader, Utterance, prompt_text, read_messages
 from em.traces.intake import Intake
 from em.values.canonical import Json
 
@@ -27,7 +27,7 @@ def _fits(value: Any) -> bool:
 
 
 def spans_of(value: Any) -> Iterator[Span]:
-    """The runs of an export, in the order they began (`dotted_order`), children too."""
+    """Yield the runs of an export and their children."""
     todo = [(run, "") for run in reversed(_runs(value))]
     while todo:
         run, above = todo.pop()
@@ -53,9 +53,9 @@ def _span(run: Json, above: str) -> Span:
     )
     inputs, outputs = run.get("inputs"), run.get("outputs")
     if kind == "tool":
-        _tell_tool(span, inputs, outputs)
+        _read_tool(span, inputs, outputs)
     elif kind == "llm":
-        _tell_model(span, run, inputs, outputs)
+        _read_model(span, run, inputs, outputs)
     elif not parent:
         span.kind, span.goal = "agent", prompt_text(inputs)
     if not span.kind:
@@ -64,12 +64,12 @@ def _span(run: Json, above: str) -> Span:
 
 
 def _root(run: Json) -> str:
-    """The first part of `dotted_order` ends in the id of the trace."""
+    """Return the trace's id, with which the first part of `dotted_order` ends."""
     first = str(run.get("dotted_order") or "").partition(".")[0]
     return first.partition("Z")[2]
 
 
-def _tell_tool(span: Span, inputs: Any, outputs: Any) -> None:
+def _read_tool(span: Span, inputs: Any, outputs: Any) -> None:
     given = inputs
     if isinstance(inputs, dict) and set(inputs) == {"input"}:
         given = _python_or_json(inputs["input"])
@@ -88,7 +88,7 @@ def _tell_tool(span: Span, inputs: Any, outputs: Any) -> None:
 
 
 def _python_or_json(text: Any) -> Any:
-    """LangChain writes a tool's input as the text of a Python dict."""
+    """Read a tool's input, which LangChain writes as the text of a Python dict."""
     if isinstance(text, str) and text.startswith("{'"):
         import ast
 
@@ -99,15 +99,15 @@ def _python_or_json(text: Any) -> Any:
     return as_value(text)
 
 
-def _tell_model(span: Span, run: Json, inputs: Any, outputs: Any) -> None:
+def _read_model(span: Span, run: Json, inputs: Any, outputs: Any) -> None:
     messages = inputs.get("messages") if isinstance(inputs, dict) else None
     if isinstance(messages, list) and messages and isinstance(messages[0], list):
         messages = messages[0]
     if messages is None and isinstance(inputs, dict):
         messages = inputs.get("prompts")
-    span.heard, span.earlier, span.results = said_in(messages or [])
-    answers, span.asked_for, _ = said_in(_answers(outputs))
-    span.answered = [Said("assistant", one.text) for one in answers]
+    span.heard, span.earlier, span.results = read_messages(messages or [])
+    answers, span.asked_for, _ = read_messages(_answers(outputs))
+    span.answered = [Utterance("assistant", one.text) for one in answers]
     tokens = run.get("total_tokens")
     span.tokens = tokens if isinstance(tokens, int) else None
 

@@ -1,10 +1,10 @@
-"""mini-swe-agent: a chat whose answers hold one command in a code block, or call a tool."""
+"""mini-swe-agent: a chat whose answers have one command in a code block, or call a tool."""
 
 import re
 from typing import Any
 
 from em.traces.formats import Importer
-from em.traces.formats._messages import is_message, plain, role_of, tell_messages, text_of
+from em.traces.formats._messages import add_messages, is_message, plain, role_of, text_of
 from em.traces.intake import Incoming, Intake
 from em.values.canonical import Json
 
@@ -38,22 +38,22 @@ class _Reader:
             self._intake.unknown("no messages")
             return
         trace = self._intake.nameless(NAME)
-        _tell(trace, [message for message in messages if is_message(message)])
+        _add(trace, [message for message in messages if is_message(message)])
         info = value.get("info") if isinstance(value, dict) else None
         if isinstance(info, dict):
-            _tell_info(trace, info)
+            _add_info(trace, info)
         trace.close()
 
     def end(self) -> None:
         return
 
 
-def _tell(trace: Incoming, messages: list[Json]) -> None:
+def _add(trace: Incoming, messages: list[Json]) -> None:
     open_call = ""
     for number, message in enumerate(messages):
         text, role = text_of(message.get("content")), role_of(plain(message))
         if message.get("tool_calls") or role == "tool":
-            tell_messages(trace, [message])
+            add_messages(trace, [message])
             continue
         commands = _commands(message, text) if role == "assistant" else []
         if role == "assistant":
@@ -63,7 +63,7 @@ def _tell(trace: Incoming, messages: list[Json]) -> None:
             open_call = f"message {number}"
             trace.call("bash", {"command": commands[0]}, open_call)
         elif open_call and role == "user":
-            _tell_observation(trace, open_call, text)
+            _add_observation(trace, open_call, text)
             open_call = ""
         elif role != "assistant":
             trace.say(role, text)
@@ -78,7 +78,7 @@ def _commands(message: Json, text: str) -> list[str]:
     return found if len(found) == 1 else []
 
 
-def _tell_observation(trace: Incoming, call_id: str, text: str) -> None:
+def _add_observation(trace: Incoming, call_id: str, text: str) -> None:
     code, output = _CODE.search(text), _OUTPUT.search(text)
     result = output.group(1) if output else text
     failed = code is not None and code.group(1) != "0"
@@ -86,7 +86,7 @@ def _tell_observation(trace: Incoming, call_id: str, text: str) -> None:
     trace.result(call_id, None if failed else result, error)
 
 
-def _tell_info(trace: Incoming, info: Json) -> None:
+def _add_info(trace: Incoming, info: Json) -> None:
     found = info.get("model_stats")
     stats: Json = found if isinstance(found, dict) else {}
     if stats.get("api_calls"):

@@ -1,4 +1,4 @@
-"""The native format: one trace an object, or a trajectory with `task` and `steps`."""
+"""The native format: objects that are a trace, or a trajectory with `task` and `steps`."""
 
 from typing import Any
 
@@ -30,24 +30,24 @@ class _Reader:
         except InputError as error:
             self._intake.refuse(error)
             return
-        told = self._intake.nameless(**{"name": NAME, **trace.app})
-        told.goal, told.input = trace.mission.goal, trace.mission.input_summary
-        told.outcome, told.output = trace.outcome, trace.final_output
-        told.thoughts, told.tags = trace.thoughts, trace.tags
-        told.usage = {
+        incoming = self._intake.nameless(**{"name": NAME, **trace.app})
+        incoming.goal, incoming.input = trace.mission.goal, trace.mission.input_summary
+        incoming.outcome, incoming.output = trace.outcome, trace.final_output
+        incoming.thoughts, incoming.tags = trace.thoughts, trace.tags
+        incoming.usage = {
             name: amount for name, amount in msgspec.to_builtins(trace.usage).items() if amount
         }
         for event in trace.events:
-            _tell(told, event)
-        told.close()
+            _add(incoming, event)
+        incoming.close()
 
     def end(self) -> None:
         return
 
 
-def _tell(told: Any, event: ToolCall | UdfCall | Approval | Message) -> None:
+def _add(incoming: Any, event: ToolCall | UdfCall | Approval | Message) -> None:
     body = msgspec.to_builtins(event)
-    told.add(body.pop("type"), body)
+    incoming.add(body.pop("type"), body)
 
 
 IMPORTER = Importer(

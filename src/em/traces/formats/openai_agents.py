@@ -1,11 +1,11 @@
-"""OpenAI Agents SDK: spans and traces as its exporters are given them."""
+"""OpenAI Agents SDK: spans and traces as the SDK gives them to its exporters."""
 
 from collections.abc import Iterator
 from typing import Any
 
 from em.traces.formats import Importer
 from em.traces.formats._messages import as_args, as_value, text_of, tokens_of, when
-from em.traces.formats._spans import Called, Kind, Said, Span, SpanReader, said_in
+from em.traces.formats._spans import Called, Kind, Span, SpanReader, Utterance, read_messages
 from em.traces.intake import Intake
 from em.values.canonical import Json
 
@@ -31,7 +31,7 @@ def _fits(value: Any) -> bool:
 
 
 def spans_of(value: Any) -> Iterator[Span]:
-    """The spans of a batch; a trace's own line gives its name."""
+    """Yield the spans of a batch; a trace's own line has its name."""
     for item in _values(value):
         if _is_span(item):
             yield _span(item)
@@ -61,24 +61,24 @@ def _span(item: Json) -> Span:
         if data.get("output") is not None:
             span.result = as_value(data["output"])
     elif kind == "llm":
-        _tell_model(span, data)
+        _read_model(span, data)
     return span
 
 
-def _tell_model(span: Span, data: Json) -> None:
+def _read_model(span: Span, data: Json) -> None:
     answer = data.get("response")
     output = data.get("output") or (answer.get("output") if isinstance(answer, dict) else None)
     usage = data.get("usage") or (answer.get("usage") if isinstance(answer, dict) else None)
     span.tokens = tokens_of(usage)
-    said, earlier, results = _told(data.get("input"))
-    answers, asked, _ = _told(output)
-    span.heard, span.earlier, span.results = said, earlier, results
-    span.answered = [Said("assistant", one.text) for one in answers]
+    texts, earlier, results = _conversation(data.get("input"))
+    answers, asked, _ = _conversation(output)
+    span.heard, span.earlier, span.results = texts, earlier, results
+    span.answered = [Utterance("assistant", one.text) for one in answers]
     span.asked_for = asked
 
 
-def _told(items: Any) -> tuple[list[Said], list[Called], dict[str, Any]]:
-    """Items of a conversation: messages, and calls with their outputs beside them."""
+def _conversation(items: Any) -> tuple[list[Utterance], list[Called], dict[str, Any]]:
+    """Return the texts, the calls and the results of a conversation's items."""
     messages: list[Any] = []
     asked: list[Called] = []
     results: dict[str, Any] = {}
@@ -95,8 +95,8 @@ def _told(items: Any) -> tuple[list[Said], list[Called], dict[str, Any]]:
             messages.append({**item, "content": text_of(item.get("content"))})
         else:
             messages.append(item)
-    said, more, found = said_in(messages)
-    return said, [*asked, *more], {**results, **found}
+    texts, more, found = read_messages(messages)
+    return texts, [*asked, *more], {**results, **found}
 
 
 def _reader(intake: Intake) -> SpanReader:

@@ -4,10 +4,10 @@ from typing import Any
 
 from em.traces.formats import Importer
 from em.traces.formats._messages import (
+    add_messages,
     is_message,
     outcome_of,
     plain,
-    tell_messages,
     tokens_of,
     when,
 )
@@ -19,7 +19,7 @@ _ROLES = frozenset({"system", "developer", "user", "assistant", "tool", "functio
 
 
 def chat_of(value: Any) -> Json | None:
-    """What holds the messages of a chat: an object, its request, or the list itself."""
+    """Return the object with the messages of a chat: itself, its request, or a list of them."""
     if isinstance(value, list):
         return {"messages": value} if value else None
     if not isinstance(value, dict):
@@ -64,11 +64,11 @@ class _Reader:
             return
         trace = self._intake.nameless(NAME)
         trace.goal = str(chat.get("instruction") or "")
-        tell_messages(trace, chat["messages"])
+        add_messages(trace, chat["messages"])
         answer = chat.get("response") if isinstance(chat.get("response"), dict) else chat
         for choice in (answer or {}).get("choices") or ():
             if isinstance(choice, dict) and isinstance(choice.get("message"), dict):
-                tell_messages(trace, [choice["message"]])
+                add_messages(trace, [choice["message"]])
         tokens = tokens_of((answer or {}).get("usage"))
         if tokens is not None and not trace.usage:
             trace.spent(tokens, turn=str(when(chat.get("created"))))

@@ -1,4 +1,4 @@
-"""OpenHands, as it was before its SDK: histories of actions and observations."""
+"""OpenHands before its SDK: histories of actions and observations."""
 
 from typing import Any
 
@@ -35,7 +35,7 @@ def _history(value: Any) -> list[Any] | None:
     history = value.get("history") if isinstance(value, dict) else value
     if not isinstance(history, list):
         return None
-    # Older ones keep an action and its observation as a pair.
+    # Older histories have pairs of an action and its observation.
     return [event for entry in history for event in (entry if isinstance(entry, list) else [entry])]
 
 
@@ -59,9 +59,9 @@ class _Reader:
             trace = self._intake.trace(f"{began} {text_of(first.get('message'))}", NAME)
         else:
             trace = self._intake.nameless(NAME)
-        _History(trace).tell(history)
+        _History(trace).add(history)
         if isinstance(value, dict):
-            _tell_about(trace, value)
+            _add_about(trace, value)
         trace.close()
 
     def end(self) -> None:
@@ -73,7 +73,7 @@ class _History:
         self._trace = trace
         self._open = ""
 
-    def tell(self, history: list[Any]) -> None:
+    def add(self, history: list[Any]) -> None:
         for number, event in enumerate(history):
             if not isinstance(event, dict):
                 self._trace.say("unknown", text_or_json(event))
@@ -122,16 +122,16 @@ class _History:
         failure = _failure(event, content)
         result = None if failure is not None else as_value(content)
         if not (own and self._trace.result(own, result, failure, at)):
-            self._trace.say("environment", text_or_json(_told(event)), at)
+            self._trace.say("environment", text_or_json(_readable(event)), at)
 
 
-def _told(event: Json) -> Any:
+def _readable(event: Json) -> Any:
     extra = {name: value for name, value in event.items() if name not in ("id", "timestamp")}
     return event.get("content") or extra
 
 
 def _as_called(event: Json, action: str, args: Json) -> tuple[str, Json, int | None]:
-    """What the model called: as its own answer says it, where that was kept."""
+    """Return the call of an action: as in the model's answer, if the history has it."""
     given = event.get("tool_call_metadata")
     metadata: Json = given if isinstance(given, dict) else {}
     response = metadata.get("model_response")
@@ -164,7 +164,7 @@ def _failure(event: Json, content: Any) -> str | None:
     return None
 
 
-def _tell_about(trace: Incoming, value: Json) -> None:
+def _add_about(trace: Incoming, value: Json) -> None:
     trace.outcome = outcome_of(value.get("success"))
     if isinstance(value.get("instruction"), str):
         trace.goal = value["instruction"]

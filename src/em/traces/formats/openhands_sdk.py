@@ -1,4 +1,4 @@
-"""OpenHands, with its SDK (version 1): one event a line, named by `kind`."""
+"""OpenHands with its SDK (version 1): one event per line, named by `kind`."""
 
 from typing import Any
 
@@ -31,33 +31,33 @@ class _Reader:
         if self._trace is None:
             key = str(event.get("id") or digest(self._intake.raw_text()))
             self._trace = self._intake.trace(key, NAME)
-        if not _tell(self._trace, event):
+        if not _add(self._trace, event):
             self._trace.unknown(f"kind {event.get('kind')}")
 
     def end(self) -> None:
         return
 
 
-def _tell(trace: Incoming, event: Json) -> bool:
+def _add(trace: Incoming, event: Json) -> bool:
     kind, at = event.get("kind"), when(event.get("timestamp"))
     if kind == "MessageEvent":
         message = event.get("llm_message")
-        said: Json = message if isinstance(message, dict) else {}
-        role = said.get("role") or ("user" if event.get("source") == "user" else "assistant")
-        trace.say(str(role), text_of(said.get("content")), at)
+        inner: Json = message if isinstance(message, dict) else {}
+        role = inner.get("role") or ("user" if event.get("source") == "user" else "assistant")
+        trace.say(str(role), text_of(inner.get("content")), at)
         return True
     if kind == "SystemPromptEvent":
         trace.say("system", text_of(event.get("system_prompt")), at)
         return True
     if kind == "ActionEvent":
-        _tell_action(trace, event, at)
+        _add_action(trace, event, at)
         return True
     if kind in _ENDS:
-        return _tell_end(trace, event, at)
-    return kind == "ConversationStateUpdateEvent" and _tell_usage(trace, event)
+        return _add_end(trace, event, at)
+    return kind == "ConversationStateUpdateEvent" and _add_usage(trace, event)
 
 
-def _tell_action(trace: Incoming, event: Json, at: Any) -> None:
+def _add_action(trace: Incoming, event: Json, at: Any) -> None:
     trace.say("thinking", text_of(event.get("reasoning_content")), at)
     trace.say("assistant", text_of(event.get("thought")), at)
     call = event.get("tool_call") if isinstance(event.get("tool_call"), dict) else {}
@@ -67,7 +67,7 @@ def _tell_action(trace: Incoming, event: Json, at: Any) -> None:
     trace.call(str(event.get("tool_name")), args, event.get("tool_call_id"), at)
 
 
-def _tell_end(trace: Incoming, event: Json, at: Any) -> bool:
+def _add_end(trace: Incoming, event: Json, at: Any) -> bool:
     found = event.get("observation")
     observation: Json = found if isinstance(found, dict) else {}
     content = observation.get("content", observation.get("output"))
@@ -84,8 +84,8 @@ def _tell_end(trace: Incoming, event: Json, at: Any) -> bool:
     return trace.result(str(event.get("tool_call_id")), result, error, at)
 
 
-def _tell_usage(trace: Incoming, event: Json) -> bool:
-    """The newest count stands for all before it."""
+def _add_usage(trace: Incoming, event: Json) -> bool:
+    """Set the usage; the newest count includes all before it."""
     value = event.get("value")
     if event.get("key") != "stats" or not isinstance(value, dict):
         return False

@@ -1,4 +1,4 @@
-"""OpenInference: spans with their children inside, or one a line, with flat attributes."""
+"""OpenInference: spans with their children inside, or one per line, with flat attributes."""
 
 import re
 from collections.abc import Iterator
@@ -43,7 +43,7 @@ def _ids(span: Json) -> tuple[str, str, str]:
 
 
 def spans_of(value: Any) -> Iterator[Span]:
-    """The spans of a tree, parents first."""
+    """Yield the spans of a tree, parents first."""
     todo = [(span, "") for span in reversed(_roots(value))]
     while todo:
         span, above = todo.pop()

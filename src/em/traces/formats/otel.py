@@ -41,7 +41,7 @@ def _fits(value: Any) -> bool:
 
 
 def spans_of(value: Any) -> Iterator[Span]:
-    """The spans in an export, a line of one, or one span of the SDK."""
+    """Yield the spans of an export, of a line of one, or one span of the SDK."""
     if _is_sdk_span(value):
         yield _sdk_span(value)
         return
@@ -105,7 +105,7 @@ def _error(message: str, events: list[tuple[str, Json]]) -> str:
 
 
 def _id(given: Any) -> str:
-    """An id in hexadecimal; Tempo and protobuf write base64."""
+    """Return an id in hexadecimal; Tempo and protobuf write base64."""
     text = str(given or "").removeprefix("0x").lower() if given else ""
     original = str(given or "")
     if text and (len(text) not in (16, 32) or any(char not in "0123456789abcdef" for char in text)):

@@ -38,7 +38,7 @@ def _is_typed(item: Any) -> bool:
 
 
 class _Reader:
-    """Answers that name the one before them (`previous_response_id`) are one trace."""
+    """Answers that are linked by `previous_response_id` are one trace."""
 
     def __init__(self, intake: Intake) -> None:
         self._intake = intake
@@ -46,22 +46,22 @@ class _Reader:
 
     def read(self, value: Any) -> None:
         if isinstance(value, list):
-            self._tell_items(value)
+            self._add_items(value)
         elif isinstance(value, dict):
-            self._tell_answer(value)
+            self._add_answer(value)
         else:
             self._intake.unknown("no object")
 
     def end(self) -> None:
         return
 
-    def _tell_items(self, items: list[Any]) -> None:
+    def _add_items(self, items: list[Any]) -> None:
         trace = self._intake.nameless(NAME)
         for item in items:
             tell_item(trace, item, None)
         trace.close()
 
-    def _tell_answer(self, value: Json) -> None:
+    def _add_answer(self, value: Json) -> None:
         given = value.get("request")
         request: Json = given if isinstance(given, dict) else value
         inner = value.get("response")
@@ -89,7 +89,7 @@ def _key(name: str, answer: Any, number: int = 0) -> str | None:
 
 
 def tell_item(trace: Incoming, item: Any, at: Any, key: str | None = None) -> None:
-    """One item of a conversation."""
+    """Add one item of a conversation."""
     if isinstance(item, str):
         trace.say("user", item, at, key=key)
         return
@@ -97,12 +97,12 @@ def tell_item(trace: Incoming, item: Any, at: Any, key: str | None = None) -> No
         return
     kind = str(item.get("type", "message"))
     if kind.endswith("_output"):
-        _tell_output(trace, item, at)
+        _add_output(trace, item, at)
     elif kind == "reasoning":
         text = text_of(item.get("summary")) or text_of(item.get("content"))
         trace.say("thinking", text, at, key=key)
     elif kind.endswith("_call"):
-        _tell_call(trace, item, kind, at, key)
+        _add_call(trace, item, kind, at, key)
     elif "role" in item:
         role = "system" if item["role"] == "developer" else str(item["role"])
         trace.say(role, text_of(item.get("content")), at, key=key)
@@ -110,7 +110,7 @@ def tell_item(trace: Incoming, item: Any, at: Any, key: str | None = None) -> No
         trace.say("unknown", text_or_json(item), at, key=key)
 
 
-def _tell_call(trace: Incoming, item: Json, kind: str, at: Any, key: str | None) -> None:
+def _add_call(trace: Incoming, item: Json, kind: str, at: Any, key: str | None) -> None:
     call_id = str(item.get("call_id") or item.get("id") or "")
     name = str(item.get("name") or kind.removesuffix("_call"))
     fields = ("arguments", "input", "action", "queries", "code")
@@ -121,7 +121,7 @@ def _tell_call(trace: Incoming, item: Json, kind: str, at: Any, key: str | None)
         trace.result(call_id, as_value(result), item.get("error"), at)
 
 
-def _tell_output(trace: Incoming, item: Json, at: Any) -> None:
+def _add_output(trace: Incoming, item: Json, at: Any) -> None:
     output = as_value(item.get("output"))
     failed = item.get("status") == "incomplete" or (
         isinstance(output, str) and output.startswith("Error")

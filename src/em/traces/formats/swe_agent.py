@@ -3,7 +3,7 @@
 from typing import Any
 
 from em.traces.formats import Importer
-from em.traces.formats._messages import is_message, plain, role_of, tell_messages, text_of
+from em.traces.formats._messages import add_messages, is_message, plain, role_of, text_of
 from em.traces.intake import Incoming, Intake
 from em.values.canonical import Json
 
@@ -35,27 +35,27 @@ class _Reader:
         history = [one for one in value.get("history") or () if is_message(one)]
         steps = [step for step in value.get("trajectory") or () if isinstance(step, dict)]
         if any(message.get("tool_calls") for message in history):
-            _tell_calls(trace, history)
+            _add_calls(trace, history)
         elif steps:
-            _tell_steps(trace, history, steps)
+            _add_steps(trace, history, steps)
         else:
-            _tell_actions(trace, history)
-        _tell_info(trace, value.get("info"), steps)
+            _add_actions(trace, history)
+        _add_info(trace, value.get("info"), steps)
         trace.close()
 
     def end(self) -> None:
         return
 
 
-def _tell_calls(trace: Incoming, history: list[Json]) -> None:
+def _add_calls(trace: Incoming, history: list[Json]) -> None:
     for message in history:
         if message.get("is_demo"):
             trace.say("demonstration", text_of(message.get("content")))
         else:
-            tell_messages(trace, [message])
+            add_messages(trace, [message])
 
 
-def _tell_steps(trace: Incoming, history: list[Json], steps: list[Json]) -> None:
+def _add_steps(trace: Incoming, history: list[Json], steps: list[Json]) -> None:
     for message in history:
         if message.get("message_type") == "action" or role_of(plain(message)) == "assistant":
             break
@@ -74,8 +74,8 @@ def _tell_steps(trace: Incoming, history: list[Json], steps: list[Json]) -> None
         )
 
 
-def _tell_actions(trace: Incoming, history: list[Json]) -> None:
-    """Only a history, of commands: what comes after one is what it gave."""
+def _add_actions(trace: Incoming, history: list[Json]) -> None:
+    """Add a history of commands; the message after a command is its output."""
     open_call = ""
     for number, message in enumerate(history):
         text = text_of(message.get("content"))
@@ -90,7 +90,7 @@ def _tell_actions(trace: Incoming, history: list[Json]) -> None:
             trace.say(role_of(message), text)
 
 
-def _tell_info(trace: Incoming, info: Any, steps: list[Json]) -> None:
+def _add_info(trace: Incoming, info: Any, steps: list[Json]) -> None:
     if not isinstance(info, dict):
         return
     found = info.get("model_stats")

@@ -1,1 +1,1 @@
-"""Recording while agents of other libraries run."""
+"""Live recording of agents that run in other libraries."""

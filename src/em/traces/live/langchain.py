@@ -1,4 +1,4 @@
-"""Capture from LangChain and LangGraph: a callback handler that keeps each run as a trace.
+"""Record LangChain and LangGraph: a callback handler that stores each run as a trace.
 
 Needs `langchain-core`, which is imported only here.
 """
@@ -13,7 +13,7 @@ import msgspec
 from em.errors import MissingExtra
 from em.store.protocol import Store
 from em.traces.formats._messages import as_args, as_value, text_of
-from em.traces.formats._spans import Said, Span, prompt_text, said_in, tell_spans
+from em.traces.formats._spans import Span, Utterance, add_spans, prompt_text, read_messages
 from em.traces.intake import Intake
 from em.values.canonical import Json
 from em.values.times import now
@@ -22,16 +22,16 @@ try:
     from langchain_core.callbacks import BaseCallbackHandler
     from langchain_core.messages import message_to_dict
 except ImportError as error:
-    raise MissingExtra("langchain", "capturing LangChain") from error
+    raise MissingExtra("langchain", "recording LangChain") from error
 
 NAME = "langchain"
 
 
 class EmCallbackHandler(BaseCallbackHandler):
-    """Give it to a run: `agent.invoke(…, config={"callbacks": [EmCallbackHandler(memory)]})`.
+    """Record runs: `agent.invoke(…, config={"callbacks": [EmCallbackHandler(memory)]})`.
 
-    Each run that is started on its own becomes one trace, kept when it ends. It may be shared
-    between threads, and handed to async runs. `trace_ids` are the traces kept so far.
+    Each outermost run becomes one trace, stored when it ends. The handler may be shared between
+    threads, and given to async runs. `trace_ids` are the traces stored so far.
     """
 
     def __init__(self, memory: Any, *, subject: str | None = None) -> None:
@@ -46,31 +46,31 @@ class EmCallbackHandler(BaseCallbackHandler):
         self, serialized: Any, inputs: Any, *, run_id: UUID, parent_run_id: UUID | None = None,
         **more: Any,
     ) -> None:  # fmt: skip
-        """A chain or a graph begins; the outermost is the agent."""
+        """Begin the span of a chain or a graph; the outermost is the agent."""
         span = self._begin(run_id, parent_run_id, str(more.get("name") or _name(serialized)))
         if parent_run_id is None:
             span.kind, span.goal = "agent", prompt_text(_plain(inputs))
 
     def on_chain_end(self, outputs: Any, *, run_id: UUID, **_more: Any) -> None:
-        """A chain is over."""
+        """End the span of a chain."""
         self._end(run_id, output=_final(outputs))
 
     def on_chain_error(self, error: BaseException, *, run_id: UUID, **_more: Any) -> None:
-        """A chain failed."""
+        """End the span of a chain that raised."""
         self._end(run_id, error=f"{type(error).__name__}: {error}")
 
     def on_tool_start(
         self, serialized: Any, input_str: str, *, run_id: UUID, parent_run_id: UUID | None = None,
         inputs: Any = None, **more: Any,
     ) -> None:  # fmt: skip
-        """A tool is called."""
+        """Begin the span of a tool call."""
         span = self._begin(run_id, parent_run_id, _name(serialized) or str(more.get("name") or ""))
         span.kind = "tool"
         span.args = as_args(_plain(inputs) if inputs is not None else input_str)
         span.call_id = str(more.get("tool_call_id") or "")
 
     def on_tool_end(self, output: Any, *, run_id: UUID, **_more: Any) -> None:
-        """A tool gave its result."""
+        """End the span of a tool call with its result."""
         message = _plain(output)
         if isinstance(message, dict) and "tool_call_id" in message:
             failed = message.get("status") == "error"
@@ -81,39 +81,41 @@ class EmCallbackHandler(BaseCallbackHandler):
             self._end(run_id, result=as_value(message))
 
     def on_tool_error(self, error: BaseException, *, run_id: UUID, **_more: Any) -> None:
-        """A tool failed."""
+        """End the span of a tool call that raised."""
         self._end(run_id, error=f"{type(error).__name__}: {error}")
 
     def on_chat_model_start(
         self, serialized: Any, messages: Sequence[Sequence[Any]], *, run_id: UUID,
         parent_run_id: UUID | None = None, **_more: Any,
     ) -> None:  # fmt: skip
-        """A model is asked."""
+        """Begin the span of a chat model."""
         span = self._begin(run_id, parent_run_id, _name(serialized))
         span.kind = "llm"
-        span.heard, span.earlier, span.results = said_in(_plain(messages[0] if messages else []))
+        span.heard, span.earlier, span.results = read_messages(
+            _plain(messages[0] if messages else [])
+        )
 
     def on_llm_start(
         self, serialized: Any, prompts: Sequence[str], *, run_id: UUID,
         parent_run_id: UUID | None = None, **_more: Any,
     ) -> None:  # fmt: skip
-        """A model that only completes texts is asked."""
+        """Begin the span of a model that completes texts."""
         span = self._begin(run_id, parent_run_id, _name(serialized))
-        span.kind, span.heard = "llm", [Said("user", prompt) for prompt in prompts]
+        span.kind, span.heard = "llm", [Utterance("user", prompt) for prompt in prompts]
 
     def on_llm_end(self, response: Any, *, run_id: UUID, **_more: Any) -> None:
-        """A model answered."""
+        """End the span of a model with its answer."""
         span = self._spans.get(run_id)
         if span is not None:
             answers = [one for group in response.generations for one in group]
             given = [getattr(one, "message", None) or one.text for one in answers]
-            said, span.asked_for, _ = said_in(_plain(given))
-            span.answered = [Said("assistant", one.text) for one in said]
+            texts, span.asked_for, _ = read_messages(_plain(given))
+            span.answered = [Utterance("assistant", one.text) for one in texts]
             span.tokens = _tokens(given)
         self._end(run_id)
 
     def on_llm_error(self, error: BaseException, *, run_id: UUID, **_more: Any) -> None:
-        """A model could not be asked."""
+        """End the span of a model that raised."""
         self._end(run_id, error=f"{type(error).__name__}: {error}")
 
     def _begin(self, run_id: UUID, parent: UUID | None, name: str) -> Span:
@@ -145,17 +147,17 @@ class EmCallbackHandler(BaseCallbackHandler):
             spans = [self._spans.pop(own) for own in mine]
             for own in mine:
                 del self._roots[own]
-        self._keep([one for one in spans if one.kind])
+        self._store_trace([one for one in spans if one.kind])
 
-    def _keep(self, spans: list[Span]) -> None:
-        """Chains within the agent are how it is built, not what it did."""
+    def _store_trace(self, spans: list[Span]) -> None:
+        """Store a run as a trace, without the chains inside: they are structure, not actions."""
         intake = Intake(self._store, subject=self._subject)
         known = {span.id for span in spans}
         root = next((span.id for span in spans if not span.parent), "")
         for span in spans:
             if span.parent and span.parent not in known:
                 span.parent = root
-        tell_spans(intake, NAME, spans)
+        add_spans(intake, NAME, spans)
         intake.close()
         self.trace_ids += intake.trace_ids
 
@@ -168,10 +170,10 @@ def _name(serialized: Any) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """What LangChain hands about, as JSON: messages as their dicts."""
+    """Return LangChain's values as JSON; messages become dicts."""
     if hasattr(value, "type") and hasattr(value, "content"):
-        told: Json = message_to_dict(value)
-        return {**_plain(told["data"]), "type": told["type"]}
+        written: Json = message_to_dict(value)
+        return {**_plain(written["data"]), "type": written["type"]}
     if isinstance(value, dict):
         return {str(name): _plain(part) for name, part in value.items()}
     if isinstance(value, list | tuple):
@@ -183,7 +185,7 @@ def _plain(value: Any) -> Any:
 
 
 def _final(outputs: Any) -> Any:
-    """What a run gave: the text of its last message, else all of it."""
+    """Return a run's output: the text of its last message, else all of it."""
     plain = _plain(outputs)
     messages = plain.get("messages") if isinstance(plain, dict) else None
     if isinstance(messages, list) and messages and isinstance(messages[-1], dict):
