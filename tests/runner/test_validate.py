@@ -102,7 +102,7 @@ FAULTS = [
     Fault("        - len(result) > 0", "        - len(result) >", "field checks.post[0]",
           "is not a valid expression"),
     Fault("    check: rows\n", '    check: "{{ rows }}"\n', "step third, field check",
-          "an expression by itself", "without"),
+          "a bare expression", "remove the {{ }}"),
     Fault('    message: "none in {{ url }}"', '    message: "{{ url | uper }}"',
           "step third, field message", "No filter named 'uper'"),
     Fault("    type: prompt.user", "    type: prompt.usr", "step fourth, field type",
