@@ -32,7 +32,7 @@ def _runs() -> "list[KeptTrace]":
 
 
 def mined() -> Iterator[Figure]:
-    from em.compiler.calls import calls_of, made_good_by
+    from em.compiler.calls import calls_of, retried_by
     from em.heuristics.heuristic import learn
     from em.heuristics.reflection import call_ids, call_text, differences, mine
     from em.store.sqlite import SqliteStore
@@ -48,7 +48,7 @@ def mined() -> Iterator[Figure]:
         calls, _ = calls_of(kept.trace, {})
         ids = call_ids(kept)
         for call in calls:
-            later = made_good_by(call, calls) if call.failed else None
+            later = retried_by(call, calls) if call.failed else None
             if later is None and ids[call.index] not in covered:
                 continue
             if call.failed:

@@ -16,7 +16,7 @@ STEPS = 100
 
 
 def compile_retail() -> Iterator[Figure]:
-    from em.compiler.calls import made_good_by
+    from em.compiler.calls import retried_by
     from em.compiler.compile_trace import compile_trace
     from em.errors import EmError
     from em.traces.transcripts import read_traces
@@ -44,7 +44,7 @@ def compile_retail() -> Iterator[Figure]:
             left += sum(
                 draft.verdicts[call.index].keep
                 and call.failed
-                and made_good_by(call, draft.calls) is not None
+                and retried_by(call, draft.calls) is not None
                 for call in draft.calls
             )
             writes = {c.index for c in draft.calls if c.effect == "write" and not c.failed}

@@ -120,9 +120,9 @@ def test_the_demo_runs() -> None:
     )
     for words in (
         "solved a task in 7 calls: [('Lisbon', 940.0), ('Porto', 120.0)]",
-        "it failed; call 2 made it good",
+        "failed; retried successfully in call 2",
         "nothing uses its result",
-        "it repeats call 2",
+        "repeats call 2",
         "7 calls became 3 steps",
         "without a model: [('Madrid', 310.0), ('Porto', 75.25)]",
     ):

@@ -247,7 +247,7 @@ def test_what_held_for_one_item_or_one_run_is_not_made_a_rule(
     assert run.status == "ok"
     healing = memory.heal(run.run_id)
     assert healing.changed == []
-    assert "only some of its items" in healing.refused[0]
+    assert "only some items" in healing.refused[0]
     assert "decides by its result" in healing.refused[1]
 
 
@@ -294,7 +294,7 @@ def test_a_routine_with_a_secret_and_an_answer_is_healed(memory: Memory, tmp_pat
 def test_what_can_not_be_healed_is_told(memory: Memory, account: Path) -> None:
     good = {"find": find, "close": lambda **_args: "closed"}
     run = memory.run(account, {"name": "anabel"}, good)
-    with pytest.raises(RoutineError, match="no step of this run was mended"):
+    with pytest.raises(RoutineError, match="no step of this run was fixed"):
         memory.heal(run.run_id)
     fix = mended(Fix(strategy="skip", default=1))
     run = memory.run(account, {"name": "anabel"}, {"find": find, "close": close}, fix)

@@ -48,7 +48,7 @@ def test_compile_explains_and_run_runs(tmp_path: Path) -> None:
     ran = em("compile", "trace.json", "-o", "out", "--explain")
     assert ran.code == 0
     for words in (
-        "it failed; call 2 made it good",
+        "failed; retried successfully in call 2",
         "mission",
         "{{ id }}",
         "3 calls became 2 steps",
@@ -361,7 +361,7 @@ def test_functions_are_bound_by_compile_and_given_to_run(tmp_path: Path) -> None
     (tmp_path / "other.py").write_text("def code(name):\n    return name\n")
     wrong = em("compile", "t.json", "-o", "out", "--udf", "other.py")
     assert wrong.code == 1
-    assert 'gave "9-zepoL" in the trace, the function "Ana Lopez"' in wrong.err
+    assert 'returned "9-zepoL" in the trace, the function "Ana Lopez"' in wrong.err
     assert not (tmp_path / "out").exists()
     assert em("compile", "t.json", "-o", "out", "--udf", "mine.py").code == 0
     ran = em("run", "out", "--input", "in.json")

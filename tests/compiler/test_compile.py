@@ -58,12 +58,12 @@ def test_failures_retries_repeats_and_dead_ends_are_gone_and_effects_stay() -> N
         tool("cancel_order", {"status": "cancelled"}, order="#W1001", reason="mistake"),
     )
     assert verdicts(draft) == [
-        (False, "it failed; call 2 made it good"),
+        (False, "failed; retried successfully in call 2"),
         (True, "its result is used"),
         (False, "nothing uses its result"),
         (True, "its result is used"),
-        (False, "it repeats call 4"),
-        (False, "it failed; call 7 made it good"),
+        (False, "repeats call 4"),
+        (False, "failed; retried successfully in call 7"),
         (True, "it has an effect"),
     ]
     assert [item.name for item in draft.recording] == [
@@ -87,7 +87,7 @@ def test_a_write_that_was_repeated_because_its_effect_was_unknown_is_done_once()
     draft = compiled(
         tool("pay", error="ReadTimeout", invoice="INV-77"), tool("pay", "ok", invoice="INV-77")
     )
-    assert verdicts(draft)[0] == (False, "its effect is unknown; call 2 did the same")
+    assert verdicts(draft)[0] == (False, "failed, effect unknown; call 2 did the same")
     assert len(draft.recording) == 1
 
 
@@ -159,7 +159,7 @@ def test_a_write_whose_effect_is_unknown_stays() -> None:
         tool("send_mail", error="ConnectionError: timed out", to="ana@x.example"),
         tool("get_time", "2025-04-07", zone="UTC"),
     )
-    assert verdicts(draft)[0] == (True, "it failed so that its effect is unknown")
+    assert verdicts(draft)[0] == (True, "failed; it is unknown whether it took effect")
     assert draft.routine.steps[0].on_error == "continue"
 
 
@@ -399,10 +399,10 @@ def test_what_does_not_reproduce_its_trace_is_told_side_by_side() -> None:
         verify_draft(broken)
     assert caught.value.place == "step send"
     assert caught.value.data == {"recorded": {"x": "value-1"}, "replayed": {"x": "other"}}
-    with pytest.raises(NotReproduced, match="output is another"):
+    with pytest.raises(NotReproduced, match="output differs"):
         verify_draft(msgspec.structs.replace(draft, output=2))
     fewer = msgspec.structs.replace(draft.routine, steps=draft.routine.steps[:1])
-    with pytest.raises(NotReproduced, match="replaying it failed"):
+    with pytest.raises(NotReproduced, match="the replay failed"):
         verify_draft(msgspec.structs.replace(draft, routine=fewer))
 
 
@@ -416,7 +416,7 @@ def test_a_folder_of_something_else_is_left_alone_and_nothing_is_half_written(
         compile_trace_file(tmp_path / "t.json", tmp_path / "mine")
     assert (tmp_path / "mine" / "thesis.txt").read_text() == "years of work"
     (tmp_path / "empty.json").write_bytes(msgspec.json.encode(Trace()))
-    with pytest.raises(RoutineError, match="no call"):
+    with pytest.raises(RoutineError, match="no tool call"):
         compile_trace_file(tmp_path / "empty.json", tmp_path / "out")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["empty.json", "mine", "t.json"]
 

@@ -103,7 +103,9 @@ def test_a_function_that_does_not_give_what_was_recorded_is_told_side_by_side(
     (tmp_path / "mine.py").write_text(code)
     with pytest.raises(NotReproduced) as caught:
         compile_trace_file(trace, tmp_path / "r", udfs=str(tmp_path / "mine.py"))
-    assert 'parse({"text":"lisbon,840"}) gave ["lisbon","840"] in the trace' in str(caught.value)
+    assert 'parse({"text":"lisbon,840"}) returned ["lisbon","840"] in the trace' in str(
+        caught.value
+    )
     assert says in str(caught.value)
     assert caught.value.data["recorded"] == ["lisbon", "840"]
     assert not (tmp_path / "r").exists(), "nothing is written"

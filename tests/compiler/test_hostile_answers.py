@@ -111,7 +111,7 @@ def test_the_environment_never_reaches_the_model(
         (changed("prompt.user,", "prompt.user, when: 'order[0] == \"#\"',"), "no `when`"),
         (changed("type: confirm}", "type: confirm, required: false, default: true}"), "fields"),
         (changed("Refund order {{ order }}?", "Say hello?"), "ask a person"),
-        (answer(HEAD + "steps:\n" + FIND + REFUND + ASK + END), "comes too early"),
+        (answer(HEAD + "steps:\n" + FIND + REFUND + ASK + END), "is called before"),
         (answer(GOOD.replace(ASK, ASK + ASK.replace("approval", "more").replace("ok", "ok2"))),
          "must be: approval"),
     ],
@@ -127,7 +127,7 @@ EXTRA = "  - {id: extra, type: tool.call, tool: refund, args: {order: '#X', trac
     ("wrong", "why"),
     [
         (answer(GOOD.replace(REFUND, EXTRA % "when: 'len(order) != 6'" + REFUND)), "no `when`"),
-        (answer(GOOD.replace(REFUND, EXTRA % "for_each: []" + REFUND)), "never called here"),
+        (answer(GOOD.replace(REFUND, EXTRA % "for_each: []" + REFUND)), "never called it"),
         (changed("tool: refund,", "tool: refund, idempotency_key: k,"), "`idempotency_key`"),
         (changed("tool: refund,", "tool: refund, retry: {attempts: 100},"), "`retry`"),
         (changed("tool: refund,", "tool: refund, timeout: 1,"), "`timeout`"),
@@ -151,7 +151,7 @@ EXTRA = "  - {id: extra, type: tool.call, tool: refund, args: {order: '#X', trac
          "other values"),
         (changed("'{{ done }}'", '"{{ done }}{% for a in order %}{% endfor %}"'), "no {% %}"),
         (changed("'{{ done }}'", '"{{ done }}\\x7b% for a in order %}{% endfor %}"'), "no {% %}"),
-        (changed("'{{ done }}'", "'{{ found.keys() }}'"), "it can't be used"),
+        (changed("'{{ done }}'", "'{{ found.keys() }}'"), "the answer can't be used"),
         (changed("'{{ order }}', tracking", "'{{ found.keys() }}', tracking"), "keys"),
         (answer("[" * 50_000), "nested too deeply"),
         (answer(GOOD + "#" * 200_000), "more than 200,000 characters"),
@@ -212,7 +212,7 @@ def test_where_the_draft_fails_on_other_values_it_is_said(tmp_path: Path) -> Non
     strict = {"type": "object", "properties": {"order": {"enum": ["#W1207"]}}}
     routine = msgspec.structs.replace(found.draft.routine, input_schema=strict)
     draft = msgspec.structs.replace(found.draft, routine=routine)
-    assert "the draft fails on this" in str(verify_renamed(draft, draft, {}, WAYS[0]))
+    assert "the draft fails on these values" in str(verify_renamed(draft, draft, {}, WAYS[0]))
 
 
 def test_a_trace_that_holds_a_secret_is_redacted_before_it_is_told() -> None:
@@ -233,7 +233,7 @@ def test_a_replay_that_does_not_end_is_given_up(monkeypatch: pytest.MonkeyPatch)
 
 def test_a_pause_between_attempts_is_not_waited_for() -> None:
     retry = "tool: find_order, retry: {attempts: 5, backoff: 3600}, checks: {post: ['false']},"
-    assert "replaying it failed" in told(changed("tool: find_order,", retry))
+    assert "the replay failed" in told(changed("tool: find_order,", retry))
 
 
 def test_given_functions_stay(tmp_path: Path) -> None:

@@ -92,17 +92,17 @@ def changed(old: str, new: str) -> dict[str, str]:
     [
         (answer("steps: ["), "not valid YAML"),
         (changed("tool: find_orders, args", "tool: find_order, args"), "find_order"),
-        (changed("{{ user }}", "ana_lopez"), "'ana_lopez' is written into a step"),
-        (answer(udf="def total_of(orders):\n    return 41\n"), "to give 42, and gives 41"),
+        (changed("{{ user }}", "ana_lopez"), "'ana_lopez' is hard-coded in a step"),
+        (answer(udf="def total_of(orders):\n    return 41\n"), "and returns 41"),
         (answer(udf="def total_of(orders):\n    return 1 / 0\n"), "ZeroDivisionError"),
-        (answer(udf="import os\ndef total_of(orders):\n    return os.getpid()\n"), "gives"),
+        (answer(udf="import os\ndef total_of(orders):\n    return os.getpid()\n"), "and returns"),
         (answer(udf="def total_of(orders:\n"), "udf.py:1"),
         (changed("for_each: ", "when: 'false', for_each: "), "no `when` on it"),
         (changed("{{ order.id }}", "{{ order.total }}"), "the routine cancel_order"),
-        (changed('refund: "{{ refund }}"', "refund: 1"), "the output is another one"),
+        (changed('refund: "{{ refund }}"', "refund: 1"), "the output differs"),
         (answer(ROUTINE.replace("user: {type", "name: {type").replace("{{ user", "{{ name")),
          "'name' is not defined"),
-        (answer(udf=UDF + "def id_of():\n    return '#W1001'\n"), "written into udf.py"),
+        (answer(udf=UDF + "def id_of():\n    return '#W1001'\n"), "hard-coded in udf.py"),
     ],
 )  # fmt: skip
 def test_what_does_not_hold_goes_back_with_the_reason(wrong: Any, told: str) -> None:

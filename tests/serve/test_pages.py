@@ -147,7 +147,7 @@ def test_a_trace_stands_beside_the_routine_it_becomes(
     filled: dict[str, str], service: Served
 ) -> None:
     text = service.http.get(filled["/ui/trace"]).text
-    assert "pruned: it failed; call 2 made it good" in text
+    assert "pruned: failed; retried successfully in call 2" in text
     assert "pruned: nothing uses its result" in text
     assert "{{ order.total }}" in text
     assert "create_refund uses order of get_order" in text  # what the drawing says in words

@@ -1,4 +1,4 @@
-"""The calls of a trace as the compiler sees them: with their effect and what became of them."""
+"""The calls of a trace: their effects, which ones a routine needs, and names for their results."""
 
 import itertools
 import keyword
@@ -12,8 +12,8 @@ from em.traces.trace import Approval, Message, ToolCall, Trace, UdfCall
 from em.values.call import Effect
 from em.values.canonical import Json, identical
 
-# Words that may mean either (open, resolve, check in, load, run) are in neither list: in doubt a
-# call is a write.
+# Words that may mean either (open, resolve, check in, load, run) are in neither list: a call counts
+# as a write unless its name clearly says that it reads.
 _READS = frozenset(
     "get list find search fetch read query lookup look count show describe calculate compute"
     " parse think view select head exists is has inspect browse scan peek summarize extract"
@@ -34,7 +34,7 @@ _UNKNOWN_EFFECT = re.compile(
 
 
 class TracedCall(msgspec.Struct):
-    """One call. `said` is everything that users had said before it."""
+    """One call. `said` is the text of all user messages before it."""
 
     index: int
     name: str
@@ -48,19 +48,19 @@ class TracedCall(msgspec.Struct):
 
     @property
     def failed(self) -> bool:
-        """Whether it ended in an error."""
+        """Whether the call ended in an error."""
         return self.error is not None
 
     @property
     def effect_unknown(self) -> bool:
-        """A write that failed so that nobody knows whether it happened."""
+        """Whether this is a write that failed in a way that leaves its effect unknown."""
         return (
             self.failed and self.effect == "write" and bool(_UNKNOWN_EFFECT.search(str(self.error)))
         )
 
 
 class TracedApproval(msgspec.Struct):
-    """A person was asked, before the call of this index."""
+    """A question to a person, asked before the call with this index."""
 
     index: int
     prompt: str
@@ -70,7 +70,7 @@ class TracedApproval(msgspec.Struct):
 def calls_of(
     trace: Trace, declared: Mapping[str, Effect | None]
 ) -> tuple[list[TracedCall], list[TracedApproval]]:
-    """The calls and approvals of a trace, in their order."""
+    """Return the calls and approvals of a trace, in their order."""
     calls: list[TracedCall] = []
     approvals: list[TracedApproval] = []
     said: list[str] = []
@@ -105,14 +105,14 @@ def _call(
 
 
 def infer_effect(name: str) -> Effect:
-    """What a tool's name says of its effect; when in doubt it is a write."""
+    """Infer a tool's effect from its name; in doubt it is a write."""
     words = words_of(name)
     if not words or not _WRITES.isdisjoint(words):
         return "write"
-    # Of two things that it does, the second may be another: find_and_replace.
+    # A name with two verbs reads only if both read: find_and_replace.
     if any(one in _JOINS and other not in _READS for one, other in itertools.pairwise(words)):
         return "write"
-    # A list, a view, a query are things as well: purge_list, drop_view, run_query.
+    # Some verbs are also nouns: purge_list, drop_view, run_query.
     reads = words[0] in _READS or not (_READS - _THINGS).isdisjoint(words)
     return "read" if reads else "write"
 
@@ -123,17 +123,17 @@ _VERBS = frozenset(
 )
 _CUTS = frozenset("by with for from in of using via".split())
 _RESERVED = frozenset("only pick nth str int float true false none".split())
-"""What compiled expressions use themselves, and words that Jinja reads as values."""
+"""Functions of compiled expressions, and words that Jinja reads as values."""
 _NOISE = frozenset("details detail info information data all the".split())
 
 
 def words_of(name: str) -> list[str]:
-    """The words of a name, however it is written."""
+    """Split a name into lower-case words, whatever its style."""
     return [word.lower() for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+", name)]
 
 
 def result_name(tool: str, *, is_write: bool) -> str:
-    """What a call's result is called: `get_order_details` gives `order`."""
+    """Name the result of a call: `get_order_details` gives `order`."""
     words = words_of(tool)
     if is_write or not words or words[0] not in _VERBS:
         return identifier(f"{tool}_result")
@@ -147,7 +147,7 @@ def result_name(tool: str, *, is_write: bool) -> str:
 
 
 def identifier(text: str) -> str:
-    """A name that expressions can hold."""
+    """Turn a text into a name that expressions can use."""
     name = re.sub(r"\W+", "_", text, flags=re.ASCII).strip("_").lower() or "value"
     if name[0].isdigit() or keyword.iskeyword(name) or name in _RESERVED:
         name = f"the_{name}"
@@ -155,13 +155,13 @@ def identifier(text: str) -> str:
 
 
 class Names:
-    """Hands out each name once: `order`, `order_2`, …"""
+    """Gives each name once: `order`, `order_2`, …"""
 
     def __init__(self) -> None:
         self._taken: set[str] = set()
 
     def free(self, name: str) -> str:
-        """The name, or the first numbered one that is free."""
+        """Return the name, or the first numbered one that is free."""
         free, number = name, 2
         while free in self._taken:
             free, number = f"{name}_{number}", number + 1
@@ -170,14 +170,14 @@ class Names:
 
 
 class Verdict(NamedTuple):
-    """Keep a call or drop it, and the reason."""
+    """Whether a routine keeps a call, and the reason."""
 
     keep: bool
     reason: str
 
 
 def judge(calls: Sequence[TracedCall]) -> list[Verdict]:
-    """What can be said before it is known which results are used."""
+    """Judge each call before it is known which results are used."""
     return [_judge(call, calls) for call in calls]
 
 
@@ -188,7 +188,7 @@ def _judge(call: TracedCall, calls: Sequence[TracedCall]) -> Verdict:
         return Verdict(True, "it has an effect")
     first = _same_read_before(call, calls)
     if first is not None:
-        return Verdict(False, f"it repeats call {first + 1}")
+        return Verdict(False, f"repeats call {first + 1}")
     return Verdict(True, "its result is used")
 
 
@@ -196,24 +196,24 @@ def _judge_failed(call: TracedCall, calls: Sequence[TracedCall]) -> Verdict:
     if call.effect_unknown:
         again = next((c.index for c in calls[call.index + 1 :] if _did_the_same(c, call)), None)
         if again is None:
-            return Verdict(True, "it failed so that its effect is unknown")
-        # Both would do it twice on every healthy run.
-        return Verdict(False, f"its effect is unknown; call {again + 1} did the same")
-    mended = made_good_by(call, calls)
-    if mended is not None:
-        return Verdict(False, f"it failed; call {mended + 1} made it good")
-    return Verdict(False, "it failed, and nothing came of it")
+            return Verdict(True, "failed; it is unknown whether it took effect")
+        # Keeping both would do it twice on every run that works.
+        return Verdict(False, f"failed, effect unknown; call {again + 1} did the same")
+    retry = retried_by(call, calls)
+    if retry is not None:
+        return Verdict(False, f"failed; retried successfully in call {retry + 1}")
+    return Verdict(False, "failed; no later call replaced it")
 
 
 def unused(verdict: Verdict) -> Verdict:
-    """The verdict on a read whose result nothing uses."""
+    """Return the verdict on a read whose result nothing uses."""
     return Verdict(False, "nothing uses its result") if verdict.keep else verdict
 
 
-def made_good_by(call: TracedCall, calls: Sequence[TracedCall]) -> int | None:
-    """The later success that did what a failed call was to do.
+def retried_by(call: TracedCall, calls: Sequence[TracedCall]) -> int | None:
+    """Return the index of the later call that succeeded in place of a failed one.
 
-    The same tool, or another that gives the same kind of thing: `find_user_id_by_name_zip` after
+    It calls the same tool, or one with the same kind of result: `find_user_id_by_name_zip` after
     `find_user_id_by_email`.
     """
     for later in calls[call.index + 1 :]:
@@ -229,7 +229,7 @@ def _did_the_same(later: TracedCall, call: TracedCall) -> bool:
 
 
 def kind_of_result(tool: str) -> str:
-    """What a tool gives, by its name without how it finds it."""
+    """Return the kind of a tool's result: its name up to `by`, `with` and the like."""
     words = words_of(tool)
     for cut, word in enumerate(words):
         if word in ("by", "with", "using", "via", "from") and cut > 0:
@@ -238,7 +238,7 @@ def kind_of_result(tool: str) -> str:
 
 
 def _same_read_before(call: TracedCall, calls: Sequence[TracedCall]) -> int | None:
-    """An earlier read of the same, with no effect in between that could have changed it."""
+    """Return an earlier read with the same result and no write in between."""
     key = _key(call)
     for earlier in reversed(calls[: call.index]):
         if earlier.effect == "write" and not (earlier.failed and not earlier.effect_unknown):

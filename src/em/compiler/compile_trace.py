@@ -1,4 +1,7 @@
-"""Compiling a trace into a routine package, without a model."""
+"""Compilation of traces into a routine package: from a file or the log, with or without a model.
+
+Of several attempts at one task, the routine follows the path that most of them took.
+"""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -29,12 +32,12 @@ def compile_trace(
     keep_all: bool = False,
     udfs: Udfs = None,
 ) -> Draft:
-    """A routine that reproduces the trace, proved by replaying it against the recording."""
+    """Compile a trace into a routine, and prove it by replaying the recording."""
     if not trace.calls:
         raise RoutineError(
-            "there is no call in this trace",
+            "the trace has no tool call",
             place="events",
-            fix="a routine is made of tool calls; record the agent's tools",
+            fix="record the agent's tool calls: a routine is made of them",
         )
     chosen = name or _name_of(trace)
     draft = draft_routine(trace, name=chosen, declared=declared or {}, keep_all=keep_all)
@@ -51,10 +54,10 @@ def compile_trace_file(
     keep_all: bool = False,
     udfs: Udfs = None,
 ) -> Draft:
-    """Compile a trace file into a package folder. What does not reproduce is not written.
+    """Compile a trace file into a package folder. Write nothing unless the replay succeeds.
 
-    `udfs` binds what the trace called to real functions: a mapping, a `package.module` or a file.
-    Secrets that the file holds are taken out first, and become secrets of the routine.
+    udfs: the real functions that the trace called, as a mapping, a `package.module` or a file.
+    Secrets in the file are redacted first, and become secrets of the routine.
     """
     trace = read_trace_file(trace_path)
     given = load_udfs(udfs)
@@ -66,28 +69,28 @@ def compile_trace_file(
 
 
 def read_trace_file(trace_path: str | Path) -> Trace:
-    """The trace in a file, without its secrets."""
+    """Read a trace from a file and redact its secrets."""
     path = Path(trace_path)
     try:
         data = path.read_bytes()
     except FileNotFoundError:
-        raise InputError("this file does not exist", place=str(path)) from None
+        raise InputError("the file does not exist", place=str(path)) from None
     except OSError as error:
-        raise InputError(f"it can't be read: {error.strerror}", place=str(path)) from None
+        raise InputError(f"the file can't be read: {error.strerror}", place=str(path)) from None
     return without_secrets(read_trace(data, str(path)))
 
 
 def without_secrets(trace: Trace) -> Trace:
-    """A trace with a marker in place of each secret."""
+    """Replace each secret of a trace by a marker."""
     redact = redactor_of(Settings.load())
-    # Not the file's own text: JSON may escape any sign, and so hide a secret.
+    # The decoded trace, since escapes in the JSON text could hide a secret.
     if not redact.suspects([msgspec.json.encode(trace)]):
         return trace
     return msgspec.convert(redact.value(msgspec.to_builtins(trace)), Trace)
 
 
 def _name_of(trace: Trace) -> str:
-    """What the task is called: by its goal if that is short, else by what was done last."""
+    """Name the routine after its goal if that is short, else after the last call."""
     words = trace.mission.goal.split()
     if 0 < len(words) <= MAX_NAME_WORDS:
         return identifier("_".join(words))
@@ -96,11 +99,12 @@ def _name_of(trace: Trace) -> str:
 
 
 class CompiledTrace(msgspec.Struct, frozen=True, kw_only=True):
-    """A routine made of kept traces.
+    """A routine compiled from stored traces.
 
-    improved: what became of asking a model, if one was asked.
-    from_events: of the trace it was made of, and of those that went the same way.
-    not_compiled: traces that could not be compiled, with the reason.
+    improved: the outcome of asking a model, if one was asked.
+    from_events: the events of the compiled trace, and of the traces that took the same path.
+    same_way: the traces that took the same path.
+    not_compiled: the traces that could not be compiled, with the reason.
     """
 
     draft: Draft
@@ -121,13 +125,13 @@ def compile_several(
     udfs: Udfs = None,
     client: LlmClient | None = None,
 ) -> CompiledTrace:
-    """One routine out of attempts at one task; failures count only where nothing succeeded.
+    """Compile one routine from attempts at one task; use failed ones only if none succeeded.
 
-    With a `client`, its model improves what is chosen; `udfs` as for `compile_trace_file`.
+    With a `client`, its model improves the chosen routine; `udfs` as for `compile_trace_file`.
     """
     given = load_udfs(udfs)
     if not traces:
-        raise UsageError("there is no trace to compile", fix="name one or more")
+        raise UsageError("no traces to compile", fix="give the id of at least one trace")
     succeeded = [kept for kept in traces if kept.trace.outcome == "success"]
     drafts: dict[str, Draft] = {}
     failed: dict[str, str] = {}
@@ -140,12 +144,12 @@ def compile_several(
             failed[kept.id] = str(error)
     if not drafts:
         raise RoutineError(
-            f"none of {len(traces)} traces can be compiled: {next(iter(failed.values()))}",
+            f"none of the {len(traces)} traces can be compiled: {next(iter(failed.values()))}",
             place="traces",
             failed=failed,
         )
     ways = Counter(_way(draft) for draft in drafts.values())
-    # The newest of the best: what is recorded last is most likely still true.
+    # Among equals take the newest: the last recording is most likely still true.
     chosen = max(
         drafts,
         key=lambda kept: (
@@ -175,7 +179,7 @@ def compile_file(
     udfs: Udfs = None,
     client: LlmClient | None = None,
 ) -> CompiledTrace:
-    """One routine out of the trace in a file."""
+    """Compile the trace in a file into a routine."""
     trace, given = read_trace_file(trace_path), load_udfs(udfs)
     draft = compile_trace(
         trace, name=name, declared=declared, keep_all=keep_all, udfs=given.functions
@@ -193,7 +197,7 @@ def _improved(
 
 
 def _way(draft: Draft) -> tuple[str, ...]:
-    """What the routine calls, in its order."""
+    """Return the tools that a routine calls, in their order."""
     return tuple(item.name for item in draft.recording)
 
 

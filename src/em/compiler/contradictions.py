@@ -1,9 +1,9 @@
-"""Where a trace's final output contradicts its own calls: an id or a number that no call gave.
+"""Contradictions between a trace's final output and its calls: an id or number no call returned.
 
-Only what leaves little doubt is told: the value stands nowhere in the trace, while a call returned
-another one of the same kind under the same name, and nothing else did; or returned it in a record
-that is otherwise the one in the output. What an agent may well have worked out itself (a sum, a
-count, a rounding, another unit) is no contradiction.
+Only clear cases are reported: the value occurs nowhere in the trace, and a call returned another
+value of the same kind under the same name, either as the only one or in a record that otherwise
+equals the one in the output. Values that an agent may have computed (a sum, a count, a rounding,
+another unit) are not contradictions.
 """
 
 import math
@@ -18,11 +18,11 @@ from em.values.canonical import Json
 from em.values.leaves import is_informative, leaves, mentioned_in
 
 MIN_ALIKE = 2
-"""Fields in which a record of the output and one of a result must agree to be the same one."""
+"""Fields that must agree for a record of the output and one of a result to be the same."""
 
 
 class Contradiction(msgspec.Struct, frozen=True):
-    """The output says one thing, a call returned another."""
+    """A value of the output that differs from what a call returned."""
 
     place: str
     says: Any
@@ -46,7 +46,7 @@ class _Source(NamedTuple):
 def contradictions(
     output: Any, calls: Sequence[TracedCall], mission: Json, said: str
 ) -> list[Contradiction]:
-    """What an output says that its calls contradict."""
+    """Return the values of an output that its calls contradict."""
     return _Search(calls, mission, said).of(output)
 
 
@@ -64,7 +64,7 @@ class _Search:
         self._seen = [value for part in seen for _, value in leaves(part)]
 
     def of(self, output: Any) -> list[Contradiction]:
-        """Go through the records of an output."""
+        """Return the contradictions in the records of an output."""
         found = []
         for place, record in _placed_records(output, "output"):
             for key, value in record.items():
@@ -76,13 +76,13 @@ class _Search:
         return found
 
     def _contradicted(self, record: Json, key: str, value: Any) -> _Source | None:
-        if not _tells(value):
+        if not _is_specific(value):
             return None
-        sources = [source for source in self._sources.get(key, ()) if _tells(source.value)]
+        sources = [source for source in self._sources.get(key, ()) if _is_specific(source.value)]
         others = [source.value for source in sources]
         if not sources or any(_same(value, other) for other in others):
             return None
-        if self._occurs(value) or _worked_out(value, others):
+        if self._occurs(value) or _may_be_computed(value, others):
             return None
         best = max(sources, key=lambda source: (_alike(record, source.record), source.call.index))
         alone = all(_same(best.value, other) for other in others)
@@ -91,7 +91,7 @@ class _Search:
         return best if _of_one_kind(value, best.value) else None
 
     def _occurs(self, value: Any) -> bool:
-        """Whether the value stands elsewhere in the trace, so that it may have come from there."""
+        """Return whether the value occurs elsewhere in the trace, and so may come from there."""
         if not is_informative(value):
             return False
         if mentioned_in(value, self._said):
@@ -116,8 +116,8 @@ def _records(value: Any) -> Iterator[Json]:
     return (record for _, record in _placed_records(value, ""))
 
 
-def _tells(value: Any) -> bool:
-    """A number, or a single word with a digit in it: an id, a date, an amount."""
+def _is_specific(value: Any) -> bool:
+    """Return whether a value is a number, or one word with a digit: an id, a date, an amount."""
     if isinstance(value, str):
         return bool(re.fullmatch(r"\S*\d\S*", value))
     return isinstance(value, int | float) and not isinstance(value, bool)
@@ -138,8 +138,8 @@ def _same(one: Any, other: Any) -> bool:
     return str(one).strip().lower() == str(other).strip().lower()
 
 
-def _worked_out(value: Any, others: Sequence[Any]) -> bool:
-    """Whether the agent may have computed it: rounded, in another unit, a sum, a count."""
+def _may_be_computed(value: Any, others: Sequence[Any]) -> bool:
+    """Return whether the agent may have computed a value: rounded, converted, summed, counted."""
     number = _number(value)
     numbers = [other for other in map(_number, others) if other is not None]
     if number is None or not numbers:
@@ -152,7 +152,7 @@ def _worked_out(value: Any, others: Sequence[Any]) -> bool:
 def _close(number: float, other: float) -> bool:
     decimals = len(repr(number).partition(".")[2].rstrip("0"))
     if abs(number - other) < 10.0**-decimals:
-        return True  # rounded, up or down
+        return True  # rounded up or down
     if number == 0 or other == 0:
         return False
     if number == -other:
@@ -162,7 +162,7 @@ def _close(number: float, other: float) -> bool:
 
 
 def _of_one_kind(one: Any, other: Any) -> bool:
-    """Both numbers, or texts of one shape: `#W1001` and `#W1002`."""
+    """Return whether two values are both numbers, or texts of one shape: `#W1001`, `#W1002`."""
     if isinstance(one, str) and isinstance(other, str):
         return _shape(one) == _shape(other)
     return not isinstance(one, str) and not isinstance(other, str)
@@ -173,7 +173,7 @@ def _shape(text: str) -> str:
 
 
 def _alike(one: Json, other: Mapping[str, Any]) -> int:
-    """In how many telling fields two records agree."""
+    """Count the informative fields in which two records agree."""
     return sum(
         key in other and is_informative(value) and _same(value, other[key])
         for key, value in one.items()

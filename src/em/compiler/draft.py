@@ -1,4 +1,4 @@
-"""From a trace to a routine: prune, wire, name, and put the steps together."""
+"""Draft: a routine built from a trace by pruning, wiring and naming, and how it came about."""
 
 import importlib
 import inspect
@@ -47,7 +47,7 @@ MAX_ROUNDS = 8
 
 
 class Recorded(msgspec.Struct, frozen=True):
-    """A call that the routine must make again just so when it is replayed."""
+    """A recorded call that a replay of the routine must repeat exactly."""
 
     step: str
     name: str
@@ -57,7 +57,7 @@ class Recorded(msgspec.Struct, frozen=True):
 
 
 class Draft(msgspec.Struct, frozen=True):
-    """A routine with all that is known of how it came about."""
+    """A routine, with everything known about how it was compiled."""
 
     routine: Routine
     input: Json
@@ -72,9 +72,9 @@ class Draft(msgspec.Struct, frozen=True):
     secrets: Mapping[str, str] = {}
     contradictions: Sequence[Contradiction] = ()
     udf_source: str = ""
-    """The text of udf.py, where it is more than stubs."""
+    """The text of udf.py, if it holds more than stubs."""
     written_by: str = ""
-    """The model that wrote it."""
+    """The model that wrote `udf_source`."""
 
 
 def draft_routine(
@@ -84,11 +84,11 @@ def draft_routine(
     declared: Mapping[str, Effect | None],
     keep_all: bool = False,
 ) -> Draft:
-    """Compile a trace; `keep_all` copies its calls one to one."""
+    """Build a routine from a trace; with `keep_all` from every call that succeeded."""
     calls, approvals = calls_of(trace, declared)
     if keep_all:
         verdicts = [
-            Verdict(not call.failed, "it failed" if call.failed else "--keep-all") for call in calls
+            Verdict(not call.failed, "failed" if call.failed else "--keep-all") for call in calls
         ]
         return _Builder(trace, calls, approvals, verdicts, name).build()
     verdicts = judge(calls)
@@ -107,19 +107,19 @@ def draft_routine(
         idle = _but_the_last(idle, verdicts)
         if not idle:
             break
-        # Only what stands last is surely idle: what it used may then be idle too.
+        # The next round finds reads that only these ones used.
         for index in idle:
             verdicts[index] = unused(verdicts[index])
     return draft
 
 
 def _but_the_last(idle: list[int], verdicts: list[Verdict]) -> list[int]:
-    """Reads that may go: not all that is left, or the routine would say this run's answer again."""
+    """Keep the last read if it is all that is left: the routine must not just repeat an answer."""
     kept = [index for index, verdict in enumerate(verdicts) if verdict.keep]
     if len(idle) < len(kept):
         return idle
     last = idle[-1]
-    verdicts[last] = Verdict(True, "nothing uses its result, but nothing else is left to do")
+    verdicts[last] = Verdict(True, "nothing uses its result, but no other call is left")
     return idle[:-1]
 
 
@@ -130,14 +130,14 @@ def _field_type(answer: Any) -> FieldType:
 
 
 def _is_answer(name: str, answer: Any) -> str:
-    """The expression that holds if the answer is the recorded one."""
+    """Return an expression that holds if the answer equals the recorded one."""
     if isinstance(answer, bool):
         return name if answer else f"not {name}"
     return f"{name} is none" if answer is None else f"{name} == {_as_expression(answer)}"
 
 
 def _as_expression(value: Any) -> str:
-    """A value as an expression writes it: JSON, but for null."""
+    """Write a value as an expression: JSON, but `none` for null."""
     if isinstance(value, dict):
         pairs = (f"{_as_expression(key)}: {_as_expression(item)}" for key, item in value.items())
         return "{" + ", ".join(pairs) + "}"
@@ -168,7 +168,7 @@ class _Builder:
         self.used: set[int] = set()
 
     def build(self) -> Draft:
-        """Put the routine together."""
+        """Build the routine."""
         for call in self._calls:
             self._ask_before(call.index)
             if self._verdicts[call.index].keep:
@@ -234,12 +234,12 @@ class _Builder:
             prompt = Prompt(message=message, fields=[field])
             self._steps.append(PromptStep(id=step_id, prompt=prompt, save_as=saved))
             self._answers[step_id] = {"answer": approval.answer}
-            # What follows was done after this answer, and only after it.
+            # The following steps are right only after this answer.
             self._steps.append(
                 AssertStep(
                     id=self._ids.free("as_approved"),
                     check=_is_answer(f"{saved}.answer", approval.answer),
-                    message="the answer is not the one that this routine follows",
+                    message="the answer differs from the recorded one, which this routine follows",
                 )
             )
 
@@ -280,7 +280,7 @@ class _Builder:
         return list(tools.values())
 
     def _without_idle_names(self) -> list[Step]:
-        """A name that nothing refers to is left out."""
+        """Return the steps without `save_as` names that nothing refers to."""
         used = {self._step_of[index] for index in self.used if index in self._step_of}
         return [
             msgspec.structs.replace(step, save_as=None)
@@ -301,20 +301,20 @@ class _Builder:
 
 
 Udfs = Mapping[str, Function] | str | None
-"""Functions by name, or where they are: `package.module` or a file."""
+"""Functions by name, or where to load them from: `package.module` or a file."""
 
 
 class GivenUdfs(msgspec.Struct, frozen=True):
-    """The functions that are given, and the text of the file they are in, if it is one."""
+    """Functions that the user gave, and the text of their file, if they came from one."""
 
     functions: Mapping[str, Function] = {}
     text: str = ""
     written_by: str = ""
-    """The model that wrote that file, if one did and a person has read it."""
+    """The model that wrote that file, if a model did and a person has read it."""
 
 
 def load_udfs(udfs: Udfs) -> GivenUdfs:
-    """The functions of a module, of a file or of a mapping."""
+    """Load the functions of a module, of a file or of a mapping."""
     if not isinstance(udfs, str):
         return GivenUdfs(dict(udfs or {}))
     functions = functions_of(load_module(udfs), imported=True)
@@ -323,7 +323,7 @@ def load_udfs(udfs: Udfs) -> GivenUdfs:
     try:
         text = Path(udfs).read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
-        raise InputError(f"it is no UTF-8: {error}", place=udfs) from None
+        raise InputError(f"the file must be UTF-8: {error}", place=udfs) from None
     file = Path(udfs).resolve()
     marked = is_model_written(file.parent, file.name)
     return GivenUdfs(
@@ -332,7 +332,7 @@ def load_udfs(udfs: Udfs) -> GivenUdfs:
 
 
 def import_line(name: str, function: Any) -> str | None:
-    """How to import a function under this name; None if it can't be imported."""
+    """Return the import line for a function under this name; None if it can't be imported."""
     module, own = getattr(function, "__module__", None), getattr(function, "__qualname__", "")
     if not module or module == "__main__" or not own.isidentifier():
         return None

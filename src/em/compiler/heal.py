@@ -1,8 +1,8 @@
-"""Healing: a fix that made a run succeed becomes a change of the routine, if the run explains it.
+"""Healing: a fix that made a run succeed becomes a change of the routine.
 
-A mended argument is written as what it is: an expression that the step had elsewhere (a renamed
-argument), something of the input or of an earlier result, or a constant where there was a constant.
-A value that nothing in the run explains was right for that run only, and is refused.
+A fixed argument becomes an expression that the step had elsewhere (a renamed argument), a reference
+to the input or an earlier result, or a constant in place of a constant. A value that nothing in the
+run explains was right for that run only, and is refused.
 """
 
 import difflib
@@ -36,9 +36,9 @@ _NOTHING = object()
 
 
 class Healed(msgspec.Struct, frozen=True, kw_only=True):
-    """A routine that needs no fix where this run needed one.
+    """A routine with the fixes of a run written into it.
 
-    refused: the fixes that can't be written down, each with the reason.
+    refused: the fixes that can't become part of the routine, each with the reason.
     recording: the calls of the run, as the healed routine makes them.
     """
 
@@ -52,9 +52,9 @@ class Healed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Healing(msgspec.Struct, frozen=True, kw_only=True):
-    """What healing a run changes, or would change.
+    """The change that healing a run makes, or would make.
 
-    patch: the change of routine.yaml. old, new: the versions that are kept, if it was made.
+    patch: the change of routine.yaml. old, new: the stored versions, if the change was made.
     """
 
     changed: Sequence[str]
@@ -106,14 +106,14 @@ def heal_run(store: Store, run_id: str, *, dry_run: bool = False) -> Healing:
 
 
 def heal(routine: Routine, past: PastRun) -> Healed:
-    """Write the fixes of a run into its routine, and prove it by replaying the run."""
+    """Write the fixes of a run into its routine, and prove the result by replaying the run."""
     if not any(done.fix for done in past.steps):
-        raise RoutineError("no step of this run was mended", place=f"run {past.run_id}")
+        raise RoutineError("no step of this run was fixed", place=f"run {past.run_id}")
     if past.status != "ok":
         raise RoutineError(
-            f"this run did not succeed: {past.status}",
+            f"the run must have succeeded to be healed, but it ended as {past.status}",
             place=f"run {past.run_id}",
-            fix="a fix is worth keeping only if it led somewhere",
+            fix="resume the run, or heal one that succeeded",
         )
     healer = _Healer(routine, past)
     healed = healer.heal()
@@ -157,21 +157,21 @@ class _Healer:
         if not fixed or not isinstance(step, ToolStep | UdfStep):
             return step
         if len(fixed) < len(own):
-            self._refused.append(f"step {step.id}: only some of its items needed a fix")
+            self._refused.append(f"step {step.id}: only some items needed a fix")
             return step
         made = {canonical(self._one(step, done, scope, wiring))[0] for done in fixed}
         if len(made) > 1:
-            self._refused.append(f"step {step.id}: its items needed different fixes")
+            self._refused.append(f"step {step.id}: the items needed different fixes")
             return step
         healed = self._one(step, fixed[0], scope, wiring)
         if not identical(healed, step):
-            self._changed.append(_told(step, healed))
+            self._changed.append(_described(step, healed))
         return healed
 
     def _one(
         self, step: ToolStep | UdfStep, done: PastStep, scope: Json, wiring: Wiring
     ) -> ToolStep | UdfStep:
-        """The step with one fix written into it."""
+        """Return the step with one fix written into it."""
         fix = done.fix or {}
         try:
             if fix["strategy"] == "skip":
@@ -186,7 +186,7 @@ class _Healer:
             return step
 
     def _check_default(self, step: Step, default: Any, scope: Json) -> None:
-        """A default goes for every run: it must not be this one's, nor decide anything."""
+        """Refuse a default that is a value of this run, or that another step decides by."""
         known = {
             canonical(value)[0]
             for name, held in scope.items()
@@ -195,13 +195,13 @@ class _Healer:
         }
         own = [value for _, value in leaves(default) if is_informative(value)]
         if any(canonical(value)[0] in known for value in own):
-            raise _Unexplained(f": the default {short(default)} is this run's own")
+            raise _Unexplained(f": the default {short(default)} is a value of this run only")
         for other in self._routine.steps:
             checks = [other.when or "", getattr(other, "check", "")]
             checks += [*(other.checks.pre if other.checks else ())]
             if step.save_as and any(re.search(rf"\b{step.save_as}\b", text) for text in checks):
                 raise _Unexplained(
-                    f": step {other.id} decides by its result, which a default is not"
+                    f": step {other.id} decides by its result, so a default is not safe"
                 )
 
     def _args(
@@ -216,15 +216,15 @@ class _Healer:
         return {key: source.of((key,), value) for key, value in args.items()}
 
 
-def _told(old: ToolStep | UdfStep, new: ToolStep | UdfStep) -> str:
-    """A change in words."""
+def _described(old: ToolStep | UdfStep, new: ToolStep | UdfStep) -> str:
+    """Describe the change of a step."""
     if identical(old.args, new.args):
-        return f"step {old.id}: goes on with {short(new.on_error)} when it fails"
+        return f"step {old.id}: continues with {short(new.on_error)} when it fails"
     return f"step {old.id}: args {short(old.args)} become {short(new.args)}"
 
 
 class _Unexplained(Exception):
-    """Nothing in the run says where a value comes from."""
+    """Nothing in the run explains where a value comes from."""
 
 
 Path = tuple[str | int, ...]
@@ -237,14 +237,14 @@ class _Leaf(NamedTuple):
 
 
 class _Source:
-    """Where the values of mended arguments come from."""
+    """Finds where the values of fixed arguments come from."""
 
     def __init__(self, template: Json, value: Any, wiring: Wiring) -> None:
         self._template, self._value, self._wiring = template, value, wiring
         self._leaves = list(_leaves(template, value))
 
     def of(self, path: Path, value: Any) -> Any:
-        """A mended value as the routine may say it."""
+        """Return a fixed value as the routine can write it; raise _Unexplained if it can't."""
         before, template = _at(self._value, path), _at(self._template, path)
         if template is not _NOTHING and before is not _NOTHING and identical(before, value):
             return template
@@ -257,19 +257,19 @@ class _Source:
             return [self.of((*path, n), item) for n, item in enumerate(value)]
         is_expression = isinstance(template, str) and "{{" in template
         if template is not _NOTHING and not is_expression:
-            return value  # a constant that was wrong
+            return value  # a wrong constant
         if not is_expression and is_informative(value):
             wired, used = self._wiring.wire(value, "", 0, ".".join(map(str, path)))
             if used or wired != value:
                 return wired
         place = f", args.{'.'.join(map(str, path))}"
-        said = f"it was {template}" if is_expression else "it was not there"
+        earlier = f"it was {template}" if is_expression else "it was missing"
         raise _Unexplained(
-            f"{place}: {said}; the fix says {short(value)}, and nothing in the run explains it"
+            f"{place}: {earlier}; the fix set {short(value)}, and nothing in the run explains it"
         )
 
     def _elsewhere(self, value: Any) -> Any:
-        """The expression of another argument that had this very value."""
+        """Return the expression of another argument that had exactly this value."""
         if not isinstance(value, dict | list) and not is_informative(value):
             return _NOTHING
         for leaf in self._leaves:
@@ -279,7 +279,7 @@ class _Source:
 
 
 def _leaves(template: Any, value: Any, path: Path = ()) -> list[_Leaf]:
-    """The smallest parts of a template, each with its value."""
+    """Return the leaves of a template, each with its value."""
     if isinstance(template, dict) and isinstance(value, dict):
         pairs = [(key, template[key], value.get(key)) for key in template]
         return [leaf for key, t, v in pairs for leaf in _leaves(t, v, (*path, key))]
@@ -303,11 +303,11 @@ def _evaluated(template: Any, scope: Json, step_id: str) -> Any:
     try:
         return compile_value(template, f"step {step_id}")(scope)
     except EmError:
-        return {}  # its arguments were what failed
+        return {}  # evaluating the arguments was what failed
 
 
 def _replay(healed: Healed, past: PastRun) -> list[Recorded]:
-    """Make the run again with what its journal holds: no fix may be needed, the output the same."""
+    """Replay the run from its journal: it must need no fix and return the same output."""
     calls = {step.id: step for step in healed.routine.steps if isinstance(step, ToolStep | UdfStep)}
     left = [done for done in past.steps if done.step in calls]
     made: list[Recorded] = []
@@ -317,7 +317,7 @@ def _replay(healed: Healed, past: PastRun) -> list[Recorded]:
             done = left.pop(0) if left else None
             step = calls[done.step] if done else None
             if done is None or step is None or _name_of(step) != name:
-                raise NotReproduced(f"the healed routine calls {name} where the run did not")
+                raise NotReproduced(f"the healed routine calls {name}, but the run did not")
             fix = done.fix or {}
             args.pop("idempotency_key", None)
             if fix.get("strategy") == "skip":
@@ -346,12 +346,12 @@ def _replay(healed: Healed, past: PastRun) -> list[Recorded]:
     result = drive(machine.run(healed.input))
     if result.failure is not None:
         raise NotReproduced(
-            f"replaying the run failed: {result.failure.message}",
+            f"the replay of the run failed: {result.failure.message}",
             place=f"step {result.failure.step_id}",
         )
     if left or not identical(result.output, healed.output):
         raise NotReproduced(
-            "replaying the run gives another output",
+            "the replay of the run returned another output",
             place=f"run {past.run_id}",
             recorded=short(healed.output),
             replayed=short(result.output),
@@ -360,7 +360,7 @@ def _replay(healed: Healed, past: PastRun) -> list[Recorded]:
 
 
 def _markers(routine: Routine) -> dict[str, str]:
-    """Each secret as the journal writes it."""
+    """Return each secret's marker, as the journal writes it."""
     return {secret.name: marker(secret.name) for secret in routine.secrets}
 
 

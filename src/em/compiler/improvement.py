@@ -1,7 +1,7 @@
-"""Compiling a trace with a model: it improves the draft, and its work is proved like the draft.
+"""Improvement of a draft by a model, whose routine must validate and reproduce the trace.
 
-What does not validate and reproduce the trace goes back to the model with the problems, twice; then
-the routine that was compiled without it is kept, and the report says so.
+An answer with problems goes back to the model twice. After that the routine compiled without a
+model is used, and the report says so.
 """
 
 import queue
@@ -42,12 +42,12 @@ from em.values.canonical import identical, short
 from em.values.leaves import texts
 
 LONGEST_VALUE = 2_000
-"""Characters of one recorded value that the model is shown."""
+"""The most characters of one recorded value in the prompt."""
 LONGEST_LIST = 20
 
 
 class RoutineAnswer(msgspec.Struct, frozen=True):
-    """What the model must return: the files of the package, and what it has to say about them."""
+    """What the model must return: two files of the package, and notes about them."""
 
     routine_yaml: str
     udf_py: str
@@ -93,8 +93,8 @@ SYSTEM += f"{', '.join(sorted(FUNCTIONS))}, and those of udf.py.\n\n"
 
 
 def first_prompt(trace: Trace, draft: Draft, given: GivenUdfs, redactor: Redactor) -> str:
-    """The draft with what it was compiled from, without secrets."""
-    kept = redactor.value(
+    """Return the prompt: the draft and what it was compiled from, without secrets."""
+    calls = redactor.value(
         [
             {"step": item.step, "tool": item.name, "args": item.args, "result": item.result}
             for item in draft.recording
@@ -103,7 +103,7 @@ def first_prompt(trace: Trace, draft: Draft, given: GivenUdfs, redactor: Redacto
     parts = [
         f"The task: {trace.mission.goal}",
         f"The recorded input:\n{_json(redactor.value(draft.input))}",
-        f"The recorded calls that the draft makes:\n{_json(_short(kept, items=None))}",
+        f"The recorded calls that the draft makes:\n{_json(_short(calls, items=None))}",
         f"The output:\n{_json(_short(redactor.value(draft.output)))}",
         f"The draft, routine.yaml:\n{render_routine(draft.routine, draft.comments)}",
     ]
@@ -117,7 +117,7 @@ def first_prompt(trace: Trace, draft: Draft, given: GivenUdfs, redactor: Redacto
 
 
 def correction(problems: list[str]) -> str:
-    """What was wrong with an answer."""
+    """Return the message that sends an answer back with its problems."""
     listed = "\n".join(f"- {problem}" for problem in problems)
     return f"This does not hold yet:\n{listed}\nGive the whole answer again, mended."
 
@@ -127,7 +127,7 @@ def _json(value: Any) -> str:
 
 
 def _short(value: Any, items: int | None = LONGEST_LIST) -> Any:
-    """A value small enough to be shown: long texts and lists by their beginning."""
+    """Shorten a value for the prompt: cut long texts and lists."""
     if isinstance(value, str) and len(value) > LONGEST_VALUE:
         return f"{value[:LONGEST_VALUE]} […{len(value) - LONGEST_VALUE:,} more characters]"
     if isinstance(value, dict):
@@ -141,7 +141,7 @@ def _short(value: Any, items: int | None = LONGEST_LIST) -> Any:
 
 LONGEST_ROUTINE = 200_000
 LONGEST_TEXT = 20_000
-"""Characters of a model's routine, and of one text in it."""
+"""The most characters of a model's routine, and of one text in it."""
 
 _NOT_ON_EFFECTS = {
     "when": None,
@@ -153,12 +153,12 @@ _NOT_ON_EFFECTS = {
 
 
 def with_what_stays(draft: Draft, routine: Routine) -> Routine:
-    """A model's routine with all that is the draft's to say: name, schemas, secrets, tools."""
+    """Return a model's routine with the name, schemas, secrets and tools of the draft."""
     old = draft.routine
-    told = {tool.name: tool.description for tool in routine.tools}
+    described = {tool.name: tool.description for tool in routine.tools}
     called = {step.tool for step in routine.steps if isinstance(step, ToolStep)}
     tools = [
-        msgspec.structs.replace(tool, description=told.get(tool.name) or tool.description)
+        msgspec.structs.replace(tool, description=described.get(tool.name) or tool.description)
         for tool in old.tools
         if tool.name in called
     ]
@@ -173,7 +173,7 @@ def with_what_stays(draft: Draft, routine: Routine) -> Routine:
 
 
 def broken_promises(draft: Draft, routine: Routine) -> list[str]:
-    """What a model changed that was not its to change."""
+    """Return what a model changed that it must not change."""
     return [
         *_unbounded(routine),
         *_inputs(draft, routine),
@@ -195,7 +195,7 @@ def _unbounded(routine: Routine) -> Iterator[str]:
 
 
 def _inputs(draft: Draft, routine: Routine) -> Iterator[str]:
-    """Nothing takes the place of an input or of a secret."""
+    """Refuse results that are saved under the name of an input or a secret."""
     fixed = {*draft.input, *(secret.name for secret in draft.routine.secrets)}
     for step in routine.steps:
         if step.save_as in fixed:
@@ -216,7 +216,7 @@ def _calls(draft: Draft, routine: Routine) -> Iterator[str]:
 
 
 def _conditions(old: Routine, new: Routine) -> Iterator[str]:
-    """What is handed on is not chosen: a choice would show on other inputs only."""
+    """Refuse conditions in values: the recorded input can't show what they do on others."""
     known = {text for step in old.steps for text in texts(_handed_on(step), names=True)}
     for step in new.steps:
         for text in texts(_handed_on(step), names=True):
@@ -252,9 +252,9 @@ def _on_error(draft: Draft, step: Step) -> list[Any]:
 
 
 def _approvals(old: Sequence[Step], new: Sequence[Step]) -> Iterator[str]:
-    """Every question is asked as before, and its answer is looked at right after it.
+    """Refuse changed questions, and answers that are not checked right after the question.
 
-    That it still comes before the same effects, in the same words, is for the replays to show.
+    The replays check that each question comes before the same effects, in the same words.
     """
     asked, asks = _questions(old), _questions(new)
     if [step.id for step, _ in asks] != [step.id for step, _ in asked]:
@@ -267,7 +267,7 @@ def _approvals(old: Sequence[Step], new: Sequence[Step]) -> Iterator[str]:
         if step.prompt.fields != was.prompt.fields:
             yield f"step {step.id}: its fields must be as in the draft"
         if isinstance(then, AssertStep):
-            # Only the name under which the answer is saved may be another one.
+            # Only the name under which the answer is saved may differ.
             check = then.check.replace(f"{was.save_as}.", f"{step.save_as}.")
             if not _looks_at(following, check):
                 yield (
@@ -302,15 +302,15 @@ def _end(steps: Sequence[Step]) -> Iterator[str]:
 MAX_TOKENS = 16_384
 CORRECTIONS = 2
 REPLAY_SECONDS = 60.0
-"""How long the replays of one answer may take: an expression may be made never to end."""
+"""The time limit for replaying one answer, whose expressions may never end."""
 
 
 class Improved(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of asking a model.
+    """The outcome of asking a model.
 
     draft: the model's routine if `by_model`, else the one compiled without it.
-    problems: for each try, what was wrong with the answer.
-    not_compared: why it could not be compared with the draft on other values, if so.
+    problems: for each failed try, what was wrong with the answer.
+    not_compared: why the routine could not be compared with the draft on other values, if so.
     """
 
     draft: Draft
@@ -324,9 +324,9 @@ class Improved(msgspec.Struct, frozen=True, kw_only=True):
 def improve(
     trace: Trace, draft: Draft, client: LlmClient, given: GivenUdfs | None = None
 ) -> Improved:
-    """Let a model improve a draft; what it returns must validate and reproduce the trace.
+    """Let a model improve a draft; its routine must validate and reproduce the trace.
 
-    Functions that are `given` stay as they are. What the model is told holds no secret.
+    Functions that are `given` are not changed. The prompts contain no secret.
     """
     from em.llm.client import ask_struct
     from em.runner.sandbox.monty import SUBSET_RULES
@@ -347,12 +347,12 @@ def improve(
                 max_tokens=MAX_TOKENS,
             )
         except LlmError as error:
-            tried.append([f"the model could not be asked: {error}"])
+            tried.append([f"the request to the model failed: {error}"])
             break
         model = f"{client.provider}/{client.model}"
         try:
             improved, not_compared = _checked(draft, answer, model, given)
-        except _DoesNotHold as wrong:
+        except _Refused as wrong:
             problems = [redact.text(problem) for problem in wrong.problems]
         else:
             return Improved(
@@ -370,14 +370,14 @@ def improve(
 
 
 def _of_these(given: GivenUdfs, draft: Draft) -> GivenUdfs:
-    """The functions that are given and that the draft calls."""
+    """Return the given functions that the draft calls."""
     called = {item.name for item in draft.recording if item.is_udf}
     functions = {name: own for name, own in given.functions.items() if name in called}
     return msgspec.structs.replace(given, functions=functions)
 
 
-class _DoesNotHold(Exception):
-    """A model's answer is not taken, for these reasons."""
+class _Refused(Exception):
+    """A model's answer is refused, for these reasons."""
 
     def __init__(self, problems: list[str]) -> None:
         super().__init__(problems)
@@ -387,12 +387,12 @@ class _DoesNotHold(Exception):
 def _checked(
     draft: Draft, answer: RoutineAnswer, model: str, given: GivenUdfs
 ) -> tuple[Draft, str]:
-    """The model's routine, if it holds, and why it was not compared on other values, if so."""
+    """Return the model's routine, if it passes, and why it was not compared on other values."""
     text, code = _without_fence(answer.routine_yaml), _without_fence(answer.udf_py)
     if max(len(text), len(code)) > LONGEST_ROUTINE:
-        raise _DoesNotHold([f"an answer of more than {LONGEST_ROUTINE:,} characters"])
+        raise _Refused([f"an answer of more than {LONGEST_ROUTINE:,} characters"])
     if given.functions and code.strip():
-        raise _DoesNotHold(["the functions are given and stay as they are: leave udf_py empty"])
+        raise _Refused(["the functions are given and stay as they are: leave udf_py empty"])
     try:
         _refuse(_invalid(draft, text, code, given))
         routine = read_routine(parse_yaml(text.encode(), ROUTINE), ROUTINE)
@@ -409,16 +409,16 @@ def _checked(
         _refuse([*_invalid(draft, written, code, given), *written_in(draft, improved)])
         return improved, _within(REPLAY_SECONDS, lambda: _replay(draft, improved, given))
     except EmError as error:
-        raise _DoesNotHold([str(error)]) from error
-    except _DoesNotHold:
+        raise _Refused([str(error)]) from error
+    except _Refused:
         raise
-    except Exception as error:  # whatever an answer brings about is told to it
-        raise _DoesNotHold([f"it can't be used: {type(error).__name__}: {error}"]) from error
+    except Exception as error:  # an answer may cause any error; the model gets it
+        raise _Refused([f"the answer can't be used: {type(error).__name__}: {error}"]) from error
 
 
 def _refuse(problems: list[str]) -> None:
     if problems:
-        raise _DoesNotHold(problems)
+        raise _Refused(problems)
 
 
 def _invalid(draft: Draft, text: str, code: str, given: GivenUdfs) -> list[str]:
@@ -439,13 +439,13 @@ def _invalid(draft: Draft, text: str, code: str, given: GivenUdfs) -> list[str]:
 
 
 def _within(seconds: float, work: Callable[[], str]) -> str:
-    """What this gives, if it does so in time; else it is left behind, in a thread of its own."""
+    """Do some work in a thread and return its result; give up after `seconds`."""
     done: queue.SimpleQueue[tuple[str, Exception | None]] = queue.SimpleQueue()
 
     def run() -> None:
         try:
             done.put((work(), None))
-        except Exception as error:  # noqa: BLE001 - who waits for it raises it
+        except Exception as error:  # noqa: BLE001 - raised again by the waiting thread
             done.put(("", error))
 
     threading.Thread(target=run, daemon=True).start()
@@ -475,10 +475,10 @@ def _replay(draft: Draft, improved: Draft, given: GivenUdfs) -> str:
 def _compare(
     draft: Draft, improved: Draft, functions: Mapping[str, Function], *, recorded: bool
 ) -> str:
-    """Hold it against the draft, on what was recorded and on other values.
+    """Compare a routine with its draft, on the recorded values and on others.
 
-    With `recorded`, functions answer as they did in the recording: they are a person's, and are
-    not called with what a model made up.
+    With `recorded`, functions answer from the recording: they are a person's, and must not be
+    called with values that a model made up.
     """
     expected = rehearsed(draft)
     own = answered(expected, {}) if recorded else functions
@@ -492,20 +492,20 @@ def _check_example(function: Function, item: Recorded) -> None:
     result = function(**item.args)
     if not identical(result, item.result):
         raise NotReproduced(
-            f"{item.name}({short(item.args)}) was recorded to give {short(item.result)},"
-            f" and gives {short(result)}",
+            f"{item.name}({short(item.args)}) returned {short(item.result)} in the recording,"
+            f" and returns {short(result)}",
             place=f"{UDF}, {item.name}",
         )
 
 
 def _without_fence(text: str) -> str:
-    """A text without the Markdown fence that models like to put around code."""
+    """Remove the Markdown fence that models tend to put around code."""
     match = re.fullmatch(r"\s*```[a-z]*\n(.*?)\n?```\s*", text, re.DOTALL)
     return (match.group(1) if match else text).rstrip() + "\n"
 
 
 def _difference(before: Spent, after: Spent) -> Spent:
-    """What was spent between two moments."""
+    """Return what was spent between two points in time."""
     costs = (before.cost_usd, after.cost_usd)
     return Spent(
         calls=after.calls - before.calls,

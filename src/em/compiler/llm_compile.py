@@ -1,4 +1,4 @@
-"""Compiling a trace with a model, which improves the routine that is compiled without it."""
+"""Compilation with a model, which improves the routine that was compiled without it."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,7 +18,7 @@ def llm_compile_trace(
     name: str | None = None,
     declared: Mapping[str, Effect | None] | None = None,
 ) -> Improved:
-    """Compile a trace and let a model improve the routine; what it returns must reproduce it."""
+    """Compile a trace and let a model improve the routine, which must still reproduce the trace."""
     trace = without_secrets(trace)
     return improve(trace, compile_trace(trace, name=name, declared=declared), client)
 

@@ -1,4 +1,4 @@
-"""The files of a routine package, as text: YAML with comments, stubs with their examples."""
+"""The files of a routine package: rendered as text, checked, and written to a folder."""
 
 import keyword
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,19 +22,19 @@ _LAST = ("on_error", "save_as")
 
 
 class _Dumper(yaml.SafeDumper):
-    """Readable YAML: short things on one line, long texts as blocks."""
+    """Writes readable YAML: short values on one line, long texts as blocks."""
 
 
 def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
     odd = any(not char.isprintable() and char != "\n" for char in text)
-    # A block keeps plain lines readable; what it can't hold exactly is quoted.
+    # Use a block for plain lines, and quotes for texts that a block would change.
     block = "\n" in text and not odd and text == text.strip() and "\n " not in text
     style = "|" if block else '"' if odd or "\n" in text else None
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
 
 class _Flow(dict[str, Any]):
-    """A mapping to be written on one line, or few."""
+    """A mapping that is written on one line, or on few."""
 
 
 def _flow(dumper: yaml.SafeDumper, value: _Flow) -> yaml.MappingNode:
@@ -46,7 +46,7 @@ _Dumper.add_representer(_Flow, _flow)
 
 
 def render_routine(routine: Routine, comments: Mapping[str, Sequence[str]]) -> str:
-    """`routine.yaml`, with what is not explained said above its step."""
+    """Render `routine.yaml`, with comments above the steps that need them."""
     value = msgspec.to_builtins(routine)
     value.setdefault("version", "1")
     head = {
@@ -94,9 +94,9 @@ def _dump(value: Any) -> str:
 
 
 def render_udfs(draft: Draft, given: GivenUdfs) -> str:
-    """`udf.py`: the functions that are given, and a stub for each other one.
+    """Render `udf.py`: the given functions, and a stub for each missing one.
 
-    A file that has them becomes udf.py; others are imported from where they are.
+    If the functions came from a file, its text is used; else they are imported.
     """
     called = _by_function(draft)
     bound = {name: given.functions[name] for name in called if name in given.functions}
@@ -121,14 +121,16 @@ def _stubs(called: Mapping[str, list[Recorded]]) -> Iterator[str]:
     for name, examples in called.items():
         names = list(examples[0].args)
         if not all(_is_name(word) for word in (name, *names)):
-            raise RoutineError(f"{name!r} can't be written as a Python function", place="udf.py")
+            raise RoutineError(
+                f"{name!r} or one of its arguments can't be a name in Python", place="udf.py"
+            )
         arguments = ", ".join(names)
         shown = "\n".join(
             f"        {name}({_arguments(example)})\n        -> {example.result!r}"
             for example in examples[:MAX_EXAMPLES]
         )
         yield (
-            f'def {name}({arguments}):\n    """What the agent computed here. Recorded:\n\n'
+            f'def {name}({arguments}):\n    """Compute what the agent computed here. Recorded:\n\n'
             + shown.replace("\\", "\\\\").replace('"""', "'''")
             + '\n    """\n'
             + f'    raise NotImplementedError("write {name}: its docstring has examples")\n'
@@ -136,7 +138,7 @@ def _stubs(called: Mapping[str, list[Recorded]]) -> Iterator[str]:
 
 
 def render_udf_tests(draft: Draft) -> str:
-    """`test_udf.py`: the recorded examples as tests."""
+    """Render `test_udf.py`: the recorded examples as tests."""
     parts = ['"""The recorded examples of udf.py, as tests."""\n\nimport udf\n']
     for name, examples in _by_function(draft).items():
         for number, example in enumerate(examples, 1):
@@ -164,7 +166,7 @@ def _arguments(example: Recorded) -> str:
 
 
 def write_package(draft: Draft, folder: Path, udfs: GivenUdfs | None = None) -> None:
-    """Write em's own files of a package, each whole; what else lies there is left alone."""
+    """Write the files of a package into a folder; leave other files there alone."""
     files = package_texts(draft, udfs)
     check_text(draft, files[ROUTINE])
     _spare_own_functions(draft, folder, files)
@@ -172,7 +174,7 @@ def write_package(draft: Draft, folder: Path, udfs: GivenUdfs | None = None) -> 
 
 
 def _spare_own_functions(draft: Draft, folder: Path, files: dict[str, str]) -> None:
-    """What a person may have written is not overwritten: neither by stubs nor by a model."""
+    """Keep functions that a person may have written: drop stubs, refuse a model's functions."""
     if not (folder / UDF).exists():
         return
     if not draft.udf_source.strip():
@@ -180,21 +182,23 @@ def _spare_own_functions(draft: Draft, folder: Path, files: dict[str, str]) -> N
             files.pop(name, None)
     elif not is_model_written(folder, UDF):
         raise UsageError(
-            "there are functions of a person's own here, which a model's would replace",
+            "the model's functions would overwrite functions that a person wrote",
             place=str(folder / UDF),
-            fix="name another folder, or move them away",
+            fix="choose another folder, or move this file",
         )
 
 
 def check_text(draft: Draft, text: str) -> None:
-    """What is written must say what was verified."""
+    """Check that the text of routine.yaml reads back as the verified routine."""
     written = read_routine(parse_yaml(text.encode(), ROUTINE), ROUTINE)
     if not identical(msgspec.to_builtins(written), msgspec.to_builtins(draft.routine)):
-        raise RoutineError("its YAML does not read back as what was verified", place=ROUTINE)
+        raise RoutineError(
+            "the written YAML does not read back as the verified routine", place=ROUTINE
+        )
 
 
 def package_texts(draft: Draft, udfs: GivenUdfs | None = None) -> dict[str, str]:
-    """The files of a package, by name."""
+    """Render the files of a package, by name."""
     files = {
         ROUTINE: render_routine(draft.routine, draft.comments),
         "input.json": as_json(draft.input),
@@ -216,5 +220,5 @@ def package_texts(draft: Draft, udfs: GivenUdfs | None = None) -> dict[str, str]
 
 
 def as_json(value: Any) -> str:
-    """A value as the JSON files of a package hold it."""
+    """Render a value as the JSON files of a package."""
     return msgspec.json.format(msgspec.json.encode(value), indent=2).decode() + "\n"

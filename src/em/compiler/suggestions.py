@@ -1,9 +1,8 @@
-"""Which traces are worth compiling: those that went the same way, and what each would have saved.
+"""Suggestions of traces to compile: those that took the same path, and what a routine would save.
 
-A way is the calls of a trace that did not fail, in their order; one tool that is called several
-times in a row counts once, since how often it is depends on the data. What a routine saves is what
-the agent needed beside its tools: the model's answers, their tokens, and the time that was not
-spent in the calls that are made again.
+A path is the successful calls of a trace in their order. Repeated calls of one tool in a row count
+once, since their number depends on the data. A routine saves what the agent needed besides its
+tools: the model's answers, their tokens, and the time outside the calls that the routine repeats.
 """
 
 from collections.abc import Iterable, Sequence
@@ -16,14 +15,15 @@ from em.errors import EmError
 from em.traces.trace import KeptTrace, Message, ToolCall, Trace, UdfCall
 
 KEPT = 20
-"""So many traces of one way are held, to try to compile them; all are counted."""
+"""Traces of one path that are kept to try compiling them; all are counted."""
 
 
 class Suggestion(msgspec.Struct, frozen=True, kw_only=True):
-    """A way that several traces went.
+    """A path that several traces took.
 
-    The savings are of one run, the median of the traces that say so; None where none does.
-    problem: why it can't be compiled, if it was tried and can't.
+    model_calls, tokens, seconds: the savings of one run, as the median of the traces that report
+    them; None if none does.
+    problem: why the traces can't be compiled; empty if they can.
     """
 
     goal: str
@@ -38,7 +38,7 @@ class Suggestion(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def worth(self) -> tuple[bool, float, float, float]:
-        """What the next as many runs would save: tokens first, then time, then answers."""
+        """What as many runs again would save: tokens first, then time, then model calls."""
         return (
             not self.problem,
             (self.tokens or 0.0) * self.count,
@@ -58,7 +58,7 @@ class _Group:
 
 
 def suggest(traces: Iterable[KeptTrace], *, at_least: int = 2, limit: int = 10) -> list[Suggestion]:
-    """The ways that at least so many traces went, the most worth first."""
+    """Return the paths that at least `at_least` traces took, the largest savings first."""
     groups: dict[tuple[str, ...], _Group] = {}
     for kept in traces:
         way = way_of(kept.trace)
@@ -71,7 +71,7 @@ def suggest(traces: Iterable[KeptTrace], *, at_least: int = 2, limit: int = 10) 
 
 
 def way_of(trace: Trace) -> tuple[str, ...]:
-    """The calls that did not fail, in their order; the same in a row is one."""
+    """Return a trace's path: its successful calls in order, repeats in a row once."""
     way: list[str] = []
     for call in trace.calls:
         name = _name_of(call)
@@ -81,7 +81,7 @@ def way_of(trace: Trace) -> tuple[str, ...]:
 
 
 def _name_of(call: ToolCall | UdfCall) -> str:
-    """The name of a call; of a shell's, with the program: what a shell does, its command says."""
+    """Return the name of a call; for a shell with the program, which says what it does."""
     name = call.tool if isinstance(call, ToolCall) else call.function
     command = call.args.get("command", call.args.get("cmd"))
     words = command.split(maxsplit=1) if isinstance(command, str) else command
@@ -104,10 +104,10 @@ def _add(group: _Group, kept: KeptTrace) -> None:
 
 
 def spared(trace: Trace) -> tuple[float, float | None, float | None]:
-    """What an attempt took beside its tools: answers of the model, tokens, seconds."""
+    """Return what an attempt took besides its tools: model calls, tokens, seconds."""
     used = trace.recorded_usage
     said = sum(isinstance(event, Message) and event.role == "assistant" for event in trace.events)
-    # Where nobody counted: an answer for each call, and one for what is said at the end.
+    # If it was not counted: one model call for each tool call, and one for the final answer.
     answers = used.model_calls if used.model_calls is not None else max(said, len(trace.calls) + 1)
     in_tools = [call.duration_ms for call in _made_again(trace)]
     seconds = None
@@ -136,7 +136,7 @@ def _suggestion(way: tuple[str, ...], group: _Group) -> Suggestion:
 
 
 def _tried(one: Suggestion, group: _Group) -> Suggestion:
-    """With whether it can be compiled, by compiling it."""
+    """Try to compile the traces, and add the number of steps or the problem."""
     try:
         made = compile_several(group.kept)
     except EmError as error:

@@ -1,4 +1,8 @@
-"""Verification: a routine must make the recorded calls again, with no effect on the world."""
+"""Verification: a routine must repeat the recorded calls in a replay that has no effects.
+
+`verify_draft` replays a compiled routine exactly. `verify_improved` lets a model's version omit
+reads, and `verify_renamed` compares both on other values than the recorded ones.
+"""
 
 import ast
 import inspect
@@ -24,27 +28,27 @@ from em.values.canonical import Json, identical, short
 from em.values.leaves import is_by_id, is_informative, is_telling, mentioned_in, scalars
 
 ASK = "ask a person"
-"""Stands for a question among the effects of a replay; no tool has such a name."""
+"""The name of a question among the effects of a replay; no tool has such a name."""
 
 Same = Callable[[Any, Any], bool]
-"""Whether an output, the first, is the one that is wanted."""
+"""Compares an output with the expected one."""
 
 
 class NotReproduced(RoutineError):
-    """The routine does not do what the trace did."""
+    """A replay of the routine differs from the trace."""
 
     code = "not_reproduced"
 
 
 class _Replay:
-    """Answers calls from the recording, in its order."""
+    """Answers calls from the recording, in the recorded order."""
 
     def __init__(self, recording: list[Recorded]) -> None:
         self._left = list(reversed(recording))
         self.difference: NotReproduced | None = None
 
     def tool(self, name: str, real: Function | None = None) -> Any:
-        """A stand-in for a tool; or the real function, whose results must be the recorded ones."""
+        """Return a stand-in for a tool, which calls `real` and compares its result, if given."""
 
         def call(**args: Any) -> Any:
             expected = self._left.pop() if self._left else None
@@ -62,7 +66,7 @@ class _Replay:
         return call
 
     def finish(self) -> None:
-        """Nothing may be left over."""
+        """Raise the first difference, or an error if recorded calls are left."""
         if self.difference is not None:
             raise self.difference
         if self._left:
@@ -71,7 +75,7 @@ class _Replay:
 
 
 class _FreerReplay:
-    """Answers calls from the recording: effects in its order, reads as they come."""
+    """Answers calls from the recording: effects in the recorded order, reads in any order."""
 
     def __init__(self, recording: Sequence[Recorded], effects: Mapping[str, Effect | None]) -> None:
         self._writes = [item for item in recording if effects.get(item.name) != "read"]
@@ -81,11 +85,11 @@ class _FreerReplay:
         self._called_by: set[str] = set()
 
     def start(self, step_id: str) -> None:
-        """This step comes now."""
+        """Note the step that starts now."""
         self._step = step_id
 
     def tool(self, name: str) -> Any:
-        """A stand-in for a tool."""
+        """Return a stand-in for a tool."""
 
         def call(**args: Any) -> Any:
             self._called_by.add(self._step)
@@ -104,24 +108,24 @@ class _FreerReplay:
         if any(_is(item, name, args) for item in self._writes):
             first = self._writes[0]
             return NotReproduced(
-                f"{name}({short(args)}) comes too early: first {first.name}({short(first.args)})",
+                f"{name}({short(args)}) is called before {first.name}({short(first.args)})",
                 place=f"step {self._step}",
             )
         same = [item for item in (*self._writes, *self._reads) if item.name == name]
         return _differs(same[0] if same else None, name, args)
 
     def check_all_called(self, steps: Sequence[Step], reads: set[str]) -> None:
-        """A step with an effect that never comes about here would do so on another day."""
+        """Refuse steps with an effect that the replay never called: other inputs could."""
         acting = [s for s in steps if isinstance(s, ToolStep) and s.tool not in reads]
         for step in acting:
             if step.id not in self._called_by:
                 raise NotReproduced(
-                    f"{step.tool} has an effect and is never called here: leave the step out",
+                    f"{step.tool} has an effect and the replay never called it: remove the step",
                     place=f"step {step.id}",
                 )
 
     def finish(self) -> None:
-        """No effect may be left over."""
+        """Raise the first difference, or an error if recorded effects are left."""
         if self.difference is not None:
             raise self.difference
         if self._writes:
@@ -137,9 +141,9 @@ def _is(item: Recorded, name: str, args: Json) -> bool:
 
 
 def verify_draft(draft: Draft, udfs: Mapping[str, Function] | None = None) -> RunResult:
-    """Replay a routine against its recording: the same calls, arguments and output.
+    """Replay a routine against its recording: calls, arguments and output must be the same.
 
-    Functions that are given in `udfs` are called, and must give what was recorded.
+    The functions in `udfs` are called, and their results must equal the recorded ones.
     """
     real = udfs or {}
     replay = _Replay(list(draft.recording))
@@ -149,7 +153,7 @@ def verify_draft(draft: Draft, udfs: Mapping[str, Function] | None = None) -> Ru
 
 
 def effects_of(draft: Draft) -> dict[str, Effect | None]:
-    """What the tools of a draft do to the world."""
+    """Return the effect of each tool of a draft."""
     return {tool.name: tool.effect for tool in draft.routine.tools}
 
 
@@ -159,10 +163,10 @@ def verify_improved(
     effects: Mapping[str, Effect | None],
     same: Same = identical,
 ) -> RunResult:
-    """Replay a routine that was rewritten, with its own functions; `effects` as in its draft.
+    """Replay a rewritten routine with its own functions; `effects` are those of its draft.
 
-    The same effects and questions in the same order, the same output; reads may be left out, none
-    is added. The recording is one that `rehearsed` gave: it has the questions too.
+    Effects and questions must be the same in the same order, and so must the output. Reads may be
+    left out but not added. The recording must come from `rehearsed`, which adds the questions.
     """
     recording = [item for item in draft.recording if not item.is_udf]
     replay = _FreerReplay(recording, effects)
@@ -174,9 +178,9 @@ def verify_improved(
 
 
 def rehearsed(draft: Draft) -> Draft:
-    """A draft with what it does on its input, given the results of its recording.
+    """Run a draft with the recorded results; return it with the calls and output of that run.
 
-    Its calls, with the questions it asks among them, and its output: not compared with anything.
+    The calls include the questions that it asks. Nothing is compared.
     """
     results = {item.step: item for item in draft.recording}
     made: list[Recorded] = []
@@ -204,12 +208,12 @@ def rehearsed(draft: Draft) -> Draft:
     )
     if result.status != "ok":
         why = result.failure.message if result.failure else "an answer is missing"
-        raise NotReproduced(f"the draft fails on this: {why}")
+        raise NotReproduced(f"the draft fails on these values: {why}")
     return msgspec.structs.replace(draft, recording=made, output=result.output)
 
 
 def _asking(routine: Routine) -> Routine:
-    """A routine that tells what it asks: before each question stands a call with its words."""
+    """Return a routine with a call before each question that reports its words."""
     steps: list[Step] = []
     for step in routine.steps:
         if isinstance(step, PromptStep):
@@ -232,8 +236,8 @@ def _run(
         udfs=udfs,
         answers=draft.answers,
         on_start=on_start,
-        # The recording has a marker in place of each secret; without one there is no secret here:
-        # a replay never looks at the environment.
+        # The recording has a marker in place of each secret. A replay never reads secrets from the
+        # environment.
         secrets=Secrets(
             [secret for secret in draft.routine.secrets if draft.secrets.get(secret.name)],
             draft.secrets,
@@ -243,7 +247,7 @@ def _run(
 
 
 def _at_once(running: Effects[RunResult]) -> Effects[RunResult]:
-    """The same run without its pauses between attempts."""
+    """Run without the pauses between attempts."""
     try:
         effect = next(running)
         while True:
@@ -273,13 +277,13 @@ def _verify(
     result = _run(draft, tools, udfs, on_start)
     if replay.difference is None and result.failure is not None:
         raise NotReproduced(
-            f"replaying it failed: {result.failure.message}",
+            f"the replay failed: {result.failure.message}",
             place=f"step {result.failure.step_id}",
         )
     replay.finish()
     if not same(result.output, draft.output):
         raise NotReproduced(
-            "the output is another one",
+            "the output differs from the recorded one",
             place="step return",
             recorded=short(draft.output),
             replayed=short(result.output),
@@ -297,18 +301,18 @@ def _same_result(expected: Recorded, function: Function) -> Any:
 
             found = asyncio.run(found)
         found = keepable(found, expected.step)
-    except Exception as error:  # a function may raise anything; it is told
+    except Exception as error:  # a function may raise anything; the error reports it
         raise NotReproduced(
-            f"{call} gave {short(expected.result)} in the trace,"
+            f"{call} returned {short(expected.result)} in the trace,"
             f" the function raised {type(error).__name__}: {error}",
             place=place,
             recorded=expected.result,
         ) from error
     if not identical(found, expected.result):
         raise NotReproduced(
-            f"{call} gave {short(expected.result)} in the trace, the function {short(found)}",
+            f"{call} returned {short(expected.result)} in the trace, the function {short(found)}",
             place=place,
-            fix="mend the function, or leave it out: then a stub is written",
+            fix="fix the function, or leave it out: then a stub is written",
             recorded=expected.result,
             replayed=found,
         )
@@ -317,7 +321,7 @@ def _same_result(expected: Recorded, function: Function) -> Any:
 
 def _differs(expected: Recorded | None, name: str, args: Json) -> NotReproduced:
     if expected is None:
-        return NotReproduced(f"the routine calls {name} once more than the trace")
+        return NotReproduced(f"the routine calls {name} more often than the trace")
     return NotReproduced(
         f"the trace called {expected.name}({short(expected.args)}),"
         f" the routine {name}({short(args)})",
@@ -331,7 +335,7 @@ LONGEST_SHOWN = 80
 
 
 def written_in(draft: Draft, improved: Draft) -> list[str]:
-    """What the draft takes from an input or a result, and the improved routine says itself."""
+    """Return problems: values that the improved routine hard-codes and the draft does not."""
     allowed = {_text(found.recorded) for found in draft.explained if found.how == "constant"}
     steps = steps_text(improved)
     literals = set(_literals(improved.udf_source))
@@ -344,9 +348,9 @@ def written_in(draft: Draft, improved: Draft) -> list[str]:
             continue
         shown = value if len(value) <= LONGEST_SHOWN else f"{value[:LONGEST_SHOWN]}…"
         if value in steps:
-            problems[f"{shown!r} is written into a step: take it from {found.wired}"] = None
+            problems[f"{shown!r} is hard-coded in a step: take it from {found.wired}"] = None
         if value in literals:
-            problems[f"{shown!r} is written into udf.py: pass it as an argument"] = None
+            problems[f"{shown!r} is hard-coded in udf.py: pass it as an argument"] = None
     return list(problems)
 
 
@@ -355,17 +359,17 @@ def _text(value: Any) -> str:
 
 
 def steps_text(draft: Draft) -> str:
-    """What the steps say, but for their descriptions."""
-    said = []
+    """Return all texts and values of the steps, without ids and descriptions."""
+    steps = []
     for step in msgspec.to_builtins(draft.routine)["steps"]:
-        said.append({key: item for key, item in step.items() if key not in ("description", "id")})
-    return "\n".join(_text(value) for _, value in scalars(said))
+        steps.append({key: item for key, item in step.items() if key not in ("description", "id")})
+    return "\n".join(_text(value) for _, value in scalars(steps))
 
 
 def _literals(code: str) -> Iterator[str]:
-    """The literals of Python code; what a docstring tells is no part of what it does."""
+    """Yield the literals of Python code, without docstrings."""
     tree = ast.parse(code)
-    told = {
+    docstrings = {
         id(node.body[0].value)
         for node in ast.walk(tree)
         if isinstance(node, ast.Module | ast.FunctionDef | ast.ClassDef)
@@ -373,7 +377,7 @@ def _literals(code: str) -> Iterator[str]:
         and isinstance(node.body[0], ast.Expr)
     }
     for node in ast.walk(tree):
-        if isinstance(node, ast.Constant) and id(node) not in told:
+        if isinstance(node, ast.Constant) and id(node) not in docstrings:
             value = node.value
             if isinstance(value, str | int | float) and not isinstance(value, bool):
                 yield _text(value)
@@ -384,7 +388,7 @@ _NUMBER = re.compile(r"-?\d{1,15}(\.\d{1,6})?")
 
 
 class Way(NamedTuple):
-    """How values are replaced: what goes around a text, how far a number and a date move."""
+    """How values are replaced: text before and after, what to add to a number, years to a date."""
 
     before: str
     after: str
@@ -393,15 +397,15 @@ class Way(NamedTuple):
 
 
 WAYS = (Way("", "-qx7", 1_013, 400), Way("zk4-", "", 20_011, 800))
-"""One changes the end of texts, one the beginning; a draft may need either as it is."""
+"""Two ways, since a draft may depend on the beginning or on the end of a text."""
 
 
 def verify_renamed(
     draft: Draft, improved: Draft, udfs: Mapping[str, Function], way: Way
 ) -> str | None:
-    """Compare an improved routine with its draft on other values.
+    """Compare an improved routine with its draft on other values; raise if they differ.
 
-    None if they do the same; a text, if the draft itself fails on these values.
+    Return None if they do the same, or the reason if the draft itself fails on these values.
     """
     try:
         expected = rehearsed(_renamed(draft, way))
@@ -419,7 +423,7 @@ def verify_renamed(
         verify_improved(other, {**udfs, **known}, effects_of(draft), same)
     except NotReproduced as error:
         raise NotReproduced(
-            f"with other values in the recording it does not do what the draft does: {error}",
+            f"with other values in the recording it differs from the draft: {error}",
             fix="take every value from where the draft takes it, without conditions, and call"
             " the draft's functions as the draft does",
         ) from None
@@ -427,7 +431,7 @@ def verify_renamed(
 
 
 def answered(expected: Draft, udfs: Mapping[str, Function]) -> dict[str, Function]:
-    """The functions of a recording, answered from it; other arguments are for `udfs`."""
+    """Return functions that answer from the recording, and call `udfs` for other arguments."""
     names = {item.name for item in expected.recording if item.is_udf}
     return {name: _answered(expected, name, udfs.get(name)) for name in names}
 
@@ -438,14 +442,14 @@ def _answered(expected: Draft, name: str, real: Function | None) -> Function:
             if item.is_udf and item.name == name and not args and identical(item.args, named):
                 return item.result
         if real is None:
-            raise NotReproduced(f"{name} is called with other arguments than in the draft")
+            raise NotReproduced(f"{name} is called with arguments that the draft never uses")
         return real(*args, **named)
 
     return call
 
 
 def _same_but_computed(found: Any, expected: Any, recorded: Any) -> bool:
-    """Equal, but for numbers that the draft can only repeat: those may be computed now."""
+    """Compare, except for numbers that the draft only repeats: those may be computed now."""
     if isinstance(expected, dict) and isinstance(found, dict) and isinstance(recorded, dict):
         return found.keys() == expected.keys() == recorded.keys() and all(
             _same_but_computed(found[key], expected[key], recorded[key]) for key in expected
@@ -464,7 +468,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _only_what_acts(old: Routine, new: Routine) -> Routine:
-    """Without what can only stop a run: a check may well name a value of the recording."""
+    """Return the routine without its added checks, which may name a recorded value."""
     steps: list[Step] = []
     checks = {step.check for step in old.steps if isinstance(step, AssertStep)}
     for step in new.steps:
@@ -477,11 +481,11 @@ def _only_what_acts(old: Routine, new: Routine) -> Routine:
 
 
 def _renamed(draft: Draft, way: Way) -> Draft:
-    said = steps_text(draft)
+    text = steps_text(draft)
 
     def other(value: Any) -> Any:
-        # What the draft says itself is no value of this one recording.
-        return value if mentioned_in(value, said) else _other(value, way)
+        # A value that the draft itself contains is a constant, not data of this recording.
+        return value if mentioned_in(value, text) else _other(value, way)
 
     return msgspec.structs.replace(
         draft,
@@ -511,7 +515,7 @@ def _same(value: Any) -> Any:
 
 
 def _other(value: Any, way: Way) -> Any:
-    """Another value of the same kind: a date stays a date, a number in a text a number."""
+    """Return another value of the same kind: a date for a date, a number for a number."""
     if not (is_informative(value) or is_telling(value)):
         return value
     if isinstance(value, int | float):
@@ -520,7 +524,7 @@ def _other(value: Any, way: Way) -> Any:
         return value
     date = _DATE.fullmatch(value)
     if date is not None:
-        # The calendar repeats itself after 400 years.
+        # The calendar repeats every 400 years.
         return f"{int(date[1]) + way.years:04}{date[2]}"
     if _NUMBER.fullmatch(value):
         whole, dot, rest = value.partition(".")

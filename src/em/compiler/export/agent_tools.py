@@ -1,4 +1,4 @@
-"""A routine as a tool of an agent that knows nothing of em: for LangChain, and for OpenAI."""
+"""A routine as a tool for agents without em: for LangChain, and as an OpenAI function."""
 
 import inspect
 import json
@@ -22,11 +22,14 @@ _SCALARS = frozenset({"string", "number", "integer", "boolean", "null"})
 
 
 class _Loose(Exception):
-    """It can't be said strictly."""
+    """The schema can't be made strict."""
 
 
 def strict_schema(schema: Json) -> Json | None:
-    """Every object closed, every property required, what may be left out nullable; or None."""
+    """Return the strict form of a schema: closed objects, all properties required; or None.
+
+    An optional property becomes nullable.
+    """
     try:
         return _strict(schema) if schema.get("type") == "object" else None
     except _Loose:
@@ -166,11 +169,11 @@ def _section(constants: Json, code: str, usage: str, *functions: Callable[..., A
 
 
 def export_langchain(package: Package, *, trust: bool = False) -> str:
-    """A module whose `langchain_tool()` is a StructuredTool. It needs langchain-core, and no em."""
+    """Return a module whose `langchain_tool()` is a StructuredTool. It needs langchain-core."""
     schema = _schema(package.routine)
     for name in sorted(_TAKEN_BY_LANGCHAIN & set(schema.get("properties", ()))):
         raise ExportError(
-            f"LangChain takes an argument {name!r} for itself",
+            f"LangChain reserves the argument {name!r}",
             place="input_schema",
             fix="give the input another name",
         )
@@ -181,7 +184,7 @@ def export_langchain(package: Package, *, trust: bool = False) -> str:
 
 
 def export_openai(package: Package, *, trust: bool = False) -> str:
-    """A module with FUNCTION, to be given to a model, and `handle`, which answers its calls."""
+    """Return a module with FUNCTION, for a model, and `handle`, which answers its calls."""
     routine = package.routine
     schema = _schema(routine)
     strict = strict_schema(schema)

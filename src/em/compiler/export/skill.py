@@ -1,4 +1,4 @@
-"""A routine as an Agent Skill: a folder that says when to use it, and a script that does it."""
+"""A routine as an Agent Skill: a folder with SKILL.md, which says when to use it, and a script."""
 
 import ast
 import json
@@ -17,14 +17,14 @@ _OTHER = re.compile(r"[^a-z0-9]+")
 
 
 def skill_name(name: str) -> str:
-    """The name of a skill and its folder: lower case, digits and hyphens."""
+    """Return the name of a skill and its folder: lower case, digits and hyphens."""
     return _OTHER.sub("-", name.lower()).strip("-")[:LONGEST_NAME].strip("-") or "routine"
 
 
 def export_skill(
     package: Package, *, tools: str | Path | None = None, trust: bool = False
 ) -> dict[str, str]:
-    """The files of the skill by their paths. `tools`: a file with the tools, which goes along."""
+    """Return the files of the skill by path. `tools`: a file with the tools, which is included."""
     routine = package.routine
     files = {"scripts/routine.py": export_python(package, trust=trust)}
     if tools is not None:
@@ -39,7 +39,7 @@ def _tools(path: Path) -> str:
         source = code.decode()
         tree = ast.parse(source)
     except (OSError, UnicodeDecodeError, SyntaxError, ValueError) as error:
-        raise ExportError(f"it can't be read as Python: {error}", place=str(path)) from None
+        raise ExportError(f"the file can't be read as Python: {error}", place=str(path)) from None
     refuse_unread(path, code)
     for node in ast.walk(tree):
         names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
@@ -48,9 +48,9 @@ def _tools(path: Path) -> str:
         for name in names:
             if name.partition(".")[0] == "em":
                 raise ExportError(
-                    "it imports what the skill would not have",
+                    "the file imports em, which the skill would not have",
                     place=f"{path}:{node.lineno}",  # type: ignore[attr-defined]  # an import has a line
-                    fix="let the tools be plain functions of one file",
+                    fix="write the tools as plain functions in one file",
                 )
     return source
 
