@@ -167,11 +167,11 @@ GOOD = b'{"stream":"s","kind":"note","body":{}}\n'
 @pytest.mark.parametrize(
     ("line", "says"),
     [
-        (b'{"stream": "s", "kind": ', "standard input:3: this is no JSON"),
-        (b'{"stream":"s","kind":"note","body":{"x":NaN}}', "standard input:3: this is no JSON"),
+        (b'{"stream": "s", "kind": ', "standard input:3: expected JSON"),
+        (b'{"stream":"s","kind":"note","body":{"x":NaN}}', "standard input:3: expected JSON"),
         (
             b'{"stream":"s","kind":"note","body":{"x":"\xff"}}',
-            "standard input:3: this is not UTF-8",
+            "standard input:3: expected UTF-8",
         ),
         (b'{"stream":"s","kind":"note","body":{"x":"\\ud800"}}', "standard input:3"),
         (
@@ -182,7 +182,10 @@ GOOD = b'{"stream":"s","kind":"note","body":{}}\n'
             b'{"stream":"s","kind":"note","body":' + b'{"x":' * 200 + b"1" + b"}" * 201,
             "standard input:3, field body: nested more than 100 levels deep",
         ),
-        (b'{"stream":"s","kind":"message","v":9,"body":{}}', "version 9 of 'message' is not known"),
+        (
+            b'{"stream":"s","kind":"message","v":9,"body":{}}',
+            "expected version 1 of 'message', got 9",
+        ),
         (b'{"stream":"s","kind":"note","bdy":{}}', "did you mean 'body'?"),
         (b'{"kind":"note","body":{}}', "missing required field `stream`"),
         (b'{"stream":"s","kind":"note","body":[]}', "field body"),
@@ -191,11 +194,11 @@ GOOD = b'{"stream":"s","kind":"note","body":{}}\n'
             "missing required field `text`",
         ),
         (b'{"stream":"s","kind":"note","body":{},"at":"soon"}', "expected a date or time"),
-        (b'{"stream":"s","kind":"note","body":{},"hash":"00"}', "an exported event has"),
-        (b'{"stream":"s","kind":"note","body":null}', "without a body"),
+        (b'{"stream":"s","kind":"note","body":{},"hash":"00"}', "has no 'id'"),
+        (b'{"stream":"s","kind":"note","body":null}', "has no body"),
         (b'{"stream":"a\\u0000b","kind":"note","body":{}}', "field stream"),
         (b"[1, 2]", "standard input:3"),
-        (b"hello", "standard input:3: this is no JSON"),
+        (b"hello", "standard input:3: expected JSON"),
     ],
 )
 def test_a_bad_line_is_named_and_nothing_is_imported(line: bytes, says: str) -> None:
@@ -218,7 +221,7 @@ def test_a_line_of_200_mb_is_refused_in_bounded_memory(tmp_path: Path) -> None:
         [*limited, "log", "import", "huge.jsonl"], capture_output=True, text=True, check=False
     )
     assert run.returncode == 1
-    assert "huge.jsonl:1: the line is longer than" in run.stderr
+    assert "huge.jsonl:1: a line may have" in run.stderr
     assert em("log", "verify", "--json").json["events"] == 1
 
 
@@ -237,7 +240,7 @@ def test_empty_input_blank_lines_and_a_byte_order_mark_are_fine() -> None:
         (["log", "append", "--stream", "s", "--kind", "note", "{"], 2, "expected a JSON object"),
         (["log", "append", "--stream", "s", "--kind", "note", "[]"], 2, "expected a JSON object"),
         (["log", "append", "--stream", "s", "{}"], 2, "--kind"),
-        (["log", "append", "--stream", "s", "--kind", "N", "{}"], 2, "no kind of event"),
+        (["log", "append", "--stream", "s", "--kind", "N", "{}"], 2, "expected a kind of event"),
         (["log", "import", "nothing.jsonl"], 2, "does not exist"),
         (["log", "import", "."], 2, "found a folder"),
         (["log", "show", "--db", "."], 1, "found a folder"),

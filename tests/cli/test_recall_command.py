@@ -64,7 +64,7 @@ def test_what_can_not_be_done_is_said(talk: list[str], tmp_path: Path) -> None:
     for args, code, word in (
         (["recall"], 2, "no words to search for"),
         (["recall", "x", "--k", "0"], 2, "number from 1"),
-        (["recall", "x", "--since", "soon"], 2, "no date"),
+        (["recall", "x", "--since", "soon"], 2, "expected a date"),
         (["recall", "--embed"], 2, "EM_EMBED=local"),
         (["recall", "zzzz"], 0, "no passages found"),
         (["recall", "x", "--db", "none.db"], 1, "no log at this path"),

@@ -121,7 +121,7 @@ def test_a_missing_tail_is_found_only_with_a_saved_head(log: AnyStore) -> None:
 def test_a_body_blanked_without_an_erasure_is_found(log: AnyStore) -> None:
     run_sql(log, "UPDATE events SET body = NULL, salt = NULL WHERE stream = 's' AND pos = 2")
     assert found(log) == [("changed", "s", 2)]
-    assert "no erasure" in finding(log).detail
+    assert "no tombstone" in finding(log).detail
 
 
 def test_a_body_put_back_after_its_erasure_is_found(log: AnyStore) -> None:

@@ -1,1 +1,1 @@
-"""Events and their bodies, the hash chain, verifying, lines of export and import."""
+"""Events, the registry of their kinds, names of streams, the hash chain, verify, event lines."""

@@ -1,8 +1,8 @@
 """The hash chain of a stream.
 
-An event's hash covers its fields, the salted hash of its body, and the hash of the event before it
-in its stream; not `seq`, so that an import keeps it. The salt goes with an erased body: nobody can
-find out by guessing what it said.
+An event's hash covers its fields, the salted hash of its body, and the hash of the previous event
+of its stream. It does not cover `seq`, so that an import keeps the hash. The salt is erased with
+the body, so that the body can't be guessed from its hash.
 """
 
 from hashlib import sha256
@@ -12,13 +12,13 @@ import msgspec
 SALT_BYTES = 16
 HASH_BYTES = 32
 START = b""
-"""What stands for the previous hash at the beginning of a stream."""
+"""The previous hash of a stream's first event."""
 
 _encode = msgspec.json.Encoder().encode
 
 
 def hash_body(salt: bytes, text: bytes) -> bytes:
-    """The salted hash of a body's canonical text."""
+    """Hash the canonical text of a body with its salt."""
     return sha256(salt + text).digest()
 
 
@@ -34,6 +34,6 @@ def hash_event(
     recorded_at: int,
     body_hash: bytes,
 ) -> bytes:
-    """The hash of an event that follows `previous`. A JSON array keeps the fields apart."""
+    """Hash an event that follows `previous`. The JSON array delimits the fields."""
     fields = ("em1", event_id, stream, pos, subject, kind, v, at, recorded_at)
     return sha256(_encode(fields) + body_hash + previous).digest()

@@ -1,4 +1,4 @@
-"""Event: one thing that happened. Draft: an event that has not been appended yet."""
+"""Events: one thing that happened each, and drafts of events that are not appended yet."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -11,11 +11,11 @@ from em.errors import InputError
 from em.values.canonical import Json
 
 MAX_NAME = 512
-"""Length of a stream's or a subject's name."""
+"""The maximum length of a name, such as that of a stream or a subject."""
 
 
 class Draft(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
-    """What a writer says of an event; the store adds the rest."""
+    """An event to append. The store adds position, times and hashes."""
 
     stream: str
     kind: str
@@ -27,7 +27,7 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
 
 
 class Event(msgspec.Struct, frozen=True, gc=False):
-    """One thing that happened, as the log holds it. `body` is None once it was erased."""
+    """An event in the log. `body` and `salt` are None once it was erased."""
 
     seq: int
     id: str
@@ -45,14 +45,16 @@ class Event(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def erased(self) -> bool:
-        """Whether the body was erased on request."""
+        """Whether the body was erased."""
         return self.body is None
 
 
 class EventQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """Which events to read. They come oldest first; `newest` picks the last `limit` of them.
+    """Which events to read, oldest first.
 
-    Those behind `after` and before `before`, both numbers of events (`seq`).
+    after, before: only events with a greater, or a smaller, `seq`.
+    newest: the last `limit` events instead of the first.
+    by_stream: in the order of streams and positions instead of `seq`.
     """
 
     stream: str | None = None
@@ -69,11 +71,11 @@ class EventQuery(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def check_name(name: Any, field: str) -> str:
-    """A stream's or subject's name: text that can be printed, stored and typed."""
+    """Return a name, such as that of a stream. Raise InputError if it is not printable text."""
     if type(name) is str and _is_name(name):
         return name
     raise InputError(
-        f"{str(name)[:60]!r} is no name",
+        f"expected a name, got {str(name)[:60]!r}",
         place=field,
         fix=f"use 1 to {MAX_NAME} printable characters",
     )
@@ -85,7 +87,7 @@ def _is_name(name: str) -> bool:
 
 
 class Row(msgspec.Struct, frozen=True):
-    """An event as it lies in the table, for those who check it or copy it byte for byte."""
+    """An event as the table has it, undecoded: for verifying and for exact copies."""
 
     seq: int
     id: str

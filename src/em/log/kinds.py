@@ -1,8 +1,8 @@
 """The registry of event kinds: each room registers the Struct of its own events' bodies.
 
-A kind that is not in HOMES is the user's own: its body is any JSON object. A body may have more
-fields than its Struct; the fields that the Struct names are checked. A body that was derived from
-other events lists them in `from_events`, so that forgetting those forgets it too.
+A kind that is not in HOMES is a user's kind, whose body is any JSON object. A body may have more
+fields than its Struct: only the fields of the Struct are checked. A body that was derived from
+other events lists them in `from_events`, so that forgetting those events forgets it too.
 """
 
 from collections.abc import Callable, Mapping
@@ -60,13 +60,13 @@ HOMES: Mapping[str, str] = {
     "job_queued": "em.work.job",
     "job_done": "em.work.job",
 }
-"""Every kind of em's own, with the module that registers its body; loaded when it is first used."""
+"""The module that registers the body of each of em's kinds. It is imported at first use."""
 
 _BODIES: dict[str, type[msgspec.Struct]] = {}
 
 
 def event_body(kind: str) -> Callable[[type[S]], type[S]]:
-    """Register a Struct as the body of a kind of event. The kind must stand in HOMES."""
+    """Register a Struct as the body of a kind of event. The kind must be in HOMES."""
 
     def register(body: type[S]) -> type[S]:
         _BODIES[kind] = body
@@ -76,7 +76,7 @@ def event_body(kind: str) -> Callable[[type[S]], type[S]]:
 
 
 def body_type(kind: str) -> type[msgspec.Struct] | None:
-    """Return the Struct of a kind's body; None for a kind of the user's own."""
+    """Return the Struct of a kind's body; None for a user's kind."""
     if kind not in _BODIES and kind in HOMES:
         import_module(HOMES[kind])
     return _BODIES.get(kind)
@@ -90,7 +90,7 @@ def _decoder(kind: str) -> Callable[[bytes], Any] | None:
 
 @event_body("erased")
 class Erased(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The bodies of earlier events of this stream were erased on request."""
+    """Body of a tombstone: the bodies of these events of the stream were erased."""
 
     events: list[str]
     reason: str = ""
@@ -100,12 +100,12 @@ _NAME = pattern(r"[a-z][a-z0-9_.-]{0,63}")
 
 
 def check_kind(kind: Any, v: Any) -> None:
-    """A kind is a short lower-case word; its version is one that this em knows."""
+    """Raise InputError unless the kind is a lower-case word and its version is known."""
     if type(kind) is str and type(v) is int:
         _check_kind(kind, v)
         return
     raise InputError(
-        f"a kind is a text and its version a whole number, not {kind!r} and {v!r}"[:200],
+        f"kind must be a string and v a whole number, got {kind!r} and {v!r}"[:200],
         place="kind" if type(v) is int else "v",
     )
 
@@ -114,22 +114,22 @@ def check_kind(kind: Any, v: Any) -> None:
 def _check_kind(kind: str, v: int) -> None:
     if not _NAME.fullmatch(kind):
         raise InputError(
-            f"{kind[:60]!r} is no kind of event",
+            f"expected a kind of event, got {kind[:60]!r}",
             place="kind",
             fix="use a lower-case word such as tool_call or my_app.login",
         )
     if not 1 <= v < 2**31:
-        raise InputError(f"{v} is no version", place="v", fix="count from 1")
+        raise InputError(f"v must be a version from 1 on, got {v}", place="v")
     if kind in HOMES and v != VERSION:
         raise InputError(
-            f"version {v} of '{kind}' is not known; this em writes version {VERSION}",
+            f"expected version {VERSION} of '{kind}', got {v}",
             place="v",
             fix="upgrade em-core" if v > VERSION else "leave v out",
         )
 
 
 def check_body(kind: str, text: bytes) -> None:
-    """Check a body's canonical text against the Struct of its kind."""
+    """Raise BadBody unless a body's canonical text fits the Struct of its kind."""
     decode = _decoder(kind) if kind in HOMES else None
     if decode is None:
         return
@@ -181,14 +181,14 @@ def searched_text(kind: str, body: Json | None) -> str | None:
 
 
 def detail(body: Json | None, name: str) -> str | None:
-    """What a body says of an event's speaker, role or session, if it is a text."""
+    """Return a detail of a body, such as the speaker, if it is a string."""
     value = None if body is None else body.get(name)
     if not isinstance(value, str):
         return None
-    # PostgreSQL has no NUL in a text; both stores keep the same.
+    # PostgreSQL stores no NUL in text: replace it in both stores.
     return value.replace("\0", "\N{REPLACEMENT CHARACTER}") if "\0" in value else value
 
 
 def details(body: Json | None) -> tuple[str | None, str | None, str | None]:
-    """Speaker, role and session."""
+    """Return speaker, role and session of a body."""
     return detail(body, "speaker"), detail(body, "role"), detail(body, "session")

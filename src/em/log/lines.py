@@ -1,7 +1,7 @@
 """Event lines: one event a line, as JSON, in files and over HTTP.
 
-`{"stream": …, "kind": …, "body": {…}}` is a new event; `subject`, `at`, `v` and `id` may be said.
-A line with a `hash` is an exported event and comes back just as it was.
+`{"stream": …, "kind": …, "body": {…}}` is a new event; `subject`, `at`, `v` and `id` are optional.
+A line with a `hash` is an exported event and is imported unchanged.
 """
 
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ from em.values.mismatch import closest, mismatch
 from em.values.times import moment
 
 MAX_LINE = MAX_BYTES + 64 * 1024
-"""A line longer than the largest body with its other fields holds no event."""
+"""The maximum length of a line: the largest body and the other fields."""
 
 _BOM = b"\xef\xbb\xbf"
 _encode = msgspec.json.Encoder().encode
@@ -44,18 +44,18 @@ _EXPORTED = ("id", "pos", "at", "recorded_at", "body_hash")
 
 
 def write_line(event: Event) -> bytes:
-    """An event with all its fields, without the end of the line."""
+    """Encode an event with all its fields, without a line break."""
     return _encode(event)
 
 
 def read_lines(file: IO[bytes], name: str) -> Iterator[tuple[int, bytes]]:
-    """The lines of a file that hold something, with their numbers; one in memory at a time."""
+    """Stream the lines of a file that are not blank, with their numbers."""
     number = 0
     while line := file.readline(MAX_LINE + 1):
         number += 1
         if len(line) > MAX_LINE:
             raise BadLine(
-                f"the line is longer than {MAX_LINE:,} bytes",
+                f"a line may have {MAX_LINE:,} bytes, this one has more",
                 place=f"{name}:{number}",
                 fix="split the event; one event is one line",
             )
@@ -66,9 +66,9 @@ def read_lines(file: IO[bytes], name: str) -> Iterator[tuple[int, bytes]]:
 
 
 def parse_line(line: bytes, place: str, *, rechain: bool = False) -> Draft | Event | None:
-    """A line as the event it holds.
+    """Parse a line into its event.
 
-    `rechain` makes an exported event a new one, and None of one that was erased or says so.
+    rechain: return an exported event as a new one; None for erased events and tombstones.
     """
     try:
         parsed = _decode(line)
@@ -76,7 +76,7 @@ def parse_line(line: bytes, place: str, *, rechain: bool = False) -> Draft | Eve
     except RecursionError:
         raise BadLine(f"nested more than {MAX_DEPTH} levels deep", place=place) from None
     except UnicodeDecodeError as error:
-        raise BadLine(f"this is not UTF-8: {error.reason}", place=place) from None
+        raise BadLine(f"expected UTF-8: {error.reason}", place=place) from None
     except InputError as error:
         raise BadLine(error.message, place=f"{place}, field {error.place}", fix=error.fix) from None
     except msgspec.DecodeError as error:
@@ -87,7 +87,7 @@ def parse_line(line: bytes, place: str, *, rechain: bool = False) -> Draft | Eve
         if parsed.body is None or parsed.kind == "erased":
             return None
     if parsed.body is None:
-        raise BadLine("an event without a body", place=f"{place}, field body")
+        raise BadLine("the event has no body", place=f"{place}, field body")
     return Draft(
         stream=parsed.stream,
         kind=parsed.kind,
@@ -103,11 +103,11 @@ def _exported(parsed: _Line, place: str) -> Event:
     missing = [field for field in _EXPORTED if getattr(parsed, field) is None]
     if missing:
         raise BadLine(
-            f"an exported event has a {missing[0]!r}",
+            f"this exported event (it has a hash) has no {missing[0]!r}",
             place=place,
-            fix="leave `hash` out to append it as new, or import with --rechain",
+            fix="remove `hash` to append it as new, or import with --rechain",
         )
-    known: Any = parsed  # the fields that were found present
+    known: Any = parsed  # checked above: these fields are there
     return Event(
         seq=parsed.seq or 0,
         id=known.id,
@@ -130,8 +130,11 @@ def _explain(error: msgspec.DecodeError, place: str) -> BadLine:
     message, fix = found.message, ""
     if "unknown field" in message:
         name = message.split("`")[1]
-        fix = closest(name, _Line.__struct_fields__) or "an event has stream, kind and body"
+        fix = (
+            closest(name, _Line.__struct_fields__)
+            or "an event has the fields stream, kind and body"
+        )
     elif not isinstance(error, msgspec.ValidationError):
-        message = f"this is no JSON: {message}"
+        message = f"expected JSON: {message}"
         fix = "one event is one line" if "truncated" in message else ""
     return BadLine(message, place=found.place(place), fix=fix)

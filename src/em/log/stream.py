@@ -1,4 +1,4 @@
-"""Names of streams: a prefix that says what the stream is about, then an id, such as `run/01J…`."""
+"""The names of streams: a prefix for what the stream is about, and an id, as in `run/01J…`."""
 
 from em.log.event import check_name
 

@@ -1,7 +1,7 @@
-"""Proving a log: that nothing in a stream was changed, reordered or removed.
+"""Verify a log: that nothing in a stream was changed, reordered or removed.
 
-A chain can't prove that nothing was cut off at its end, nor that it was not written anew as a
-whole. A head that was saved earlier, outside the log, proves both.
+The chain alone can't show that its end was cut off, or that all of it was written again. A head
+that was saved earlier outside the log shows both.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -18,7 +18,7 @@ from em.log.kinds import Erased
 
 Problem = Literal["changed", "removed", "reordered", "missing_tail", "rewritten"]
 MAX_SUSPECTS = 24
-"""Broken links of one stream that are searched for the order they were written in."""
+"""The number of broken links of a stream for which the original order is searched."""
 REPORT_EVERY = 1_000
 ReadRows = Callable[[EventQuery], Iterator[Row]]
 
@@ -26,18 +26,18 @@ _TYPES: tuple[type | tuple[type, ...], ...] = (
     *(int, str, str, int, (str, NoneType)),
     *(str, int, int, int, (str, NoneType)),
 )
-"""Of the fields of a row up to its body."""
+"""The types of a row's fields, up to its body."""
 
 
 class Head(msgspec.Struct, frozen=True):
-    """The end of a stream at some moment."""
+    """Position and hash of a stream's last event."""
 
     pos: int
     hash: str
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """Something that is not as it was written."""
+    """One difference from what was written."""
 
     problem: Problem
     stream: str
@@ -47,7 +47,7 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 class Report(msgspec.Struct):
-    """What verifying found. An erased body is no problem: its erasure stands in the stream."""
+    """The result of verifying. An erased body is not a finding: a tombstone records it."""
 
     events: int
     streams: int
@@ -57,7 +57,7 @@ class Report(msgspec.Struct):
 
     @property
     def ok(self) -> bool:
-        """Whether everything is as it was written."""
+        """Whether there are no findings."""
         return not self.findings
 
 
@@ -67,7 +67,7 @@ class _Suspect(msgspec.Struct, frozen=True):
 
 
 class _Stream:
-    """One stream while it is being read."""
+    """One stream while it is verified."""
 
     def __init__(self, name: str, saved: Head | None) -> None:
         self.name = name
@@ -82,36 +82,38 @@ class _Stream:
         self._suspects: list[_Suspect] = []
 
     def take(self, row: Row) -> None:
-        """Check one row against those before it."""
+        """Check a row against the rows before it."""
         self.events += 1
         if not _well_formed(row):
-            self._find("changed", row, "a field holds what em never writes there")
+            self._find("changed", row, "a field has a value that em never writes there")
             self._step_over(row)
             return
         follows = row.pos == self.head.pos + 1
         if not follows:
-            self._find("removed", row, f"{_span(self.head.pos + 1, row.pos - 1)} missing before it")
+            self._find(
+                "removed", row, f"{_span(self.head.pos + 1, row.pos - 1)} missing before this event"
+            )
         fits = self._check_body(row)
         linked = follows and self._previous is not None
         if linked and _hash(row, self._previous or START, row.pos) != row.hash:
             self._suspects.append(_Suspect(row, self._previous or START))
         elif row.seq <= self._last_seq:
-            self._find("reordered", row, "its seq is not behind that of the event before it")
+            self._find("reordered", row, "its seq is not greater than that of the event before it")
         elif fits and row.kind == "erased":
             self._take_erasure(row)
         if self.saved and row.pos == self.saved.pos and row.hash.hex() != self.saved.hash:
-            self._find("rewritten", row, "it differs from the saved head")
+            self._find("rewritten", row, "its hash differs from the saved head")
         self._previous, self._last_seq = row.hash, row.seq
         self.head = Head(row.pos, row.hash.hex())
 
     def _step_over(self, row: Row) -> None:
-        """Go on behind a row that can't be read; what that leaves unknown is nobody's fault."""
+        """Continue after a malformed row, without blaming the row behind it."""
         own: object = row.hash
         self._previous = own if isinstance(own, bytes) else None
         self.head = Head(_pos(row) or self.head.pos + 1, (self._previous or b"").hex())
 
     def finish(self) -> None:
-        """Conclude what needs the whole stream."""
+        """Add the findings that need the whole stream."""
         self._explain_suspects()
         if self.saved and self.head.pos < self.saved.pos:
             span = _span(self.head.pos + 1, self.saved.pos)
@@ -132,10 +134,10 @@ class _Stream:
         try:
             self.erased.update(msgspec.json.decode(row.body or "", type=Erased).events)
         except msgspec.MsgspecError:
-            self._find("changed", row, "it is no erasure that em wrote")
+            self._find("changed", row, "its body is not a tombstone that em writes")
 
     def _explain_suspects(self) -> None:
-        """Tell what was moved from what was changed and what only stands behind it."""
+        """Tell apart events that were moved, that were changed, and that only follow such a one."""
         suspects = self._suspects[:MAX_SUSPECTS]
         before = {suspect.previous for suspect in suspects} | {
             suspect.row.hash for suspect in suspects
@@ -145,14 +147,12 @@ class _Stream:
         for suspect in self._suspects:
             row, origin = suspect.row, origins.get(suspect.row.pos)
             if origin is None:
-                detail = (
-                    "its hash does not fit: a field of it was changed, or what stood before it was"
-                )
+                detail = "its hash does not fit: a field was changed, or the event before it was"
                 self._find("changed", row, detail)
             elif origin != row.pos:
                 self._find("reordered", row, f"it was written at position {origin}")
             elif not moved:
-                self._find("changed", row, "it does not follow from the event before it")
+                self._find("changed", row, "its hash does not continue that of the event before it")
 
     def _find(self, problem: Problem, row: Row, detail: str) -> None:
         self.findings.append(Finding(problem, self.name, _pos(row), str(row.id), detail))
@@ -165,9 +165,9 @@ def verify(
     heads: Mapping[str, Head] | None = None,
     progress: Callable[[int], None] = lambda _count: None,
 ) -> Report:
-    """Check every stream, or one; against saved heads, if given.
+    """Verify every stream, or one; against saved heads, if given.
 
-    read_rows: returns the rows of a query, as a store's `rows` does.
+    read_rows: streams the rows of a query, as `Store.rows` does.
     """
     heads = {
         name: head
@@ -177,7 +177,7 @@ def verify(
     rows = read_rows(EventQuery(stream=stream, by_stream=True))
     total = Report(events=0, streams=0, erased=0, findings=[], heads={})
     for checked in _streams(rows, heads, progress):
-        total.findings.extend(sorted(_concluded(read_rows, checked), key=attrgetter("pos")))
+        total.findings.extend(sorted(_all_findings(read_rows, checked), key=attrgetter("pos")))
         total.heads[checked.name] = checked.head
         total.events += checked.events
         total.erased += len(checked.empty.keys() & checked.erased)
@@ -204,34 +204,34 @@ def _streams(
     progress(count % REPORT_EVERY)
 
 
-def _concluded(read_rows: ReadRows, checked: _Stream) -> list[Finding]:
-    """What was found of a stream, with what becomes of bodies that are gone or should be."""
+def _all_findings(read_rows: ReadRows, checked: _Stream) -> list[Finding]:
+    """Return the findings of a stream, with those about missing and reappeared bodies."""
     if checked.empty.keys() - checked.erased:
         _read_newer_erasures(read_rows, checked)
     findings = checked.findings
     for event_id in checked.empty.keys() - checked.erased:
-        detail = "its body is gone, and no erasure in the stream says why"
+        detail = "its body is gone, and no tombstone in the stream records that"
         pos = checked.empty[event_id]
         findings.append(Finding("changed", checked.name, pos, event_id, detail))
-    told = {finding.event_id for finding in findings}
-    named = sorted(checked.erased - checked.empty.keys() - told)
+    reported = {finding.event_id for finding in findings}
+    named = sorted(checked.erased - checked.empty.keys() - reported)
     for start in range(0, len(named), 500):
         for row in read_rows(EventQuery(ids=named[start : start + 500])):
             if row.body is not None and row.stream == checked.name:
-                detail = "it was erased, and has a body again"
+                detail = "it was erased and has a body again"
                 findings.append(Finding("changed", checked.name, row.pos, row.id, detail))
     return findings
 
 
 def _read_newer_erasures(read_rows: ReadRows, checked: _Stream) -> None:
-    """Read erasures that were written while the log was being verified."""
+    """Read tombstones that were written while the log was verified."""
     for row in read_rows(EventQuery(stream=checked.name, kinds=["erased"])):
         if row.pos > checked.head.pos and row.body is not None:
             checked.erased.update(msgspec.json.decode(row.body, type=Erased).events)
 
 
 def _origin(row: Row, suspects: list[_Suspect], before: set[bytes]) -> int | None:
-    """The position at which a row's hash fits, among those of the suspects."""
+    """Return the position, among those of the suspects, at which a row's hash fits."""
     for suspect in suspects:
         for previous in before:
             if _hash(row, previous, suspect.row.pos) == row.hash:
@@ -240,7 +240,7 @@ def _origin(row: Row, suspects: list[_Suspect], before: set[bytes]) -> int | Non
 
 
 def _pos(row: Row) -> int:
-    pos: object = row.pos  # whatever somebody put there
+    pos: object = row.pos  # it may have been tampered with
     return pos if isinstance(pos, int) else 0
 
 
@@ -259,11 +259,11 @@ def _hash(row: Row, previous: bytes, pos: int) -> bytes | None:
             row.body_hash,
         )
     except UnicodeEncodeError:
-        return None  # bytes that are no text fit no hash
+        return None  # bytes that are not UTF-8 fit no hash
 
 
 def _well_formed(row: Row) -> bool:
-    """Whether every field has its type and size. JSON would write some others the same way."""
+    """Return whether every field has its type and size: JSON hides some differences."""
     fields: tuple[object, ...] = msgspec.structs.astuple(row)
     typed = all(isinstance(value, kind) for value, kind in zip(fields, _TYPES, strict=False))
     salt, *hashes = fields[len(_TYPES) :]

@@ -1,1 +1,1 @@
-"""Text search over the log: by words always, by meaning where there is an embedder."""
+"""Search the log and the lessons: by words, and by meaning if there is an embedder."""

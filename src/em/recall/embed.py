@@ -1,4 +1,4 @@
-"""Embedders: one function from texts to vectors. Two come with the box, a custom one is as good.
+"""Embedders: functions from texts to vectors. em has two, and any callable will do.
 
 def embed(texts):                      # any callable; `identity` on it names its version
     return [my_model(text) for text in texts]
@@ -31,14 +31,14 @@ MINILM = {
     "model.onnx": "6fd5d72fe4589f189f8ebc006442dbb529bb7ce38f8082112682524616046452",
     "tokenizer.json": "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
 }
-"""all-MiniLM-L6-v2, as its authors publish it: the files and their SHA-256."""
+"""The files of all-MiniLM-L6-v2, as its authors publish them, with their SHA-256."""
 _PATHS = {"model.onnx": "onnx/model.onnx", "tokenizer.json": "tokenizer.json"}
 MAX_TOKENS = 256
 BATCH = 32
 
 
 def identity_of(embed: Embed) -> str:
-    """The name under which an embedder's vectors are kept: another name, other vectors."""
+    """Name an embedder. Vectors are stored under this name; another name makes new vectors."""
     given = getattr(embed, "identity", None)
     if isinstance(given, str) and given:
         return given
@@ -47,7 +47,7 @@ def identity_of(embed: Embed) -> str:
 
 
 def make_embedder(settings: EmbedSettings) -> Embed | None:
-    """The embedder that the settings name; none by default."""
+    """Return the embedder that the settings name; None by default."""
     if settings.use == "local":
         return LocalEmbedder(settings.folder or None, settings.sha256 or MINILM)
     if settings.use == "http":
@@ -59,8 +59,9 @@ def make_embedder(settings: EmbedSettings) -> Embed | None:
 class LocalEmbedder:
     """A sentence model on this machine's CPU, through onnxruntime (extra `embed`).
 
-    folder: where model.onnx and tokenizer.json are; without one they are fetched once into the
-    user's cache. Either way they are the ones whose hashes `pins` says.
+    folder: has model.onnx and tokenizer.json. Without it they are downloaded once to the user's
+        cache.
+    pins: the SHA-256 that these files must have.
     """
 
     def __init__(self, folder: str | Path | None = None, pins: Mapping[str, str] = MINILM) -> None:
@@ -71,11 +72,11 @@ class LocalEmbedder:
         self.identity = f"onnx:{self._pins.get('model.onnx', '')[:16]}"
 
     def __call__(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
-        """Mean of the last layer, of length 1, for each text."""
+        """Return for each text the mean of the last layer, scaled to length 1."""
         import numpy as np
 
         tokenizer, model = self._load()
-        # Texts of like length together: a short one then costs what it is worth.
+        # Batch texts of similar length: short ones are then padded less.
         order = sorted(range(len(texts)), key=lambda n: len(texts[n]))
         vectors: list[Any] = [None] * len(texts)
         for start in range(0, len(order), BATCH):
@@ -134,7 +135,7 @@ def _cache_folder() -> Path:
 
 
 def _fetch(name: str, pin: str, folder: Path) -> None:
-    """Fetch a file of the model; it gets its name only once its hash was checked."""
+    """Download a file of the model. It gets its name once its hash is checked."""
     import httpx
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -152,9 +153,9 @@ def _fetch(name: str, pin: str, folder: Path) -> None:
         part.replace(folder / name)
     except (httpx.HTTPError, OSError) as error:
         raise EmbedderError(
-            f"the model can't be fetched: {error}",
+            f"can't download the model: {error}",
             place=name,
-            fix="connect once, or name a folder that has model.onnx and tokenizer.json",
+            fix="connect once, or name a folder with model.onnx and tokenizer.json in embed.folder",
         ) from error
     finally:
         part.unlink(missing_ok=True)
@@ -168,22 +169,22 @@ def _check_file(path: Path, pin: str) -> None:
                 digest.update(block)
     except OSError as error:
         raise EmbedderError(
-            f"the model's file can't be read: {error.strerror}",
+            f"can't read the model: {error.strerror}",
             place=str(path),
-            fix="name a folder that has model.onnx and tokenizer.json",
+            fix="name a folder with model.onnx and tokenizer.json in embed.folder",
         ) from error
     if digest.hexdigest() != pin:
         raise EmbedderError(
-            "this file is not the one whose hash is pinned",
+            "the file's SHA-256 differs from the pinned one",
             place=str(path),
-            fix="remove it, or pin yours: embed.sha256 in em.yaml",
+            fix="delete the file, or pin its hash as embed.sha256 in em.yaml",
         )
 
 
 class HttpEmbedder:
     """A server that speaks OpenAI's protocol for embeddings.
 
-    url: its base, such as https://api.openai.com/v1, or the whole address of `/embeddings`.
+    url: the base address, such as https://api.openai.com/v1, or the address of `/embeddings`.
     """
 
     def __init__(
@@ -193,7 +194,7 @@ class HttpEmbedder:
             raise UsageError(
                 "an HTTP embedder needs the address of a server and the name of a model",
                 place="embed",
-                fix="give embed.url and embed.model in em.yaml",
+                fix="set embed.url and embed.model in em.yaml",
             )
         self._url = url if url.endswith("/embeddings") else url.rstrip("/") + "/embeddings"
         self._model, self._key, self._timeout, self._batch = model, key, timeout, batch
@@ -201,7 +202,7 @@ class HttpEmbedder:
         self.identity = f"http:{model}"
 
     def __call__(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
-        """Ask the server, some texts at a time."""
+        """Ask the server, in batches."""
         vectors: list[Sequence[float]] = []
         for start in range(0, len(texts), self._batch):
             vectors += self._ask(texts[start : start + self._batch])
@@ -228,7 +229,7 @@ class HttpEmbedder:
             raise EmbedderError(
                 f"the connection failed: {error}",
                 place=self._url,
-                fix="check the address, and that the server runs",
+                fix="check the address and that the server is running",
             ) from error
         except msgspec.MsgspecError as error:
             raise EmbedderError(
@@ -260,16 +261,16 @@ class _Answer(msgspec.Struct):
 Progress = Callable[[int, int], None]
 
 AT_ONCE = 256
-"""Passages without a vector that a search embeds first; more are left to `embed_all`."""
+"""Passages that a search embeds before it answers; `embed_all` does the rest."""
 PORTION = 64
 LISTED = 4_096
-"""Passages that are looked up at once when all of them are embedded."""
+"""Passages that `embed_all` lists at a time."""
 NEAR = 200
 TIMEOUT = 60.0
 
 
 def silent(_done: int, _total: int) -> None:
-    """No progress to show."""
+    """Report no progress."""
 
 
 class Meaning:
@@ -282,18 +283,18 @@ class Meaning:
         self._complete: dict[tuple[bool, str | None], int] = {}
 
     def vector(self, text: str) -> Sequence[float]:
-        """The vector of a question."""
+        """Return the vector of a text."""
         return self.vectors([text])[0]
 
     def catch_up(
         self, within: Within, limit: int | None = AT_ONCE, progress: Progress = silent
     ) -> int:
-        """Embed passages that have no vector yet, the newest first; how many are left."""
+        """Embed passages that have no vector yet, newest first. Return how many are left."""
         done = 0
         identity, scope = self.identity, (within.lessons, within.subject)
         count = self._index.count(within)
         if self._complete.get(scope) == count and self._index.embedder() == identity:
-            return 0  # as many as when all had theirs: looking for others would take long
+            return 0  # none was added since all had vectors: skip the slow check
         while limit is None or done < limit:
             most = LISTED if limit is None else limit - done
             left, numbers = self._index.without_vector(identity, within, most)
@@ -320,7 +321,7 @@ class Meaning:
     def nearest(
         self, vector: Sequence[float], within: Within, candidates: Sequence[int], neighbours: float
     ) -> dict[int, float]:
-        """How near passages are, from 0 to 1: the nearest of all, and candidates of other ways."""
+        """Return how near passages are, from 0 to 1: the nearest ones and the candidates."""
         identity = self.identity
         near = dict(self._index.nearest(identity, vector, within, NEAR))
         if not near:
@@ -341,37 +342,37 @@ class Meaning:
 
     @property
     def identity(self) -> str:
-        """The name of the embedder, and of how long its vectors are, once that is known."""
+        """The name of the embedder with the size of its vectors, once that is known."""
         return f"{self._name}/{self._size}" if self._size else self._name
 
     def vectors(self, texts: Sequence[str]) -> list[Sequence[float]]:
-        """The embedder's vectors, checked and of length 1."""
+        """Return the vectors of texts, checked and scaled to length 1."""
         raw = self._guarded(texts)
         if len(raw) != len(texts):
-            raise EmbedderError(f"it returned {len(raw)} vectors for {len(texts)} texts")
+            raise EmbedderError(f"expected {len(texts)} vectors, got {len(raw)}")
         sizes = {len(vector) for vector in raw}
-        known = self._size or self._kept_size()
+        known = self._size or self._stored_size()
         if len(sizes) != 1 or 0 in sizes or (known and sizes != {known}):
             raise EmbedderError(
-                f"it returned vectors of {sorted(sizes)} numbers, not of {known or 'one size'}",
-                fix="give another model another identity: then all is embedded again",
+                f"expected vectors of {known or 'one'} size, got sizes {sorted(sizes)}",
+                fix="give another model another `identity`: then all passages are embedded again",
             )
         self._size = sizes.pop()
         return [_unit(vector) for vector in raw]
 
-    def _kept_size(self) -> int:
-        """How long the vectors are that this embedder made before."""
+    def _stored_size(self) -> int:
+        """Return the size of this embedder's stored vectors; 0 if there are none."""
         name, _, size = (self._index.embedder() or "").rpartition("/")
         return int(size) if name == self._name and size.isdecimal() else 0
 
     def _guarded(self, texts: Sequence[str]) -> list[Sequence[float]]:
-        """Call the embedder in a thread of its own: it may hang, and raise whatever it likes."""
+        """Call the embedder in a thread of its own: it may hang or raise anything."""
         outcome: list[Any] = []
 
         def work() -> None:
             try:
                 outcome.append([[float(x) for x in vector] for vector in self._embed(texts)])
-            except Exception as error:  # noqa: BLE001 - somebody else's code; it is told below
+            except Exception as error:  # noqa: BLE001 - the user's code; raised below
                 outcome.append(error)
 
         thread = Thread(target=work, daemon=True, name="em-embed")
@@ -390,5 +391,5 @@ class Meaning:
 def _unit(vector: Sequence[float]) -> Sequence[float]:
     length = sqrt(sum(x * x for x in vector))
     if not isfinite(length) or not length:
-        raise EmbedderError("it returned a vector without a direction")
+        raise EmbedderError("expected finite vectors other than zero")
     return [x / length for x in vector]

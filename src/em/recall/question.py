@@ -1,4 +1,4 @@
-"""A question as the index understands it: its words, the speakers and the times it names."""
+"""A question as the index takes it: its words, and the speakers and times it names."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -16,7 +16,7 @@ IsSpeaker = Callable[[Sequence[str]], Sequence[bool]]
 
 
 class Question(NamedTuple):
-    """What to look for. A group is a list of words of which any will do."""
+    """A question. A time is a group of words of which any may match."""
 
     words: list[str]
     speakers: frozenset[str]
@@ -25,7 +25,7 @@ class Question(NamedTuple):
 
 
 def read_question(text: str, now: datetime, are_speakers: IsSpeaker) -> Question:
-    """Read a question; `are_speakers` says for each of some words whether a speaker is so named."""
+    """Parse a question; `are_speakers` tells for each word whether a speaker has that name."""
     text = text[:MAX_CHARS]
     words = words_of(text)
     content = [word for word in words if word not in STOP_WORDS] or words
@@ -37,7 +37,7 @@ def read_question(text: str, now: datetime, are_speakers: IsSpeaker) -> Question
 
 
 def _time_group(span: Span, now: datetime) -> list[str]:
-    """The words of a time; a month without its year is that of any year."""
+    """Return the words of a time. A month without a year is that month of any year."""
     terms = dict.fromkeys(_terms(span))
     if span.any_year:
         for year in range(now.year + 1, now.year - _YEARS_BACK, -1):
@@ -45,18 +45,18 @@ def _time_group(span: Span, now: datetime) -> list[str]:
             try:
                 first, last = (day.replace(year=day.year + away) for day in span[:2])
             except ValueError:
-                continue  # a 29th of February
+                continue  # the 29th of February
             terms |= dict.fromkeys(_terms(Span(first, last)))
     return list(terms)
 
 
 def _terms(span: Span) -> Sequence[str]:
-    # A day is asked for as a day: its month would bring in thirty others.
+    # Search a day as a day: its month would match thirty others.
     return [term for term in span_terms(span) if len(term) > 7] or list(month_terms(span))
 
 
 def _without(text: str, names: Sequence[str]) -> str:
-    """The question without the names of speakers: who it is about is settled by other means."""
+    """Remove the names of speakers, which are searched apart from the words."""
     if not names:
         return text
     kept = [

@@ -1,10 +1,10 @@
-"""Ranking by words: BM25F in which the fields are a passage and its neighbours.
+"""Rank passages by words: BM25F whose fields are a passage and its neighbours.
 
-A turn of a conversation rarely says everything itself: the answer to a question lacks the words of
-the question, and "it was great" lacks what was great. So a word counts, fading, for the passages
-around it too, and all of a passage's neighbourhood together is saturated word by word, as BM25F
-does with the fields of a document. Everything needed is in the postings: a passage's number says
-who its neighbours are, its shape how long it is and whether it is a question.
+A turn of a conversation is rarely complete: an answer lacks the words of its question, and "it was
+great" lacks what was great. So a word also counts for the passages around it, less with distance,
+and its counts in a neighbourhood are saturated together, as BM25F does with the fields of a
+document. The postings suffice: a passage's number gives its neighbours, and its shape gives its
+length and whether it is a question.
 """
 
 from collections import defaultdict
@@ -21,52 +21,52 @@ from em.text.words import QUESTION, length_of
 
 
 class Weights(msgspec.Struct, frozen=True, kw_only=True):
-    """The numbers of the ranking; `bench/recall.py` measures what each is worth."""
+    """The weights of the ranking; `bench/recall.py` measures the effect of each."""
 
     previous: float = 0.5
-    """A word in the passage before counts so much here; further away it fades."""
+    """What a word of the previous passage counts; it fades with distance."""
     following: float = 0.4
     fade: float = 0.7
     answer: float = 0.6
-    """How much more the passage before counts when it is a question."""
+    """How much more the previous passage counts if it is a question."""
     saturation: float = 0.7
-    """The higher, the more a word gains from being there again in the neighbourhood."""
+    """The higher, the more a repeated word gains."""
     length: float = 0.3
-    """How much a word in a long passage counts less, as `b` in BM25."""
+    """How much less a word counts in a long passage, as `b` in BM25."""
     substance: float = 0.2
-    """How much a long passage is preferred as an answer."""
+    """How much long passages are preferred as answers."""
     other_speaker: float = 0.7
-    """What a passage keeps if the question names a speaker and somebody else said it."""
+    """The factor of a passage by another speaker than the one the question names."""
     time: float = 1.0
-    """What a named time counts, beside a word of the same rarity."""
+    """What a named time counts, compared with a word of the same rarity."""
     vector: float = 0.3
-    """What meaning counts, beside all words together."""
+    """What meaning counts, compared with all words together."""
     vector_neighbours: float = 0.3
 
     def shares(self, nearest: float) -> tuple[float, float, float]:
-        """How much a word counts for the passages one, two and three away."""
+        """Return what a word counts for the passages one, two and three away."""
         return nearest, nearest * self.fade, nearest * self.fade**2
 
 
 ALONE = Weights(previous=0.0, following=0.0)
-"""For passages that have no neighbours, as lessons have none."""
+"""The weights for passages without neighbours, such as lessons."""
 TYPICAL_LENGTH = 12.0
-"""Content words of a passage of middle length."""
+"""The number of content words of a typical passage."""
 ROLES = {"assistant": 0.95, "tool": 0.8, "system": 0.8}
-"""What a passage of a role keeps; any other keeps all. Chosen, not measured."""
+"""The factor of a passage by its role; 1 for other roles. Chosen, not measured."""
 
 
 _SHAPES = 1 << SHAPE_BITS
 _SHAPE = _SHAPES - 1
 
 SPREAD = 1_500
-"""Postings whose neighbourhoods are scored in full, rarest words first; the others' words then
-only add to the best of these."""
+"""The number of postings that are scored with their neighbours, rarest words first. More frequent
+words then only add to the best of these."""
 KEPT = 600
 
 
 class Word(NamedTuple):
-    """A word of the question: what it is worth, and who has it. A time has no neighbourhood."""
+    """A word of the question with its weight and postings. `spreads`: it counts for neighbours."""
 
     weight: float
     postings: Sequence[int]
@@ -74,13 +74,13 @@ class Word(NamedTuple):
 
 
 def rarity(found: int, total: int) -> float:
-    """What a word is worth that so many of all passages have (inverse document frequency)."""
+    """Return the inverse document frequency of a word that `found` passages have."""
     return log(1 + (max(0, total - found) + 0.5) / (found + 0.5))
 
 
 @lru_cache(maxsize=16)
 def _units(length: float) -> tuple[float, ...]:
-    """What one word counts in a passage, by its shape."""
+    """Return what one word counts in a passage, by shape."""
     return tuple(
         1 / (1 - length + length * length_of(shape) / TYPICAL_LENGTH) for shape in range(_SHAPES)
     )
@@ -92,14 +92,14 @@ def _substance(weight: float) -> tuple[float, ...]:
 
 
 def substance(shape: int, weights: Weights) -> float:
-    """By how much a passage of that shape is preferred as an answer."""
+    """Return how much a passage of this shape is preferred as an answer."""
     return _substance(weights.substance)[shape]
 
 
 def score_words(words: Iterable[Word], weights: Weights) -> dict[int, float]:
-    """Scores by number, between 0 and 1: the share of the question that a neighbourhood covers.
+    """Score passages by the share of the question, from 0 to 1, that their neighbourhood covers.
 
-    Numbers that no passage has may be among them.
+    The result may have numbers without a passage.
     """
     ordered = sorted(words, key=lambda word: len(word.postings))
     whole = sum(word.weight for word in ordered) or 1.0
@@ -122,14 +122,14 @@ def score_words(words: Iterable[Word], weights: Weights) -> dict[int, float]:
 
 
 def best_of(scores: Mapping[int, float], count: int) -> list[tuple[float, int]]:
-    """The highest scores with their numbers; of equals the newer."""
+    """Return the highest scores with their numbers; of equal ones the newer."""
     return nlargest(count, zip(scores.values(), scores, strict=True))
 
 
 def _spread(word: Word, worth: float, scores: defaultdict[int, float], weights: Weights) -> None:
-    """Count a word for each passage that has it and for those around.
+    """Count a word for each passage that has it and for its neighbours.
 
-    This loop is most of a search, so it is written out for the three neighbours on each side.
+    A search spends most of its time here, so the three neighbours on each side are written out.
     """
     units, answer = _units(weights.length), weights.answer
     after, after_2, after_3 = weights.shares(weights.previous)
@@ -153,7 +153,7 @@ def _spread(word: Word, worth: float, scores: defaultdict[int, float], weights: 
 
 
 def _probe(word: Word, worth: float, scores: defaultdict[int, float], weights: Weights) -> None:
-    """Add a frequent word to passages that are candidates already."""
+    """Add a frequent word to the passages that are candidates already."""
     units, saturation = _units(weights.length), weights.saturation
     has = {posting >> SHAPE_BITS: units[posting & _SHAPE] for posting in word.postings}
     around: list[tuple[int, float]] = []

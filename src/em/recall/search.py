@@ -1,4 +1,4 @@
-"""Recall: from a question to passages, best first."""
+"""Find passages and lessons for a question, best first."""
 
 from collections.abc import Sequence, Set
 from datetime import datetime
@@ -17,12 +17,12 @@ from em.values.times import now as this_moment
 
 MOST = 10_000
 POSTINGS = 20_000
-"""Of one word; of one that is more frequent only those beside a rarer word are read."""
+"""Postings read of one word. Of a more frequent word, only those beside a rarer one are read."""
 CANDIDATES = 60
 
 
 class Recalled(list[Passage]):
-    """Passages, best first; `notes` says what could not be done."""
+    """Passages, best first. `notes` tells what could not be done."""
 
     def __init__(self, passages: Sequence[Passage] = (), notes: Sequence[str] = ()) -> None:
         super().__init__(passages)
@@ -30,7 +30,7 @@ class Recalled(list[Passage]):
 
 
 class Recall:
-    """Search in the passages of a store."""
+    """Search what was said in a store."""
 
     def __init__(
         self, store: Store, embed: Embed | None = None, weights: Weights | None = None
@@ -49,7 +49,11 @@ class Recall:
         in_order: bool = False,
         now: datetime | None = None,
     ) -> Recalled:
-        """The passages that fit best, one of each event, with so many neighbours on each side."""
+        """Return the best passages, one for each event.
+
+        neighbours: how many passages on each side to return with each.
+        in_order: sort by time instead of by score.
+        """
         _check(query, within, k, neighbours)
         question = self._read(query, within, now or this_moment())
         scores = self._by_words(question, within)
@@ -58,7 +62,7 @@ class Recall:
             try:
                 scores = self._with_meaning(self._meaning, scores, question, within, k, notes)
             except EmbedderError as error:
-                notes.append(f"found by words only, since the embedder failed: {error}")
+                notes.append(f"found by words only: the embedder failed: {error}")
         best = self._best(scores, question, k, within)
         found = self._fetch(best, neighbours, within)
         if in_order:
@@ -66,13 +70,13 @@ class Recall:
         return Recalled(found, notes)
 
     def embed_all(self, progress: Progress | None = None) -> int:
-        """Give every passage its vector; how many are left without one."""
+        """Embed every passage. Return how many are left without a vector."""
         if self._meaning is None:
             raise UsageError(
                 "there is no embedder",
-                fix="give Memory one, or set EM_EMBED=local (docs/recall.md)",
+                fix="pass embedder= to Memory, or set EM_EMBED=local (docs/recall.md)",
             )
-        self._meaning.vector("a first text, to learn how long its vectors are")
+        self._meaning.vector("a text to learn the size of the vectors")
         return self._meaning.catch_up(Within(), None, progress or silent)
 
     def _with_meaning(
@@ -84,16 +88,16 @@ class Recall:
         k: int,
         notes: list[str],
     ) -> dict[int, float]:
-        """Scores by words and by meaning together: neither's candidates are dropped."""
+        """Add the scores by meaning to those by words. Candidates of both stay."""
         vector = meaning.vector(question.text)
         left = meaning.catch_up(within)
         if left:
-            notes.append(f"{left:,} passages have no vector yet: `em recall --embed` makes them")
+            notes.append(f"{left:,} passages have no vector yet; run `em recall --embed`")
         candidates = [number for _, number in best_of(scores, _wanted(k))]
         near = meaning.nearest(vector, within, candidates, self._weights.vector_neighbours)
         together = {number: scores[number] for number in candidates}
         for number, nearness in near.items():
-            # A word hit that is not a candidate may become one through its meaning.
+            # A passage with a low score by words may become a candidate by meaning.
             score = scores.get(number, 0.0)
             together[number] = score + self._weights.vector * nearness
         return together
@@ -109,7 +113,7 @@ class Recall:
         groups = [*([word] for word in question.words), *question.times]
         found = self._index.find(groups, within, POSTINGS + 1) if groups else []
         if question.speakers and not any(found):
-            # Nobody used these words: then whatever that person said, and is said of them.
+            # No passage has these words: search what the named speakers said instead.
             names = sorted(question.speakers)
             question = question._replace(words=[*names, *(f"@{name}" for name in names)], times=[])
             groups = [[word] for word in question.words]
@@ -119,7 +123,7 @@ class Recall:
     def _best(
         self, scores: dict[int, float], question: Question, k: int, within: Within
     ) -> list[tuple[Mark, float]]:
-        """The best passage of each event, weighed by what their words don't say."""
+        """Return the best passage of each event, weighed by shape, role and speaker."""
         wanted = _wanted(k)
         while True:
             raw = {number: score for score, number in best_of(scores, wanted)}
@@ -134,12 +138,12 @@ class Recall:
                 best.setdefault(mark.seq, (mark, score))
             if len(best) >= k or len(raw) < wanted or wanted > POSTINGS:
                 return list(best.values())[:k]
-            wanted *= 4  # one long event may have taken all the places
+            wanted *= 4  # one long event may have taken all places
 
     def _factor(self, mark: Mark, question: Question) -> float:
         weights = self._weights
         factor = substance(mark.shape, weights) * ROLES.get(mark.role or "", 1.0)
-        if question.speakers and not said_by(mark.speaker, question.speakers):
+        if question.speakers and not is_speaker(mark.speaker, question.speakers):
             factor *= weights.other_speaker
         return factor
 
@@ -151,7 +155,7 @@ class Recall:
         texts = {passage.number: passage for passage in self._index.passages(sorted(numbers))}
         found = []
         for mark, score in best:
-            # Forgotten since it was ranked: then it is not found.
+            # It was forgotten since it was ranked.
             if (passage := texts.get(mark.number)) is None:
                 continue
             beside = [
@@ -171,7 +175,7 @@ def _score(
     weights: Weights,
     first_time: int,
 ) -> dict[int, float]:
-    """Score the passages found for each group of words; from `first_time` on they name times."""
+    """Score the passages found for each group of words; groups from `first_time` on are times."""
     if not any(found):
         return {}
     total = index.count(within)
@@ -197,7 +201,7 @@ def _settle(
     rare: Sequence[str],
     within: Within,
 ) -> tuple[int, list[int]]:
-    """Count the passages that have a word, and return those that are worth scoring."""
+    """Count the passages that have a word, and return the postings to score."""
     if len(postings) <= POSTINGS:
         return len(postings), postings
     count = index.count(within, group)
@@ -207,43 +211,43 @@ def _settle(
 
 
 def _belongs(other: Passage | None, passage: Passage, within: Within) -> bool:
-    """Whether one is beside the other in what was said: same stream, same session, in time."""
+    """Return whether two passages are of one conversation, and the other is in the scope."""
     if other is None or other.stream != passage.stream or other.session != passage.session:
         return False
     return within.holds(other.at)
 
 
 def _wanted(k: int) -> int:
-    """Candidates for k passages: some are no passages, some of one event, some weigh less."""
+    """Return how many candidates to rank for k results: some of them drop out."""
     return 4 * k + CANDIDATES
 
 
-def said_by(speaker: str | None, names: frozenset[str]) -> bool:
-    """Whether one of the names, which are stems, is this speaker's."""
+def is_speaker(speaker: str | None, names: frozenset[str]) -> bool:
+    """Return whether one of the names, which are stems, is this speaker's."""
     return speaker is not None and any(term[1:] in names for term in speaker_terms(speaker))
 
 
 def _check(query: str, within: Within, k: int, neighbours: int) -> None:
     if not isinstance(query, str):
-        raise InputError(f"a {type(query).__name__} is no question", place="query")
+        raise InputError(f"query must be a string, got {type(query).__name__}", place="query")
     if within.subject is not None:
         check_name(within.subject, "subject")
     for name, value, least, most in (("k", k, 1, MOST), ("neighbours", neighbours, 0, 100)):
         if type(value) is not int or not least <= value <= most:
             raise UsageError(
-                f"{value!r} makes no sense", place=name, fix=f"give a number from {least} to {most}"
+                f"{name} must be a whole number from {least} to {most}, got {value!r}", place=name
             )
 
 
 REMEMBERED = 64
-"""Questions whose vectors are remembered: one task is looked for in several scopes."""
+"""The number of vectors of questions that are cached: a task is searched in several scopes."""
 
 
 class Hit(msgspec.Struct, frozen=True):
     """A lesson that was found.
 
-    score: how well its words fit, comparable within one search; 0 for one found by meaning only.
-    nearness: the cosine to the question, for the nearest lessons where there is an embedder.
+    score: how well its words fit, comparable within one search; 0 if found by meaning only.
+    nearness: the cosine to the question, for the nearest lessons if there is an embedder.
     """
 
     passage: Passage
@@ -252,7 +256,7 @@ class Hit(msgspec.Struct, frozen=True):
 
 
 class Found(list[Hit]):
-    """Lessons, those found by words first. `notes` says what could not be done."""
+    """Lessons, those found by words first. `notes` tells what could not be done."""
 
     def __init__(self, hits: Sequence[Hit] = (), notes: Sequence[str] = ()) -> None:
         super().__init__(hits)
@@ -260,9 +264,9 @@ class Found(list[Hit]):
 
 
 class LessonRecall:
-    """Search the lessons of a store, by the index and the vectors that recall uses.
+    """Search the lessons of a store.
 
-    passed_over: words that tell nothing in a lesson.
+    passed_over: words to ignore in a question, unless it has no others.
     """
 
     def __init__(
@@ -283,13 +287,13 @@ class LessonRecall:
             try:
                 near = self._near(self._meaning, text, within, limit, notes)
             except EmbedderError as error:
-                notes.append(f"found by words only, since the embedder failed: {error}")
+                notes.append(f"found by words only: the embedder failed: {error}")
         return Found(self._hits(scores, near, limit), notes)
 
     def embed_all(self, progress: Progress | None = None) -> None:
-        """Give every lesson its vector, where there is an embedder."""
+        """Embed every lesson, if there is an embedder."""
         if self._meaning is not None:
-            self._meaning.vector("a first text, to learn how long its vectors are")
+            self._meaning.vector("a text to learn the size of the vectors")
             self._meaning.catch_up(Within(lessons=True), None, progress or silent)
 
     def _by_words(self, text: str, within: Within) -> dict[int, float]:
@@ -310,12 +314,12 @@ class LessonRecall:
             self._asked[text] = vector
         left = meaning.catch_up(within)
         if left:
-            notes.append(f"{left:,} lessons have no vector yet: `em recall --embed` makes them")
+            notes.append(f"{left:,} lessons have no vector yet; run `em recall --embed`")
         return dict(self._index.nearest(meaning.identity, vector, within, limit))
 
     def _hits(self, scores: dict[int, float], near: dict[int, float], limit: int) -> list[Hit]:
-        """The best of both, one passage of each lesson."""
-        # A long lesson may have several passages among the best.
+        """Return the best hits of both searches, one passage for each lesson."""
+        # A long lesson may have several passages.
         best = [number for _, number in best_of(scores, 2 * limit)]
         numbers = dict.fromkeys([*best, *near])
         passages = {one.number: one for one in self._index.passages(list(numbers))}
@@ -324,7 +328,7 @@ class LessonRecall:
         for number in numbers:
             passage = passages.get(number)
             if passage is None or passage.event_id in hits:
-                continue  # forgotten since it was ranked, or another passage of it is better
+                continue  # forgotten since it was ranked, or a better passage is there
             if number not in near:
                 if by_words >= limit:
                     continue
