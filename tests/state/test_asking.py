@@ -102,7 +102,7 @@ def test_what_was_said_goes_to_recall(memory: Memory) -> None:
     assert (answer.route, answer.event_ids, answer.note) == (
         "recall",
         (event,),
-        "it asks for what was said",
+        "the question asks what was said",
     )
     said = ScriptedClient([{"route": "recall", "code": "", "parameters": {}}])
     assert memory.ask("ana", "dentist, opinion?", llm=said).event_ids == (event,)

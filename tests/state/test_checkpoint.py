@@ -78,7 +78,7 @@ def test_what_could_not_be_structured_is_listed_and_stays_searchable(memory: Mem
     event = memory.observe("ana", "The blue heron is back on the pond.")
     state = memory.checkpoint("ana")
     assert [(one.event_id, one.reason) for one in state.unstructured] == [
-        (event, "no pattern fits it")
+        (event, "no pattern matches it")
     ]
     assert (state.coverage.observations, state.coverage.unstructured) == (1, 1)
     assert memory.ask("ana", "heron").event_ids == (event,)
@@ -389,5 +389,5 @@ def test_a_text_that_patterns_read_in_part_is_listed(memory: Memory) -> None:
     memory.observe("ana", "I live in Porto.", at="2024-01-01")
     state = memory.checkpoint("ana")
     assert (state.coverage.structured, state.coverage.in_part) == (2, 1)
-    assert [one.reason for one in state.unstructured] == ["the pattern read only a part of it"]
+    assert [one.reason for one in state.unstructured] == ["the pattern read only part of it"]
     assert memory.state("ana", as_of="2024-06-01").unstructured == []  # nobody had said it yet

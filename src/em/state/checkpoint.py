@@ -1,7 +1,7 @@
-"""Checkpoint: compile what is new since the last one, prove it, and put it in the old one's place.
+"""Checkpoint: compile a subject's new events into its state, prove the result, and write it.
 
-All of it or nothing: the artefact, the records and what a model made of the texts are one commit,
-which holds only if the subject's stream is still where it was read.
+The artefact, the records and what a model read in texts are one commit. It is refused if the
+subject's stream has moved on since it was read; then the checkpoint compiles again.
 """
 
 import random
@@ -38,7 +38,7 @@ ATTEMPTS = 20
 
 
 class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
-    """What a checkpoint did. `version` is that of the state then; unchanged if nothing was new."""
+    """Report of a checkpoint. `version` is the state's, the same as before if nothing was new."""
 
     subject: str
     version: int
@@ -53,10 +53,10 @@ class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
 class Options(msgspec.Struct, frozen=True, kw_only=True):
     """How to checkpoint.
 
-    keys: the key fields of types, where no decision in the log says them.
-    dependents: finds what uses the state and must go on working, unless `accept` says otherwise;
-    only called when a change could break something.
-    again: texts that no model has read well are read again. rebuild: all of it from the log.
+    keys: the key fields of types for which the log has no decision.
+    dependents: finds what uses the state; called only when a change could break something.
+    accept: also write a state that breaks dependents.
+    again: read texts again that no model has read successfully. rebuild: compile the whole log.
     """
 
     client: LlmClient | None = None
@@ -68,7 +68,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def load_schema(store: Store, subject: str, version: int | None = None) -> tuple[StateSchema, int]:
-    """Load a version of a state, without its records; NotFound if there is none in this format."""
+    """Load the schema of a state and its version; NotFound if there is none in this format."""
     return schema_in(store.artefact(KIND, subject, version), subject, version)
 
 
@@ -79,18 +79,17 @@ def schema_in(
     if artefact is None or artefact.body is None or artefact.body.get("format") != FORMAT:
         which = "" if version is None else f", version {version}"
         raise NotFound(
-            f"there is no state of {subject!r}{which}",
+            f"no state of {subject!r}{which}",
             place="subject",
-            fix="make one: `em checkpoint SUBJECT`",
+            fix="compile it: `em checkpoint SUBJECT`",
         )
     return msgspec.convert(artefact.body, StateSchema), artefact.version
 
 
 class Compiled(msgspec.Struct, frozen=True):
-    """A state that is compiled and proved.
+    """A state that was compiled and proved.
 
-    commit: writes it, if the subject's stream is still where it was read; None where nothing is new
-    and once it is written.
+    commit: what is still to be written; None if nothing is new, or once it is written.
     """
 
     schema: StateSchema
@@ -98,13 +97,13 @@ class Compiled(msgspec.Struct, frozen=True):
     commit: Commit | None = None
 
     def written(self, committed: Committed) -> "Compiled":
-        """Return it as it was written: its fields in the store's order, with the new version."""
+        """Return the state as written, with the version it got."""
         schema, version = schema_in(committed.artefacts[0], self.report.subject)
         return Compiled(schema, msgspec.structs.replace(self.report, version=version))
 
 
 def checkpoint(store: Store, subject: str, options: Options | None = None) -> Compiled:
-    """Compile what is new and write it; if the stream moves on meanwhile, compile that too."""
+    """Compile what is new and write it, again while new events arrive in between."""
     run = Run(store, subject, options or Options())
     with uncollected():
         for number in range(1, ATTEMPTS):
@@ -112,12 +111,12 @@ def checkpoint(store: Store, subject: str, options: Options | None = None) -> Co
                 return run.attempt()
             except PositionConflict:
                 # Back off so that constant writers can't starve a checkpoint.
-                time.sleep(random.uniform(0, 0.005 * number))  # noqa: S311 - only who goes first
+                time.sleep(random.uniform(0, 0.005 * number))  # noqa: S311 - a delay needs no secure randomness
         return run.attempt()
 
 
 class Run:
-    """One checkpoint, over as many attempts as it takes; no text is read twice."""
+    """One checkpoint over several attempts, which read no text twice."""
 
     def __init__(self, store: Store, subject: str, options: Options) -> None:
         self._store, self._subject, self._options = store, subject, options
@@ -126,7 +125,7 @@ class Run:
         self._problems: list[str] = []
 
     def attempt(self) -> Compiled:
-        """Compile and write; PositionConflict if the stream has moved on meanwhile."""
+        """Compile and write; PositionConflict if events arrived in between."""
         compiled = self.compile()
         if compiled.commit is None:
             return compiled
@@ -170,7 +169,7 @@ class Run:
         return sort_events(events, 0 if fresh else old.watermark, again=self._options.again)
 
     def _reuse(self, material: Material) -> None:
-        """What was read in this run counts, though it is not in the log yet."""
+        """Add what this run has read already, which is not in the log yet."""
         now = now_micros()
         texts = {text.event for text in material.texts}
         known = [found for found in self._read if texts.intersection(found.from_events)]
@@ -186,7 +185,7 @@ class Run:
                 self._problems += problems
             else:
                 found = read_by_patterns(material.texts)
-            self._read += [self._as_kept(part) for one in found for part in _split(one)]
+            self._read += [self._redacted(part) for one in found for part in _split(one)]
             self._reuse(material)
         return [
             Draft(
@@ -198,8 +197,8 @@ class Run:
             for found in self._read
         ]
 
-    def _as_kept(self, found: Extraction) -> Extraction:
-        """What was read, as the log will have it: a state never holds more than that."""
+    def _redacted(self, found: Extraction) -> Extraction:
+        """Redact a reading as the log will: a state must not contain more than the log."""
         return msgspec.convert(self._store.redactor.value(msgspec.to_builtins(found)), Extraction)
 
     def _folded(
@@ -222,7 +221,7 @@ class Run:
         *,
         fresh: bool,
     ) -> Compiled:
-        accepted = self._held(old, new, folded.refused)
+        accepted = self._check_breaks(old, new, folded.refused)
         records = list(self._records(new, folded, fresh=fresh))
         prove(new, records)
         new.watermark = material.last_pos + len(drafts)
@@ -254,8 +253,10 @@ class Run:
         )
         return Compiled(new, report, commit)
 
-    def _held(self, old: StateSchema, new: StateSchema, refused: Mapping[str, str]) -> list[Break]:
-        """What would break; accepted, rules that can't hold any more are left out."""
+    def _check_breaks(
+        self, old: StateSchema, new: StateSchema, refused: Mapping[str, str]
+    ) -> list[Break]:
+        """Refuse a state that breaks something, unless that is accepted; then drop broken rules."""
         broken = broken_constraints(new)
         breaking = [change for change in compare(old, new) if change.breaking]
         found = breaks(breaking, self._options.dependents()) if breaking else []
@@ -268,10 +269,10 @@ class Run:
         ]
         if found and not self._options.accept:
             raise StateHeld(
-                f"it would break {found[0].what}"
+                f"the new state would break {found[0].what}"
                 + (f" and {len(found) - 1} more" if len(found) > 1 else ""),
                 place=f"state of {self._subject!r}",
-                fix="look at `breaks`, then take it as it is: `em checkpoint SUBJECT --accept`",
+                fix="see `breaks`; to accept them: `em checkpoint SUBJECT --accept`",
                 breaks=[msgspec.to_builtins(one) for one in found],
             )
         gone = {constraint.id for constraint, _ in broken}
@@ -308,9 +309,9 @@ class Run:
         for holder in holders:
             yield _entity(self._subject, type_, known.get(holder), holder, by_holder[holder])
 
-    def _gone(self, kept: Sequence[Record]) -> list[Record]:
-        """The records of an earlier state that this one does not have."""
-        new = {(record.type, record.id) for record in kept}
+    def _gone(self, records: Sequence[Record]) -> list[Record]:
+        """Delete the stored records that are not among these."""
+        new = {(record.type, record.id) for record in records}
         return [
             Record(subject=self._subject, type=record.type, id=record.id, body=None)
             for record in self._store.records(self._subject)
@@ -341,7 +342,7 @@ def _entity(
 
 
 def _grows(old: StateSchema, new: StateSchema) -> bool:
-    """Whether what was written for the old schema stands under the new one too."""
+    """Tell whether records written for the old schema are still right under the new one."""
     if old.renames != new.renames:
         return False
     return all(fits(type_, new.types[given]) for given, type_ in old.types.items())
@@ -352,8 +353,10 @@ def _copy(schema: StateSchema) -> StateSchema:
 
 
 def _split(found: Extraction) -> list[Extraction]:
-    """One extraction for each text, as far as nothing spans several: forgetting one leaves the
-    others."""
+    """Split a reading into one for each text, so that forgetting a text leaves the others.
+
+    Texts that share an item stay together.
+    """
     items = [*found.records, *found.facts, *found.constraints]
     spanned = {event for item in items if len(item["events"]) > 1 for event in item["events"]}
     if found.renames or spanned.issuperset(found.from_events):
@@ -378,7 +381,7 @@ def _part(found: Extraction, chosen: set[str], events: list[str]) -> Extraction:
 
 
 def sources(schema: StateSchema) -> set[str]:
-    """The events something of which stands in the schema itself: examples, literals, rules."""
+    """Return the events that the schema quotes: in examples, literals and rules."""
     found = {event for constraint in schema.constraints for event in constraint.events}
     todo: list[FieldSchema | TypeSchema] = list(schema.types.values())
     while todo:

@@ -30,7 +30,7 @@ from typing import Any, Literal
 BASE = '''
 @dataclass(frozen=True, kw_only=True)
 class Entry:
-    """One value that a single-valued field was said to have, with both times."""
+    """One value of a single-valued field: when it held, when it was recorded, and its source."""
 
     value: Any
     at: datetime.datetime
@@ -42,7 +42,7 @@ class Entry:
 
 @dataclass(frozen=True, kw_only=True)
 class Money:
-    """An amount with its currency; amounts of several currencies are never added up."""
+    """An amount with its currency. Never add up amounts of different currencies."""
 
     amount: Decimal
     currency: str
@@ -50,30 +50,30 @@ class Money:
 
 ARBITRATION = '''
 def latest(entries: Sequence[Entry]) -> Entry | None:
-    """The newest by when it happened; of those, the one taken in last."""
+    """Choose the entry with the latest time; among equals, the one recorded last."""
     return max(entries, key=lambda entry: (entry.at, entry.recorded_at), default=None)
 
 
 def by_source(entries: Sequence[Entry], order: Sequence[str]) -> Entry | None:
-    """A person's decision, then the first source of the order that spoke; among its own, latest."""
+    """Choose the latest entry of the first source that has one, or a later decision."""
     for source in order:
-        said = [entry for entry in entries if entry.source == source]
-        if said:
-            return latest([*said, *(entry for entry in entries if entry.status == "decided")])
+        found = [entry for entry in entries if entry.source == source]
+        if found:
+            return latest([*found, *(entry for entry in entries if entry.status == "decided")])
     return latest(entries)
 
 
 def confirmed_first(entries: Sequence[Entry]) -> Entry | None:
-    """Decided, then confirmed, then stated, then inferred; among equals, latest."""
+    """Prefer decided, then confirmed, stated and inferred entries; among equals, the latest."""
     for status in ("decided", "confirmed", "stated", "inferred"):
-        said = [entry for entry in entries if entry.status == status]
-        if said:
-            return latest(said)
+        found = [entry for entry in entries if entry.status == status]
+        if found:
+            return latest(found)
     return None
 
 
 def ask(entries: Sequence[Entry]) -> Entry | None:
-    """Nothing, until a person decides; what is said after the decision opens it again."""
+    """Choose nothing while values differ, until a person decides; newer values reopen it."""
     decided = max(
         (entry for entry in entries if entry.status == "decided"),
         key=lambda entry: entry.recorded_at,
@@ -89,7 +89,7 @@ def ask(entries: Sequence[Entry]) -> Entry | None:
 RULES = '''
 @dataclass(frozen=True, kw_only=True)
 class Rule:
-    """A compiled constraint."""
+    """A rule, compiled from a constraint."""
 
     id: str
     severity: Literal["info", "warning", "high", "critical"]
@@ -105,7 +105,7 @@ class Rule:
 
 
 def _plus(moment: Any, seconds: int) -> Any:
-    """A day or a moment so much later; nothing for none."""
+    """Add seconds to a date or datetime; None stays None."""
     return None if moment is None else moment + datetime.timedelta(seconds=seconds)
 
 
@@ -120,7 +120,7 @@ def _comparable(value: Any) -> Any:
 
 
 def _holds(left: Any, op: str, right: Any) -> bool:
-    """A comparison; texts without regard to case, and nothing is larger than what is missing."""
+    """Compare two values: texts ignore case, and an order with None is never true."""
     one, other = _comparable(left), _comparable(right)
     if op in ("==", "!="):
         return bool((one == other) == (op == "=="))
@@ -138,7 +138,7 @@ def _holds(left: Any, op: str, right: Any) -> bool:
 
 AS_RECORD = '''
 def as_record(value: Any) -> Any:
-    """A record as it was given: the inverse of reading it."""
+    """Turn an object back into the record that was given."""
     if isinstance(value, Money):
         return {"amount": str(value.amount), "currency": value.currency}
     if is_dataclass(value) and not isinstance(value, type):
@@ -183,10 +183,10 @@ def _em_moment(text):
 
 
 class Dialect(NamedTuple):
-    """How classes are written.
+    """How to write classes.
 
-    optional: every field has a default. readers: each class is followed by a function that makes
-    it from a JSON row.
+    optional: give every field a default. readers: after each class, write a function that makes it
+    from a JSON row.
     """
 
     decorator: str
@@ -209,10 +209,10 @@ _SANDBOX = Dialect(
 
 
 def write_module(schema: StateSchema, *, examples: bool = True) -> str:
-    """Write the module. Without examples it shows the records' types and none of their values."""
+    """Write the module. Without examples it shows types only, no values of records."""
     names = ClassNames(schema)
     parts = [
-        f'"""What is known of {_doc(schema.subject)}, compiled by em; it is written anew."""',
+        f'"""State of {_doc(schema.subject)}. Compiled by em: changes here are lost."""',
         "",
         HEADER,
         BASE,
@@ -229,8 +229,7 @@ def write_module(schema: StateSchema, *, examples: bool = True) -> str:
 
 
 def write_sandbox_code(schema: StateSchema) -> str:
-    """Write the classes, the functions that read them, and `_EM_READ`: the reader of each
-    collection."""
+    """Write the classes for the sandbox, with `_EM_READ`: the reader of each collection's rows."""
     names = ClassNames(schema)
     collections = [type_ for type_ in schema.types.values() if type_.given != PROFILE]
     arguments = "".join(f", {one.collection}=()" for one in collections)
@@ -252,7 +251,7 @@ def write_sandbox_code(schema: StateSchema) -> str:
 
 
 class ClassNames:
-    """The classes of nested objects, each named after its place."""
+    """Names for the classes of nested objects: Trip.hotel becomes TripHotel."""
 
     def __init__(self, schema: StateSchema) -> None:
         taken = {type_.name for type_ in schema.types.values()} | {PROFILE}
@@ -277,11 +276,11 @@ class ClassNames:
             found.append((nested, name))
 
     def nested_of(self, type_: TypeSchema) -> list[tuple[TypeSchema, str]]:
-        """The classes that stand below a type, the innermost first."""
+        """Return the nested classes of a type, the innermost first."""
         return self._below.get(type_.name, [])
 
     def typed(self, field: FieldSchema) -> Typed:
-        """The type of a field, with the class of its objects by name."""
+        """Resolve a field's type, using the name of its nested class."""
         nested = _nested(field)
         return resolve(field, "" if nested is None else self._names.get(id(nested), ""))
 
@@ -293,12 +292,12 @@ def _nested(field: FieldSchema) -> TypeSchema | None:
 
 
 def _has_class(field: FieldSchema) -> bool:
-    """Whether a class stands for this field's objects."""
+    """Tell whether this field's objects get a class."""
     return "nested(" in resolve(field, "X").target
 
 
 def _classes(schema: StateSchema, names: ClassNames, dialect: Dialect) -> Iterator[str]:
-    """Every class, each after those that it uses; Profile also where nothing is known yet."""
+    """Write every class after the classes it uses. Profile is always there."""
     types = list(schema.types.values())
     if PROFILE not in schema.types:
         types.append(TypeSchema(PROFILE, PROFILE, "profile", []))
@@ -340,7 +339,7 @@ def _class(
 
 
 def _own_fields(*, is_nested: bool, is_keyed: bool) -> Iterator[str]:
-    """What a class of the module has beside the fields of its records."""
+    """Write the fields that em adds to a class: events, values as given, history."""
     if not is_nested:
         yield "    event_ids: tuple[str, ...] = field(default=(), repr=False, compare=False)"
         yield (
@@ -369,7 +368,7 @@ def _reader(type_: TypeSchema, name: str, names: ClassNames, *, is_nested: bool)
 
 
 def _read(value: str, field: FieldSchema, names: ClassNames) -> str:
-    """The expression that turns a JSON value into the field's type; `value` itself if it is one."""
+    """Write the expression that turns a JSON value into the field's type."""
     typed = names.typed(field)
     target = typed.target
     simple = {
@@ -392,21 +391,21 @@ def _read(value: str, field: FieldSchema, names: ClassNames) -> str:
 
 def _class_doc(type_: TypeSchema, *, is_nested: bool) -> str:
     if type_.given == PROFILE:
-        return "Facts about the subject: the current value of each; `history` has every one."
+        return "Facts about the subject: the current value of each. `history` has all values."
     what = f"{_doc(type_.given)}: {type_.count} record{'s' if type_.count != 1 else ''}."
     if is_nested:
         what = f"The object in the field {_doc(type_.given)}."
     elif type_.key:
         what = f"{_doc(type_.given)}: one for each {' and '.join(map(_doc, type_.key))}."
     if type_.left_out:
-        what += f" {type_.left_out} values are beyond the fields of a class: see as_given."
+        what += f" {type_.left_out} values are in as_given only: the class has no more fields."
     return what
 
 
 def _field_doc(type_: TypeSchema, field: FieldSchema, typed: Typed, *, examples: bool) -> str:
     named = "" if field.given == field.name else f"{field.given!r}; "
     counted = f"{field.count} of {type_.count} records"
-    text = named + (counted if type_.key is None else f"said {field.count} times")
+    text = named + (counted if type_.key is None else f"recorded {field.count} times")
     if field.nulls:
         text += f", {field.nulls} null"
     if typed.note:
@@ -422,7 +421,7 @@ def _field_doc(type_: TypeSchema, field: FieldSchema, typed: Typed, *, examples:
 
 
 def _doc(text: str) -> str:
-    """Text for a docstring: one line, printable, and nothing that ends or escapes it."""
+    """Make text safe in a docstring: one printable line without quotes or backslashes."""
     clean = "".join(char if char.isprintable() else " " for char in text[:400])
     return clean.replace("\\", "/").replace('"', "'")
 
@@ -431,7 +430,7 @@ def _state(schema: StateSchema) -> Iterator[str]:
     yield ""
     yield "@dataclass(frozen=True, kw_only=True)"
     yield "class State:"
-    yield '    """Everything, as typed collections."""'
+    yield '    """All records of the subject, as typed collections."""'
     yield ""
     yield "    profile: Profile = field(default_factory=Profile)"
     for type_ in schema.types.values():
@@ -441,7 +440,7 @@ def _state(schema: StateSchema) -> Iterator[str]:
 
 
 def policy_of(schema: StateSchema, type_: TypeSchema, field: FieldSchema) -> Policy:
-    """The policy of a field: a person's, else the latest event wins."""
+    """Return the policy of a field: the one a person chose, else `latest`."""
     return schema.policies.get(f"{type_.given}.{field.given}", Policy())
 
 
@@ -503,7 +502,7 @@ def _rules(schema: StateSchema) -> Iterator[str]:
 
 
 def ordered(constraints: Sequence[Constraint]) -> list[Constraint]:
-    """The worst first, then by name: the same order each time."""
+    """Sort constraints by severity, the worst first, then by id."""
     return sorted(constraints, key=lambda found: (RANKS[found.severity], found.id))
 
 
@@ -547,9 +546,9 @@ _loading = threading.Lock()
 
 @lru_cache(maxsize=64)
 def load_module(code: str) -> ModuleType:
-    """The generated module, run. It is em's own code: no text of it came from anyone else."""
+    """Run a generated module in this process. Only text that em itself wrote may come here."""
     module = ModuleType(MODULE)
-    # dataclasses look the module of a class up by its name while they are made.
+    # dataclasses look up the module of a class by its name while the class is created.
     with _loading:
         sys.modules[MODULE] = module
         try:
@@ -560,18 +559,18 @@ def load_module(code: str) -> ModuleType:
 
 
 _DOC = re.compile(r' *"""[^"\\]*"""')
-"""A docstring that can hold nothing but text: no quote ends it, nothing is escaped."""
+"""A docstring on one line that no quote can end and no backslash can change."""
 
 
 def bare_module(code: str) -> str:
-    """A module without its documentation: the same text for subjects of the same shape.
+    """Remove the docstrings, so that subjects of the same shape have the same text.
 
-    What is left out is proved to be text, so that running the rest proves the whole.
+    Every removed line is checked to be only a docstring; so running the rest proves the whole.
     """
     lines = code.split("\n")
     for number, line in enumerate(lines):
         if line.lstrip(" ").startswith('"""'):
             if not _DOC.fullmatch(line):
-                raise ValueError(f"line {number + 1} is no docstring")
+                raise ValueError(f"line {number + 1} must be a docstring on one line")
             lines[number] = line[: -len(line.lstrip(" "))] + "..."
     return "\n".join(lines)

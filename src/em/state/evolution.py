@@ -1,4 +1,4 @@
-"""What changed from one version of a state's types to the next, and what that would break."""
+"""Evolution of a state: the changes between two versions, and what they would break."""
 
 import ast
 from collections.abc import Iterator, Sequence
@@ -13,7 +13,7 @@ Kind = Literal["added", "removed", "renamed", "widened", "changed", "policy", "r
 
 
 class Change(msgspec.Struct, frozen=True):
-    """One difference. `names` is what code that depends on it would mention."""
+    """One change. Code that uses any of `names` depends on it."""
 
     kind: Kind
     what: str
@@ -28,21 +28,21 @@ class Change(msgspec.Struct, frozen=True):
 
 
 class Dependent(msgspec.Struct, frozen=True):
-    """Something that was kept and uses names of the state: a question, a rule."""
+    """A stored question or a rule, with the names of the state that its code uses."""
 
     what: str
     uses: frozenset[str]
 
 
 class Break(msgspec.Struct, frozen=True):
-    """What would stop working, and by which change."""
+    """Something that would stop working, and the change that breaks it."""
 
     what: str
     change: str
 
 
 def compare(old: StateSchema, new: StateSchema) -> list[Change]:
-    """Every difference between two versions, in the order of names."""
+    """List the changes between two versions, sorted by name."""
     changes: list[Change] = []
     for before, after in new.renames.items():
         if before in old.types and before not in new.types and after in new.types:
@@ -71,7 +71,7 @@ def _fields_text(type_: TypeSchema) -> str:
 def _fields(old: TypeSchema, new: TypeSchema) -> Iterator[Change]:
     if old.key != new.key:
         before, after = str(old.key or "none"), str(new.key or "none")
-        yield Change("changed", f"{new.name}, its key", before, after, True, (new.collection,))
+        yield Change("changed", f"the key of {new.name}", before, after, True, (new.collection,))
     for given in sorted(old.fields.keys() | new.fields.keys()):
         before_, after_ = old.fields.get(given), new.fields.get(given)
         if before_ is None and after_ is not None:
@@ -103,7 +103,7 @@ def _written(type_: TypeSchema, field: FieldSchema, typed: Typed) -> str:
 
 
 def _is_wider(one: Typed, other: Typed) -> bool:
-    """Whether code for the first goes on working with the second."""
+    """Tell whether code that reads the first type also works with the second."""
     if one.annotation in (other.annotation, "None"):
         return True
     both_texts = all(
@@ -134,7 +134,7 @@ def _rules(old: StateSchema, new: StateSchema) -> Iterator[Change]:
 
 
 def breaks(changes: Sequence[Change], dependents: Sequence[Dependent]) -> list[Break]:
-    """Find the dependents that use a name which one of these breaking changes is about."""
+    """Find the dependents that use a name which these breaking changes touch."""
     return [
         Break(dependent.what, str(change))
         for change in changes
@@ -144,7 +144,7 @@ def breaks(changes: Sequence[Change], dependents: Sequence[Dependent]) -> list[B
 
 
 def names_in(code: str) -> frozenset[str]:
-    """The names and attributes that a piece of code mentions; none where it is no Python."""
+    """Return the names and attributes that code mentions; none if it is not valid Python."""
     try:
         tree = ast.parse(code)
     except (SyntaxError, ValueError, RecursionError):

@@ -1,17 +1,18 @@
-"""From events to a state: which records, facts, decisions and constraints they hold.
+"""Fold a subject's events into its schema, its records and its facts.
 
-A state is a fold over its subject's events. What a model made of free text is an event of its own,
-so the same log always gives the same state, without asking again.
+What a model read in free text is an event too. So the same log always gives the same state,
+without asking a model again.
 """
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from hashlib import sha256
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
 from em.errors import InputError
+from em.log.event import Row
 from em.state.rows import Seen
 from em.state.rules import check_constraint, read_constraint
 from em.state.schema import (
@@ -28,11 +29,11 @@ from em.values.canonical import Json
 from em.values.times import moment, to_micros
 
 UNNAMED = "Record"
-"""The type of records that have none."""
+"""The type of records that name none."""
 
 
 class Text(msgspec.Struct, frozen=True):
-    """An observation in words, which is still to be read."""
+    """An observation in words that was not read yet."""
 
     event: str
     text: str
@@ -52,17 +53,17 @@ class Fact(msgspec.Struct, frozen=True):
 
     @property
     def holder(self) -> str:
-        """The id under which the record of this fact lies."""
+        """The id of the record that this fact belongs to."""
         return holder_id(self.key)
 
 
 def holder_id(key: Sequence[Any]) -> str:
-    """The id of the record with this key: its hash, since keys may hold anything."""
+    """Return the id of the record with this key: a hash, since keys may be anything."""
     return sha256(msgspec.json.encode(list(key))).hexdigest()[:32]
 
 
 class Material(msgspec.Struct):
-    """What the events hold, sorted out."""
+    """The contents of events, sorted by what becomes of them."""
 
     records: list[tuple[str, Seen, str]] = []
     texts: list[Text] = []
@@ -76,42 +77,10 @@ class Material(msgspec.Struct):
     undoes: bool = False
 
 
-class EventRow(Protocol):
-    """An event as it lies in the log: its times in microseconds, its body as JSON."""
+def sort_events(events: Iterable[Row], after_pos: int, *, again: bool = False) -> Material:
+    """Sort the contents of events after a position. Texts that were read already are left out.
 
-    @property
-    def seq(self) -> int:
-        """Its number in the log."""
-
-    @property
-    def id(self) -> str:
-        """Its id."""
-
-    @property
-    def pos(self) -> int:
-        """Its number in the stream."""
-
-    @property
-    def kind(self) -> str:
-        """What kind of event it is."""
-
-    @property
-    def at(self) -> int:
-        """When it happened."""
-
-    @property
-    def recorded_at(self) -> int:
-        """When it was taken in."""
-
-    @property
-    def body(self) -> str | None:
-        """What it says; None once that was erased."""
-
-
-def sort_events(events: Iterable[EventRow], after_pos: int, *, again: bool = False) -> Material:
-    """Sort events out by what they hold; texts that were read already are not among the texts.
-
-    again: what no model has read well is to be read again.
+    again: also list the texts that no model has read successfully.
     """
     material = Material()
     decode = msgspec.json.Decoder().decode
@@ -140,7 +109,7 @@ def sort_events(events: Iterable[EventRow], after_pos: int, *, again: bool = Fal
 
 
 def _leave_undone(material: Material) -> None:
-    """Decisions that were taken back count no more; nor does taking back that was taken back."""
+    """Drop decisions that were taken back, unless the taking back was itself taken back."""
     undone: set[str] = set()
     for event, _, _, decision in reversed(material.decisions):
         if decision.undo is not None:
@@ -153,7 +122,7 @@ def _leave_undone(material: Material) -> None:
 
 
 def _newest_only(material: Material) -> None:
-    """Of two readings of the same texts the later one counts."""
+    """Drop readings whose texts were all read again later."""
     owner = {
         event: number
         for number, (found, _, _) in enumerate(material.extractions)
@@ -183,7 +152,7 @@ def _observation(material: Material, event: str, body: Json, at: int, known: int
 
 
 class Folded(msgspec.Struct):
-    """What the events add to a state. refused: constraints that can't hold, and why."""
+    """What events add to a state. refused: why constraints, by id, can't be compiled."""
 
     seen: dict[str, list[Seen]]
     facts: list[Fact]
@@ -193,7 +162,7 @@ class Folded(msgspec.Struct):
 
 
 def fold(schema: StateSchema, material: Material, declared: dict[str, list[str]]) -> Folded:
-    """Take what the events hold into the schema; the records and facts to be written."""
+    """Add the contents of events to the schema; return the records and facts to write."""
     for _, _, _, decision in material.decisions:
         declare(schema, decision)
     named = {given for given, _, _ in material.records} | schema.types.keys()
@@ -216,12 +185,12 @@ def fold(schema: StateSchema, material: Material, declared: dict[str, list[str]]
     _fold_facts_types(schema, folded)
     _fold_constraints(schema, material, folded)
     for text in material.texts:
-        _leave(schema, folded, text.event, (text.at, text.recorded_at), "no pattern fits it")
+        _leave(schema, folded, text.event, (text.at, text.recorded_at), "no pattern matches it")
     return folded
 
 
 def declare(schema: StateSchema, decision: Decision) -> None:
-    """A person's word on a type's key, or on how a field is settled."""
+    """Apply a person's decision on a type's key or on a field's policy."""
     if decision.key is not None:
         type_of(schema, decision.type, decision.key).key = decision.key
     if decision.policy is not None and decision.field is not None:
@@ -251,7 +220,7 @@ def _fold_type(
 
 
 def _fold_facts_types(schema: StateSchema, folded: Folded) -> None:
-    """The types of keyed records' fields, from every value that they were said to have."""
+    """Type the fields of keyed records by all values that they ever had."""
     by_type: defaultdict[str, list[Fact]] = defaultdict(list)
     for fact in folded.facts:
         by_type[fact.type].append(fact)
@@ -297,7 +266,7 @@ def _count_read(
             coverage.by_pattern += extraction.method == "pattern"
             if event in extraction.in_part:
                 coverage.in_part += 1
-                reason = f"the {extraction.method} read only a part of it"
+                reason = f"the {extraction.method} read only part of it"
                 _list(folded, event, material.times.get(event, times), reason)
         else:
             reason = extraction.failed or f"the {extraction.method} found nothing to structure"
@@ -337,7 +306,7 @@ def _fact(item: Json, material: Material, at: int, known: int) -> Fact:
 
 
 def partial_moment(text: str) -> Any:
-    """A moment whose day, or month, may not be known: then the first."""
+    """Read a moment; a missing day or month counts as the first."""
     if len(text) == 4 and text.isdigit():
         text += "-01-01"
     elif len(text) == 7 and text[4] == "-":
@@ -357,7 +326,7 @@ def _fold_decision(
 
 
 def _fold_constraints(schema: StateSchema, material: Material, folded: Folded) -> None:
-    """New constraints take the place of those of the same id; one that can't hold is told."""
+    """Replace constraints by newer ones of the same id, and note those that can't be compiled."""
     found = {constraint.id: constraint for constraint in schema.constraints}
     for extraction, _, _ in material.extractions:
         for item in extraction.constraints:
@@ -373,7 +342,7 @@ def _fold_constraints(schema: StateSchema, material: Material, folded: Folded) -
 
 
 def broken_constraints(schema: StateSchema) -> list[tuple[Constraint, str]]:
-    """Constraints that speak of what is not there any more, and why."""
+    """Return the constraints that name something the schema no longer has, and why."""
     broken = []
     for constraint in schema.constraints:
         try:

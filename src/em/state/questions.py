@@ -1,7 +1,7 @@
-"""Questions: answered by code over the typed records, or by searching what was said.
+"""Answer questions by code over the typed records, or by searching what was said.
 
-A model sees the types and never the records; what it writes runs in the sandbox. The code of an
-answered question is kept by the question's shape, so that the next such question needs no model.
+A model sees the types, never the records, and its code runs in the sandbox. An answered question
+is stored with its code, so that the next question of the same form needs no model.
 """
 
 import re
@@ -28,12 +28,12 @@ _DATE = r"\d{4}-\d{2}-\d{2}"
 
 
 def normal(question: str) -> str:
-    """A question without what does not matter: case, spaces, how it ends."""
+    """Normalize a question: case, spaces, and the sign at its end don't matter."""
     return _SPACE.sub(" ", question.replace("\0", " ")).strip().rstrip("?.! ").casefold()
 
 
 def template_of(question: str, parameters: Json) -> tuple[str, Json] | None:
-    """The question with its parameters as slots, and those; None if one stands there not once."""
+    """Replace parameters in a question by slots; None unless each occurs exactly once."""
     text = normal(question)
     for name, value in parameters.items():
         word = normal(str(value))
@@ -49,9 +49,10 @@ def template_of(question: str, parameters: Json) -> tuple[str, Json] | None:
 def fit(
     kept: Question, question: str, in_place_of: Callable[[str, str], str | None]
 ) -> Json | None:
-    """The parameters with which a kept question is this one; None if it is another.
+    """Return the parameters that turn a stored question into this one; None if it differs.
 
-    in_place_of: the second text as the records write it, if it is a value of the first one's field.
+    in_place_of: given two texts, returns the second as records write it, if records have both in
+    the same field.
     """
     parts = kept.template.split("\0")
     pattern = "".join(
@@ -144,10 +145,10 @@ def _em_ask(data, parameters):
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """An answer and how it came about.
+    """An answer, and how it was found.
 
-    route: `code` or `recall`. records: how many it rests on; event_ids: those they are from.
-    kept: whether the code of an earlier question was used. note: what the reader should know.
+    route: `code` or `recall`. records: how many records or passages it rests on, from `event_ids`.
+    kept: the code of an earlier question was reused. note: why this route was taken.
     """
 
     value: Any
@@ -163,7 +164,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Recall = Callable[[str], Sequence[Passage]]
-"""From a question to passages, best first."""
+"""Search for a question; returns passages, best first."""
 Keep = Callable[[Question], None]
 
 
@@ -190,12 +191,12 @@ class Asker:
                 try:
                     found = run_in_sandbox(self._state, known.code, parameters)
                 except SandboxError:
-                    continue  # its types may have changed: then it is asked anew
+                    continue  # the types may have changed since: ask again
                 return self._answer(question, known.code, parameters, found, kept=True)
         if _SAID.search(question):
-            return self._recalled(question, "it asks for what was said")
+            return self._recalled(question, "the question asks what was said")
         if self._client is None:
-            return self._recalled(question, "no model, and no kept question of this shape")
+            return self._recalled(question, "no model, and no stored question of this form")
         return self._by_model(question, self._client)
 
     def _by_model(self, question: str, client: LlmClient) -> Answer:
@@ -205,14 +206,16 @@ class Asker:
         for _ in range(1 + CORRECTIONS):
             query, completion = ask_struct(client, Query, messages, system=SYSTEM, name="query")
             if query.route == "recall":
-                answer = self._recalled(question, "the model says it asks for what was said")
+                answer = self._recalled(
+                    question, "the model judged that the question asks what was said"
+                )
                 return msgspec.structs.replace(answer, asked_model=True)
             try:
                 found = run_in_sandbox(self._state, query.code, query.parameters)
             except SandboxError as failed:
                 error = failed
-                said = f"That code failed: {failed.message}. Write it again."
-                messages += [Message("assistant", completion.text), Message("user", said)]
+                again = f"That code failed: {failed.message}. Write it again."
+                messages += [Message("assistant", completion.text), Message("user", again)]
                 continue
             self._remember(question, query)
             answer = self._answer(question, query.code, query.parameters, found)
@@ -221,7 +224,7 @@ class Asker:
         raise BadQuestion(
             f"the model's code failed {1 + CORRECTIONS} times: {error.message}",
             place=f"question {question[:80]!r}",
-            fix="ask it in other words, or as code",
+            fix="ask in other words, or pass code=",
         )
 
     def _remember(self, question: str, query: Query) -> None:
@@ -230,7 +233,7 @@ class Asker:
         shape = template_of(question, query.parameters)
         template, parameters = shape if shape is not None else (normal(question), {})
         if shape is None and query.parameters:
-            return  # its parameters are not in the question: nothing says how to fill them in
+            return  # the parameters are not in the question, so a later one can't fill them in
         self._keep(
             Question(
                 question=question,
@@ -267,7 +270,7 @@ class Asker:
         )
 
     def _in_place_of(self, one: str, other: str) -> str | None:
-        """The other text as the records write it, if both are values of the same field."""
+        """Return the other text as records write it, if some field has both as values."""
         for name in self._state.collections:
             found: dict[str, set[str]] = {}
             for row in self._state.rows(name):
@@ -283,9 +286,9 @@ class Asker:
 
 
 def run_in_sandbox(state: State, code: str, parameters: Json) -> Json:
-    """Run a question's code over the collections that it names; a SandboxError if that fails."""
+    """Run a question's code in the sandbox, with the collections it names; raises SandboxError."""
     mentioned = names_in(code)
-    # One that is reached by a name made up at run time must not seem empty.
+    # Code that builds names at run time gets all collections, so that none seems empty.
     named = state.collections if mentioned & _DYNAMIC else mentioned
     used = {name: state.rows(name) for name in state.collections if name in named}
     data = {
@@ -294,7 +297,7 @@ def run_in_sandbox(state: State, code: str, parameters: Json) -> Json:
         "functions": [name for name in ("used", "answer") if f"def {name}(" in code],
     }
     whole = write_sandbox_code(state.schema) + "\n" + code + "\n" + CALL
-    # The subset has no door at all; all of Python only where there is nothing else.
+    # Prefer the subset, which reaches nothing; use full Python only if monty is missing.
     sandbox = choose(whole, prefer=None if MontySandbox.missing() else MontySandbox.name)
     found: Json = sandbox.run(whole, "_em_ask", {"data": data, "parameters": parameters}, LIMITS)
     if found["ids"] is None:
@@ -305,8 +308,8 @@ def run_in_sandbox(state: State, code: str, parameters: Json) -> Json:
 
 
 def run_own_code(state: State, code: str) -> Answer:
-    """The owner's own code, in the process: an expression over the collections, or statements that
-    end in one."""
+    """Run the caller's own code in this process: an expression over the collections, or statements
+    that end in one."""
     import ast
 
     try:
@@ -337,5 +340,5 @@ def _own_failed(error: Exception) -> BadQuestion:
     return BadQuestion(
         f"the code failed: {type(error).__name__}: {error}",
         place="code",
-        fix="`em state code SUBJECT` shows the classes; `em repl SUBJECT` tries things out",
+        fix="see the classes with `em state code SUBJECT`, or try in `em repl SUBJECT`",
     )

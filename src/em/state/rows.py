@@ -1,7 +1,8 @@
-"""Records as rows that the generated classes read, in blocks, and the proof that they read back.
+"""Rows: records in the form that the generated classes read, stored in blocks.
 
-A block is one record of the store. Its rows are one JSON text, so that they are decoded once,
-straight into the classes; so are the times, which only a state of the past reads.
+A block is one record of the store. Its rows are one JSON text that is decoded once, straight into
+the classes. Their times are texts beside it, which only a state of the past reads. `prove` reads
+every new block back before it is written.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -25,7 +26,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Seen(NamedTuple):
-    """A record with where it is from: its events, and both its times in microseconds."""
+    """A record with its events, and when it happened and was recorded, in microseconds."""
 
     record: Json
     events: Sequence[str]
@@ -34,19 +35,19 @@ class Seen(NamedTuple):
 
 
 class Block(msgspec.Struct):
-    """What one record of the store holds."""
+    """The body of one record in the store: many rows with their times."""
 
     rows: str
     at: str
     recorded_at: str
 
     def times(self) -> Iterator[tuple[int, int]]:
-        """When each row happened, and when it was taken in, in microseconds."""
+        """Return when each row happened and when it was recorded, in microseconds."""
         return zip(map(int, self.at.split()), map(int, self.recorded_at.split()), strict=True)
 
 
 def row_maker(type_: TypeSchema) -> Callable[[Json, Sequence[str]], Json]:
-    """A function from a given record to the row its class reads."""
+    """Return a function that turns a given record into the row its class reads."""
     plan = [(field.given, field.name, converter(field)) for field in type_.fields.values()]
     simple = {given: name for given, name, convert in plan if convert is None}
     converted = [(given, name, convert) for given, name, convert in plan if convert is not None]
@@ -70,7 +71,7 @@ def row_maker(type_: TypeSchema) -> Callable[[Json, Sequence[str]], Json]:
 
     def _leave_out(record: Json, known: set[str], row: Json, as_given: Json) -> None:
         for given, value in record.items():
-            if value is None or given not in known:  # or beyond what a class may have
+            if value is None or given not in known:  # unknown: beyond MAX_FIELDS
                 as_given[given] = value
                 row.pop(simple.get(given, ""), None)
 
@@ -94,7 +95,7 @@ def _convert(
 def blocks(
     subject: str, type_: TypeSchema, seen: Iterable[Seen], opened: Record | None
 ) -> Iterator[Record]:
-    """The rows of new records as blocks; the open one is gone on with. Counts them in the type."""
+    """Write new records into blocks, continuing the open one, and count them in the type."""
     make = row_maker(type_)
     writer = _Writer(subject, type_)
     if opened is not None and opened.body is not None:
@@ -161,19 +162,19 @@ class _Writer:
 
 
 def block_id(number: int) -> str:
-    """Blocks sort by their numbers."""
+    """Return the id of a block; ids sort like the numbers."""
     return f"{number:010d}"
 
 
 def prove(schema: StateSchema, records: Sequence[Record]) -> ModuleType:
-    """Run the module and read every new row with it; StateInvalid if anything is not as written."""
+    """Run the module and read every new row with it; StateInvalid if one reads differently."""
     try:
         module = load_module(bare_module(write_module(schema)))
     except Exception as error:
         raise StateInvalid(
             f"the generated module does not run: {type(error).__name__}: {error}",
             place=f"state of {schema.subject!r}",
-            fix="the last good state stays; this is a bug of em, please report it",
+            fix="the previous state is unchanged; this is a bug in em, please report it",
         ) from error
     classes = {type_.name: getattr(module, type_.name) for type_ in schema.types.values()}
     for record in records:
@@ -188,22 +189,22 @@ def _prove_block(record: Record, class_: type) -> None:
         read = rows_decoder(class_).decode(block.rows)
         written = msgspec.json.encode(read)
         if written.replace(b',"as_given":{}}', b"}") == block.rows.encode():
-            return  # to the byte, but for what a class adds
+            return  # identical bytes, except for the as_given that the class adds
         again = msgspec.json.decode(written)
     except (msgspec.MsgspecError, TypeError) as error:
         raise _unreadable(record, str(error)) from error
     rows: list[Mapping[str, Any]] = msgspec.json.decode(block.rows)
-    # A class adds None for what is not there; apart from that, not a byte may differ.
+    # The class adds None for missing fields; everything else must be identical.
     picked = [{name: back[name] for name in row} for row, back in zip(rows, again, strict=True)]
     if msgspec.json.encode(picked) == block.rows.encode():
         return
     for row, back in zip(rows, picked, strict=True):
         for wrong in [name for name, value in row.items() if not _same(value, back[name])]:
-            raise _unreadable(record, f"{wrong} is {row[wrong]!r:.60}, read {back[wrong]!r:.60}")
+            raise _unreadable(record, f"{wrong} was {row[wrong]!r:.60}, now {back[wrong]!r:.60}")
 
 
 def _same(written: Any, read: Any) -> bool:
-    """Whether a value was read as it was written, with None for what a nested class has not."""
+    """Compare a value as written and as read; a nested class may add None for missing fields."""
     if isinstance(written, dict) and isinstance(read, dict):
         return written.keys() <= read.keys() and all(
             _same(written.get(name), value) for name, value in read.items()
@@ -215,13 +216,13 @@ def _same(written: Any, read: Any) -> bool:
 
 def _unreadable(record: Record, why: str) -> StateInvalid:
     return StateInvalid(
-        f"a record does not read back as it was written: {why}",
+        f"a record reads back differently from how it was written: {why}",
         place=f"{record.type}, block {record.id}",
-        fix="the last good state stays; this is a bug of em, please report it",
+        fix="the previous state is unchanged; this is a bug in em, please report it",
     )
 
 
 @lru_cache(maxsize=256)
 def rows_decoder(class_: type) -> "msgspec.json.Decoder[list[Any]]":
-    """Reads the rows of a block into a class."""
+    """Return a decoder for the rows of a block."""
     return msgspec.json.Decoder(list[class_])  # type: ignore[valid-type]  # made at run time

@@ -73,7 +73,10 @@ def checked_constraint(
     """Check a constraint and fix its times; InputError says what can't be compiled."""
     place = f"constraint {draft.id[:60]!r}"
     if not _ID.fullmatch(draft.id):
-        raise InputError("an id is lower-case letters, digits, _ and -", place=place)
+        raise InputError(
+            "the id must be lower-case letters, digits, _ and -, starting with a letter",
+            place=place,
+        )
     active = draft.active or ActiveWindow()
     constraint = Constraint(
         id=draft.id,
@@ -96,7 +99,7 @@ def _time(given: str | None, place: str) -> str | None:
 
 
 def _deadline(given: Any, place: str) -> str | Json | None:
-    """A deadline as it is kept; a day stays a day, which is over when it ends."""
+    """Write a deadline in the stored form. A date stays a date: it is over when the day ends."""
     if isinstance(given, str) and len(given.strip()) > len("2025-06-01"):
         return _time(given, place)
     if isinstance(given, str):
@@ -106,17 +109,17 @@ def _deadline(given: Any, place: str) -> str | Json | None:
 
 
 def check_constraint(constraint: Constraint, schema: StateSchema) -> None:
-    """Refuse a template that does more than name details, and names that are not there."""
+    """Refuse a constraint whose message, condition or deadline can't be compiled."""
     place = f"constraint {constraint.id!r}"
     for slot in slots(constraint.message):
         if not _NAME.fullmatch(slot):
             raise InputError(
-                f"{{{slot[:60]}}} is no name of a detail",
+                f"expected the name of a detail in braces, got {{{slot[:60]}}}",
                 place=f"{place}, message",
-                fix="a message may hold {name}, and nothing that reaches further",
+                fix="write {name}: attributes, indexes and format specs are not allowed",
             )
     if re.sub(_SLOT, "", constraint.message).count("{") or "}" in _SLOT.sub("", constraint.message):
-        raise InputError("a brace without its partner", place=f"{place}, message")
+        raise InputError("a brace has no partner", place=f"{place}, message")
     if constraint.offset is not None:
         parse_duration(constraint.offset, "offset", place=place)
     if constraint.when is not None:
@@ -127,19 +130,19 @@ def check_constraint(constraint: Constraint, schema: StateSchema) -> None:
         constraint.deadline or constraint.active_from or constraint.active_until
     ):
         raise InputError(
-            "it would never be asked",
+            "the rule would never be evaluated",
             place=place,
             fix="give an action, a deadline or an active window",
         )
 
 
 def slots(message: str) -> list[str]:
-    """The names between braces."""
+    """Return the names between braces."""
     return _SLOT.findall(message)
 
 
 def deadlines_code(given: Json, schema: StateSchema, place: str) -> str:
-    """Deadlines that follow a field, as Python: pairs of who has one and when it is."""
+    """Write the Python for deadlines in a field: pairs of a record and its deadline."""
     rest = {name: value for name, value in given.items() if name not in ("field", "plus")}
     if rest.keys() == {"profile"} and "field" not in given:
         type_, who, loop = schema.types.get(PROFILE), "state.profile", ""
@@ -148,10 +151,12 @@ def deadlines_code(given: Json, schema: StateSchema, place: str) -> str:
         type_ = _collection(rest.get("in"), schema, place)
         who, loop = "item", f" {_loop(rest, schema, place, 0)}"
         name = _field(given.get("field"), type_, place)
-    assert type_ is not None  # else it would have no field
+    assert type_ is not None  # _field raised otherwise
     field = next(one for one in type_.fields.values() if one.name == name)
     if not resolve(field).target.startswith("date"):
-        raise InputError(f"{name!r} holds no dates", place=place, fix="name a field with dates")
+        raise InputError(
+            f"the field {name!r} has no dates", place=place, fix="name a field with dates"
+        )
     when = f"{who}.{name}"
     if given.get("plus") is not None:
         plus = parse_duration(str(given["plus"]), "plus", place=place)
@@ -163,11 +168,11 @@ def deadlines_code(given: Json, schema: StateSchema, place: str) -> str:
 def condition_code(
     condition: Any, schema: StateSchema, place: str, item: TypeSchema | None = None, depth: int = 0
 ) -> str:
-    """A condition as a Python expression over `state`, `details` and `item`."""
+    """Write a condition as a Python expression over `state`, `details` and `item`."""
     if depth > MAX_DEPTH:
-        raise InputError("nested too deep", place=place)
+        raise InputError(f"conditions may be nested {MAX_DEPTH} levels deep", place=place)
     if not isinstance(condition, dict):
-        raise InputError("a condition is an object", place=place)
+        raise InputError(f"a condition must be an object, got {str(condition)[:60]!r}", place=place)
     if "op" in condition:
         return _comparison(condition, schema, place, item, depth)
     if len(condition) == 1:
@@ -181,7 +186,7 @@ def condition_code(
         if word == "some":
             return f"any(True {_loop(inner, schema, place, depth)})"
     raise InputError(
-        f"{str(sorted(condition))[:80]} is no condition",
+        f"expected a condition, got an object with {str(sorted(condition))[:80]}",
         place=place,
         fix="use op with left and right, or all, any, not, some",
     )
@@ -192,9 +197,9 @@ def _comparison(
 ) -> str:
     if given.keys() != {"op", "left", "right"} or given["op"] not in OPERATORS:
         raise InputError(
-            f"{given.get('op')!r} is no comparison"[:80],
+            f"a comparison needs op, left and right; op is {given.get('op')!r}"[:120],
             place=place,
-            fix=f"give op ({', '.join(OPERATORS)}), left and right",
+            fix=f"the operators are {' '.join(OPERATORS)}",
         )
     left = _operand(given["left"], schema, place, item, depth)
     right = _operand(given["right"], schema, place, item, depth)
@@ -203,7 +208,10 @@ def _comparison(
 
 def _loop(given: Any, schema: StateSchema, place: str, depth: int) -> str:
     if not isinstance(given, dict) or "in" not in given or given.keys() - {"in", "where"}:
-        raise InputError("say `in` which collection, and `where`", place=place)
+        raise InputError(
+            "expected an object with `in` (a collection) and perhaps `where` (a condition)",
+            place=place,
+        )
     type_ = _collection(given["in"], schema, place)
     where = given.get("where")
     test = ""
@@ -218,7 +226,7 @@ def _collection(name: Any, schema: StateSchema, place: str) -> TypeSchema:
             return type_
     known = ", ".join(sorted(type_.collection for type_ in schema.types.values()))
     raise InputError(
-        f"there is no collection {str(name)[:60]!r}", place=place, fix=f"there are: {known}"
+        f"no collection {str(name)[:60]!r}", place=place, fix=f"the collections are {known}"
     )
 
 
@@ -226,19 +234,19 @@ def _operand(
     given: Any, schema: StateSchema, place: str, item: TypeSchema | None, depth: int
 ) -> str:
     if not isinstance(given, dict) or len(given) != 1:
-        raise InputError("an operand is an object with one name", place=place)
+        raise InputError("an operand must be an object with one key", place=place)
     ((kind, inner),) = given.items()
     make = _OPERANDS.get(kind)
     if make is None:
         raise InputError(
-            f"{str(kind)[:40]!r} is no operand", place=place, fix=f"use {', '.join(_OPERANDS)}"
+            f"unknown operand {str(kind)[:40]!r}", place=place, fix=f"use {', '.join(_OPERANDS)}"
         )
     return make(inner, schema, place, item, depth)
 
 
 def _detail(inner: Any, _schema: StateSchema, place: str, _item: Any, _depth: int) -> str:
     if not isinstance(inner, str) or not _NAME.fullmatch(inner):
-        raise InputError(f"{str(inner)[:60]!r} is no name of a detail", place=place)
+        raise InputError(f"expected the name of a detail, got {str(inner)[:60]!r}", place=place)
     return f"details.get({quoted(inner)})"
 
 
@@ -257,7 +265,7 @@ def _field(given: Any, type_: TypeSchema | None, place: str) -> str:
     for field in () if type_ is None else type_.fields.values():
         if given in (field.given, field.name):
             return field.name
-    raise InputError(f"there is no field {str(given)[:60]!r}", place=place)
+    raise InputError(f"no field {str(given)[:60]!r}", place=place)
 
 
 def _value(inner: Any, _schema: StateSchema, _place: str, _item: Any, _depth: int) -> str:
@@ -270,7 +278,7 @@ def _count(inner: Any, schema: StateSchema, place: str, _item: Any, depth: int) 
 
 def _sum(inner: Any, schema: StateSchema, place: str, _item: Any, depth: int) -> str:
     if not isinstance(inner, dict) or "field" not in inner:
-        raise InputError("a sum names a field", place=place)
+        raise InputError("a sum needs a `field`", place=place)
     rest = {name: value for name, value in inner.items() if name != "field"}
     type_ = _collection(rest.get("in"), schema, place)
     name = _field(inner["field"], type_, place)
@@ -288,7 +296,7 @@ _OPERANDS: Mapping[str, Callable[[Any, StateSchema, str, Any, int], str]] = {
 
 
 def literal(value: Any) -> str:
-    """A JSON value as Python writes it."""
+    """Write a JSON value as a Python literal."""
     if isinstance(value, str):
         return quoted(value)
     if isinstance(value, list):
@@ -303,7 +311,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Alert(msgspec.Struct, frozen=True, kw_only=True):
-    """A rule that fired, or that failed: then `error` says how, and nothing is known of it."""
+    """A rule that fired. If `error` is set, the rule itself failed and its result is unknown."""
 
     severity: Severity
     message: str
@@ -315,7 +323,7 @@ class Alert(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Fired(msgspec.Struct, frozen=True):
-    """What a rule may return: its message, and the records or event ids that speak for it."""
+    """What a rule may return: a message, with records or event ids as its evidence."""
 
     message: str
     evidence: Sequence[Any] = ()
@@ -323,7 +331,7 @@ class Fired(msgspec.Struct, frozen=True):
 
 
 class UserRule(msgspec.Struct, frozen=True):
-    """A decorated function. `action` is None for one that finds what is due."""
+    """A decorated function. `action` is None for an alert."""
 
     name: str
     severity: Severity
@@ -333,18 +341,20 @@ class UserRule(msgspec.Struct, frozen=True):
 
 
 def rule(action: str, *, severity: Severity = "warning") -> Callable[[F], F]:
-    """Mark a function that is asked before an action: `(state, **details)`."""
+    """Mark a function to be called before an action, as `function(state, **details)`."""
     return _marker(action, severity)
 
 
 def alert(*, severity: Severity = "warning") -> Callable[[F], F]:
-    """Mark a function that finds what is due: `(state, now)`."""
+    """Mark a function that finds what is due, called as `function(state, now)`."""
     return _marker(None, severity)
 
 
 def _marker(action: str | None, severity: Severity) -> Callable[[F], F]:
     if severity not in RANKS:
-        raise InputError(f"{severity!r} is no severity", place="rule", fix=", ".join(RANKS))
+        raise InputError(
+            f"severity must be {', '.join(RANKS)}, got {severity!r}", place=f"rule for {action!r}"
+        )
 
     def mark(function: F) -> F:
         name = function.__name__
@@ -353,45 +363,45 @@ def _marker(action: str | None, severity: Severity) -> Callable[[F], F]:
         except (OSError, TypeError):
             uses = frozenset()
         found = UserRule(name, severity, function, action, uses)
-        function.em_rule = found  # type: ignore[attr-defined]  # how it is found in its module
+        function.em_rule = found  # type: ignore[attr-defined]  # collect() looks for it
         return function
 
     return mark
 
 
 def collect(namespace: Mapping[str, Any]) -> list[UserRule]:
-    """The decorated functions of a module."""
+    """Return the decorated functions of a module."""
     found = [getattr(value, "em_rule", None) for value in namespace.values()]
     return sorted((one for one in found if isinstance(one, UserRule)), key=lambda one: one.name)
 
 
 def load_rules(file: str | Path) -> list[UserRule]:
-    """The rules in a Python file of the user's own; it runs in the process, as their code does."""
+    """Load the rules in a Python file of the user. The file runs in this process."""
     import importlib.util
 
     path = Path(file)
     spec = importlib.util.spec_from_file_location(f"em_rules_{path.stem}", path)
     if spec is None or spec.loader is None or not path.is_file():
-        raise InputError("this is no Python file", place=str(path), fix="name a .py file")
+        raise InputError("expected a Python file", place=str(path), fix="name a .py file")
     module = importlib.util.module_from_spec(spec)
     try:
         spec.loader.exec_module(module)
     except Exception as error:
         raise InputError(
-            f"it does not run: {type(error).__name__}: {error}", place=str(path)
+            f"the file does not run: {type(error).__name__}: {error}", place=str(path)
         ) from error
     return collect(vars(module))
 
 
 def dependents(rules: Iterable[UserRule]) -> list[Dependent]:
-    """The rules as what depends on a state's names."""
+    """Return the rules as dependents: the names of the state that each of them uses."""
     return [Dependent(f"rule {one.name}", one.uses) for one in rules]
 
 
 def check(
     state: Any, rules: Iterable[UserRule], action: str, details: Mapping[str, Any], now: datetime
 ) -> list[Alert]:
-    """The rules that fire before an action, the worst first; one that raises is told as such."""
+    """Return the rules that fire before an action, the worst first. A failing rule is an alert."""
     found: list[Alert] = []
     for compiled in state.module.RULES:
         if compiled.action == action and _is_active(compiled, now):
@@ -403,7 +413,7 @@ def check(
 
 
 def due(state: Any, rules: Iterable[UserRule], now: datetime) -> list[Alert]:
-    """What is due now: deadlines, active windows, and what the user's own rules find."""
+    """Return what is due now: deadlines, active windows, and what the user's alerts find."""
     found: list[Alert] = []
     for compiled in state.module.RULES:
         if compiled.action is None and _is_active(compiled, now):
@@ -424,8 +434,8 @@ def _try(
     try:
         return list(run(*given))
     except Exception as error:  # noqa: BLE001 - a rule that raises must not hide the others
-        said = f"{type(error).__name__}: {error}"
-        return [Alert(severity=severity, message="the rule failed", rule=name, error=said)]
+        why = f"{type(error).__name__}: {error}"
+        return [Alert(severity=severity, message="the rule failed", rule=name, error=why)]
 
 
 def _is_active(compiled: Any, now: datetime) -> bool:
@@ -444,7 +454,7 @@ def _compiled(compiled: Any, state: Any, details: Mapping[str, Any]) -> Iterator
 
 
 def filled(message: str, details: Mapping[str, Any]) -> str:
-    """A message with its details; each is put in once, and never read as a template."""
+    """Put details into a message. A detail's own braces are never filled in again."""
     parts = message.replace("}", "{").split("{")
     return "".join(
         part if number % 2 == 0 else str(details.get(part, f"{{{part}}}"))
@@ -455,8 +465,10 @@ def filled(message: str, details: Mapping[str, Any]) -> str:
 def _due(compiled: Any, state: Any, now: datetime) -> Iterator[Alert]:
     for who, when in _deadlines(compiled, state):
         details = _details(who)
-        told, ends = (None, None) if when is None else _from_to(when, compiled.offset)
-        if (told is not None and now < told) or not compiled.holds(state, details):
+        alert_from, overdue_from = (
+            (None, None) if when is None else _alert_times(when, compiled.offset)
+        )
+        if (alert_from is not None and now < alert_from) or not compiled.holds(state, details):
             continue
         if when is not None:
             details["deadline"] = moment(when).date().isoformat()
@@ -467,12 +479,12 @@ def _due(compiled: Any, state: Any, now: datetime) -> Iterator[Alert]:
             rule=compiled.id,
             event_ids=tuple(dict.fromkeys(ids)),
             due=None if when is None else moment(when),
-            overdue=ends is not None and now >= ends,
+            overdue=overdue_from is not None and now >= overdue_from,
         )
 
 
 def _deadlines(compiled: Any, state: Any) -> Iterator[tuple[Any, date | None]]:
-    """Every deadline of a rule, with the record that has it; None for one without any."""
+    """Yield each deadline of a rule with its record. A rule without deadlines yields one None."""
     if compiled.deadlines is not None:
         yield from ((who, when) for who, when in compiled.deadlines(state) if when is not None)
     elif compiled.deadline is None:
@@ -483,15 +495,15 @@ def _deadlines(compiled: Any, state: Any) -> Iterator[tuple[Any, date | None]]:
         yield None, moment(compiled.deadline)
 
 
-def _from_to(when: date, offset: str | None) -> tuple[datetime, datetime]:
-    """From when on a deadline is told, and when it is over: a day with its end."""
+def _alert_times(when: date, offset: str | None) -> tuple[datetime, datetime]:
+    """Return (alert_from, overdue_from). A date is overdue the day after."""
     due = moment(when)
     lead = parse_duration(offset, "offset") if offset else timedelta(0)
     return due - lead, due + timedelta(days=1) if type(when) is date else due + _MOMENT
 
 
 def _details(who: Any) -> dict[str, Any]:
-    """What a message may say of the record that a deadline is of."""
+    """Return the fields of a deadline's record, which its message may name."""
     return {} if who is None else {field.name: getattr(who, field.name) for field in fields(who)}
 
 
@@ -503,16 +515,17 @@ def _found_due(own: UserRule, state: Any, now: datetime) -> Iterator[Alert]:
     return _own(own, own.function(state, now))
 
 
-def _own(own: UserRule, said: Any) -> Iterator[Alert]:
-    if isinstance(said, list | tuple):
-        for one in said:
+def _own(own: UserRule, returned: Any) -> Iterator[Alert]:
+    """Turn what a user's function returned into alerts. True stands for its docstring."""
+    if isinstance(returned, list | tuple):
+        for one in returned:
             yield from _own(own, one)
         return
-    if said is None or said is False or said == "":
+    if returned is None or returned is False or returned == "":
         return
-    if said is True:
-        said = (own.function.__doc__ or own.name).strip().partition("\n")[0]
-    fired = said if isinstance(said, Fired) else Fired(str(said))
+    if returned is True:
+        returned = (own.function.__doc__ or own.name).strip().partition("\n")[0]
+    fired = returned if isinstance(returned, Fired) else Fired(str(returned))
     yield Alert(
         severity=fired.severity or own.severity,
         message=fired.message,

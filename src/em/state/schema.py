@@ -1,4 +1,7 @@
-"""State: what a checkpoint knows of a subject's types, rules and policies; not its records."""
+"""The schema of a state: a subject's types, rules and policies, without its records.
+
+This is what a checkpoint stores as the artefact; with the bodies of the events it is made from.
+"""
 
 from typing import Annotated, Literal
 
@@ -8,13 +11,13 @@ from em.log.kinds import event_body
 from em.values.canonical import Json
 
 FORMAT = 1
-"""Of what a state's artefact holds; another one is compiled anew."""
+"""Format of a state's artefact. A state in another format is compiled again."""
 
 PROFILE = "Profile"
 """The type whose fields are facts about the subject itself."""
 
 UNSTRUCTURED = "~unstructured"
-"""Where the observations stand that nothing could be made of."""
+"""The type under which observations are listed that could not be structured."""
 
 Severity = Literal["info", "warning", "high", "critical"]
 Status = Literal["decided", "confirmed", "stated", "inferred"]
@@ -22,16 +25,17 @@ PolicyName = Literal["latest", "source", "confirmed", "ask"]
 
 
 class Example(msgspec.Struct, frozen=True):
-    """A value that was seen, as text, and the event it stood in."""
+    """An example of a value, as text, with its event."""
 
     text: str
     event: str
 
 
 class FieldSchema(msgspec.Struct):
-    """A field as it was seen: how often, with which kinds of values. Its type follows from it.
+    """The profile of a field: how often it was seen and with which kinds of values.
 
-    values: texts seen, each with the first event that had it; None once there are too many.
+    values: the different texts, each with its first event; None once there are too many.
+    odd: examples of texts that are not a date, number or amount.
     """
 
     given: str
@@ -47,9 +51,9 @@ class FieldSchema(msgspec.Struct):
 
 
 class TypeSchema(msgspec.Struct):
-    """A class of records: its names, its fields, and where its records lie.
+    """A class of records: its names, its fields, and its blocks in the store.
 
-    key: the fields that say which record is meant; a type without one has a record each time.
+    key: the fields that identify a record; without a key each observation is a new record.
     """
 
     given: str
@@ -64,16 +68,16 @@ class TypeSchema(msgspec.Struct):
 
 
 class Policy(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How contradicting values of one field are settled."""
+    """How to choose between contradicting values of a field."""
 
     name: PolicyName = "latest"
     order: list[str] = []
 
 
 class Constraint(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A rule in the checked format, compiled to a function of the generated module.
+    """A checked rule, which the generated module has as a function.
 
-    deadline: a day or a moment, or where the records or the profile say it.
+    deadline: a date or a datetime, or the field of the records or the profile that has it.
     """
 
     id: str
@@ -113,7 +117,7 @@ class ConstraintDraft(
 
 
 class Coverage(msgspec.Struct):
-    """What became of the observations so far."""
+    """How many observations became records or facts, and how."""
 
     observations: int = 0
     structured: int = 0
@@ -124,7 +128,7 @@ class Coverage(msgspec.Struct):
 
 
 class StateSchema(msgspec.Struct):
-    """What the artefact of a state holds."""
+    """The body of a state's artefact."""
 
     subject: str
     format: int = FORMAT
@@ -141,7 +145,7 @@ class StateSchema(msgspec.Struct):
 
 
 class Entry(msgspec.Struct, frozen=True):
-    """One value that a single-valued field was said to have, with both times, in microseconds."""
+    """One value of a single-valued field: when it held and was recorded, in microseconds."""
 
     value: object
     at: int
@@ -153,9 +157,9 @@ class Entry(msgspec.Struct, frozen=True):
 
 @event_body("extracted")
 class Extraction(msgspec.Struct, frozen=True, kw_only=True):
-    """What was made of free text: records, facts and constraints, each with its events.
+    """What was read from free text: records, facts and constraints, each with its events.
 
-    in_part: the events of whose text something was left over.
+    in_part: events whose text was read only in part.
     """
 
     from_events: list[str]
@@ -171,10 +175,9 @@ class Extraction(msgspec.Struct, frozen=True, kw_only=True):
 
 @event_body("decided")
 class Decision(msgspec.Struct, frozen=True, kw_only=True):
-    """A person settles a field: by a value, by one of the events, or by a policy from now on.
+    """A person's decision about a field: its value, the event that is right, or a policy.
 
-    Without a field it declares a type: the fields that are its records' key. undo: the event of an
-    earlier decision, which then counts no more.
+    Without a field it declares the key of a type. undo: the id of an earlier decision to take back.
     """
 
     type: str = ""
@@ -189,7 +192,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
 
 @event_body("question")
 class Question(msgspec.Struct, frozen=True, kw_only=True):
-    """A question that was answered by code, and the code."""
+    """A question that code answered, with the code, for the next question of that form."""
 
     question: str
     code: str

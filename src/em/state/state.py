@@ -1,7 +1,7 @@
 """State: what is true about a subject, as typed objects of the generated module.
 
-Collections are read when they are first looked at. A state as of an earlier moment has the same
-classes and holds what had happened by then.
+A collection is loaded when it is first used. A state of the past has the same classes, with the
+records that had happened by then.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -31,9 +31,10 @@ Item = dict[str, Any]
 
 
 class Conflict(msgspec.Struct, frozen=True, kw_only=True):
-    """Values of one field that differ, and how that was settled; `open` if it waits for a person.
+    """A field with contradicting values, and the one that was chosen.
 
-    entries: every value that it was said to have, oldest first.
+    open: no value was chosen, a person must decide. policy: how it was chosen. event_ids: those of
+    the chosen value; against: those of the others. entries: all values, oldest first.
     """
 
     field: str
@@ -47,14 +48,14 @@ class Conflict(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Unstructured(msgspec.Struct, frozen=True):
-    """An observation that nothing could be made of, and why."""
+    """An observation that could not be structured, or only in part, and why."""
 
     event_id: str
     reason: str
 
 
 class State:
-    """A subject's state. `trips` for the records of the class Trip, `profile` for single facts."""
+    """A subject's state. `state.trips` are the records of Trip, `state.profile` single facts."""
 
     def __init__(
         self,
@@ -86,22 +87,22 @@ class State:
 
     @cached_property
     def code(self) -> str:
-        """The generated module, as text."""
+        """The text of the generated module."""
         return write_module(self.schema)
 
     @cached_property
     def module(self) -> ModuleType:
-        """The generated module, run: its classes, rules and arbitration."""
+        """The generated module, loaded: its classes, rules and arbitration."""
         return load_module(self.code)
 
     @property
     def coverage(self) -> Coverage:
-        """What became of the observations."""
+        """How many observations became records or facts."""
         return self.schema.coverage
 
     @property
     def collections(self) -> Mapping[str, TypeSchema]:
-        """Every collection by its name."""
+        """The types of the collections, by the collection's name."""
         return self._types
 
     def __dir__(self) -> list[str]:
@@ -112,7 +113,7 @@ class State:
         if name not in types:
             close = get_close_matches(name, [*types, "profile"], 1)
             hint = f"; did you mean {close[0]!r}?" if close else ""
-            raise AttributeError(f"the state has no {name!r}{hint}")
+            raise AttributeError(f"the state has no collection {name!r}{hint}")
         if name not in self._loaded:
             type_ = types[name]
             keyed = type_.key is not None
@@ -122,7 +123,7 @@ class State:
 
     @cached_property
     def profile(self) -> Any:
-        """Facts about the subject: current values; `history` has every one, with both times."""
+        """The current facts about the subject; `profile.history` has all values."""
         type_ = self.schema.types.get(PROFILE)
         found = [] if type_ is None else self._entities(type_)
         return found[0] if found else self.module.Profile()
@@ -134,8 +135,8 @@ class State:
             yield record
         if type_.key is None and count != type_.blocks:
             raise StateError(
-                f"{type_.name} has {count} blocks of records, not {type_.blocks}: it was changed "
-                "while it was read, or part of it was erased",
+                f"expected {type_.blocks} blocks of {type_.name} records, found {count}: "
+                "the state changed while it was read, or part of it was erased",
                 place=f"state of {self.subject!r}",
                 fix="load it again, or `em checkpoint SUBJECT --rebuild`",
             )
@@ -147,7 +148,8 @@ class State:
             assert record.body is not None
             rows = decode(record.body["rows"])
             if self._is_past:
-                rows = [row for row, told in zip(rows, self._told(record), strict=True) if told]
+                shown = self._in_view(record)
+                rows = [row for row, is_shown in zip(rows, shown, strict=True) if is_shown]
             found += rows
         return found
 
@@ -155,18 +157,18 @@ class State:
     def _is_past(self) -> bool:
         return self.as_of is not None or self.known_at is not None
 
-    def _told(self, record: Record) -> Iterator[bool]:
+    def _in_view(self, record: Record) -> Iterator[bool]:
         block = msgspec.convert(record.body, Block)
         for at, known in block.times():
-            yield self._is_told(at, known)
+            yield self._is_in_view(at, known)
 
-    def _is_told(self, at: int, recorded_at: int) -> bool:
-        """Whether something had happened, and was known, by the moments asked for."""
+    def _is_in_view(self, at: int, recorded_at: int) -> bool:
+        """Tell whether something had happened by `as_of` and was recorded by `known_at`."""
         happened = self.as_of is None or at <= to_micros(self.as_of)
         return happened and (self.known_at is None or recorded_at <= to_micros(self.known_at))
 
     def rows(self, collection: str) -> list[Json]:
-        """The records of a collection as plain rows, as the sandbox takes them."""
+        """Return the records of a collection as plain rows, the form that the sandbox takes."""
         type_ = self._types[collection]
         if type_.key is not None:
             return [_row(one, self.module) for one in getattr(self, collection)]
@@ -177,24 +179,24 @@ class State:
         for record in self._stored(type_):
             assert record.body is not None
             rows = msgspec.json.decode(record.body["rows"])
-            told = self._told(record) if self._is_past else [True] * len(rows)
-            found += [row for row, is_told in zip(rows, told, strict=True) if is_told]
+            shown = self._in_view(record) if self._is_past else [True] * len(rows)
+            found += [row for row, is_shown in zip(rows, shown, strict=True) if is_shown]
         return found
 
     def profile_row(self) -> Json:
-        """The profile as a plain row."""
+        """Return the profile as a plain row."""
         return _row(self.profile, self.module)
 
     def _histories(self, type_: TypeSchema) -> Iterator[tuple[list[Any], dict[str, list[Entry]]]]:
         for record in self._store.records(self.subject, type_.name):
             assert record.body is not None
             facts = msgspec.convert(record.body["facts"], dict[str, list[Entry]])
-            told = {
-                field: [e for e in entries if self._is_told(e.at, e.recorded_at)]
+            shown = {
+                field: [e for e in entries if self._is_in_view(e.at, e.recorded_at)]
                 for field, entries in facts.items()
             }
-            if any(told.values()):
-                yield record.body["key"], {field: es for field, es in told.items() if es}
+            if any(shown.values()):
+                yield record.body["key"], {field: es for field, es in shown.items() if es}
 
     def _entities(self, type_: TypeSchema) -> list[Any]:
         class_ = getattr(self.module, type_.name)
@@ -206,8 +208,8 @@ class State:
             history: dict[str, tuple[Any, ...]] = {}
             for given, entries in facts.items():
                 field = type_.fields[given]
-                told = sorted(entries, key=lambda entry: (entry.at, entry.recorded_at))
-                history[field.name] = tuple(self._entry(entry) for entry in told)
+                by_time = sorted(entries, key=lambda entry: (entry.at, entry.recorded_at))
+                history[field.name] = tuple(self._entry(entry) for entry in by_time)
                 chosen = self._settled(type_, field.name, history[field.name])
                 if chosen is None:
                     continue
@@ -238,19 +240,19 @@ class State:
         return self.module.SETTLE[type_.name][field](entries)
 
     def history(self, field: str) -> list[tuple[list[Any], Any]]:
-        """Every value that a field was said to have, with the key of its record, oldest first."""
+        """Return all values of a field with the keys of their records, oldest first."""
         type_, name = self._field(field)
         found = []
         for key, facts in self._histories(type_):
             for given, entries in facts.items():
                 if type_.fields[given].name == name:
-                    told = [self._entry(entry) for entry in entries]
-                    told.sort(key=lambda entry: (entry.at, entry.recorded_at))
-                    found += [(key, one) for one in told]
+                    by_time = [self._entry(entry) for entry in entries]
+                    by_time.sort(key=lambda entry: (entry.at, entry.recorded_at))
+                    found += [(key, one) for one in by_time]
         return found
 
     def _field(self, field: str) -> tuple[TypeSchema, str]:
-        """The type and the name in `profile.city`, `Profile.city` or `city`."""
+        """Find the type and the field that `profile.city`, `Profile.city` or `city` names."""
         for type_ in self.schema.types.values():
             if type_.key is None:
                 continue
@@ -262,13 +264,13 @@ class State:
                     if is_own or (owner != field and owner.lower() in owners):
                         return type_, known.name
         raise NotFound(
-            f"there is no single-valued field {field!r}",
+            f"no single-valued field {field!r}",
             place="field",
-            fix="`em state code SUBJECT` shows what there is; write Profile.city or city",
+            fix="write Profile.city or city; `em state code SUBJECT` shows the fields",
         )
 
     def conflicts(self) -> list[Conflict]:
-        """What contradicts itself: between which events, and by which rule it was settled."""
+        """Return the fields with contradicting values, those that wait for a person first."""
         found: list[Conflict] = []
         for type_ in self.schema.types.values():
             if type_.key is None:
@@ -284,13 +286,13 @@ class State:
         if all(entry.value == entries[0].value for entry in entries):
             return
         field = type_.fields[given]
-        told = sorted(
+        by_time = sorted(
             (self._entry(entry) for entry in entries), key=lambda e: (e.at, e.recorded_at)
         )
-        chosen = self._settled(type_, field.name, told)
+        chosen = self._settled(type_, field.name, by_time)
         policy = policy_of(self.schema, type_, field)
         value = None if chosen is None else chosen.value
-        against = [one for one in told if chosen is None or one.value != value]
+        against = [one for one in by_time if chosen is None or one.value != value]
         yield Conflict(
             field=f"{type_.name}.{field.name}",
             key=key,
@@ -299,38 +301,38 @@ class State:
             open=chosen is None,
             event_ids=() if chosen is None else chosen.event_ids,
             against=tuple(dict.fromkeys(e for one in against for e in one.event_ids)),
-            entries=told,
+            entries=by_time,
         )
 
     @cached_property
     def unstructured(self) -> list[Unstructured]:
-        """The observations that nothing could be made of, or only of a part; all are searchable."""
+        """The observations that could not be structured, or only in part. Recall finds them."""
         return [
             Unstructured(row["event_ids"][0], row["as_given"]["reason"])
             for row in self._plain_rows(self.schema.unstructured)
         ]
 
     def as_record(self, record: Any) -> Any:
-        """A record as it was given."""
+        """Return a record as it was given."""
         return self.module.as_record(record)
 
     @property
     def actions(self) -> list[str]:
-        """The actions that rules are about: of any other, `check` has nothing to say."""
+        """The actions that have rules. For other actions `check` returns nothing."""
         every = [*self.module.RULES, *self._rules]
         return sorted({one.action for one in every if one.action is not None})
 
     def check(self, action: str, /, **details: Any) -> list[Alert]:
-        """The rules that fire before an action, the worst first, each with its evidence."""
+        """Return the rules that fire before an action, the worst first, with their evidence."""
         return rules.check(self, self._rules, action, details, self.as_of or now())
 
     def alerts(self, now_: Moment | None = None) -> list[Alert]:
-        """What is due: deadlines, active windows, and what the user's own rules find."""
+        """Return what is due: deadlines, active windows, and what the user's alerts find."""
         return rules.due(self, self._rules, (self.as_of or now()) if now_ is None else moment(now_))
 
 
 def _row(record: Any, module: ModuleType) -> Json:
-    """A typed record as the row that its class reads."""
+    """Return a typed record as the row that its class reads."""
     row: Json = msgspec.to_builtins(record)
     row.pop("history", None)
     return {name: value for name, value in row.items() if value is not None}

@@ -1,6 +1,6 @@
-"""The states of a store's subjects: compile them one by one or many at once, load, ask, decide.
+"""The states of a store's subjects: checkpoint them, load them, ask questions, record decisions.
 
-Memory delegates to `Subjects`.
+Memory delegates to `Subjects`. `checkpoint_many` compiles many subjects with all cores.
 """
 
 import os
@@ -41,9 +41,9 @@ from em.values.times import Moment, moment, parse_duration
 
 QUESTIONS = "questions"
 KEPT = 200
-"""Shapes of questions kept for one subject; the oldest go first."""
+"""How many questions are stored for a subject; the oldest are dropped first."""
 Recall = Callable[[str, str, datetime | None], Sequence[Passage]]
-"""From a question, a subject and the moment up to which it may look to passages."""
+"""Search for a question about a subject, up to a moment; returns passages."""
 
 
 class Subjects:
@@ -73,7 +73,7 @@ class Subjects:
         again: bool = False,
         rebuild: bool = False,
     ) -> Checkpoint:
-        """Compile what is new about a subject, and report what was done."""
+        """Compile what is new about a subject; return the report."""
         options = self._options(subject, client, accept=accept, again=again, rebuild=rebuild)
         return self._checkpoint(subject, options).report
 
@@ -86,7 +86,7 @@ class Subjects:
         again: bool = False,
         rebuild: bool = False,
     ) -> State:
-        """Compile what is new about a subject; return its state, with the report."""
+        """Compile what is new about a subject; return its state with the report."""
         options = self._options(subject, client, accept=accept, again=again, rebuild=rebuild)
         compiled = self._checkpoint(subject, options)
         state = State(self._store, compiled.schema, compiled.report.version, user_rules=self.rules)
@@ -94,13 +94,15 @@ class Subjects:
         return state
 
     def compile(self, subject: str, **how: Any) -> Compiled:
-        """Compile what is new about a subject without writing it; `write` does."""
+        """Compile what is new about a subject without writing it; `write` writes it."""
         with uncollected():
             return Run(self._store, subject, self._options(subject, **how)).compile()
 
     def write(self, compiled: Sequence[Compiled]) -> None:
-        """Write what was compiled in one transaction; PositionConflict if one of the subjects was
-        observed meanwhile."""
+        """Write compiled states in one transaction.
+
+        Raises PositionConflict if one of the subjects has new events since it was compiled.
+        """
         self._store.commit_all([one.commit for one in compiled if one.commit is not None])
         for one in compiled:
             self._drop_broken(one.report)
@@ -130,7 +132,7 @@ class Subjects:
         known_at: Moment | None = None,
         version: int | None = None,
     ) -> State:
-        """Load the state as it was last compiled; rebuilt first, if part of it was forgotten."""
+        """Load the state as last compiled. If part of it was forgotten, rebuild it first."""
         artefact = self._store.artefact(KIND, subject, version)
         if version is None and artefact is not None and self._is_outdated(artefact):
             options = self._options(subject, accept=True, rebuild=True)
@@ -148,7 +150,7 @@ class Subjects:
         )
 
     def _is_outdated(self, artefact: Artefact) -> bool:
-        """Whether something of a state was erased since it was compiled."""
+        """Tell whether part of a state was erased since it was compiled."""
         if artefact.body is None:
             return True
         query = EventQuery(
@@ -160,7 +162,7 @@ class Subjects:
         return next(iter(self._store.read(query)), None) is not None
 
     def has_state(self, subject: str) -> bool:
-        """Whether a state of this subject was ever compiled."""
+        """Tell whether a state of this subject was ever compiled."""
         return self._store.artefact(KIND, subject) is not None
 
     def look_up(self, subject: str, path: str) -> tuple[Any, list[str]]:
@@ -186,7 +188,7 @@ class Subjects:
         return found, [one for row in rows for one in row.get("event_ids") or ()]
 
     def versions(self, subject: str) -> list[tuple[int, str, int]]:
-        """Every version: its number, when it was made, and how many observations it has."""
+        """List the versions: number, time of creation, and number of observations."""
         found = []
         for artefact in self._store.artefacts(KIND, subject):
             seen = 0 if artefact.body is None else artefact.body["coverage"]["observations"]
@@ -194,7 +196,7 @@ class Subjects:
         return found
 
     def diff(self, subject: str, old: int | None = None, new: int | None = None) -> list[Change]:
-        """What changed between two versions; by default between the last two."""
+        """List the changes between two versions, by default the last two."""
         after, number = load_schema(self._store, subject, new)
         before = number - 1 if old is None else old
         if before < 1:
@@ -210,9 +212,9 @@ class Subjects:
         client: LlmClient | None = None,
         as_of: Moment | None = None,
     ) -> Answer:
-        """Answer a question in words, or the owner's own code."""
+        """Answer a question in words, or run the caller's own code."""
         if (question is None) == (code is None):
-            raise UsageError("ask a question, or give code", place="question")
+            raise UsageError("ask needs either a question or code", place="question")
         state = self.state(subject, as_of=as_of)
         if code is not None:
             return run_own_code(state, code)
@@ -227,7 +229,7 @@ class Subjects:
         return asker.ask(question)
 
     def questions(self, subject: str) -> list[Question]:
-        """The questions about a subject whose code is kept."""
+        """Return the stored questions about a subject, with their code."""
         artefact = self._store.artefact(QUESTIONS, subject)
         if artefact is None or artefact.body is None:
             return []
@@ -240,7 +242,7 @@ class Subjects:
         ]
 
     def _keep(self, subject: str, question: Question) -> None:
-        """Keep a question's code: an event, and the artefact that finds it again."""
+        """Store a question with its code: as an event, and in the artefact of questions."""
         kept = [one for one in self.questions(subject) if one.template != question.template]
         draft = Draft(
             stream=subject_stream(subject),
@@ -269,15 +271,15 @@ class Subjects:
             self._put_questions(subject, left, [])
 
     def declare(self, subject: str, type_: str, key: Sequence[str]) -> str:
-        """Say by which fields records of a type are one and the same; an event."""
+        """Declare the fields that identify a record of a type; return the event's id."""
         if isinstance(key, str):
             key = [key]
         if not key or type_ == PROFILE:
-            raise InputError("a key has one or more fields", place="key")
+            raise InputError("a key needs at least one field, and Profile has none", place="key")
         return self._append(_decided(subject, Decision(type=type_, key=list(key))))
 
     def resolve(self, subject: str, field: str, **decision: Any) -> str:
-        """Settle a field, as `decision` has it; the id of the event."""
+        """Record a person's decision about a field (see `decision`); return the event's id."""
         return self._append(self.decision(subject, field, **decision))
 
     def decision(
@@ -291,9 +293,11 @@ class Subjects:
         order: Sequence[str] = (),
         key: Sequence[Any] | None = None,
     ) -> Draft:
-        """The event that settles a field: by a value, by what an event said, or by a policy."""
+        """Make the event that decides a field: by a value, by an event's value, or by a policy."""
         if sum(given is not None for given in (value, event, policy)) != 1:
-            raise UsageError("give one of value, event and policy", place="resolve")
+            raise UsageError(
+                "resolve needs exactly one of value, event and policy", place="resolve"
+            )
         if policy == "source" and not order:
             raise UsageError("the policy `source` needs an order of sources", place="order")
         state = self.state(subject)
@@ -303,23 +307,23 @@ class Subjects:
             decision = Decision(type=type_.given, field=given, policy=Policy(policy, list(order)))
             return _decided(subject, decision)
         if event is not None:
-            said = [
+            found = [
                 (k, e) for k, e in state.history(f"{type_.name}.{name}") if event in e.event_ids
             ]
-            if not said:
-                raise NotFound(f"event {event} says nothing about {field}", place="event")
-            key, value = said[-1][0], said[-1][1].value
+            if not found:
+                raise NotFound(f"event {event} has no value for {field}", place="event")
+            key, value = found[-1][0], found[-1][1].value
         decision = Decision(
             type=type_.given, field=given, value=value, event=event, record_key=list(key or ())
         )
         return _decided(subject, decision)
 
     def undo(self, subject: str, decision: str) -> str:
-        """Take a decision back, or a taking back; the decisions of a subject are events of it."""
+        """Take back a decision, or an earlier undo, by its event; return the new event's id."""
         found = next(iter(self._store.read(EventQuery(ids=[decision]))), None)
         if found is None or found.kind != "decided" or found.stream != subject_stream(subject):
             raise NotFound(
-                f"{decision} is no decision about {subject!r}",
+                f"no decision {decision} about {subject!r}",
                 place="event",
                 fix="`em log show --kind decided` lists them",
             )
@@ -329,7 +333,7 @@ class Subjects:
         return self._store.commit(Commit(events=[draft])).events[0].id
 
     def observed(self, events: Iterable[Event]) -> None:
-        """Checkpoint what is due by `checkpoint_every`."""
+        """Checkpoint the subjects of new events that are due by `checkpoint_every`."""
         if not self._cadence.is_set:
             return
         heads = {event.subject: event.pos for event in events if event.subject is not None}
@@ -339,9 +343,9 @@ class Subjects:
                 try:
                     self.checkpoint(subject)
                 except EmError as error:
-                    # What was observed is kept: who observed it must not think otherwise.
-                    told = f"the checkpoint of {subject!r} did not succeed: {error}"
-                    warnings.warn(told, RuntimeWarning, stacklevel=4)
+                    # The observation itself was stored, so the call that made it must not fail.
+                    problem = f"the checkpoint of {subject!r} failed: {error}"
+                    warnings.warn(problem, RuntimeWarning, stacklevel=4)
 
     def _watermark(self, subject: str) -> int:
         try:
@@ -356,7 +360,7 @@ def _decided(subject: str, decision: Decision) -> Draft:
 
 
 class Cadence:
-    """When a checkpoint is due: after so many events, or so many minutes."""
+    """Decides when a checkpoint is due: after a number of events, or a time."""
 
     def __init__(self, every: int | str | None) -> None:
         self._events, self._seconds = _every(every)
@@ -365,11 +369,11 @@ class Cadence:
 
     @property
     def is_set(self) -> bool:
-        """Whether anything is ever due."""
+        """Tell whether checkpoints are ever due."""
         return bool(self._events or self._seconds)
 
     def is_due(self, subject: str, pos: int, watermark: Callable[[str], int]) -> bool:
-        """Whether a subject whose stream now ends at `pos` is due."""
+        """Tell whether a subject is due, whose stream now ends at `pos`."""
         with self._lock:
             if subject not in self._last:
                 self._last[subject] = (watermark(subject), time.monotonic())
@@ -411,16 +415,16 @@ def _part(value: Any, part: str) -> Any:
 
 
 PORTION = 50
-"""Subjects that a process is given at a time, and writes in one transaction."""
+"""Subjects that a process gets at a time, and writes in one transaction."""
 MANY_EVENTS = 20_000
-"""Events of which on a portion is written before it is full: memory stays bounded."""
+"""Write a portion early once it has this many events, to bound memory."""
 
 NEWS = ("observation", "decided", "erased")
 """Kinds of events that change a state."""
 
 
 def subjects_of(store: Store, after: int = 0) -> list[str]:
-    """Every subject that something was observed about, in the order of names; since a seq."""
+    """List the subjects with observations, sorted by name; only those with news after a seq."""
     if not after:
         return [name.removeprefix(SUBJECT_PREFIX) for name in store.streams(SUBJECT_PREFIX)]
     news = store.rows(EventQuery(kinds=NEWS, after=after))
@@ -435,9 +439,9 @@ def checkpoint_many(
     db: str | None = None,
     **how: Any,
 ) -> tuple[int, dict[str, str]]:
-    """Checkpoint subjects with all cores; how many are done, and what went wrong with others.
+    """Checkpoint subjects with all cores; return how many succeeded, and the errors of others.
 
-    db: where the other processes find the store; as em would find it, where it is not given.
+    db: the store's address for the other processes; by default the one that em would choose.
     """
     from concurrent.futures import ProcessPoolExecutor
     from multiprocessing import get_context
@@ -447,7 +451,7 @@ def checkpoint_many(
         return _portion(subjects, list(names), how)
     done = 0
     failed: dict[str, str] = {}
-    # Started afresh, not forked: a child must not inherit the store's connections.
+    # Spawn, don't fork: a child must not inherit the store's connections.
     with ProcessPoolExecutor(wanted, mp_context=get_context("spawn")) as pool:
         jobs = [
             pool.submit(_in_process, db, subjects.settings, portion, how)
@@ -480,7 +484,7 @@ def _in_process(
 def _portion(
     subjects: Subjects, names: Sequence[str], how: dict[str, Any]
 ) -> tuple[int, dict[str, str]]:
-    """Compile subjects, and write them a few dozen at a time: the write lock is what is shared."""
+    """Compile subjects and write many at a time, because all processes share the write lock."""
     failed: dict[str, str] = {}
     waiting: list[Compiled] = []
     for name in names:
@@ -504,7 +508,7 @@ def _write(subjects: Subjects, waiting: Sequence[Compiled], how: dict[str, Any])
     try:
         subjects.write(waiting)
     except EmError:
-        # One of them was observed meanwhile, or can't be written: each on its own then.
+        # One of them has new events or can't be written: write each on its own.
         for one in waiting:
             try:
                 subjects.checkpoint(one.report.subject, **how)

@@ -20,7 +20,7 @@ from em.state.schema import Example, FieldSchema, StateSchema, TypeSchema
 from em.values.canonical import Json
 
 LONGEST = 40
-"""Characters of a text that may be more than a text."""
+"""Longer texts are never read as dates, numbers or amounts."""
 
 _TRUTHS = frozenset({"true", "false", "True", "False"})
 _DIGIT = re.compile(r"\d")
@@ -59,7 +59,7 @@ _NUMERIC_DATES = (
 
 
 def kind_of(value: Any) -> str:
-    """The kind of a JSON value; texts are looked into."""
+    """Name the kind of a JSON value; for a text, the kind of what it contains."""
     kind = _KINDS.get(type(value))
     return text_kind(value) if kind is None else kind
 
@@ -75,14 +75,14 @@ _KINDS: dict[type, str] = {
 
 
 def text_kind(text: str) -> str:
-    """What a text says, by its shape alone."""
+    """Name what a text contains, judged by its form: a date, a number, an amount, or `text`."""
     if not 0 < len(text) <= LONGEST:
         return "text"
     if text in _TRUTHS:
         return "bool_text"
     if _DIGIT.search(text) is None:
-        return "text"  # whatever else there is has a digit
-    # What begins with a letter can only be a date in words or an amount.
+        return "text"  # every other kind has a digit
+    # A text that begins with a letter can only be a date in words or an amount.
     for kind, test in _TESTS if text[0] in _NUMERIC else _WORDY:
         if test(text):
             return kind
@@ -90,7 +90,7 @@ def text_kind(text: str) -> str:
 
 
 def _slashed_kind(text: str) -> str:
-    """A date with slashes: the number above 12 tells the day; without one nothing does."""
+    """Name the order of a date with slashes. Only a number above 12 shows which part is the day."""
     found = _SLASHED.fullmatch(text)
     if found is None or (to_date(text, "dmy") is None and to_date(text, "mdy") is None):
         return "text"
@@ -100,7 +100,7 @@ def _slashed_kind(text: str) -> str:
 
 
 def to_date(text: str, order: str = "") -> date | None:
-    """A date in ISO 8601, in words, with dots or year first; with slashes only in a known order."""
+    """Read a date: ISO 8601, in words, with dots, year first; with slashes only in `order`."""
     try:
         if _ISO_DATE.fullmatch(text):
             return date.fromisoformat(text)
@@ -136,7 +136,7 @@ def _dated_in_words(text: str) -> date | None:
 
 
 def to_time(text: str) -> time | None:
-    """A time of day."""
+    """Read a time of day."""
     try:
         return time.fromisoformat(text) if _TIME.fullmatch(text) else None
     except ValueError:
@@ -144,7 +144,7 @@ def to_time(text: str) -> time | None:
 
 
 def to_datetime(text: str) -> datetime | None:
-    """A moment; its zone is kept, and none is made up."""
+    """Read a date with a time. A zone is preserved, and none is added."""
     try:
         return datetime.fromisoformat(text) if _DATETIME.fullmatch(text) else None
     except ValueError:
@@ -152,7 +152,7 @@ def to_datetime(text: str) -> datetime | None:
 
 
 def to_decimal(value: Any) -> Decimal | None:
-    """A number, exactly as it was written."""
+    """Read a number exactly, with the digits it was written with."""
     if type(value) in (int, float):
         return Decimal(repr(value))
     if isinstance(value, str) and (_INT.fullmatch(value) or _DECIMAL.fullmatch(value)):
@@ -161,7 +161,7 @@ def to_decimal(value: Any) -> Decimal | None:
 
 
 def to_money(text: str) -> tuple[Decimal, str] | None:
-    """An amount with its currency; none without one."""
+    """Read an amount with a known currency; None without one."""
     found = _MONEY.fullmatch(text)
     if found is None:
         return None
@@ -177,7 +177,7 @@ def to_money(text: str) -> tuple[Decimal, str] | None:
 
 
 def written_datetime(value: datetime) -> str:
-    """A moment as JSON has it here."""
+    """Write a datetime in ISO 8601, with Z for UTC."""
     text = value.isoformat()
     return text[:-6] + "Z" if text.endswith("+00:00") else text
 
@@ -204,7 +204,7 @@ RESERVED_FIELDS = frozenset(
     "event_ids as_given history datetime Decimal Any Literal Money field str int float bool list "
     "dict tuple object self None True False".split()
 )
-"""Names that the body of a generated class uses itself."""
+"""Names that the body of a generated class needs for itself."""
 
 RESERVED_CLASSES = frozenset(
     "State Entry Rule Money Any Literal Decimal Mapping Sequence Callable Fraction".split()
@@ -214,13 +214,13 @@ RESERVED_COLLECTIONS = frozenset(
     "check alerts ask code schema history conflicts subject version as_of module profile rules "
     "datetime coverage watermark unstructured collections run evidence types".split()
 )
-"""Names of a state's own attributes."""
+"""Names of attributes that State itself has."""
 
 
 def _ascii(text: str) -> str:
-    """Letters without their marks; what is left beyond ASCII is spelled out, so none is mistaken.
+    """Remove accents, and replace other letters beyond ASCII with their code points.
 
-    Letters of two scripts that look alike must not become the same name.
+    So letters of two scripts that look alike never become the same name.
     """
     parts = []
     for char in unicodedata.normalize("NFKD", text[:MAX_NAME]):
@@ -236,7 +236,7 @@ def _words(text: str) -> list[str]:
 
 
 def field_name(given: str, taken: Container[str]) -> str:
-    """The attribute for a field."""
+    """Return a free attribute name for a field."""
     name = "_".join(_words(given)).lower() or "field"
     if name[0].isdigit():
         name = f"n_{name}"
@@ -248,7 +248,7 @@ def field_name(given: str, taken: Container[str]) -> str:
 
 
 def class_name(given: str, taken: Container[str]) -> str:
-    """The class for a type of records."""
+    """Return a free class name for a type of records."""
     words = _words(given) or ["record"]
     name = "".join(word[:1].upper() + word[1:] for word in words)
     if name[0].isdigit():
@@ -259,7 +259,7 @@ def class_name(given: str, taken: Container[str]) -> str:
 
 
 def collection_name(class_: str, taken: Container[str]) -> str:
-    """The attribute that holds a class's records: Trip, trips."""
+    """Return a free name for the collection of a class: trips for Trip."""
     name = _plural("_".join(_words(class_)).lower())
     if name in RESERVED_COLLECTIONS or keyword.iskeyword(name):
         name += "_"
@@ -283,13 +283,13 @@ def _free(name: str, taken: Container[str]) -> str:
 
 
 MAX_FIELDS = 250
-"""Fields of one class; what a record has beyond them is kept as it was given."""
+"""Fields of one class. Further fields of a record go to `as_given`."""
 MAX_VALUES = 12
 MAX_VALUE = 40
 EXAMPLES = 3
 EXAMPLE = 40
 MAX_LEVELS = 8
-"""Nested classes within each other."""
+"""How deep classes may be nested."""
 TEXTS = frozenset(
     "text date date_dmy date_mdy date_slashed time datetime".split()
     + "int_text decimal_text bool_text money".split()
@@ -297,7 +297,7 @@ TEXTS = frozenset(
 
 
 def type_of(schema: StateSchema, given: str, key: list[str] | None = None) -> TypeSchema:
-    """The type that records of this name have, known or new."""
+    """Find the type of this name, or add it to the schema."""
     given = schema.renames.get(given, given)
     found = schema.types.get(given)
     if found is None:
@@ -313,7 +313,7 @@ def type_of(schema: StateSchema, given: str, key: list[str] | None = None) -> Ty
 def fold_records(
     type_: TypeSchema, records: Sequence[Json], events: Sequence[str], level: int = 0
 ) -> None:
-    """Take records, each with its event, into the profile of their type."""
+    """Add records, each with its event, to the profile of their type."""
     type_.count += len(records)
     names = dict.fromkeys(chain.from_iterable(records))
     for given in names:
@@ -327,7 +327,7 @@ def fold_records(
             type_.fields[given] = field
         try:
             column = [record[given] for record in records]
-        except KeyError:  # some don't have it
+        except KeyError:  # some records lack the field
             having = [n for n, record in enumerate(records) if given in record]
             column = [records[n][given] for n in having]
             fold_column(field, column, [events[n] for n in having], level)
@@ -338,7 +338,7 @@ def fold_records(
 def fold_column(
     field: FieldSchema, values: Sequence[Any], events: Sequence[str], level: int
 ) -> None:
-    """Take the values of one field into its profile."""
+    """Add the values of one field to its profile."""
     types = Counter(map(type, values))
     nulls = types.pop(type(None), 0)
     field.nulls += nulls
@@ -420,7 +420,7 @@ def _fold_nested(
 
 
 RARE = 20
-"""One odd value in so many does not make a column of dates a column of texts."""
+"""A column of dates stays one while at most one value in this many is another text."""
 LITERAL_FROM = 20
 LITERAL_VALUES = 8
 MAP_KEYS = 24
@@ -439,13 +439,13 @@ _IDENTIFIER = re.compile(
     r"(^|_)(id|ids|zip|zipcode|postcode|code|phone|tel|isbn|iban|account|number|no|ref|serial|"
     r"sku|ssn|ean|upc|pin)$"
 )
-"""Names of fields whose digits are no numbers."""
+"""Names of fields whose digits identify something: they stay texts."""
 
 
 class Typed(NamedTuple):
-    """A field's type as the module writes it.
+    """A field's type as the generated module writes it.
 
-    target: how its values are converted; equal targets read the same rows.
+    target: how values are converted. Fields with equal targets can read each other's rows.
     """
 
     annotation: str
@@ -455,7 +455,7 @@ class Typed(NamedTuple):
 
 
 def resolve(field: FieldSchema, nested_name: str = "") -> Typed:
-    """The type that a profile leads to."""
+    """Derive a field's type from its profile."""
     kinds = {kind: number for kind, number in field.kinds.items() if number}
     total = sum(kinds.values())
     if not total:
@@ -466,7 +466,7 @@ def resolve(field: FieldSchema, nested_name: str = "") -> Typed:
         if held and (not rest or (rest == kinds.get("text", 0) and rest * RARE <= total)):
             found = _of_family(family, field, kinds)
             if found is not None:
-                note = f"{rest} no {family}, kept as given" if rest else found.note
+                note = f"{rest} not a {family}, see as_given" if rest else found.note
                 return _nullable_if(found, rest, note)
     return _plain(field, kinds, nested_name)
 
@@ -493,7 +493,7 @@ def _of_family(family: str, field: FieldSchema, kinds: Mapping[str, int]) -> Typ
 
 
 def _dates(kinds: Mapping[str, int]) -> Typed | None:
-    """Dates with slashes are read only in an order that the column itself shows."""
+    """Type a column of dates; None if dates with slashes leave the order of day and month open."""
     orders = {kind[5:] for kind in ("date_dmy", "date_mdy") if kind in kinds}
     if len(orders) > 1 or ("date_slashed" in kinds and not orders):
         return None
@@ -512,7 +512,7 @@ def _numbers(field: FieldSchema, kinds: Mapping[str, int]) -> Typed | None:
 
 
 def _plain(field: FieldSchema, kinds: Mapping[str, int], nested_name: str) -> Typed:
-    """The types of JSON; a class for objects, where all are objects."""
+    """Type a column by its JSON types, with a class if all values are objects."""
     is_text = bool(TEXTS & kinds.keys())
     scalars = [kind for kind in ("bool", "int", "float") if kind in kinds]
     if kinds.keys() == {"object"}:
@@ -559,7 +559,7 @@ def _list(field: FieldSchema, nested_name: str) -> Typed:
 
 
 def layout(type_: TypeSchema) -> str:
-    """How rows of this type are written; rows of the same layout can stand side by side."""
+    """Describe how rows of this type are written. Equal layouts can share a block."""
     parts = []
     for field in type_.fields.values():
         target = resolve(field, "X").target
@@ -569,7 +569,7 @@ def layout(type_: TypeSchema) -> str:
 
 
 def fits(old: TypeSchema, new: TypeSchema) -> bool:
-    """Whether rows written for the old profile are read right by the new one's class."""
+    """Tell whether the new class reads rows that were written for the old profile."""
     for given, field in old.fields.items():
         if resolve(field, "X").target != resolve(new.fields[given], "X").target:
             return False
@@ -577,7 +577,7 @@ def fits(old: TypeSchema, new: TypeSchema) -> bool:
 
 
 def quoted(text: str) -> str:
-    """A text as Python writes it, in double quotes, with nothing but ASCII."""
+    """Write a text as a Python literal: double quotes, ASCII only."""
     escaped = "".join(
         char if char.isascii() and char.isprintable() and char not in '\\"' else _escape(char)
         for char in text
@@ -595,12 +595,12 @@ def _escape(char: str) -> str:
 
 
 Converted = tuple[Any, bool]
-"""The value as its type reads it, and whether it comes back as it was given."""
+"""A converted value, and whether it converts back to exactly what was given."""
 Convert = Callable[[Any], Converted]
 
 
 def converter(field: FieldSchema) -> Convert | None:
-    """The conversion of a field's values; None where they are taken as they are."""
+    """Return the function that converts a field's values; None if they need no conversion."""
     typed = resolve(field, "X")
     if typed.target.startswith("nested("):
         return _nested_converter(field.nested)
