@@ -1,4 +1,4 @@
-"""The conformance suites, for people who write a store or a provider.
+"""Conformance suites for people who write a store, an embedder or a provider.
 
     class TestMyStore(StoreConformance):
         @pytest.fixture
@@ -6,8 +6,8 @@
             with MyStore(…) as store:
                 yield store
 
-Every back end of em passes it; one that does can take the place of any other. So do providers with
-`ProviderConformance`, against a `LoopbackModel`.
+A store that passes can take the place of em's own. Providers pass `ProviderConformance` against a
+`LoopbackModel`.
 """
 
 from em.testing.model_server import LoopbackModel
@@ -38,4 +38,4 @@ __all__ = [
 
 
 class StoreConformance(LogConformance, HolderConformance, ForgettingConformance, RecallConformance):
-    """What every store promises."""
+    """The promises of every store."""

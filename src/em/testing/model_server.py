@@ -1,4 +1,4 @@
-"""A model on loopback: speaks both protocols, says what it was told to, and fails on request."""
+"""A scripted model server on loopback that speaks both protocols and fails on request."""
 
 import threading
 from collections.abc import Iterable
@@ -16,12 +16,13 @@ _STOPS = {
 
 
 class Turn(msgspec.Struct, frozen=True, kw_only=True):
-    """One answer of the server.
+    """One reply of the server.
 
-    status: other than 200, `text` is the error's message.
-    delay: seconds to wait before answering.
-    cut: end the connection in the middle of the body.
-    body: these bytes instead of what the protocol says.
+    status: if it is not 200, `text` is the message of the error.
+    delay: seconds to wait before replying.
+    cut: close the connection in the middle of the body.
+    body: send these bytes as the body.
+    counts: whether to report tokens.
     """
 
     text: str = ""
@@ -38,42 +39,42 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def rate_limited(retry_after: str | None = "0") -> Turn:
-    """429, with the header Retry-After."""
+    """Reply with 429 and the header Retry-After."""
     return Turn(status=429, text="too many requests", retry_after=retry_after)
 
 
 def failing(status: int = 500, text: str = "it broke") -> Turn:
-    """An HTTP error with the server's words."""
+    """Reply with an HTTP error."""
     return Turn(status=status, text=text)
 
 
 def slow(seconds: float, text: str = "late") -> Turn:
-    """An answer that takes its time."""
+    """Reply after some seconds."""
     return Turn(text=text, delay=seconds)
 
 
 def cut_off(text: str = "never read to its end") -> Turn:
-    """A connection that ends in the middle of the body."""
+    """Close the connection in the middle of the body."""
     return Turn(text=text, cut=True)
 
 
 def broken_body() -> Turn:
-    """A body that is no JSON."""
+    """Reply with a body that is not JSON."""
     return Turn(body=b'{"id": "broken", "content": [{')
 
 
 def refusal(text: str = "I won't.") -> Turn:
-    """The model declines."""
+    """Reply with a refusal."""
     return Turn(text=text, stop="refusal")
 
 
 def truncated(text: str) -> Turn:
-    """The answer stops at max_tokens."""
+    """Reply with a text that was cut at max_tokens."""
     return Turn(text=text, stop="max_tokens")
 
 
 class Seen(msgspec.Struct, frozen=True):
-    """One request as it came in; the names of headers are in lower case."""
+    """A request that the server received; header names are in lower case."""
 
     path: str
     headers: dict[str, str]
@@ -83,8 +84,8 @@ class Seen(msgspec.Struct, frozen=True):
 class LoopbackModel:
     """A model server on 127.0.0.1, at a free port. A context manager.
 
-    key: the only key it takes; it repeats a wrong one in its error, as bad servers do.
-    rejects: fields of a request that it answers with 400, as servers do that don't know them.
+    key: the only key that it accepts. It repeats a wrong key in its error, as bad servers do.
+    rejects: fields of a request that it rejects with 400, as servers that don't know them do.
     """
 
     def __init__(self, *, key: str | None = None, rejects: Iterable[str] = ()) -> None:
@@ -117,11 +118,11 @@ class LoopbackModel:
 
     @property
     def base_url(self) -> str:
-        """Its address, without a path."""
+        """The address without a path."""
         return f"http://127.0.0.1:{self._server.server_address[1]}"
 
     def say(self, *replies: Any) -> None:
-        """What it answers next: texts, JSON values, turns."""
+        """Script the next replies: texts, JSON values or turns."""
         for reply in replies:
             if isinstance(reply, Turn):
                 turn = reply
@@ -132,7 +133,7 @@ class LoopbackModel:
             self._turns.append(turn)
 
     def _answer(self, seen: Seen) -> Turn:
-        """The turn for a request."""
+        """Record a request and return the reply to it."""
         with self._lock:
             self.requests.append(seen)
             given = seen.headers.get("x-api-key") or seen.headers.get("authorization", "")
@@ -164,7 +165,7 @@ def _handler(model: LoopbackModel) -> type[BaseHTTPRequestHandler]:
             try:
                 self._send(turn, content, 404 if not known else turn.status)
             except OSError:
-                self.close_connection = True  # the client did not wait
+                self.close_connection = True  # the client has gone
 
         def _send(self, turn: Turn, content: bytes, status: int) -> None:
             self.send_response(status)
@@ -178,7 +179,7 @@ def _handler(model: LoopbackModel) -> type[BaseHTTPRequestHandler]:
                 self.close_connection = True
 
         def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - its name there
-            """Say nothing on standard error."""
+            """Print nothing."""
 
     return Handler
 

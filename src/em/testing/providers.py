@@ -1,4 +1,4 @@
-"""What every provider promises, for people who write one."""
+"""The promises of every provider."""
 
 from typing import Any, Protocol
 
@@ -30,28 +30,28 @@ LISBON = {"city": "Lisbon", "people": 545_000}
 
 
 class Connect(Protocol):
-    """Makes a client of the provider under test that speaks to the server."""
+    """Connects a client of the provider under test to the server."""
 
     def __call__(self, server: LoopbackModel, **settings: Any) -> LlmClient:
-        """Settings may be `timeout` and `max_retries`."""
+        """Return a client; settings are `timeout` and `max_retries`."""
 
 
 class ProviderConformance:
-    """Derive from it, and give a fixture `connect`."""
+    """Derive a test class from this one and define the fixture `connect`."""
 
     @pytest.fixture
     def connect(self) -> Connect:
-        """Yours."""
+        """Return the function that connects your client."""
         raise NotImplementedError
 
     @pytest.fixture
     def server(self) -> Any:
-        """The model that is asked."""
+        """The scripted server."""
         with LoopbackModel() as server:
             yield server
 
     def test_an_answer_with_its_count(self, server: LoopbackModel, connect: Connect) -> None:
-        """Text, tokens and model come through."""
+        """The reply has text, tokens and model."""
         server.say(Turn(text="Olá", input_tokens=30, output_tokens=5, cached_tokens=10))
         client = connect(server)
         answer = client.complete("Say hello", system="Speak Portuguese", max_tokens=50)
@@ -61,7 +61,7 @@ class ProviderConformance:
         assert "Speak Portuguese" in str(server.requests[0].body)
 
     def test_a_conversation_keeps_its_order(self, server: LoopbackModel, connect: Connect) -> None:
-        """Turns arrive as they were given."""
+        """The server receives the turns unchanged."""
         server.say("4")
         turns = [Message("user", "1+1"), Message("assistant", "2"), Message("user", "2+2")]
         connect(server).complete(turns)
@@ -69,7 +69,7 @@ class ProviderConformance:
         assert sent == ["1+1", "2", "2+2"]
 
     def test_spending_adds_up(self, server: LoopbackModel, connect: Connect) -> None:
-        """The client's total grows with each answer."""
+        """The client sums up its usage."""
         server.say("one", "two")
         client = connect(server)
         client.complete("a")
@@ -79,7 +79,7 @@ class ProviderConformance:
     def test_a_server_that_counts_nothing_is_no_free_one(
         self, server: LoopbackModel, connect: Connect
     ) -> None:
-        """No count, no cost: never 0 for unknown."""
+        """Unknown tokens have an unknown cost, never 0."""
         server.say(Turn(text="hi", counts=False))
         client = connect(server)
         assert client.complete("a").cost_usd is None
@@ -100,7 +100,7 @@ class ProviderConformance:
     def test_a_wrong_answer_goes_back_with_what_is_wrong(
         self, server: LoopbackModel, connect: Connect, wrong: Any
     ) -> None:
-        """The model is told, and may correct itself."""
+        """The model gets the error and may correct its reply."""
         server.say(wrong, LISBON)
         answer = connect(server).complete("Where?", schema=CITY)
         assert (answer.value, answer.attempts) == (LISBON, 2)
@@ -110,7 +110,7 @@ class ProviderConformance:
     def test_wrong_answers_end_in_an_error_that_lists_the_problems(
         self, server: LoopbackModel, connect: Connect
     ) -> None:
-        """Corrections are bounded."""
+        """The number of corrections is limited."""
         server.say(*[{"city": 1}] * 3)
         client = connect(server)
         with pytest.raises(BadAnswer) as caught:
@@ -121,7 +121,7 @@ class ProviderConformance:
     def test_a_cut_off_answer_is_told_as_such(
         self, server: LoopbackModel, connect: Connect
     ) -> None:
-        """Not as broken JSON."""
+        """A truncated reply is not reported as broken JSON."""
         server.say(truncated('{"city": "Lis'), truncated("Once upon"), truncated(""))
         client = connect(server)
         with pytest.raises(BadAnswer, match="cut off at max_tokens=20"):
@@ -131,13 +131,13 @@ class ProviderConformance:
             client.complete("A story")
 
     def test_an_empty_answer_is_an_error(self, server: LoopbackModel, connect: Connect) -> None:
-        """Nothing is no answer."""
+        """An empty reply is an error."""
         server.say("")
         with pytest.raises(BadAnswer, match="empty"):
             connect(server).complete("a")
 
     def test_a_refusal_is_an_error(self, server: LoopbackModel, connect: Connect) -> None:
-        """It is not asked for a second time."""
+        """The request is sent once."""
         server.say(refusal())
         with pytest.raises(LlmRefused, match="I won't"):
             connect(server).complete("a")
@@ -159,13 +159,13 @@ class ProviderConformance:
     def test_what_may_pass_is_tried_again(
         self, server: LoopbackModel, connect: Connect, fault: Turn
     ) -> None:
-        """Every fault that a second try may cure."""
+        """Every fault that may be temporary is retried."""
         server.say(fault, "there")
         answer = connect(server).complete("a")
         assert (answer.text, answer.attempts) == ("there", 2)
 
     def test_a_slow_server_is_not_waited_for(self, server: LoopbackModel, connect: Connect) -> None:
-        """The timeout holds for each request."""
+        """The timeout applies to each request."""
         server.say(slow(20), "in time")
         assert connect(server, timeout=0.5).complete("a").text == "in time"
         server.say(slow(20))
@@ -173,7 +173,7 @@ class ProviderConformance:
             connect(server, timeout=0.5, max_retries=0).complete("a")
 
     def test_retries_end(self, server: LoopbackModel, connect: Connect) -> None:
-        """After the last one there is an error that counts them."""
+        """The last error names the number of attempts."""
         server.say(*[rate_limited()] * 3)
         with pytest.raises(LlmUnavailable) as caught:
             connect(server, max_retries=2).complete("a")
@@ -192,7 +192,7 @@ class ProviderConformance:
         assert len(server.requests) == 1
 
     def test_a_key_is_not_repeated(self, server: LoopbackModel, connect: Connect) -> None:
-        """Not even by a server that prints it."""
+        """The key is removed even if the server repeats it."""
         server.key = "another one"
         client = connect(server)
         with pytest.raises(LlmRejected) as caught:

@@ -1,7 +1,4 @@
-"""What recall promises on every store: passages found at once, each subject's alone, and forgotten.
-
-A store that passes `StoreConformance` passes this too; `embed` stands for any embedder.
-"""
+"""The promises of recall on every store; part of `StoreConformance`."""
 
 from collections.abc import Sequence
 from datetime import timedelta
@@ -19,19 +16,19 @@ LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
 def embed(texts: Sequence[str]) -> list[list[float]]:
-    """Vectors from the letters of a text: alike for texts that are spelt alike."""
+    """Embed texts by their letters: texts that are spelt alike are near."""
     return [[1.0 + text.lower().count(letter) for letter in LETTERS] for text in texts]
 
 
 def said(text: str, subject: str | None = "ana", stream: str = "talk", **body: Any) -> Draft:
-    """Something that was said, a minute or more after T0."""
+    """Return a draft of an observation, by default at T0."""
     at = body.pop("at", T0)
     body = {"text": text, **body}
     return Draft(stream=stream, kind="observation", body=body, subject=subject, at=at)
 
 
 def found(store: Store, query: str, subject: str | None = "ana", **options: Any) -> list[str]:
-    """What recall finds, best first."""
+    """Return the texts that recall finds, best first."""
     times = {name: options.pop(name, None) for name in ("since", "until")}
     recall = Recall(store, options.pop("embed", None))
     passages = recall.recall(query, Within(subject, **times), options.pop("k", 10), **options)
@@ -39,10 +36,10 @@ def found(store: Store, query: str, subject: str | None = "ana", **options: Any)
 
 
 class RecallConformance:
-    """Recall on a store."""
+    """Recall on the store under test."""
 
     def test_what_is_appended_is_found_at_once(self, store: Store) -> None:
-        """Observations, messages and records; best first, one passage for each event."""
+        """Observations, messages and records are found, one passage for each event."""
         append(
             store,
             said("I moved to Porto in March", speaker="Ana"),
@@ -59,7 +56,7 @@ class RecallConformance:
         assert found(store, "nowhere") == []
 
     def test_the_answer_is_found_by_the_words_of_its_question(self, store: Store) -> None:
-        """A passage counts with its neighbours, in a conversation and not beyond it."""
+        """Neighbours count within a conversation only."""
         append(
             store,
             said("What did you think of the concert?", speaker="Bo", session="1"),
@@ -79,7 +76,7 @@ class RecallConformance:
         assert len(found(store, "alpha", k=30)) == 5
 
     def test_a_subject_never_sees_anothers_text(self, store: Store) -> None:
-        """Not as a hit, not as a neighbour, and its ranking does not depend on theirs."""
+        """Neither hits nor neighbours nor the ranking depend on other subjects."""
         mine = [said("the red car", "ana"), said("the blue boat", "ana")]
         append(store, *mine)
         recall = Recall(store)
@@ -98,7 +95,7 @@ class RecallConformance:
         )
 
     def test_times_bound_what_is_found(self, store: Store) -> None:
-        """From `since` on, and before `until`."""
+        """`since` is included, `until` is not."""
         append(store, *(said(f"note {n}", at=T0 + n * timedelta(days=1)) for n in range(4)))
         day = timedelta(days=1)
         assert set(found(store, "note", since=T0 + 2 * day)) == {"note 2", "note 3"}
@@ -108,7 +105,7 @@ class RecallConformance:
             assert found(store, "note", "ana", **bounds) == ["note 1"]
 
     def test_a_relative_date_is_found_by_the_day_it_means(self, store: Store) -> None:
-        """Resolved against the event's own time: T0 is a Saturday, the 1st of March 2025."""
+        """Dates are relative to the event: T0 is Saturday, the 1st of March 2025."""
         append(store, said("We met last Friday", at=T0), said("We talked", at=T0 + 40 * MINUTE))
         append(store, said("We met often", at=T0 - timedelta(days=90)))
         assert found(store, "whom did they meet on 28 February 2025")[0] == "We met last Friday"
@@ -116,7 +113,7 @@ class RecallConformance:
         assert found(store, "what happened in December 2024")[0] == "We met often"
 
     def test_a_named_speaker_is_preferred(self, store: Store) -> None:
-        """And the name alone finds what they said."""
+        """A name alone finds what the speaker said."""
         append(
             store,
             said("I love hiking", speaker="Bo", session="1"),
@@ -129,7 +126,7 @@ class RecallConformance:
         assert recall.recall("where does Bo live", Within("ana"))[0].speaker == "Bo"
 
     def test_neighbours_and_reading_order(self, store: Store) -> None:
-        """Windows around a hit, and hits as they were said."""
+        """Neighbours come in reading order, and hits in order of time if asked for."""
         append(store, *(said(f"line {word}") for word in ("one", "two", "three", "four")))
         (best, *_) = Recall(store).recall("three", Within("ana"), 1, neighbours=1)
         assert [passage.text for passage in best.neighbours] == ["line two", "line four"]
@@ -138,7 +135,7 @@ class RecallConformance:
         ]
 
     def test_a_long_text_is_found_in_parts(self, store: Store) -> None:
-        """Ten megabytes in one event: one passage, with the part that fits."""
+        """Of an event of ten megabytes the part that fits is returned."""
         filler = "padding words to fill the pages " * 320_000
         middle = len(filler) // 2
         append(store, said(filler[:middle] + " the needle lies here " + filler[middle:]))
@@ -167,7 +164,7 @@ class RecallConformance:
         ],
     )
     def test_any_query_is_words_and_never_syntax(self, store: Store, query: str) -> None:
-        """Nothing breaks the search, and words beside it are still found."""
+        """No query breaks the search, and its other words are still found."""
         append(store, said("some plain text"))
         found(store, query)
         assert found(store, f"plain {query[:50]}") == ["some plain text"]
@@ -188,24 +185,24 @@ class RecallConformance:
         ],
     )
     def test_every_script_is_found(self, store: Store, text: str, query: str) -> None:
-        """Folded, cut into pairs where there are no spaces, and stop words when nothing else."""
+        """Accents, scripts without spaces, and questions of stop words only."""
         append(store, said("something else entirely", session="1"), said(text, session="2"))
         assert found(store, query)[0] == text
 
     def test_a_text_without_words_is_kept_as_a_neighbour(self, store: Store) -> None:
-        """It has nothing to be found by, and breaks nothing."""
+        """An empty text is stored and never found."""
         append(store, said("…"), said(" "), said("alpha"), said("!!!", speaker="?"), said(""))
         (best, *_) = Recall(store).recall("alpha", Within("ana"), neighbours=1)
         assert [passage.text for passage in best.neighbours] == [" ", "!!!"]
 
     def test_nothing_secret_reaches_the_index(self, store: Store) -> None:
-        """What is redacted in the log is redacted in passages."""
+        """Passages are made from redacted bodies."""
         append(store, said(f"my key is {SECRET}"))
         assert found(store, "key") == ["my key is [redacted:anthropic-key]"]
         assert found(store, SECRET.rpartition("-")[2]) == []
 
     def test_what_was_forgotten_is_not_found(self, store: Store) -> None:
-        """Neither as a hit nor as a neighbour, by words or by meaning; the rest still is."""
+        """It is neither a hit nor a neighbour any more; other passages are."""
         events = append(store, said("we spoke of xylophones"), said("yes indeed"), said("more"))
         found(store, "xylophones", embed=embed)
         assert store.erase([events[0].id]).passages == 1
@@ -217,14 +214,14 @@ class RecallConformance:
         assert store.index.count(Within("ana")) == 2
 
     def test_a_forgotten_subject_leaves_nothing(self, store: Store) -> None:
-        """No passage, no count."""
+        """Its passages are deleted and not counted."""
         append(store, said("alpha"), said("beta", "bo"))
         store.erase([], subjects=["ana"])
         assert (found(store, "alpha"), store.index.count(Within("ana"))) == ([], 0)
         assert found(store, "beta", "bo") == ["beta"]
 
     def test_an_export_is_found_where_it_is_imported(self, store: Store) -> None:
-        """What comes in by another way is indexed too, once."""
+        """Imported events are indexed once."""
         from em.log.event import EventQuery
         from em.store.protocol import Commit
         from em.store.sqlite import SqliteStore
@@ -240,14 +237,14 @@ class RecallConformance:
     # --- meaning -------------------------------------------------------------------------------
 
     def test_meaning_finds_what_words_do_not(self, store: Store) -> None:
-        """And never drops what words found."""
+        """Hits by words stay."""
         append(store, said("zzzzzz zz", session="1"), said("plain words", session="2"))
         assert found(store, "zzzz") == []
         texts = found(store, "zzzz plain", embed=embed)
         assert set(texts) == {"zzzzzz zz", "plain words"}
 
     def test_vectors_of_two_embedders_are_never_mixed(self, store: Store) -> None:
-        """The first vector of another takes the place of all."""
+        """Storing a vector of another embedder deletes all others."""
 
         def other(texts: Sequence[str]) -> list[list[float]]:
             return [[1.0, float(len(text))] for text in texts]
@@ -266,7 +263,7 @@ class RecallConformance:
         assert store.index.nearest(first, embed(["text"])[0], Within("ana"), 5) == []
 
     def test_vectors_wait_for_nobody(self, store: Store) -> None:
-        """Of a passage that was forgotten while it was embedded nothing is kept."""
+        """The vector of a passage that was forgotten meanwhile is not stored."""
         events = append(store, said("alpha"), said("beta"))
         _, numbers = store.index.without_vector("x", Within("ana"), 10)
         store.erase([events[0].id])
@@ -274,7 +271,7 @@ class RecallConformance:
         assert len(store.index.nearest("x", [1.0, 0.0], Within("ana"), 10)) == 1
 
     def test_lessons_are_found_by_meaning_and_never_among_what_was_said(self, store: Store) -> None:
-        """Each in its scope; one that is removed is not found, and a new one is embedded."""
+        """Scopes are respected, removed lessons are not found, and new ones are embedded."""
         from em.recall.search import LessonRecall
         from em.store.protocol import Commit
         from em.testing.store import learn
@@ -305,7 +302,7 @@ class RecallConformance:
 
     @pytest.mark.parametrize("how", ["fails", "hangs", "too few", "wrong size", "nan", "no vector"])
     def test_an_embedder_that_fails_leaves_the_words(self, store: Store, how: str) -> None:
-        """Recall goes on, and says so."""
+        """Recall finds by words and adds a note."""
         from time import sleep
 
         def broken(texts: Sequence[str]) -> Any:
@@ -339,7 +336,7 @@ class RecallConformance:
         assert Recall(store, good).recall("alpha", Within("ana")).notes == []
 
     def test_more_than_a_few_passages_without_a_vector_are_told_of(self, store: Store) -> None:
-        """A search embeds the newest, `embed_all` the rest, with its progress."""
+        """A search embeds the newest, `embed_all` the rest and reports its progress."""
         append(store, *(said(f"text {n}") for n in range(300)))
         recall = Recall(store, embed)
         assert "44 passages have no vector yet" in recall.recall("text", Within("ana")).notes[0]

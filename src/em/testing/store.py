@@ -1,4 +1,4 @@
-"""What every store promises of its log, of what is compiled from it, and of forgetting."""
+"""The promises of every store: its log, what is compiled from it, and forgetting."""
 
 import threading
 from collections.abc import Iterator
@@ -40,7 +40,7 @@ MINUTE = timedelta(minutes=1)
 
 
 def note(text: str, stream: str = "notes", **fields: Any) -> Draft:
-    """A small event."""
+    """Return a draft of a small event."""
     return Draft(stream=stream, kind="note", body={"text": text}, **fields)
 
 
@@ -50,7 +50,7 @@ def append(store: Store, *drafts: Draft | Event, **rest: Any) -> list[Event]:
 
 
 def learn(store: Store, stream: str, text: str, **fields: Any) -> Event:
-    """Append a note that is found among the lessons, as the one of its stream."""
+    """Append a note that is indexed as the lesson of its stream."""
     draft = note(text, stream, id=new_id(), **fields)
     return append(store, draft, lessons={stream: draft.id})[0]
 
@@ -62,15 +62,15 @@ def lessons(store: Store, text: str, within: Within | None = None, limit: int = 
 
 
 def texts(events: Iterator[Event]) -> list[str | None]:
-    """What notes say; None for one that was erased."""
+    """Return the texts of notes; None for an erased one."""
     return [None if event.body is None else event.body["text"] for event in events]
 
 
 class LogConformance:
-    """Events in, the same events out."""
+    """The log of the store under test."""
 
     def another(self) -> AbstractContextManager[Store]:
-        """A second store, to copy into; yours, if it has a say in how imports are kept."""
+        """Return a second store to copy into; override it to use your own."""
         return SqliteStore(":memory:")
 
     @pytest.mark.parametrize(
@@ -90,12 +90,12 @@ class LogConformance:
     def test_a_query_that_no_event_can_answer_is_refused(
         self, store: Store, query: dict[str, Any]
     ) -> None:
-        """With em's own error, before the database sees it."""
+        """The error is em's, not the database's."""
         with pytest.raises((InputError, UsageError)):
             list(store.read(EventQuery(**query)))
 
     def test_what_was_appended_is_read_back_equal(self, store: Store) -> None:
-        """The returned events and the stored ones are the same."""
+        """The returned events equal the stored ones."""
         written = append(store, note("a", subject="ana", at=T0), note("b", stream="other"))
         assert list(store.read(EventQuery())) == written
         assert [(event.seq, event.stream, event.pos) for event in written] == [
@@ -106,7 +106,7 @@ class LogConformance:
         assert written[1].at == written[1].recorded_at
 
     def test_events_are_chosen_by_stream_subject_kind_time_seq_and_id(self, store: Store) -> None:
-        """Each condition alone, and two together."""
+        """Each filter works alone and with another."""
         log = append(
             store,
             note("1", stream="s", subject="ana", at=T0),
@@ -138,7 +138,7 @@ class LogConformance:
             assert found == expected, conditions
 
     def test_reading_streams_over_many_pages_in_order(self, store: Store) -> None:
-        """More than one page, by seq, by stream, and by stream and position."""
+        """Several pages are read by seq, by stream, and by stream and position."""
         for start in range(0, 5_000, 1_000):
             append(store, *(note(str(n), stream=f"s{n % 3}") for n in range(start, start + 1_000)))
         assert texts(store.read(EventQuery())) == [str(n) for n in range(5_000)]
@@ -148,7 +148,7 @@ class LogConformance:
         assert len(rows) == 5_000
 
     def test_a_reader_ends_where_the_log_ended_when_it_began(self, store: Store) -> None:
-        """Appending while reading neither loops for ever nor disturbs."""
+        """Reading ends even if events are appended meanwhile."""
         append(store, *(note(str(n)) for n in range(10)))
         seen = 0
         for _ in store.read(EventQuery()):
@@ -157,7 +157,7 @@ class LogConformance:
         assert seen == 10
 
     def test_a_batch_is_all_or_nothing(self, store: Store) -> None:
-        """One bad event, and none of them is there, nor anything committed with them."""
+        """One bad event rejects the whole commit."""
         with pytest.raises(BadBody) as caught:
             append(
                 store,
@@ -170,7 +170,7 @@ class LogConformance:
         assert list(store.records("ana")) == []
 
     def test_expected_position_makes_it_compare_and_append(self, store: Store) -> None:
-        """A second writer who read the same position is refused, and told where the stream is."""
+        """The second writer at a position is refused; the error has the actual position."""
         append(store, note("1"), expected_pos={"notes": 0})
         append(store, note("2"), expected_pos={"notes": 1})
         with pytest.raises(PositionConflict) as caught:
@@ -179,7 +179,7 @@ class LogConformance:
         assert texts(store.read(EventQuery())) == ["1", "2"]
 
     def test_an_id_is_used_once(self, store: Store) -> None:
-        """In one batch, and over time."""
+        """An id is refused twice, in one commit and in two."""
         append(store, note("1", id="x"))
         for batch in ([note("2", id="x")], [note("2", id="y"), note("3", id="y")]):
             with pytest.raises(DuplicateEvent):
@@ -187,7 +187,7 @@ class LogConformance:
         assert len(list(store.read(EventQuery()))) == 1
 
     def test_threads_append_to_one_stream_without_loss(self, store: Store) -> None:
-        """Positions have no gap, no double, and the chain holds."""
+        """Positions have no gaps or duplicates, and the log verifies."""
         failures: list[BaseException] = []
 
         def work(name: int) -> None:
@@ -221,7 +221,7 @@ class LogConformance:
         ids=["empty", "scripts", "controls", "numbers", "shapes", "3MB"],
     )
     def test_bodies_come_back_exactly(self, store: Store, body: dict[str, Any]) -> None:
-        """Whatever JSON can say."""
+        """Every JSON value comes back unchanged."""
         append(store, Draft(stream="s", kind="note", body=body))
         (event,) = store.read(EventQuery())
         assert event.body == body
@@ -260,7 +260,7 @@ class LogConformance:
     def test_what_cannot_be_kept_is_refused_with_its_place(
         self, store: Store, fields: dict[str, Any], place: str
     ) -> None:
-        """And nothing is written."""
+        """Nothing is written."""
         values = {"stream": "s", "kind": "note", "body": {}, **fields}
         with pytest.raises(InputError) as caught:
             append(store, Draft(**values))
@@ -269,7 +269,7 @@ class LogConformance:
         assert list(store.read(EventQuery())) == []
 
     def test_a_body_too_deep_is_refused(self, store: Store) -> None:
-        """At a fixed depth, far from the interpreter's."""
+        """The limit is fixed, far below the interpreter's."""
         for depth in (101, 10_000):
             body: dict[str, Any] = {}
             for _ in range(depth):
@@ -278,7 +278,7 @@ class LogConformance:
                 append(store, Draft(stream="s", kind="note", body=body))
 
     def test_secrets_are_redacted_in_everything_that_is_written(self, store: Store) -> None:
-        """Events, artefacts, records, lessons and responses."""
+        """It applies to events, artefacts, records, lessons and responses."""
         claim = store.claim("k", "f", lease=MINUTE, keep=MINUTE)
         done = store.commit(
             Commit(
@@ -306,7 +306,7 @@ class LogConformance:
     # --- the chain ---------------------------------------------------------------------------
 
     def test_an_import_keeps_every_field_but_seq(self, store: Store) -> None:
-        """An event appended as an Event is taken over as it is, if it continues its stream."""
+        """An `Event` is imported unchanged if it continues its stream."""
         original = append(
             store, note("1", stream="a"), note("2", stream="b"), note("3", stream="a")
         )
@@ -330,7 +330,7 @@ class LogConformance:
     def test_known_events_are_passed_over_and_others_of_their_id_refused(
         self, store: Store
     ) -> None:
-        """By hash where there is one, else by all that was said; twice in a batch too."""
+        """Events are compared by hash, or by content; also within a batch."""
         (event,) = append(store, note("1"), note("2", id="x", at=T0))[:1]
         known = Commit(
             events=[event, note("2", id="x"), note("3", id="y"), note("3", id="y")], skip_known=True
@@ -342,7 +342,7 @@ class LogConformance:
         assert texts(store.read(EventQuery())) == ["1", "2", "3"]
 
     def test_many_commits_are_one_transaction(self, store: Store) -> None:
-        """A bad one at the end, and none of them is there."""
+        """A bad commit at the end rejects all."""
 
         def commits() -> Iterator[Commit]:
             yield Commit(events=[note("1")])
@@ -353,7 +353,7 @@ class LogConformance:
         assert list(store.read(EventQuery())) == []
 
     def test_commits_written_together_are_all_there_or_none(self, store: Store) -> None:
-        """One that comes too late, and none of them is there."""
+        """A late commit rejects all."""
         append(store, note("0", stream="a"))
         first = Commit(events=[note("1", stream="b")], expected_pos={"b": 0})
         late = Commit(events=[note("2", stream="a")], expected_pos={"a": 0})
@@ -367,7 +367,7 @@ class LogConformance:
         assert verify(store.rows).ok
 
     def test_streams_are_found_by_how_they_begin(self, store: Store) -> None:
-        """Each once, in the order of their names."""
+        """Each name comes once, in order."""
         names = ["subject/b", "subject/a", "subjects", "run/1", "subject/\U0001f600", "subject/b"]
         append(store, *(note("1", stream=name) for name in names))
         found = ["subject/a", "subject/b", "subject/\U0001f600"]
@@ -375,13 +375,13 @@ class LogConformance:
         assert list(store.streams("nothing/")) == []
 
     def test_a_body_can_be_seen_as_it_would_be_stored(self, store: Store) -> None:
-        """Without its secrets."""
+        """The redactor removes secrets."""
         body = {"text": f"use {SECRET}", "n": 1}
         assert SECRET not in str(store.redactor.value(body))
         assert store.redactor.value({"n": 1}) == {"n": 1}
 
     def test_verify_accepts_an_untouched_log_and_gives_its_heads(self, store: Store) -> None:
-        """Head by head as the store says."""
+        """The report's heads equal the store's."""
         log = append(store, note("1", stream="a"), note("2", stream="b"), note("3", stream="a"))
         report = verify(store.rows)
         assert (report.ok, report.events, report.streams, report.erased) == (True, 3, 2, 0)
@@ -390,7 +390,7 @@ class LogConformance:
         assert store.head("nothing") == (0, "")
 
     def test_a_saved_head_shows_a_missing_tail(self, store: Store) -> None:
-        """A stream that ends early, one that is gone, one that was written anew."""
+        """A stream that was cut, removed or rewritten is found."""
         log = append(store, note("1"))
         heads = {
             "notes": Head(3, "00"),
@@ -407,7 +407,7 @@ class LogConformance:
         assert verify(store.rows, heads={"notes": Head(1, log[0].hash)}).ok
 
     def test_health_tells_how_the_store_is(self, store: Store) -> None:
-        """Well."""
+        """A healthy store has no problems."""
         append(store, note("1"), note("2"))
         health = store.health(deep=True)
         assert (health.events, health.scrub_pending, list(health.problems)) == (2, False, [])
@@ -462,7 +462,7 @@ class HolderConformance:
         assert len(list(store.records("ana"))) == 1_200
 
     def test_lessons_are_found_by_any_word_within_their_scope(self, store: Store) -> None:
-        """Stemmed; one subject never sees another's, and nobody's are a scope of their own."""
+        """Words are stemmed, and scopes are separate; "" is the scope without a subject."""
         learn(store, "1", "She was running in Lisbon", at=T0, subject="ana")
         learn(store, "2", "He runs a shop", at=T0 + MINUTE, subject="bo")
         learn(store, "3", "nothing here")
@@ -480,7 +480,7 @@ class HolderConformance:
         assert find("lisbon shop") == {"1", "2"}
 
     def test_what_was_said_and_lessons_are_never_mixed(self, store: Store) -> None:
-        """Neither is found, counted or forgotten as the other."""
+        """Each is found, counted and removed apart from the other."""
         draft = Draft(stream="s", kind="message", body={"role": "user", "text": "word"}, id="m")
         append(store, draft, note("word", "t", id="n"), lessons={"s": "m", "t": "n"})
         assert sorted(lessons(store, "word")) == ["s", "t"]
@@ -493,7 +493,7 @@ class HolderConformance:
         assert store.erase(["m"]).passages == 1
 
     def test_a_lesson_is_an_event_of_its_stream(self, store: Store) -> None:
-        """One that is not there is refused, and nothing is written."""
+        """Another event is refused, and nothing is written."""
         append(store, note("1", id="n"))
         for stream, event_id in (("notes", "none"), ("other", "n")):
             with pytest.raises(NotFound):
@@ -501,7 +501,7 @@ class HolderConformance:
         assert texts(store.read(EventQuery())) == ["1"]
 
     def test_a_word_is_found_however_it_is_surrounded(self, store: Store) -> None:
-        """Parts of addresses, paths and versions; with or without accents; and no stop words."""
+        """Parts of addresses, paths and versions match, accents or not; there are no stop words."""
         text = "write to ana@example.com about invoice-4711 in /etc/hosts, version 1.2.3; café, who"
         learn(store, "1", text)
         queries = (
@@ -520,7 +520,7 @@ class HolderConformance:
         assert lessons(store, f"{query} text") == ["1"]
 
     def test_a_lesson_is_replaced_and_removed(self, store: Store) -> None:
-        """And is not found by what it said before."""
+        """It is not found by its former words."""
         for text in ("alpha", "beta", None):
             if text is None:
                 store.commit(Commit(lessons={"1": None}))
@@ -532,7 +532,7 @@ class HolderConformance:
     # --- requests ------------------------------------------------------------------------------
 
     def test_a_request_key_is_carried_out_once(self, store: Store) -> None:
-        """Claimed, running, done; another request with the key is told so."""
+        """The second claim gets the state or the response; another request gets a mismatch."""
 
         def claim(fingerprint: str = "f") -> Any:
             return store.claim("key", fingerprint, lease=MINUTE, keep=MINUTE)
@@ -547,7 +547,7 @@ class HolderConformance:
         assert claim().response == b'{"ok":\x00}'
 
     def test_a_claim_can_be_given_back_taken_over_and_expires(self, store: Store) -> None:
-        """Who lost a claim writes nothing."""
+        """A process that lost its claim writes nothing."""
         now = timedelta(0)
         lost = store.claim("key", "f", lease=now, keep=MINUTE)
         taken = store.claim("key", "f", lease=MINUTE, keep=MINUTE)
@@ -564,10 +564,10 @@ class HolderConformance:
 
 
 class ForgettingConformance:
-    """Erased, with all that was derived, and still provable."""
+    """Forgetting erases everything derived, and the log still verifies."""
 
     def test_an_erased_body_is_gone_and_the_chain_still_proves_it(self, store: Store) -> None:
-        """The row, its hash and the fact of the erasure stay."""
+        """The row, its hash and the tombstone stay."""
         log = append(store, note("secret plan", subject="ana"), note("other", subject="ana"))
         erasure = store.erase([log[0].id], reason="asked")
         assert erasure.events == [log[0].id]
@@ -582,14 +582,14 @@ class ForgettingConformance:
         assert store.erase([log[0].id]).events == []
 
     def test_erasing_what_is_not_there_erases_nothing(self, store: Store) -> None:
-        """All or none."""
+        """An unknown id rejects the whole erasure."""
         (event,) = append(store, note("stays"))
         with pytest.raises(NotFound):
             store.erase([event.id, "no such id"])
         assert texts(store.read(EventQuery())) == ["stays"]
 
     def test_everything_derived_is_erased_too(self, store: Store) -> None:
-        """Through any number of steps; what came from elsewhere stays."""
+        """Derivations are followed through any number of steps; other content stays."""
         claim = store.claim("k", "f", lease=MINUTE, keep=MINUTE)
         source, elsewhere = append(store, note("plan"), note("else"))
         (derived,) = append(
@@ -625,7 +625,7 @@ class ForgettingConformance:
         assert verify(store.rows).ok
 
     def test_forgetting_a_subject_leaves_the_others(self, store: Store) -> None:
-        """Its records go, even those that name no source, and its lessons."""
+        """Its lessons and all its records are erased, also records without a source."""
         mine, other = append(store, note("1", subject="ana"), note("2", subject="bo"))
         store.commit(
             Commit(
@@ -643,7 +643,7 @@ class ForgettingConformance:
     def test_what_replaced_a_derived_thing_is_not_erased_with_the_old_source(
         self, store: Store
     ) -> None:
-        """The index follows the holder."""
+        """A replaced record or lesson has only its new sources."""
         old, new = append(store, note("1"), note("2 word"))
         for source in (old, new):
             store.commit(
@@ -663,7 +663,7 @@ class ForgettingConformance:
     def test_a_key_used_again_is_not_erased_with_what_it_was_used_for_before(
         self, store: Store
     ) -> None:
-        """An expired request takes its derivations along."""
+        """An expired request loses its derivations."""
         (event,) = append(store, note("1"))
         first = store.claim("k", "f", lease=MINUTE, keep=timedelta(0))
         store.commit(
@@ -678,7 +678,7 @@ class ForgettingConformance:
         assert store.claim("k", "g", lease=MINUTE, keep=MINUTE).status == "running"
 
     def test_nothing_can_be_derived_from_what_was_erased(self, store: Store) -> None:
-        """Whoever had read it before."""
+        """Commits from an erased source are refused."""
         (event,) = append(store, note("1"))
         store.erase([event.id])
         derived = {"text": "copied", "from_events": [event.id]}
@@ -692,7 +692,7 @@ class ForgettingConformance:
                 store.commit(commit)
 
     def test_an_erasure_travels_with_an_export(self, store: Store) -> None:
-        """A copy that still has the body erases it when the fact arrives."""
+        """A copy with the body erases it when it imports the tombstone."""
         first = append(store, note("plan", subject="ana"))
         store.erase([first[0].id])
         exported = list(store.read(EventQuery()))
@@ -709,14 +709,14 @@ class ForgettingConformance:
             assert next(copy.read(EventQuery())).erased
 
     def test_forgetting_a_subject_selects_within_its_transaction(self, store: Store) -> None:
-        """Nobody has to list the events first, and those erased before are followed again."""
+        """The store selects the events itself; erasing again erases nothing."""
         append(store, note("1", subject="ana"), note("2", subject="bo"))
         assert len(store.erase([], subjects=["ana"]).events) == 1
         assert store.erase([], subjects=["ana"]).events == []
         assert verify(store.rows).erased == 1
 
     def test_who_compiled_from_what_was_erased_is_fenced_off(self, store: Store) -> None:
-        """The fact of the erasure moves the stream on."""
+        """The tombstone moves the stream, so `expected_pos` fails."""
         (event,) = append(store, note("1"))
         pos, _ = store.head("notes")
         store.erase([event.id])
