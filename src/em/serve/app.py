@@ -19,8 +19,7 @@ from litestar.openapi.spec import Components, SecurityScheme
 import em
 from em.errors import EmError, StoreError
 from em.memory import Memory
-from em.serve.api import heuristics as lessons
-from em.serve.api import log, observations, routines, runs, states, traces, workflows
+from em.serve.api import heuristics, log, observations, routines, states, traces, workflows
 from em.serve.api.shapes import HealthOut
 from em.serve.auth import Sessions, Tokens, refuse_open_door
 from em.serve.guard import (
@@ -57,12 +56,11 @@ def make_app(memory: Memory, settings: Settings, tokens: Tokens | None = None) -
             *mcp.handlers,
             get_health,
             get_metrics,
-            *lessons.HANDLERS,
+            *heuristics.HANDLERS,
             *traces.HANDLERS,
             *observations.HANDLERS,
             *log.HANDLERS,
             *routines.HANDLERS,
-            *runs.HANDLERS,
             *states.HANDLERS,
             *workflows.HANDLERS,
             *PAGES,

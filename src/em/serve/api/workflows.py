@@ -5,7 +5,7 @@ from litestar.params import FromPath, JSONBody
 
 from em.errors import UsageError
 from em.runner.history import run_id_of, started_runs
-from em.serve.api.runs import answer_run
+from em.serve.api.routines import answer_run
 from em.serve.api.shapes import (
     AnswersIn,
     ParamOut,
