@@ -285,7 +285,7 @@ def test_a_choice_that_nothing_explains_is_said_in_a_comment(tmp_path: Path) -> 
     )
     (tmp_path / "trace.json").write_bytes(msgspec.json.encode(trace))
     draft = compile_trace_file(tmp_path / "trace.json", tmp_path / "out")
-    note = "# args.x: item 1 of 2 was chosen; nothing in the trace says why"
+    note = "# args.x: item 1 of 2 was chosen; nothing in the trace explains why"
     assert note in (tmp_path / "out" / "routine.yaml").read_text()
     assert [found.how for found in draft.explained if found.place == "args.x"] == ["index"]
 
@@ -486,7 +486,7 @@ def test_a_number_that_stands_in_several_places_is_kept_and_said() -> None:
     )
     (refund,) = [step for step in draft.routine.steps if step.id == "refund"]
     assert refund.args["amount"] == 42  # type: ignore[union-attr]
-    assert any("kept as it is" in note for note in draft.comments["refund"])
+    assert any("stays a constant" in note for note in draft.comments["refund"])
 
 
 def test_a_read_whose_result_nobody_can_find_in_the_output_is_still_made() -> None:

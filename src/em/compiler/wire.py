@@ -1,4 +1,4 @@
-"""Wiring: where each argument came from, as an expression that means something on the next run."""
+"""Wiring: explains where each argument came from, as an expression for the next run."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -21,13 +21,13 @@ from em.values.leaves import (
 )
 
 NUMBER = re.compile(r"(?<![\w.,-])\d+(?:\.\d+)?(?![\w]|[.,]\d)")
-"""Numbers that stand in a text as words of their own."""
+"""Matches numbers that are words of their own in a text."""
 
 
 def cut(
     pieces: list[tuple[str, bool]], content: str, expression: str
 ) -> tuple[list[tuple[str, bool]], bool]:
-    """Texts with an expression in the place of what it stands for; and whether it was there."""
+    """Replace a content by an expression; return the pieces, and whether the content occurred."""
     cut: list[tuple[str, bool]] = []
     for text, is_expression in pieces:
         if is_expression or content not in text:
@@ -40,7 +40,7 @@ def cut(
 
 
 def around(content: str, text: str) -> list[str]:
-    """What stands around a content; a number counts only where it is a word of its own."""
+    """Split a text at a content; a number counts only as a word of its own."""
     if not NUMBER.fullmatch(content):
         return text.split(content)
     parts, done = [], 0
@@ -52,19 +52,19 @@ def around(content: str, text: str) -> list[str]:
 
 
 def plain_path(path: Path) -> str:
-    """A path as it is told."""
+    """Return a path as shown to people."""
     return ".".join(str(part.key) for part in path)
 
 
 def is_text(value: Any) -> bool:
-    """A text that says enough to be found in others."""
+    """Return whether a value is a text that is specific enough to search for."""
     return isinstance(value, str) and is_informative(value)
 
 
 def record_with(
     result: Any, recorded: Json, constants: Sequence[str], at_least: int
 ) -> tuple[Path, Mapping[str, Any]] | None:
-    """The part of a result that has the same names and values as these arguments, most of them."""
+    """Return the part of a result that shares the most names and values with these arguments."""
     best: tuple[int, Path, Mapping[str, Any]] | None = None
     todo: list[tuple[Path, Any]] = [((), result)]
     while todo:
@@ -83,12 +83,12 @@ def record_with(
 
 
 def is_wired(value: Any) -> bool:
-    """Whether a value is an expression, or a text that holds one."""
+    """Return whether a value is an expression, or a text that holds one."""
     return isinstance(value, str) and "{{" in value
 
 
 def equal(found: Any, value: Any) -> bool:
-    """The same value, or the same number written as a text."""
+    """Compare two values; a number equals the same number as a text."""
     if isinstance(found, bool) or isinstance(value, bool) or found is None or value is None:
         return found is value
     if type(found) is type(value) or not isinstance(found, str | int | float):
@@ -97,7 +97,7 @@ def equal(found: Any, value: Any) -> bool:
 
 
 def reference(source: str, value: Any, found: Any) -> str:
-    """A reference, converted where the trace wrote a number as text or the other way round."""
+    """Return a reference, converted if the trace has a number as a text or the reverse."""
     if isinstance(value, str) and not isinstance(found, str):
         source = f"str({source})"
     elif isinstance(found, str) and isinstance(value, int | float):
@@ -106,12 +106,12 @@ def reference(source: str, value: Any, found: Any) -> str:
 
 
 def inside(expression: str) -> str:
-    """The expression between the braces."""
+    """Return the expression between the braces."""
     return expression.removeprefix("{{ ").removesuffix(" }}")
 
 
 def plain_segment(part: Segment) -> str:
-    """One step of a path as an expression writes it."""
+    """Return one step of a path as expressions write it."""
     key = part.key
     if part.in_collection and isinstance(part.of, dict):
         key = list(part.of)[int(key)]
@@ -121,7 +121,7 @@ def plain_segment(part: Segment) -> str:
 
 
 def literal(value: Any) -> Any:
-    """A constant that no expression is read out of."""
+    """Return a constant, quoted if it would read as an expression."""
     if isinstance(value, str) and ("{{" in value or "{%" in value or "{#" in value):
         return "{{ " + msgspec.json.encode(value).decode() + " }}"
     return value
@@ -134,7 +134,7 @@ _ORDER: tuple[How, ...] = ("mission", "said", "result", "key", "only", "match", 
 
 
 class Wire(NamedTuple):
-    """One leaf: its value in the routine, how it was found, and the call it came from."""
+    """One leaf: its value in the routine, how it was explained, and the call it came from."""
 
     value: Any
     how: How
@@ -154,10 +154,10 @@ class Explained(msgspec.Struct, frozen=True):
 
 
 OUTPUT = "output"
-"""The place of what a routine returns."""
+"""The place of a routine's return value."""
 
 _TOKEN = re.compile(r"[#\w@.+-]*\d[\w@+-]*")
-"""Words of a text that are more than words: numbers, ids, addresses."""
+"""Matches numbers, ids and addresses in a text."""
 
 
 class _Found(NamedTuple):
@@ -167,7 +167,7 @@ class _Found(NamedTuple):
 
 
 class Wiring:
-    """Wires values to the mission, to what users said, and to earlier results."""
+    """Wires values to the mission, to what users wrote, and to earlier results."""
 
     def __init__(self, mission: Json, names: Names) -> None:
         self._names = names
@@ -181,12 +181,12 @@ class Wiring:
         self._computed: set[int] = set()
         self.explained: list[Explained] = []
         self.secrets: dict[str, str] = {}
-        """What each secret is called, by the marker that stands for it in the trace."""
+        """The name of each secret, by its marker in the trace."""
 
     def add_result(self, call: int, name: str, result: Any, *, computed: bool = False) -> None:
-        """From now on, values may come from this call's result.
+        """Let later values come from this call's result.
 
-        What was `computed` by a function of the agent's own was made to be used.
+        computed: a function of the agent computed it, so even a small value of it was meant.
         """
         self._results[call] = (name, result)
         if computed:
@@ -194,7 +194,7 @@ class Wiring:
         self._found += [_Found(call, path, value) for path, value in leaves(result)]
 
     def wire(self, value: Any, said: str, call: int, place: str) -> tuple[Any, set[int]]:
-        """A value with its leaves wired, and the calls that they came from."""
+        """Wire the leaves of a value; return it, and the calls that they came from."""
         whole = self._whole(value)
         if whole is not None:
             self._explain(call, place, value, whole)
@@ -211,20 +211,20 @@ class Wiring:
             return [part for part, _ in items], {s for _, sources in items for s in sources}
         name = place.rpartition(".")[2].partition("[")[0]
         if isinstance(value, str) and MARKER.search(value):
-            # A result that was redacted is the run's own; what else was, only the user has. It is
-            # filled into calls, and never into what people read.
+            # A redacted value of a result is fetched again by the run. Other secrets come from the
+            # user, and are filled into calls only, never into prompts or outputs.
             secret = self._from_secrets if place.startswith("args") else _as_it_is
             leaf = self._from_results(value, said, name) or secret(value)
         else:
             leaf = self._leaf(value, said, name)
         if leaf.how == "constant" and place.startswith(OUTPUT):
-            # A constant in an output would be this run's answer to the next one's question.
+            # A constant in an output would repeat this run's answer on the next run.
             leaf = self._by_key(value, name) or leaf
         self._explain(call, place, value, leaf)
         return leaf.value, {leaf.source} if leaf.source is not None else set()
 
     def _whole(self, value: Any) -> Wire | None:
-        """A structure, or a long text, that is just what a call gave."""
+        """Explain a structure that equals the whole result of a call."""
         if not isinstance(value, dict | list) or not value:
             return None
         for call, (name, result) in reversed(self._results.items()):
@@ -237,7 +237,7 @@ class Wiring:
         if mission is not None:
             return mission
         if not is_informative(value):
-            # A short word counts as said if it is written like a name or a code: Ana, TX, not "in".
+            # Short words count as inputs only if written like a name or a code: Ana, TX, not "in".
             named = isinstance(value, str) and value[:1].isupper()
             if named and mentioned_in(value, said, exactly=True):
                 return self._from_said(value, name)
@@ -251,7 +251,7 @@ class Wiring:
         return parts or Wire(literal(value), "constant")
 
     def _from_secrets(self, value: str) -> Wire:
-        """A text in which secrets stood."""
+        """Wire a text that contains markers of secrets."""
         parts: list[str] = []
         done = 0
         for found in MARKER.finditer(value):
@@ -270,7 +270,7 @@ class Wiring:
         return self._names.free(identifier(text.removeprefix("[redacted:").removesuffix("]")))
 
     def _from_computed(self, value: Scalar) -> Wire | None:
-        """A small value that is all that a function of the agent's own gave."""
+        """Explain a small value that equals the whole result of the agent's own function."""
         if not value or isinstance(value, bool) or value in (1, -1):
             return None
         for call in sorted(self._computed, reverse=True):
@@ -280,7 +280,7 @@ class Wiring:
         return None
 
     def _from_one_place(self, value: Scalar, said: str, name: str) -> Wire:
-        """A value that says little by itself, and stands in one place only."""
+        """Explain an unspecific value that occurs in one place only."""
         constant = Wire(literal(value), "constant")
         if not is_telling(value):
             return constant
@@ -294,16 +294,16 @@ class Wiring:
         if not given:
             return constant
         wire = self._path_wire(given[-1], value, said)
-        # The same field of a record that was read twice is one place.
+        # The same field of a record that was read twice counts as one place.
         if stated or wire.how == "index" or len({_last_key(found) for found in given}) > 1:
-            # The call stays: whoever reads the routine may find that it is what is meant.
-            note = f"{value!r} may be {wire.value}; it is kept as it is"
+            # Keep the call, since its result may be what was meant.
+            note = f"{value!r} may be {wire.value}; it stays a constant"
             return constant._replace(note=note, source=wire.source)
-        note = f"by its value alone: {value!r} stands nowhere else"
+        note = f"matched by value only: {value!r} occurs nowhere else"
         return wire._replace(note=wire.note or ("" if _last_key(given[-1]) == name else note))
 
     def _by_key(self, value: Scalar, name: str) -> Wire | None:
-        """The newest result that has this value under this very name."""
+        """Explain a value by the newest result that has it under the same name."""
         for found in reversed(self._found):
             named = found.path and found.path[-1].key == name
             plain = not any(part.in_collection for part in found.path)
@@ -327,7 +327,7 @@ class Wiring:
             for found in self._found
             if equal(found.value, value) and _last_key(found) == name
         ]
-        note = f"it may be {also[0]} as well" if also else ""
+        note = f"ambiguous: it may also be {also[0]}" if also else ""
         path, known = stated[0]
         return Wire(self._use_mission(path, value, known), "mission", note=note)
 
@@ -360,7 +360,9 @@ class Wiring:
         wire = best[1]
         others = {_last_key(found) for found in candidates} - {name}
         if not wire.note and len(others) > 1 and name not in map(_last_key, candidates):
-            wire = wire._replace(note=f"it may be any of {', '.join(sorted(map(str, others)))}")
+            wire = wire._replace(
+                note=f"ambiguous: it may be any of {', '.join(sorted(map(str, others)))}"
+            )
         return wire
 
     def _path_wire(self, found: _Found, value: Scalar, said: str) -> Wire:
@@ -379,7 +381,7 @@ class Wiring:
         return Wire(reference(source, value, found.value), how, found.call, note)
 
     def _choose(self, source: str, part: Segment, said: str) -> tuple[str, How, str]:
-        """How one item of a collection was chosen: the only one, by a field, or nobody knows."""
+        """Explain how an item was chosen: as the only one, by a field, or else by its position."""
         items = items_of(part.of)
         number = int(part.key)
         if len(items) == 1:
@@ -393,11 +395,11 @@ class Wiring:
                 known = self._known_input(content, said)
                 if known is not None and len(matching) == 1:
                     return f"pick({source}, {field}={known})", "match", ""
-        note = f"item {number} of {len(items)} was chosen; nothing in the trace says why"
+        note = f"item {number} of {len(items)} was chosen; nothing in the trace explains why"
         return f"nth({source}, {number})", "index", note
 
     def _known_input(self, content: Any, said: str) -> str | None:
-        """An input that has this value, or becomes one because a user said it."""
+        """Return the input that has this value; make one if a user wrote the value."""
         if not isinstance(content, str) or not is_informative(content):
             return None
         for name, value in self.inputs.items():
@@ -412,7 +414,7 @@ class Wiring:
         return None
 
     def _from_parts(self, value: Scalar, said: str) -> Wire | None:
-        """A text that holds known values: those are filled in, the rest stays."""
+        """Explain a text that contains known values; the rest of it stays constant."""
         if not isinstance(value, str) or len(value) > 2_000:
             return None
         pieces: list[tuple[str, bool]] = [(value, False)]
@@ -429,7 +431,7 @@ class Wiring:
         return Wire(text, "parts", source)
 
     def _known_in(self, text: str, said: str) -> list[tuple[str, str, int | None]]:
-        """What is known and may stand in a text: its content, its expression, and its call."""
+        """Return the known values that may occur in a text: content, expression, call."""
         for token in set(_TOKEN.findall(text)):
             if is_informative(token) and mentioned_in(token, said):
                 self._from_said(token, "mentioned")
@@ -450,7 +452,7 @@ class Wiring:
         return known
 
     def _is_lone_number(self, found: _Found, text: str) -> bool:
-        """A number that stands in the text as a word, and in no other field."""
+        """Return whether a number is a word of the text and the value of just one field."""
         value = found.value
         if isinstance(value, str | bool) or not is_telling(value):
             return False
@@ -461,7 +463,7 @@ class Wiring:
     def _same_record(
         self, recorded: Json, wired: Json, used: set[int], call: int, place: str
     ) -> Json:
-        """Values that say little are wired where their neighbours come from the same record."""
+        """Wire unspecific values if their neighbours come from the same record."""
         constants = [
             key
             for key, item in recorded.items()

@@ -142,7 +142,7 @@ def _flat(code: Code) -> str:
 
 
 def _laid(code: Code, indent: int, used: int) -> str:
-    """Lay out code on a line of which other code takes `used` columns."""
+    """Lay out code on a line where `used` columns are taken already."""
     line = _flat(code)
     if isinstance(code, str) or not code.parts or used + len(line) <= WIDTH:
         return line
@@ -168,14 +168,16 @@ def _quoted(text: str) -> str:
     return '"' + shown[1:-1].replace("\\'", "'") + '"'
 
 
-def _literal(value: Any, place: str) -> Code:
+def _literal(value: Any, place: str, text: Callable[[str], Code] = _quoted) -> Code:
+    """Return a JSON value as code; `text` translates the texts in it."""
     if isinstance(value, str):
-        return _quoted(value)
+        return text(value)
     if isinstance(value, dict):
-        pairs = [(f"{_literal(key, place)}: ", _literal(v, place)) for key, v in value.items()]
-        return Group("{", pairs, "}")
+        pairs = value.items()
+        parts = [(f"{_literal(key, place)}: ", _literal(v, place, text)) for key, v in pairs]
+        return Group("{", parts, "}")
     if isinstance(value, list | tuple):
-        return Group("[", [("", _literal(item, place)) for item in value], "]")
+        return Group("[", [("", _literal(item, place, text)) for item in value], "]")
     if isinstance(value, float) and not math.isfinite(value):
         raise _refused(f"the number {value!r}", place)
     return repr(value)
@@ -205,15 +207,7 @@ class _Expressions:
 
     def value(self, value: Any) -> Code:
         """Translate a value; every text in it may hold expressions."""
-        if isinstance(value, str):
-            whole = whole_expression(value)
-            return self._text(value) if whole is None else self.bare(whole)
-        if isinstance(value, dict):
-            parts = [(f"{_literal(key, self._place)}: ", self.value(v)) for key, v in value.items()]
-            return Group("{", parts, "}")
-        if isinstance(value, list):
-            return Group("[", [("", self.value(item)) for item in value], "]")
-        return _literal(value, self._place)
+        return _literal(value, self._place, self._text)
 
     def bare(self, source: str) -> str:
         """Translate an expression that stands by itself."""
@@ -226,6 +220,9 @@ class _Expressions:
     def _text(self, text: str) -> Code:
         if "{{" not in text and "{%" not in text:
             return _quoted(text)
+        whole = whole_expression(text)
+        if whole is not None:
+            return self.bare(whole)
         syntax_of(text, self._place)
         parts: list[str] = []
         constant, inside = "", Tokens()
