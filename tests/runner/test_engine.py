@@ -369,7 +369,7 @@ def test_there_must_be_a_routine_and_its_input_be_names(tmp_path: Path) -> None:
 
 def test_a_udf_file_that_breaks_is_named_with_its_line(tmp_path: Path) -> None:
     (tmp_path / "routine.yaml").write_text("name: x\nsteps: [{id: a, type: udf.call, function: f}]")
-    for code, says in (("def f(:", "no Python"), ("x = 1\nraise OSError('no')", "udf.py:2")):
+    for code, says in (("def f(:", "invalid Python"), ("x = 1\nraise OSError('no')", "udf.py:2")):
         (tmp_path / "udf.py").write_text(code)
         with pytest.raises(RoutineError, match=says):
             run_routine(tmp_path)

@@ -273,7 +273,7 @@ def test_a_package_with_an_odd_mark_is_not_kept(tmp_path: Path, kind: str) -> No
 def test_an_import_of_what_is_not_installed_is_told_with_its_line(tmp_path: Path) -> None:
     folder = package(tmp_path, "import os\nimport no_such_module_here\n" + PLAIN)
     for load in (lambda: run_routine(folder, {"n": 1}), lambda: load_module(f"{folder}/udf.py")):
-        with pytest.raises(RoutineError, match=r"udf.py:2: it imports 'no_such_module_here'"):
+        with pytest.raises(RoutineError, match=r"udf.py:2: the file imports 'no_such_module_here'"):
             load()
     with pytest.raises(UsageError, match="there is no module 'no_such_module_here'"):
         load_module("no_such_module_here.part")

@@ -1,4 +1,8 @@
-"""Tools: Python callables by name, with what em must know of them."""
+"""Tools: Python functions by name, with their signature and their effect.
+
+One Tool for all: a routine calls it, a workflow step calls it, and a behaviour engine's tool is
+a Tool with checks.
+"""
 
 import importlib
 import importlib.util
@@ -23,7 +27,7 @@ _EFFECT = "__em_effect__"
 
 
 def declare(function: F, effect: Effect | None) -> F:
-    """Note on a function what effect it has on the world."""
+    """Declare a function's effect: whether it only reads, or writes."""
     if effect is not None:
         setattr(function, _EFFECT, effect)
     return function
@@ -46,7 +50,9 @@ class Tool:
         is_method: bool = False,
     ) -> None:
         if not callable(function):
-            raise UsageError(f"a {type(function).__name__} can't be called", place=f"tool {name}")
+            raise UsageError(
+                f"expected a function, got a {type(function).__name__}", place=f"tool {name}"
+            )
         self.name = name
         self.function = function
         self.effect: Effect | None = effect or getattr(function, _EFFECT, None)
@@ -54,15 +60,15 @@ class Tool:
         self.is_async = self.signature.is_async
         self.parameters = frozenset(p.name for p in self.signature.parameters or ())
         self.takes_key = "idempotency_key" in self.parameters
-        # For a tool that can end in time by itself: its function for so many seconds.
+        # For a tool that enforces a timeout itself: returns its function for these seconds.
         self.within: Callable[[float | None], Function] | None = None
-        # For a tool that knows by itself whether it may be called twice.
+        # For a tool that can say at run time whether repeating a call is harmless.
         self.does_no_harm: Callable[[], bool] | None = None
         self.description = (inspect.getdoc(function) or "").partition("\n")[0]
 
 
 def renamed(tool: Tool, name: str) -> Tool:
-    """The same tool by another name, to be changed without changing the first."""
+    """Return a copy of a tool by another name; changing it leaves the first as it is."""
     other = Tool.__new__(Tool)
     for slot in Tool.__slots__:
         setattr(other, slot, getattr(tool, slot))
@@ -90,7 +96,7 @@ class ToolRegistry(Mapping[str, Tool]):
         self._tools[name] = Tool(name, function, effect)
 
     def tool(self, name: str | None = None, *, effect: Effect | None = None) -> Callable[[F], F]:
-        """Add a function as a tool, as a decorator."""
+        """Decorate a function to add it as a tool."""
 
         def add(function: F) -> F:
             self.register(name or function.__name__, function, effect=effect)
@@ -120,7 +126,7 @@ class ToolRegistry(Mapping[str, Tool]):
 
     @classmethod
     def load(cls, source: str) -> "ToolRegistry":
-        """The tools of a module (`package.module`) or a file: its registry, or its functions."""
+        """Load the tools of a module (`package.module`) or a file: its registry, or functions."""
         module = load_module(source)
         for value in vars(module).values():
             if isinstance(value, cls):
@@ -129,13 +135,13 @@ class ToolRegistry(Mapping[str, Tool]):
 
 
 def argument_problem(tool: Tool, args: Collection[str]) -> str:
-    """Why a tool can't be called with arguments of these names; nothing if it can."""
+    """Say why a tool can't be called with arguments of these names; "" if it can."""
     problem = tool.signature.problem(args)
-    return f"{tool.name} can't be called with these: {problem}" if problem else ""
+    return f"the arguments don't fit {tool.name}: {problem}" if problem else ""
 
 
 def functions_of(module: ModuleType, *, imported: bool = False) -> dict[str, Function]:
-    """The public functions that a module defines itself, and with `imported` those it imports."""
+    """Return the public functions that a module defines; with `imported`, also imported ones."""
     return {
         name: value
         for name, value in vars(module).items()
@@ -160,9 +166,9 @@ def load_module(source: str) -> ModuleType:
     except ModuleNotFoundError as error:
         if error.name is None or not f"{source}.".startswith(f"{error.name}."):
             raise RoutineError(
-                f"it imports {error.name!r}, which is not installed",
+                f"the module imports {error.name!r}, which is not installed",
                 place=source,
-                fix=f"install {error.name}, or take the import out",
+                fix=f"install {error.name}, or remove the import",
             ) from error
         raise UsageError(
             f"there is no module {error.name!r}", place=source, fix="give a path or package.module"
@@ -178,9 +184,9 @@ def _refuse_unread_module(name: str) -> None:
 
 
 def load_file(path: Path, name: str, code: bytes | None = None) -> ModuleType:
-    """Run a Python file as a module of its own; what goes wrong in it is told with its line.
+    """Run a Python file as a module of its own; errors name the line.
 
-    What runs is the text, never bytecode that lies beside it: nobody reads that before trusting it.
+    The source is compiled here, never cached bytecode: people trust what they can read.
     """
     code = path.read_bytes() if code is None else code
     spec = importlib.util.spec_from_file_location(name, path)
@@ -190,18 +196,18 @@ def load_file(path: Path, name: str, code: bytes | None = None) -> ModuleType:
         exec(compile(code, str(path), "exec"), vars(module))  # noqa: S102 - as an import does
     except ModuleNotFoundError as error:
         raise RoutineError(
-            f"it imports {error.name!r}, which is not installed",
+            f"the file imports {error.name!r}, which is not installed",
             place=f"{path}:{_line_in(error, path)}",
-            fix=f"install {error.name}, or take the import out",
+            fix=f"install {error.name}, or remove the import",
         ) from error
     except SyntaxError as error:
         raise RoutineError(
-            f"this is no Python: {error.msg}", place=f"{path}:{error.lineno}"
+            f"invalid Python: {error.msg}", place=f"{path}:{error.lineno}"
         ) from error
     except Exception as error:
         line = _line_in(error, path)
         raise RoutineError(
-            f"it raised {type(error).__name__}: {error}", place=f"{path}:{line}"
+            f"the file raised {type(error).__name__}: {error}", place=f"{path}:{line}"
         ) from error
     return module
 
@@ -216,7 +222,7 @@ def _line_in(error: Exception, path: Path) -> int:
 
 
 def missing_tool(name: str, known: Mapping[str, Any]) -> RoutineError:
-    """The error for a tool that nobody registered."""
+    """Return the error for a tool that is not registered."""
     close = get_close_matches(name, known, 1)
     if close:
         fix = f"did you mean {close[0]!r}?"
@@ -231,7 +237,7 @@ _OTHER = re.compile(r"[^A-Za-z0-9_-]+")
 
 
 def tool_name(name: str, taken: Collection[str] = ()) -> str:
-    """The name itself where it can be called; else one like it, the same every time."""
+    """Return the name if it is a valid tool name, else a valid one made from it and its hash."""
     if _PLAIN.fullmatch(name) and name not in taken:
         return name
     digest = sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
@@ -244,6 +250,6 @@ def tool_name(name: str, taken: Collection[str] = ()) -> str:
 
 
 def one_line(text: str, longest: int = 1024) -> str:
-    """A description without characters that steer a terminal or a page, not too long."""
+    """Return a description on one line, shortened, without control characters."""
     shown = " ".join("".join(char if char.isprintable() else " " for char in text).split())
     return shown if len(shown) <= longest else shown[: longest - 1] + "\N{HORIZONTAL ELLIPSIS}"
