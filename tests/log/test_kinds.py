@@ -34,3 +34,30 @@ def test_no_module_registers_a_kind_that_the_table_does_not_name() -> None:
 
 def test_bodies_are_loaded_when_their_kind_is_first_used() -> None:
     assert registered_after("") == ["erased"]
+
+
+MANY_THREADS = """
+import sys
+from threading import Barrier, Thread
+from importlib import import_module
+from em.log.kinds import HOMES, check_body
+for home in HOMES.values():
+    import_module(home)
+sys.setswitchinterval(1e-6)
+start = Barrier(8)
+def check():
+    start.wait()
+    for kind in HOMES:
+        try:
+            check_body(kind, b"[]")
+        except Exception as error:
+            assert error.code == "bad_body", error
+threads = [Thread(target=check) for _ in range(8)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+"""
+
+
+def test_many_threads_may_be_the_first_to_use_a_kind() -> None:
+    for _ in range(8):
+        subprocess.run([sys.executable, "-c", MANY_THREADS], check=True)

@@ -6,7 +6,7 @@ other events lists them in `from_events`, so that forgetting those events forget
 """
 
 from collections.abc import Callable, Mapping
-from functools import cache, lru_cache
+from functools import lru_cache
 from importlib import import_module
 from re import compile as pattern
 from typing import Any, TypeVar
@@ -63,12 +63,18 @@ HOMES: Mapping[str, str] = {
 """The module that registers the body of each of em's kinds. It is imported at first use."""
 
 _BODIES: dict[str, type[msgspec.Struct]] = {}
+_DECODERS: dict[str, Callable[[bytes], Any]] = {}
 
 
 def event_body(kind: str) -> Callable[[type[S]], type[S]]:
-    """Register a Struct as the body of a kind of event. The kind must be in HOMES."""
+    """Register a Struct as the body of a kind of event. HOMES must list the kind.
+
+    Make the decoder here, while the module is imported, by one thread: msgspec crashes when
+    several threads prepare the same Struct at the same time.
+    """
 
     def register(body: type[S]) -> type[S]:
+        _DECODERS[kind] = msgspec.json.Decoder(body).decode
         _BODIES[kind] = body
         return body
 
@@ -80,12 +86,6 @@ def body_type(kind: str) -> type[msgspec.Struct] | None:
     if kind not in _BODIES and kind in HOMES:
         import_module(HOMES[kind])
     return _BODIES.get(kind)
-
-
-@cache
-def _decoder(kind: str) -> Callable[[bytes], Any] | None:
-    body = body_type(kind)
-    return msgspec.json.Decoder(body).decode if body else None
 
 
 @event_body("erased")
@@ -130,11 +130,10 @@ def _check_kind(kind: str, v: int) -> None:
 
 def check_body(kind: str, text: bytes) -> None:
     """Raise BadBody unless a body's canonical text fits the Struct of its kind."""
-    decode = _decoder(kind) if kind in HOMES else None
-    if decode is None:
+    if body_type(kind) is None:
         return
     try:
-        decode(text)
+        _DECODERS[kind](text)
     except msgspec.ValidationError as error:
         message, path = mismatch(error)
         place = f"body.{path}" if path else "body"
