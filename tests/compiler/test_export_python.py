@@ -371,6 +371,7 @@ def test_what_has_no_counterpart_is_refused_with_its_place(
     [
         ("def main():\n    pass", "'main' of its own"),
         ("from em import Memory\ndef f():\n    pass", "imports em"),
+        ("import ast as json\ndef f():\n    pass", "'json' of its own"),
         ("import beside\ndef f():\n    pass", "imports beside"),
         ("def g():\n    pass", "no function 'f'"),
         ("def f(:", "must be Python"),
@@ -383,6 +384,14 @@ def test_a_udf_that_could_not_live_in_the_script_is_refused(
     (folder / "beside.py").write_text("")
     with pytest.raises(ExportError, match=says):
         export_python(Package(folder))
+
+
+def test_a_udf_may_import_what_the_script_imports(routine: Any) -> None:
+    udf = "import importlib\nfrom typing import Any, Mapping\n\n\ndef f(x: Any) -> Any:\n"
+    udf += "    return isinstance(x, Mapping), importlib.import_module('json').dumps(x)\n"
+    steps = "  - {id: a, type: udf.call, function: f, args: {x: {y: 1}}, save_as: out}\n"
+    folder = routine(steps + "  - {id: b, type: return, value: '{{ out[1] }}'}", udf=udf)
+    assert same(folder, {}, dict)["end"] == ("ok", '{"y": 1}')
 
 
 # --- the file -------------------------------------------------------------------------------------

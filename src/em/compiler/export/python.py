@@ -320,8 +320,8 @@ class _Script:
         self._runtime = _runtime()
         taken = {"input", "tools", "answers", "output", "run", "TOOLS", *self._runtime.names}
         taken |= {"INPUT_SCHEMA", "OUTPUT_SCHEMA", *section.names, *section.constants}
-        shared = {udfs.imports[line] for line in udfs.imports.keys() & self._runtime.imports.keys()}
-        for word in sorted((udfs.names - shared) & taken):
+        imported = {*self._runtime.imports.values()}
+        for word in sorted((udfs.names - (imported & {*udfs.imports.values()})) & taken):
             problem = f"the script has a {word!r} of its own"
             raise ExportError(problem, place=UDF, fix="give it another name")
         self._reserved = taken | FUNCTIONS.keys() | udfs.names
@@ -568,10 +568,23 @@ def _runtime() -> _Source:
     return _Source(source, Path(str(runtime.__file__)))
 
 
-def _imports(*sources: _Source) -> str:
-    """Return all imports of some files, in the order that linters expect."""
+def _imports(runtime: _Source, udfs: _Source) -> str:
+    """Return the imports of both, in the order that linters expect.
+
+    A name that udf.py takes from `typing` and the runtime from `collections.abc` is imported once;
+    any other name must be the same in both.
+    """
+    lines = dict(udfs.imports)
+    for line, word in runtime.imports.items():
+        plain = line.startswith("import ")
+        others = [own for own, bound in udfs.imports.items() if bound == word and own != line]
+        if all(plain and own.startswith("import ") and " as " not in own for own in others):
+            lines[line] = word
+        elif not others[0].startswith("from typing import "):
+            fix = f"use the import that the script has: {line}"
+            raise ExportError(f"the script has a {word!r} of its own", place=UDF, fix=fix)
     modules: dict[str, set[str]] = {}
-    for line in {line for source in sources for line in source.imports}:
+    for line in lines:
         module, _, names = line.partition(" import ")
         modules.setdefault(module, set()).add(names)
     order = sorted(modules, key=lambda line: ("__future__" not in line, line[:4] == "from", line))
