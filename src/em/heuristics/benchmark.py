@@ -1,9 +1,8 @@
 """The seeded benchmark: tasks and lessons made from a seed, with distractors and near-misses.
 
-Each task has one lesson that fits it: the same tool and the same trouble, in other words. Around it
-stand lessons for the same tool with another trouble, for the same trouble with another tool, and
-for some a rival that says it in nearly the same words and whose runs went wrong. Some tasks have no
-lesson at all.
+Each task has one lesson that fits: the same tool and the same problem, in other words. Distractors
+share the tool or the problem. Some lessons have a rival in nearly the same words whose runs failed.
+Some tasks have no lesson at all.
 """
 
 import random
@@ -113,7 +112,7 @@ _ELSEWHERE = [
 
 
 class SeededTask(NamedTuple):
-    """A task, the tools in play where they are known, and the ids of lessons with their gain."""
+    """A task, its tools if known, and the gain of each lesson that fits, by id."""
 
     text: str
     tools: Sequence[str] | None
@@ -121,7 +120,7 @@ class SeededTask(NamedTuple):
 
 
 class SeededSet(NamedTuple):
-    """Lessons, what became of some (well, badly), and tasks; `silent` ones have no lesson."""
+    """Lessons, counts of successes and failures of some, and tasks; `silent` have no lesson."""
 
     lessons: list[Lesson]
     used: dict[str, tuple[int, int]]
@@ -130,7 +129,7 @@ class SeededSet(NamedTuple):
 
 
 def seeded_set(seed: int = 0, tasks: int = 300, silent: int = 60) -> SeededSet:
-    """Make the set; the same seed gives the same set."""
+    """Make a set of lessons and tasks; the same seed gives the same set."""
     chance = random.Random(seed)  # noqa: S311 - a benchmark is to be repeatable, not secret
     situations = [(v, o, t) for v in _VERBS for o in _OBJECTS for t in _TROUBLES]
     chance.shuffle(situations)
@@ -207,7 +206,7 @@ Method = Callable[[SeededTask], Sequence[str]]
 
 
 class Scores(msgspec.Struct, frozen=True):
-    """How one method did. `silent`: the share of tasks without a lesson that it left unanswered."""
+    """Scores of a method. silent: the share of tasks without a lesson that it left unanswered."""
 
     hit: dict[str, float]
     mrr: float
@@ -216,9 +215,9 @@ class Scores(msgspec.Struct, frozen=True):
 
 
 class Evaluation(msgspec.Struct, frozen=True):
-    """Every method's scores on one seeded set, and the margin of ours over BM25 in MRR.
+    """Scores of all methods on one seeded set, and em's margin over BM25 in MRR.
 
-    `margin_95` is its confidence interval, by resampling the tasks.
+    margin_95: the margin's confidence interval, by resampling the tasks.
     """
 
     seed: int
@@ -232,10 +231,10 @@ class Evaluation(msgspec.Struct, frozen=True):
 def evaluate(seed: int = 0, tasks: int = 300, embed: Embed | None = None) -> Evaluation:
     """Run the seeded benchmark in a store of its own.
 
-    embed: an embedder, so that candidates are found by meaning too.
+    embed: an embedder, to find candidates by meaning too.
     """
     if not 1 <= tasks <= 900:
-        raise UsageError(f"{tasks} tasks can't be made", place="tasks", fix="give 1 to 900")
+        raise UsageError(f"tasks must be 1 to 900, got {tasks}", place="tasks")
     made = seeded_set(seed, tasks)
     with SqliteStore(IN_MEMORY) as store:
         _fill(store, made)
@@ -326,7 +325,7 @@ def _interval(margins: Sequence[float], seed: int) -> tuple[float, float]:
 
 
 def as_rows(done: Evaluation) -> list[dict[str, Any]]:
-    """The scores as rows of a table."""
+    """Return the scores as rows of a table."""
     return [
         {
             "method": name,

@@ -1,4 +1,4 @@
-"""The briefing: the best lessons for a task as a section of a prompt, within a budget of tokens."""
+"""Brief an agent: the best lessons for a task as a section of a prompt, within a token budget."""
 
 from collections.abc import Sequence
 from math import ceil
@@ -14,7 +14,7 @@ from em.store.protocol import Store
 
 HEADING = "Lessons from earlier attempts, the most fitting first:"
 CHARACTERS_PER_TOKEN = 3
-"""Fewer than tokens have as a rule, so that the budget holds with any tokenizer."""
+"""Low, so that the budget is respected with any tokenizer."""
 LONGEST_ANALYSIS = 300
 
 
@@ -27,12 +27,14 @@ def brief(
     search: Search | None = None,
     client: LlmClient | None = None,
 ) -> Briefing:
-    """The best `k` lessons for a task; an empty briefing where none is relevant.
+    """Write a briefing with the best `k` lessons for a task; empty if none is relevant.
 
-    client: a model that puts them in order and may leave some out.
+    client: a model that orders the lessons and may leave some out.
     """
     if k < 0 or (tokens is not None and tokens < 0):
-        raise UsageError("a briefing can't be smaller than nothing", place="k or tokens")
+        raise UsageError(
+            f"k and tokens must be 0 or more, got k={k}, tokens={tokens}", place="k or tokens"
+        )
     notes: list[str] = []
     found = rank(store, wanted, k if client is None else 3 * k, search, notes=notes)
     if client is not None and found:
@@ -56,7 +58,7 @@ def brief(
 
 
 def cost(text: str) -> int:
-    """At most how many tokens a line has."""
+    """Estimate the tokens of a line, at most."""
     return ceil((len(text) + 1) / CHARACTERS_PER_TOKEN)
 
 
@@ -83,13 +85,13 @@ def _line(one: Ranked, against: Sequence[Ranked], *, with_analysis: bool) -> str
 
 
 class Order(msgspec.Struct, frozen=True):
-    """What a model must return to put lessons in order: the ids of those that help, best first."""
+    """What a model must return to order lessons: the ids of those that help, best first."""
 
     ids: list[str]
 
 
 def rerank(client: LlmClient, task: str, found: Sequence[Ranked]) -> list[Ranked]:
-    """A model's order of the lessons that help with a task; those it does not name are left out."""
+    """Let a model order the lessons that help with a task; those it does not name are left out."""
     by_id = {one.heuristic.id: one for one in found}
     listed = "\n".join(_line(one, (), with_analysis=False) for one in found)
     order, _ = ask_struct(

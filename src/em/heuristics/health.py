@@ -1,4 +1,4 @@
-"""Keeping heuristics healthy: duplicates merge, contradictions are shown, failures retire."""
+"""Health of heuristics: record feedback, retire, merge duplicates, find contradictions."""
 
 from collections.abc import Iterable, Sequence
 from math import sqrt
@@ -29,16 +29,16 @@ from em.traces.trace import Outcome
 from em.values.times import now
 
 ALIKE = 0.75
-"""From which share of common words on two lessons in free words are one."""
+"""Lessons in free words that share at least this part of their words are the same."""
 SAME_TRIGGER = 0.6
 SAME_ACTION = 0.4
 RETIRE_BELOW = 0.5
-"""A heuristic is retired when its runs went well less often than this, beyond doubt (95%)."""
+"""Retire a heuristic if, with 95% confidence, fewer of its runs succeed than this."""
 LOOKED_AT = 10
 
 
 class Contradiction(NamedTuple):
-    """Two lessons of which one says do and the other don't; each with its evidence and counts."""
+    """Two heuristics, one of which says to do what the other says not to do."""
 
     one: Heuristic
     other: Heuristic
@@ -52,10 +52,13 @@ def feedback(
     task: str = "",
     trace: str = "",
 ) -> list[Heuristic]:
-    """Record that heuristics were handed out, and how that run ended; what became of them."""
+    """Record a run's outcome for the heuristics that it used; return them as they are now.
+
+    Heuristics whose runs keep failing are retired.
+    """
     if outcome not in ("success", "failure", "unknown"):
         raise UsageError(
-            f"{outcome!r} is no outcome", place="outcome", fix="say success, failure or unknown"
+            f"outcome must be success, failure or unknown, got {outcome!r}", place="outcome"
         )
     found = [get_heuristic(store, heuristic_id) for heuristic_id in dict.fromkeys(heuristic_ids)]
     return [_use(store, heuristic.id, Used(outcome, task, trace)) for heuristic in found]
@@ -77,13 +80,13 @@ def _use(store: Store, heuristic_id: str, used: Used) -> Heuristic:
     heuristic = get_heuristic(store, heuristic_id)
     use = heuristic.use
     if not heuristic.retired and goes_along_with_failures(use):
-        said = f"{use.hindered} of the {use.helped + use.hindered} runs it was handed to failed"
-        return retire(store, heuristic_id, said)
+        reason = f"{use.hindered} of the {use.helped + use.hindered} runs that used it failed"
+        return retire(store, heuristic_id, reason)
     return heuristic
 
 
 def goes_along_with_failures(use: Use) -> bool:
-    """Whether even the upper end of what its successes may be (Wilson, 95%) is too low."""
+    """Tell whether even the upper bound of its success rate (Wilson, 95%) is too low."""
     n = use.helped + use.hindered
     if not n:
         return False
@@ -95,15 +98,15 @@ def goes_along_with_failures(use: Use) -> bool:
 
 
 def retire(store: Store, heuristic_id: str, reason: str = "", *, into: str = "") -> Heuristic:
-    """Take a heuristic out of use; its history stays."""
+    """Retire a heuristic; its history stays in the log."""
     heuristic = get_heuristic(store, heuristic_id)
     if heuristic.retired:
         return heuristic
-    said = Retired(reason, into)
+    retired = Retired(reason, into)
     change_heuristic(
         store,
         heuristic_id,
-        lambda found: (_draft(found, "heuristic_retired", said), found.use),
+        lambda found: (_draft(found, "heuristic_retired", retired), found.use),
         retire=True,
     )
     return get_heuristic(store, heuristic_id)
@@ -119,14 +122,16 @@ def _draft(heuristic: Heuristic, kind: str, body: Used | Retired) -> Draft:
 
 
 def merge(store: Store, keep: str, others: Sequence[str]) -> Heuristic:
-    """Put heuristics together: all evidence goes to `keep`, the others are retired."""
+    """Merge heuristics: all evidence goes to `keep`, the others are retired."""
     kept = get_heuristic(store, keep)
     for other_id in dict.fromkeys(others):
         other = get_heuristic(store, other_id)
         if other_id == keep:
             raise UsageError("a heuristic can't be merged into itself", place=other_id)
         if other.lesson.subject != kept.lesson.subject:
-            raise UsageError("they are about different subjects", place=f"{keep}, {other_id}")
+            raise UsageError(
+                "the lessons are about different subjects", place=f"{keep}, {other_id}"
+            )
         learned = learned_from(store, other_id)
         learn(store, [as_another(lesson, kept.lesson) for lesson in learned])
         retire(store, other_id, "merged", into=keep)
@@ -134,12 +139,12 @@ def merge(store: Store, keep: str, others: Sequence[str]) -> Heuristic:
 
 
 def as_another(lesson: Lesson, kept: Lesson) -> Lesson:
-    """The evidence of one lesson under the words of another."""
+    """Return another lesson's words with this lesson's evidence."""
     return msgspec.structs.replace(kept, evidence=lesson.evidence)
 
 
 def without_duplicates(store: Store, lessons: Iterable[Lesson]) -> list[Lesson]:
-    """Lessons in free words that say what one in the memory says become evidence for it."""
+    """Replace lessons in free words by stored ones that say the same, with the new evidence."""
     return [_as_known(store, lesson) for lesson in lessons]
 
 
@@ -153,7 +158,7 @@ def _as_known(store: Store, lesson: Lesson) -> Lesson:
 
 
 def is_near_duplicate(one: Lesson, other: Lesson) -> bool:
-    """Whether two lessons say the same in nearly the same words."""
+    """Tell whether two lessons say the same in nearly the same words."""
     return (
         one.subject == other.subject
         and one.polarity == other.polarity
@@ -176,7 +181,7 @@ def _near(store: Store, lesson: Lesson) -> list[Heuristic]:
 
 
 def contradictions(store: Store, heuristic: Heuristic) -> list[Contradiction]:
-    """The lessons in use that say the contrary of this one."""
+    """Return the heuristics in use that contradict this one."""
     if heuristic.retired:
         return []
     return [
@@ -187,7 +192,7 @@ def contradictions(store: Store, heuristic: Heuristic) -> list[Contradiction]:
 
 
 def opposed(one: Lesson, other: Lesson) -> bool:
-    """Whether one says to do, in the same situation, what the other says not to do."""
+    """Tell whether one says to do what the other says not to do in the same situation."""
     if one.subject != other.subject or is_negated(one.action) == is_negated(other.action):
         return False
     if one.tools and other.tools and set(one.tools).isdisjoint(other.tools):

@@ -1,8 +1,8 @@
-"""A heuristic: a lesson with its evidence and its counts of use, and how it lies in the store.
+"""A heuristic: a lesson with its evidence and its counts of use, and how it is stored.
 
-A heuristic's stream has an event each time it was learned, used or retired. Its artefact holds the
-words of one of those events, so that forgetting that event erases them and nothing else; they are
-then made again from the next event that is left. Its record holds the counts.
+A heuristic's stream gets an event each time it is learned, used or retired. Its artefact has the
+words of one of those events, so that forgetting the event erases them too; then the artefact is
+made again from the next event that is left. Its record has the counts.
 """
 
 import hashlib
@@ -35,7 +35,7 @@ How = Literal["recovery", "difference", "dead_end", "failed_check", "model", "gi
 
 
 class Evidence(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Where a lesson was learned: the events that failed, those that worked, and what happened."""
+    """Where a lesson was learned: the events that failed and those that worked, with a note."""
 
     trace: str = ""
     failed: Sequence[str] = ()
@@ -44,15 +44,15 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def event_ids(self) -> list[str]:
-        """Every event it speaks of."""
+        """The ids of all events of the evidence."""
         return [*self.failed, *self.worked]
 
 
 class Lesson(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """When (trigger), do (action), because (analysis).
+    """A lesson: when (trigger), do (action), because (analysis).
 
-    key: what makes two lessons the same one; lessons in free words have none.
-    polarity: whether it says what worked, or what failed.
+    key: identifies the lesson; lessons in free words have none and are compared by their words.
+    polarity: whether the lesson tells what worked or what failed. how: how it was learned.
     """
 
     trigger: str
@@ -70,14 +70,14 @@ class Lesson(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def id(self) -> str:
-        """The same lesson has the same id, wherever it was learned."""
+        """The lesson's id: a hash of its key or words, the same wherever it was learned."""
         words = self.key or f"{self.trigger}\n{self.action}".casefold()
-        said = msgspec.json.encode((self.subject, self.how if self.key else "", words))
-        return "h" + hashlib.sha256(said).hexdigest()[:15]
+        content = msgspec.json.encode((self.subject, self.how if self.key else "", words))
+        return "h" + hashlib.sha256(content).hexdigest()[:15]
 
 
 class Use(msgspec.Struct, frozen=True, kw_only=True):
-    """How often a heuristic was learned and handed out, and how those runs ended."""
+    """Counts: how often a heuristic was learned and used, and how those runs ended."""
 
     learned: int = 0
     used: int = 0
@@ -87,12 +87,12 @@ class Use(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def usefulness(self) -> float:
-        """The share of its runs that went well, drawn to one half while there are few."""
+        """The share of successful runs, pulled toward one half while there are few."""
         return (self.helped + 1) / (self.helped + self.hindered + 2)
 
 
 class Heuristic(msgspec.Struct, frozen=True, kw_only=True):
-    """A lesson in a memory."""
+    """A lesson in a memory, with its counts of use."""
 
     id: str
     lesson: Lesson
@@ -102,7 +102,7 @@ class Heuristic(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Ranked(msgspec.Struct, frozen=True, kw_only=True):
-    """A heuristic that fits a task: its score, and each reason with its part of it."""
+    """A heuristic that fits a task: its score, and the parts of the score by name."""
 
     heuristic: Heuristic
     score: float
@@ -110,9 +110,9 @@ class Ranked(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Briefing(msgspec.Struct, frozen=True, kw_only=True):
-    """A prompt section with the lessons for a task; empty where none is relevant.
+    """A section of a prompt with the lessons for a task; empty if none is relevant.
 
-    notes: what could not be done, such as asking an embedder.
+    notes: what failed on the way, such as a call of the embedder.
     """
 
     text: str
@@ -121,7 +121,7 @@ class Briefing(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def ids(self) -> list[str]:
-        """What to name when the outcome is known (`memory.feedback`)."""
+        """The ids of its heuristics, to pass to `memory.feedback` when the run has ended."""
         return [ranked.heuristic.id for ranked in self.heuristics]
 
     def __bool__(self) -> bool:
@@ -130,7 +130,7 @@ class Briefing(msgspec.Struct, frozen=True, kw_only=True):
 
 @event_body("heuristic_learned")
 class Learned(msgspec.Struct, frozen=True):
-    """Body of an event: a lesson was learned, from these events."""
+    """Body of an event: a lesson was learned from these events."""
 
     lesson: Lesson
     from_events: list[str] = []
@@ -151,7 +151,7 @@ def searched_text(lesson: Lesson) -> str:
 
 @event_body("heuristic_used")
 class Used(msgspec.Struct, frozen=True):
-    """Body of an event: a heuristic was handed out, and its run ended so."""
+    """Body of an event: a heuristic was used in a run with this outcome."""
 
     outcome: Outcome
     task: str = ""
@@ -161,7 +161,7 @@ class Used(msgspec.Struct, frozen=True):
 
 @event_body("heuristic_retired")
 class Retired(msgspec.Struct, frozen=True):
-    """Body of an event: a heuristic was taken out of use; `into`: merged into another one."""
+    """Body of an event: a heuristic was retired; `into`: the one it was merged into."""
 
     reason: str = ""
     into: str = ""
@@ -172,9 +172,9 @@ T = TypeVar("T")
 KIND = "heuristic"
 USE = "heuristic_use"
 LEAST_DEAD_ENDS = 2
-"""A dead end becomes a warning when it was run into again."""
+"""How often a call must fail for good before that becomes a lesson."""
 ATTEMPTS = 20
-"""How often a commit is put together anew when somebody else wrote in between."""
+"""How often to retry a commit when another writer was first."""
 
 Respond = Callable[[Sequence[str]], RequestOutcome]
 
@@ -186,10 +186,10 @@ def learn(
     events: Sequence[Draft] = (),
     answer: Respond | None = None,
 ) -> list[Heuristic]:
-    """Keep lessons, in one transaction with `events` and the response to a request.
+    """Store lessons in one transaction with `events` and the response to a request.
 
-    answer: makes the response, given the ids of the events that are written for the lessons.
-    What was learned from the same evidence before changes nothing.
+    answer: makes the response, given the ids of the events that the lessons become. A lesson that
+    was already learned from the same evidence changes nothing.
     """
     lessons = list(lessons)
     until_first(lambda: store.commit(_to_learn(store, lessons, events, answer)))
@@ -224,16 +224,16 @@ def _to_learn(
 
 
 def _event_id(lesson: Lesson) -> str:
-    """The same evidence for the same lesson is the same event."""
+    """Return the event's id, the same for the same lesson and evidence."""
     evidence = lesson.evidence
     if not evidence.trace:
         return new_id()
-    said = msgspec.json.encode((lesson.id, evidence.trace, evidence.failed, evidence.worked))
-    return f"{lesson.id}-{hashlib.sha256(said).hexdigest()[:16]}"
+    content = msgspec.json.encode((lesson.id, evidence.trace, evidence.failed, evidence.worked))
+    return f"{lesson.id}-{hashlib.sha256(content).hexdigest()[:16]}"
 
 
 def _parts(store: Store, heuristic_id: str, group: dict[str, Lesson]) -> Commit:
-    """What is written of one heuristic."""
+    """Make the part of the commit that is about one heuristic."""
     pos, _ = store.head(heuristic_stream(heuristic_id))
     use = use_of(store, heuristic_id)
     learned = use.learned + sum(_times(lesson) for lesson in group.values())
@@ -253,7 +253,7 @@ def _parts(store: Store, heuristic_id: str, group: dict[str, Lesson]) -> Commit:
 
 
 def _times(lesson: Lesson) -> int:
-    """How often it happened: each call that failed for good counts, and anything else once."""
+    """Count occurrences: each failed call of a dead end, and once for other lessons."""
     return len(lesson.evidence.failed) if lesson.how == "dead_end" else 1
 
 
@@ -287,7 +287,7 @@ def _record(heuristic_id: str, use: Use) -> Record:
 
 
 def use_of(store: Store, heuristic_id: str) -> Use:
-    """How often a heuristic was learned and used, and with what end."""
+    """Return the counts of a heuristic."""
     for record in store.records(heuristic_stream(heuristic_id), USE):
         return msgspec.convert(record.body, Use)
     return Use()
@@ -299,35 +299,35 @@ def _newest(store: Store, heuristic_id: str) -> Artefact | None:
 
 
 def find_heuristic(store: Store, heuristic_id: str) -> Heuristic | None:
-    """The heuristic of that id, also one that is retired; None where there is none."""
+    """Find a heuristic by its id, also a retired one; None if there is none."""
     artefact = _newest(store, heuristic_id)
     return None if artefact is None or artefact.body is None else _heuristic(store, artefact)
 
 
 def get_heuristic(store: Store, heuristic_id: str) -> Heuristic:
-    """The heuristic of that id."""
+    """Return the heuristic with this id; NotFound if there is none."""
     found = find_heuristic(store, heuristic_id)
     if found is None:
         raise NotFound(
-            f"there is no heuristic {heuristic_id!r}",
-            fix="`em heuristics list` shows those there are",
+            f"no heuristic {heuristic_id!r}",
+            fix="`em heuristics list` shows their ids",
         )
     return found
 
 
 def every_heuristic(store: Store, *, retired: bool = False) -> Iterator[Heuristic]:
-    """Every heuristic in use, by its id; with `retired` also the others."""
+    """Iterate over the heuristics in use, sorted by id; with `retired` also the retired ones."""
     return (_heuristic(store, artefact) for artefact in _each(store, retired=retired))
 
 
 def every_lesson(store: Store) -> Iterator[tuple[str, Lesson]]:
-    """The lessons in use by id, without what became of them: that is one more look for each."""
+    """Iterate over the lessons in use with their ids. Cheaper than `every_heuristic`: no counts."""
     for artefact in _each(store, retired=False):
         yield artefact.name, msgspec.convert(artefact.body, Lesson)
 
 
 def _each(store: Store, *, retired: bool) -> Iterator[Artefact]:
-    """The newest version of each heuristic that is shown."""
+    """Iterate over the newest version of each heuristic that is to be shown."""
     newest: Artefact | None = None
     for artefact in store.artefacts(KIND):
         if newest is not None and newest.name != artefact.name and _is_shown(newest, retired):
@@ -352,13 +352,13 @@ def _heuristic(store: Store, artefact: Artefact) -> Heuristic:
 
 
 def history(store: Store, heuristic_id: str) -> list[Event]:
-    """What was learned, what became of it, oldest first, without what was erased."""
+    """Return the events of a heuristic, oldest first, without erased ones."""
     events = store.read(EventQuery(stream=heuristic_stream(heuristic_id)))
     return [event for event in events if event.kind != "erased" and event.body is not None]
 
 
 def learned_from(store: Store, heuristic_id: str) -> list[Lesson]:
-    """Each time it was learned, with its evidence."""
+    """Return the lesson each time it was learned, with its evidence."""
     return [
         msgspec.convert(event.body, Learned).lesson
         for event in history(store, heuristic_id)
@@ -367,16 +367,16 @@ def learned_from(store: Store, heuristic_id: str) -> list[Lesson]:
 
 
 Change = Callable[[Heuristic], tuple[Draft, Use]]
-"""From a heuristic as it is to what became of it, and its new counts."""
+"""Given a heuristic, returns the event to append and the new counts."""
 
 
 def change_heuristic(
     store: Store, heuristic_id: str, become: Change, *, retire: bool = False
 ) -> None:
-    """Append what became of a heuristic, with its new counts; retired, it is not found any more."""
+    """Append an event about a heuristic with its new counts; `retire` also takes it out of use."""
 
     def once() -> None:
-        # The position first: what is read after it is refused if somebody writes in between.
+        # Read the position first: if another writer comes after it, the commit is refused.
         pos, _ = store.head(heuristic_stream(heuristic_id))
         _change(store, *become(get_heuristic(store, heuristic_id)), pos, retire=retire)
 
@@ -384,7 +384,7 @@ def change_heuristic(
 
 
 def until_first(write: Callable[[], T]) -> T:
-    """Read and write again for as long as somebody else is faster."""
+    """Call `write` again while another writer was first."""
     for _ in range(ATTEMPTS):
         try:
             return write()
@@ -407,7 +407,7 @@ def _change(store: Store, draft: Draft, use: Use, pos: int, *, retire: bool) -> 
 
 
 def rebuild_heuristics(store: Store, erased: Sequence[str]) -> int:
-    """After forgetting: make anew, from what is left, the heuristics that held what was erased."""
+    """Rebuild heuristics from the events that are left after some were erased; return how many."""
     ids: dict[str, None] = {}
     for start in range(0, len(erased), 500):
         for event in store.read(EventQuery(ids=erased[start : start + 500])):

@@ -1,4 +1,7 @@
-"""Heuristics of a memory as one object: learn, brief, say what became of it, look after it."""
+"""The lessons of a store as one object: reflect, brief, record feedback, maintain.
+
+Memory delegates to `Heuristics`.
+"""
 
 from collections.abc import Iterator, Sequence
 
@@ -32,14 +35,14 @@ from em.traces.trace import KeptTrace, Outcome, Trace, as_kept, trace_events
 from em.values.ids import new_id
 
 ATTEMPTS_COMPARED = 5_000
-"""How many of the newest traces are looked at for other attempts at the same task."""
+"""How many of the newest traces are searched for other attempts at the same task."""
 
 
 class Heuristics:
     """The lessons in a store.
 
-    embed: an embedder, so that recall finds lessons by their meaning too.
-    search: where candidates come from, if not from recall.
+    embed: an embedder, to find lessons by meaning too. search: replaces recall as the source of
+    candidates.
     """
 
     def __init__(
@@ -56,7 +59,7 @@ class Heuristics:
         self._search = search or self._recall
 
     def embed_all(self, progress: Progress | None = None) -> None:
-        """Give every lesson its vector; nothing is done where there is no embedder."""
+        """Compute the missing vectors of lessons; does nothing without an embedder."""
         self._recall.embed_all(progress)
 
     def reflect(
@@ -66,7 +69,7 @@ class Heuristics:
         *,
         subject: str | None = None,
     ) -> list[Heuristic]:
-        """Learn from a trace, which is kept too, or from traces by their ids; the lessons, kept."""
+        """Learn from a new trace, which is stored too, or from stored traces."""
         if isinstance(trace, Trace):
             kept, events = self.to_keep(trace, subject=subject)
             return self.keep(self.lessons_of(kept, client), events=events)
@@ -74,13 +77,13 @@ class Heuristics:
         return self.keep(self.lessons_in(ids, client))
 
     def lessons_in(self, trace_ids: Sequence[str], client: LlmClient | None = None) -> list[Lesson]:
-        """What can be learned from traces of this memory; nothing is kept."""
+        """Find the lessons of stored traces without storing them."""
         traces = get_traces(self._store, trace_ids)
         lessons = [lesson for kept in traces for lesson in _of_one(kept, client)]
         return [*lessons, *differences(self._same_tasks(traces))]
 
     def to_keep(self, trace: Trace, *, subject: str | None = None) -> tuple[KeptTrace, list[Draft]]:
-        """A trace without its secrets as it will be kept, and the events that keep it."""
+        """Redact a trace; return it as it will be stored, and the events to store."""
         settings = self._settings or Settings.load()
         clean = msgspec.convert(redactor_of(settings).value(msgspec.to_builtins(trace)), Trace)
         trace_id = new_id()
@@ -88,7 +91,7 @@ class Heuristics:
         return as_kept(clean, trace_id, subject), events
 
     def lessons_of(self, kept: KeptTrace, client: LlmClient | None = None) -> list[Lesson]:
-        """What can be learned from a trace, beside the others of this memory; nothing is kept."""
+        """Find the lessons of a trace, alone and beside stored traces, without storing them."""
         return [*_of_one(kept, client), *differences(self._same_tasks([kept]))]
 
     def keep(
@@ -98,15 +101,15 @@ class Heuristics:
         events: Sequence[Draft] = (),
         answer: Respond | None = None,
     ) -> list[Heuristic]:
-        """Keep lessons; what says the same as one that is there becomes evidence for it."""
+        """Store lessons. One that says the same as a stored lesson becomes evidence for it."""
         for lesson in lessons:
             if not lesson.trigger.strip() or not lesson.action.strip():
-                raise InputError("a lesson has a trigger and an action", place="trigger, action")
+                raise InputError("a lesson needs a trigger and an action", place="trigger, action")
         known = self.known(lessons)
         return learn(self._store, known, events=events, answer=answer)
 
     def known(self, lessons: Sequence[Lesson]) -> list[Lesson]:
-        """The lessons as they will be kept: one that is there in other words is that one."""
+        """Replace lessons by the stored ones that say the same in other words."""
         return health.without_duplicates(self._store, lessons)
 
     def brief(
@@ -119,47 +122,47 @@ class Heuristics:
         subject: str | None = None,
         client: LlmClient | None = None,
     ) -> Briefing:
-        """A prompt section with the best lessons for a task; empty where none is relevant."""
+        """Write a briefing with the best lessons for a task; empty if none is relevant."""
         wanted = Wanted(task, tools, subject)
         return brief(self._store, wanted, k=k, tokens=tokens, search=self._search, client=client)
 
     def feedback(
         self, heuristic_ids: str | Sequence[str], outcome: Outcome, *, task: str = ""
     ) -> list[Heuristic]:
-        """Say how a run ended that these were handed to; one that goes along with failures ends."""
+        """Record a run's outcome for these lessons. Lessons whose runs keep failing are retired."""
         ids = [heuristic_ids] if isinstance(heuristic_ids, str) else heuristic_ids
         return health.feedback(self._store, ids, outcome, task=task)
 
     def get(self, heuristic_id: str) -> Heuristic:
-        """The heuristic of that id."""
+        """Return the heuristic with this id; NotFound if there is none."""
         return get_heuristic(self._store, heuristic_id)
 
     def every(self, *, retired: bool = False) -> Iterator[Heuristic]:
-        """Every heuristic in use, by its id; with `retired` also the others."""
+        """Iterate over the heuristics in use by id; with `retired` also the retired ones."""
         return every_heuristic(self._store, retired=retired)
 
     def every_lesson(self) -> Iterator[tuple[str, Lesson]]:
-        """The lessons in use by their ids, without what became of them."""
+        """Iterate over the lessons in use with their ids, without counts."""
         return every_lesson(self._store)
 
     def evidence(self, heuristic_id: str) -> list[Lesson]:
-        """Each time a heuristic was learned, with its evidence."""
+        """Return the lesson each time it was learned, with its evidence."""
         return learned_from(self._store, heuristic_id)
 
     def contradictions(self, heuristic: Heuristic) -> list[health.Contradiction]:
-        """The lessons that say the contrary of this one."""
+        """Return the lessons in use that contradict this one."""
         return health.contradictions(self._store, heuristic)
 
     def retire(self, heuristic_id: str, reason: str = "") -> Heuristic:
-        """Take a heuristic out of use."""
+        """Retire a heuristic: it stays in the log, and is not used any more."""
         return health.retire(self._store, heuristic_id, reason)
 
     def merge(self, keep: str, others: Sequence[str]) -> Heuristic:
-        """Put heuristics together under the words of the first."""
+        """Merge heuristics: all evidence goes to `keep`, the others are retired."""
         return health.merge(self._store, keep, others)
 
     def _same_tasks(self, traces: Sequence[KeptTrace]) -> list[KeptTrace]:
-        """These traces, and the other attempts of their subjects at the same tasks."""
+        """Add the other attempts of the same subjects at the same tasks."""
         tasks = {
             (kept.trace.mission.goal, kept.subject)
             for kept in traces
@@ -177,5 +180,5 @@ class Heuristics:
 
 
 def _of_one(kept: KeptTrace, client: LlmClient | None) -> list[Lesson]:
-    said = [] if client is None else reflect(kept, client)
-    return [*mine(kept), *said]
+    by_model = [] if client is None else reflect(kept, client)
+    return [*mine(kept), *by_model]

@@ -1,7 +1,7 @@
-"""The loop: run an agent toward a goal, learn from how it went, brief the next iteration.
+"""The loop: run an agent toward a goal, learn from the run, brief the next iteration.
 
-All state is in the log, in the stream `loop/ID`; the transcripts are traces. Who starts the same
-loop again goes on with it.
+All state is in the log, in the stream `loop/ID`; the transcripts are traces. Starting the same loop
+again resumes it.
 """
 
 import os
@@ -34,7 +34,7 @@ LoopStatus = Literal["success", "limit", "interrupted"]
 
 @event_body("loop_started")
 class LoopStarted(msgspec.Struct, frozen=True):
-    """Body of an event: a loop begins."""
+    """Body of an event: a loop started."""
 
     goal: str
     agent: str
@@ -44,7 +44,7 @@ class LoopStarted(msgspec.Struct, frozen=True):
 
 @event_body("loop_iteration_started")
 class IterationStarted(msgspec.Struct, frozen=True):
-    """Body of an event: the agent is started, with these lessons."""
+    """Body of an event: the agent was started with these lessons."""
 
     number: int
     briefing: str = ""
@@ -53,7 +53,7 @@ class IterationStarted(msgspec.Struct, frozen=True):
 
 @event_body("loop_iteration")
 class IterationDone(msgspec.Struct, frozen=True, kw_only=True):
-    """Body of an event: an iteration is over. `learned` are ids of heuristics."""
+    """Body of an event: an iteration ended. `learned` are ids of heuristics."""
 
     number: int
     outcome: Outcome
@@ -66,13 +66,13 @@ class IterationDone(msgspec.Struct, frozen=True, kw_only=True):
 
 @event_body("loop_ended")
 class LoopEnded(msgspec.Struct, frozen=True):
-    """Body of an event: a loop is over."""
+    """Body of an event: a loop ended."""
 
     status: LoopStatus
 
 
 class LoopResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of a loop. One that was interrupted goes on when it is started again."""
+    """The result of a loop. Starting an interrupted loop again resumes it."""
 
     id: str
     status: LoopStatus
@@ -86,7 +86,7 @@ TAIL = 2_000
 
 
 class Ran(msgspec.Struct, frozen=True):
-    """What became of a program. `exit_code` None: it ran longer than it may."""
+    """How a program ended. `exit_code` is None if it exceeded its timeout."""
 
     exit_code: int | None
     output: str
@@ -95,34 +95,34 @@ class Ran(msgspec.Struct, frozen=True):
 
     @property
     def problem(self) -> str:
-        """Why it counts as failed; empty where it does not."""
+        """Why the program counts as failed; empty if it succeeded."""
         if self.exit_code == 0:
             return ""
         how = "ran out of time" if self.exit_code is None else f"exit code {self.exit_code}"
-        said = (self.errors.strip() or self.output.strip())[-TAIL:]
-        return f"{how}: {said}" if said else how
+        tail = (self.errors.strip() or self.output.strip())[-TAIL:]
+        return f"{how}: {tail}" if tail else how
 
     @property
     def transcript(self) -> str:
-        """All that it wrote."""
+        """Everything that the program wrote."""
         return "\n".join(filter(None, (self.output.strip("\n"), self.errors.strip("\n"))))
 
 
 def run_agent(command: str, prompt: str, environ: Mapping[str, str], timeout: float | None) -> Ran:
-    """Run any program: the prompt takes the place of `{prompt}`, else it is its standard input."""
+    """Run any program. The prompt replaces `{prompt}` in the command, or is its standard input."""
     try:
         words = shlex.split(command)
     except ValueError as error:
-        raise UsageError(f"this is no command: {error}", place="agent") from None
+        raise UsageError(f"the command can't be parsed: {error}", place="agent") from None
     if not words:
-        raise UsageError("there is no command", place="agent", fix="name a program")
+        raise UsageError("the command is empty", place="agent", fix="name a program")
     named = any(PROMPT in word for word in words)
     args = [word.replace(PROMPT, prompt) for word in words]
     return _run(args, "" if named else prompt, environ, timeout, "agent")
 
 
 def run_check(command: str, environ: Mapping[str, str], timeout: float | None) -> Ran:
-    """Run a check as the shell does: exit code 0 means that the goal is reached."""
+    """Run a check in the shell. Exit code 0 means that the goal is reached."""
     return _run(["/bin/sh", "-c", command], "", environ, timeout, "until")
 
 
@@ -145,14 +145,14 @@ def _run(
                 start_new_session=True,
             )
         except (OSError, ValueError) as error:
-            raise UsageError(f"it can't be started: {error}", place=place) from None
+            raise UsageError(f"the program can't be started: {error}", place=place) from None
         too_long = False
         try:
             process.communicate(given.encode(), timeout)
         except subprocess.TimeoutExpired:
             too_long = True
         finally:
-            # Also on Ctrl-C, and for what the program itself left running.
+            # Also on Ctrl-C, and to end children that the program left running.
             _end(process)
         code = None if too_long else process.returncode
         return Ran(code, _text(out), _text(err), time.perf_counter() - started)
@@ -165,7 +165,7 @@ def _end(process: "subprocess.Popen[bytes]") -> None:
 
 
 def _text(file: IO[bytes]) -> str:
-    """What was written; of very much, the beginning and the end."""
+    """Read what was written; of a long text only the beginning and the end."""
     size = file.seek(0, os.SEEK_END)
     file.seek(0)
     if size <= LONGEST_TRANSCRIPT:
@@ -176,13 +176,14 @@ def _text(file: IO[bytes]) -> str:
     return (first + b"\n[...]\n" + file.read()).decode(errors="replace")
 
 
-Told = Callable[[IterationDone], None]
+Report = Callable[[IterationDone], None]
 
 
 class Loop:
-    """One loop on a store; `run` goes on where it was.
+    """One loop on a store; `run` resumes it where it was.
 
-    client: a model that also reflects on each iteration. timeout: seconds for one iteration.
+    client: a model that also reflects on each iteration. timeout: seconds for the agent and for the
+    check. anew: start a new loop even if one like it is unfinished.
     """
 
     def __init__(
@@ -196,7 +197,7 @@ class Loop:
         anew: bool = False,
     ) -> None:
         if not started.goal.strip():
-            raise UsageError("there is no goal", place="goal", fix="say what is to be reached")
+            raise UsageError("the goal is empty", place="goal", fix="describe what to reach")
         self._store = store
         self._book = book
         self._started = started
@@ -212,13 +213,13 @@ class Loop:
     def _stream(self) -> str:
         return loop_stream(self.id)
 
-    def run(self, tell: Told = lambda _done: None) -> LoopResult:
-        """Iterate until the check is content, the limit is reached, or Ctrl-C."""
+    def run(self, report: Report = lambda _done: None) -> LoopResult:
+        """Iterate until the check passes, the limit is reached, or Ctrl-C."""
         if not self.resumed:
             self._note("loop_started", self._started)
         try:
             while not self._over():
-                tell(self._iterate(len(self.done) + 1))
+                report(self._iterate(len(self.done) + 1))
         except KeyboardInterrupt:
             return self._result("interrupted")
         status: LoopStatus = "success" if self._reached() else "limit"
@@ -235,7 +236,7 @@ class Loop:
         return LoopResult(id=self.id, status=status, iterations=self.done, resumed=self.resumed)
 
     def _note(self, kind: str, body: msgspec.Struct) -> None:
-        """Append; a second process at the same loop is fenced off."""
+        """Append an event; refused if a second process runs the same loop."""
         draft = Draft(stream=self._stream, kind=kind, body=msgspec.to_builtins(body))
         self._store.commit(Commit(events=[draft], expected_pos={self._stream: self._pos}))
         self._pos += 1
@@ -283,17 +284,17 @@ class Loop:
         return done
 
     def _learn(self, trace_id: str) -> tuple[list[str], str]:
-        """What an iteration teaches; a model that can't be asked does not end the loop."""
+        """Learn from an iteration, without the model if it fails; return ids and the problem."""
         problem = ""
         try:
             found = self._book.reflect(trace_id, self._client)
         except LlmError as error:
-            problem = f"no model reflected on it: {error}"
+            problem = f"the model could not reflect on it: {error}"
             found = self._book.reflect(trace_id)
         return [one.id for one in found], problem
 
     def _feed_back(self, briefing: Briefing, outcome: Outcome, learned: Sequence[str]) -> None:
-        """A lesson failed if its trouble came again; other trouble says nothing of it."""
+        """Record feedback: a lesson failed only if the problem it is about happened again."""
         for heuristic_id in briefing.ids:
             again = outcome == "failure" and heuristic_id in learned
             known: Outcome = "failure" if again else "unknown"
@@ -302,19 +303,19 @@ class Loop:
 
 
 def _outcome(agent: Ran, check: Ran | None) -> Outcome:
-    """The check decides. Without one a failing agent has failed, and nobody knows of any other."""
+    """Judge an iteration by its check. Without one only a failing agent is certain."""
     if check is not None:
         return "success" if check.exit_code == 0 else "failure"
     return "failure" if agent.exit_code != 0 else "unknown"
 
 
 def _happened(agent: Ran) -> Sequence[TraceEvent]:
-    """What the agent did: its trace, where it wrote one, else its words."""
+    """Return what the agent did: the trace it printed, or its text as a message."""
     if agent.output.lstrip().startswith("{"):
         try:
             return read_trace(agent.output.encode(), "the agent's output").events
         except InputError:
-            pass  # words that begin like an object
+            pass  # text that begins like a JSON object
     return [Message(role="assistant", text=agent.transcript)] if agent.transcript else []
 
 
@@ -327,7 +328,7 @@ def _end_call(call: RecordedCall, ran: Ran) -> None:
 
 
 def _unfinished(store: Store, wanted: LoopStarted) -> str | None:
-    """The newest loop for the same goal with the same commands that is not over."""
+    """Find the newest unfinished loop with the same goal and commands."""
     found = None
     for event in store.read(EventQuery(kinds=["loop_started", "loop_ended"])):
         if event.kind == "loop_ended":

@@ -1,4 +1,4 @@
-"""Ranking: which lessons fit a task, and why. Candidates come from recall."""
+"""Relevance: rank lessons by how well they fit a task. Candidates come from recall."""
 
 import re
 from collections import Counter
@@ -18,7 +18,7 @@ from em.values.times import now
 PASSED_OVER = STOP_WORDS | frozenset(
     "error fail failed fails get instead like please task use used using".split()
 )
-"""Beside what recall passes over: words that stand in any task and any lesson."""
+"""Words to ignore: those that recall ignores, and words that any task or lesson may have."""
 _NEGATIONS = re.compile(
     r"\b(?:don'?t|do not|never|avoid|without|stop|refuse to|must not|should not|shouldn'?t|no)\b",
     re.IGNORECASE,
@@ -27,18 +27,18 @@ _NEGATIONS = re.compile(
 
 @lru_cache(maxsize=8192)
 def content_words(text: str) -> frozenset[str]:
-    """The words of a text that say something, as recall's index has them."""
+    """Return the meaningful words of a text, stemmed as in recall's index."""
     return frozenset(stems_of([word for word in words_of(text) if word not in PASSED_OVER]))
 
 
 def similarity(one: frozenset[str], other: frozenset[str]) -> float:
-    """How much of two sets of words is in both (Jaccard)."""
+    """Return the Jaccard similarity of two sets of words."""
     either = len(one | other)
     return len(one & other) / either if either else 0.0
 
 
 def is_negated(action: str) -> bool:
-    """Whether an action says what not to do."""
+    """Tell whether an action says what not to do."""
     return _NEGATIONS.search(action) is not None
 
 
@@ -59,26 +59,25 @@ WEIGHTS = {
 }
 """Parts of a score, each between 0 and 1.
 
-words: the search's own score, beside the best candidate's. coverage: how much of the task and of
-the trigger the words in common make up, rare ones counting more. tools: the share of its tools that
-are in play (one half where nobody says which are). usefulness: the share of the runs it was handed
-to that went well, one half while there are none. frequency: how often it was learned, since what
-happened often happens again; one half at twice. recency: fades by half in 60 days. meaning: how
-near it is to the task, where there is an embedder; without one it is 0 for all.
+words: the search's score relative to the best candidate. coverage: the share of the task's and the
+trigger's words that both have, weighted by rarity. tools: the share of the lesson's tools that the
+task may use; 0.5 if that is unknown. usefulness: the share of successful runs with the lesson; 0.5
+without any. frequency: how often it was learned; 0.5 for twice. recency: halves every 60 days.
+meaning: similarity of vectors; 0 without an embedder.
 """
 SAMENESS = 0.5
-"""What a lesson loses that says the same as one before it in the list."""
+"""Weight of the penalty for saying the same as a better lesson."""
 LEAST_OVERLAP = 0.25
 LEAST_WORDS = 2
-"""What must be in common for a lesson to count as relevant at all."""
+"""Common words that a lesson needs to be relevant at all."""
 LEAST_NEARNESS = 0.4
-"""From this cosine on a lesson counts as relevant by its meaning alone."""
+"""With this cosine a lesson is relevant by its meaning alone."""
 OFTEN = 3
-"""A lesson about a tool in play that was learned so often is relevant without a common word."""
+"""A lesson about a tool of the task is relevant without common words if learned this often."""
 
 
 class Wanted(NamedTuple):
-    """A task, the tools in play (None: not known), and whom it is about."""
+    """A task, the tools it may use (None if unknown), and its subject."""
 
     task: str
     tools: Sequence[str] | None = None
@@ -86,7 +85,7 @@ class Wanted(NamedTuple):
 
 
 class Candidate(NamedTuple):
-    """A lesson that was found: the score of its words, and how near it is in meaning."""
+    """A lesson that the search found: its score by words, and its similarity of meaning."""
 
     heuristic: Heuristic
     score: float
@@ -101,9 +100,9 @@ def rank(
     at: datetime | None = None,
     notes: list[str] | None = None,
 ) -> list[Ranked]:
-    """The lessons that fit a task, best first; none where none is relevant.
+    """Return the lessons that fit a task, best first.
 
-    notes: takes what could not be done.
+    notes: a list to which failures of the search are added.
     """
     pool = candidates(store, wanted, search, [] if notes is None else notes)
     task = content_words(wanted.task)
@@ -137,9 +136,7 @@ def rank(
 def candidates(
     store: Store, wanted: Wanted, search: Search | None, notes: list[str]
 ) -> list[Candidate]:
-    """What recall finds for the task: of what is for everybody, and of what is about the subject;
-    and lessons about the tools in play.
-    """
+    """Find lessons for a task: general ones, those about the subject, and those about its tools."""
     search = search or LessonRecall(store, passed_over=PASSED_OVER)
     scopes = [EVERYBODY]
     if wanted.subject is not None:
@@ -150,7 +147,7 @@ def candidates(
         scores |= {hit.passage.stream: (hit.score, hit.nearness or 0.0) for hit in hits}
         notes += [note for note in getattr(hits, "notes", ()) if note not in notes]
     if wanted.tools:
-        # What is about a tool in play may share no word with the task: it has no score of words.
+        # A lesson about a tool may share no word with the task: its score by words is 0.
         by_tool = LessonRecall(store, passed_over=frozenset())
         hits = by_tool(" ".join(wanted.tools), EVERYBODY, CANDIDATES)
         scores = {hit.passage.stream: (0.0, 0.0) for hit in hits} | scores
@@ -181,7 +178,7 @@ def _is_relevant(task: frozenset[str], heuristic: Heuristic, tools: Sequence[str
 
 
 def _rarity(pool: Sequence[frozenset[str]]) -> dict[str, float]:
-    """How much each word tells among the candidates."""
+    """Return the inverse document frequency of each word among the candidates."""
     counted = Counter(word for words in pool for word in words)
     size = len(pool)
     return {word: log(1 + (size + 0.5) / (n + 0.5)) for word, n in counted.items()}
@@ -209,7 +206,7 @@ def _tools_in_play(heuristic: Heuristic, wanted: Wanted) -> float:
 
 
 def _diverse(scored: list[Ranked], k: int) -> list[Ranked]:
-    """The best, each time less what it shares with those chosen before."""
+    """Choose the best `k`, each time with a penalty for what better ones already say."""
     words = {one.heuristic.id: _said(one.heuristic) for one in scored}
     chosen: list[Ranked] = []
     likeness = dict.fromkeys(words, 0.0)
@@ -221,7 +218,7 @@ def _diverse(scored: list[Ranked], k: int) -> list[Ranked]:
         for one in left:
             name = one.heuristic.id
             alike = similarity(words[name], words[best.heuristic.id])
-            # Lessons of one domain share words: only what says nearly the same loses.
+            # Lessons of one domain share words: penalize only near duplicates.
             likeness[name] = max(likeness[name], alike - 0.5)
     return chosen
 
