@@ -1,4 +1,4 @@
-"""What `make demo` runs: an agent solves a task the messy way, em makes a routine of it.
+"""The demo of `make demo`: an agent solves a task the messy way, em compiles it into a routine.
 
 The agent is scripted, since there is no model here; its tools are real: a CSV file from an HTTP
 server on this machine, and a SQLite file.
@@ -22,8 +22,8 @@ import msgspec
 HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE), str(HERE / "routine")]
 
-import tools  # noqa: E402 - lies beside this file
-import udf  # noqa: E402 - lies in the routine beside this file
+import tools  # noqa: E402 - a file beside this one
+import udf  # noqa: E402 - a file of the routine beside this one
 
 from em import Memory  # noqa: E402 - after the path above
 from em.runner.engine import run_routine  # noqa: E402
@@ -41,18 +41,18 @@ class Files(http.server.BaseHTTPRequestHandler):
     pages = {"/january.csv": JANUARY, "/february.csv": FEBRUARY}  # noqa: RUF012 - never changed
 
     def do_GET(self) -> None:
-        """Answer with a file, or say that there is none."""
+        """Send a file, or 404."""
         text = self.pages.get(self.path)
         self.send_response(200 if text else 404)
         self.end_headers()
         self.wfile.write((text or "not found").encode())
 
     def log_message(self, *_args: Any) -> None:
-        """Stay quiet."""
+        """Log nothing."""
 
 
 def solve(recorder: Recorder, url: str, database: str) -> tuple[Any, int]:
-    """What an agent did: a wrong address, a look around, a wrong column, and then it worked."""
+    """Act as the agent: a wrong address, a look around, a wrong column, and then success."""
     fetch_csv = recorder.tool(tools.fetch_csv, effect="read")
     list_tables = recorder.tool(tools.list_tables, effect="read")
     save_report = recorder.tool(tools.save_report, effect="write")
@@ -67,11 +67,11 @@ def solve(recorder: Recorder, url: str, database: str) -> tuple[Any, int]:
     fetch_csv(url=url)
     report = total_by(text=text, column="city", amount="cost")
     saved = save_report(database=database, report=report)
-    return {"report": report, **saved}, 8  # each decision above would be a call of a model
+    return {"report": report, **saved}, 8  # each decision above would take one model call
 
 
-def keep(trace: Trace) -> Path:
-    """The trace in a file, and its events in a log."""
+def store(trace: Trace) -> Path:
+    """Write the trace to a file, and its events to a log."""
     path = WORK / "trace.json"
     path.write_bytes(msgspec.json.format(msgspec.json.encode(trace), indent=2))
     with Memory(WORK / "em.db") as memory:
@@ -81,20 +81,20 @@ def keep(trace: Trace) -> Path:
 
 
 def em(*args: str) -> None:
-    """Run the command as a user would, and show what was typed."""
+    """Print and run a command of em."""
     print(f"\n$ em {' '.join(args)}", flush=True)
-    kept_in = {**os.environ, "EM_DB": str(WORK / "em.db")}
-    subprocess.run([sys.executable, "-m", "em", *args], check=True, env=kept_in)
+    environment = {**os.environ, "EM_DB": str(WORK / "em.db")}
+    subprocess.run([sys.executable, "-m", "em", *args], check=True, env=environment)
 
 
 def rows(database: Path) -> list[Any]:
-    """What was saved."""
+    """Return the saved report."""
     with closing(sqlite3.connect(database)) as connection:
         return connection.execute("SELECT * FROM report ORDER BY name").fetchall()
 
 
 def main() -> None:
-    """The demo."""
+    """Run the demo."""
     shutil.rmtree(WORK, ignore_errors=True)
     WORK.mkdir(parents=True)
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Files)
@@ -107,7 +107,7 @@ def main() -> None:
     trace = recorder.trace(final_output=output, model_calls=decisions)
     print(f"An agent solved a task in {len(trace.calls)} calls: {rows(WORK / 'january.db')}")
     routine = WORK / "csv_report"
-    em("compile", str(keep(trace)), "-o", str(routine), "--name", "csv_report", "--explain")
+    em("compile", str(store(trace)), "-o", str(routine), "--name", "csv_report", "--explain")
     shutil.copy(HERE / "routine" / "udf.py", routine / "udf.py")
     recorded = msgspec.json.decode((routine / "input.json").read_bytes())
     new = {"url": f"{base}/february.csv", "database": str(WORK / "february.db")}

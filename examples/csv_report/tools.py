@@ -1,4 +1,4 @@
-"""Real tools: a CSV file over HTTP, a SQLite file to report into."""
+"""The tools of the demo: fetch a CSV file over HTTP, write a report to a SQLite file."""
 
 import sqlite3
 import urllib.request
@@ -21,7 +21,7 @@ def fetch_csv(url: str) -> str:
 
 @registry.tool(effect="read")
 def list_tables(database: str) -> list[str]:
-    """The tables of a SQLite file."""
+    """List the tables of a SQLite file."""
     with closing(sqlite3.connect(database)) as connection:
         rows = connection.execute("SELECT name FROM sqlite_master ORDER BY name").fetchall()
     return [row[0] for row in rows]
