@@ -307,7 +307,7 @@ def test_a_dry_run_names_the_secrets_and_shows_none(
     assert "EM_SECRET_USER_KEY" in em("run", "out", "--tools", "tools.py").err
     monkeypatch.setenv("EM_SECRET_USER_KEY", "hush-hush")
     planned = em("run", "out", "--dry-run")
-    assert "EM_SECRET_USER_KEY, which is set" in planned.out
+    assert "EM_SECRET_USER_KEY (set)" in planned.out
     assert "hush-hush" not in planned.out
     ran = em("run", "out", "--tools", "tools.py", "--json").json
     assert ran["output"] == "hello hush-hush", "the output is what was asked for"
