@@ -8,7 +8,7 @@ import subprocess
 import time
 from collections.abc import Callable
 
-LIMIT = 240.0
+LIMIT = 600.0
 """Seconds without progress after which a test fails."""
 
 

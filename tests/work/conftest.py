@@ -2,15 +2,17 @@
 
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
+import time
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
-from tests.children import wait_for_end
+from tests.children import wait_for_end, wait_until
 
 from em import Memory
 from em.runner.package import files_in, keep_routine
@@ -131,6 +133,31 @@ class Workplace:
         path = self.folder / "effects.txt"
         plain = path.read_text().split() if path.exists() else []
         return Counter([*plain, *os.listdir(self.folder / "effects")])
+
+    def until(self, holds: Callable[[], object]) -> None:
+        """Wait until something holds, as long as work gets done."""
+        wait_until(holds, self.progress)
+
+    def freeze(self, worker: "subprocess.Popen[str]") -> None:
+        """Stop a worker, but not while it has the lock of the queue's file: all would wait then."""
+        while True:
+            worker.send_signal(signal.SIGSTOP)
+            os.waitpid(worker.pid, os.WUNTRACED)
+            if self._queue_is_free():
+                return
+            worker.send_signal(signal.SIGCONT)
+            time.sleep(0.05)
+
+    def _queue_is_free(self) -> bool:
+        path = self.folder / "em.queue.db"
+        if not path.exists():  # on PostgreSQL
+            return True
+        with closing(sqlite3.connect(path, timeout=1)) as queue:
+            try:
+                queue.execute("BEGIN IMMEDIATE")
+            except sqlite3.OperationalError:
+                return False
+            return True
 
     def progress(self) -> tuple[int, int]:
         """Grows with each effect and each tool that was called."""

@@ -46,9 +46,9 @@ def test_a_killed_workers_runs_go_on_elsewhere_and_no_keyed_effect_happens_twice
     with workplace.queue() as queue:
         jobs = queue.add_runs("keyed_five", [{"n": n} for n in range(RUNS)], chunk=chunk)
     first = workplace.worker(slow=0.02)
-    wait_until(lambda: workplace.effects().total() > 10)
+    workplace.until(lambda: workplace.effects().total() > 10)
     second = workplace.worker("--drain", slow=0.02)
-    wait_until(lambda: workplace.effects().total() > 30)
+    workplace.until(lambda: workplace.effects().total() > 30)
     kill(first)
     workplace.said_by(second)
     assert workplace.effects() == all_effects()
@@ -64,7 +64,7 @@ def test_without_keys_a_run_that_was_killed_in_an_effect_asks_and_none_is_repeat
     with workplace.queue() as queue:
         jobs = queue.add_runs("plain_five", [{"n": n} for n in range(RUNS)], chunk=5)
     first = workplace.worker(slow=0.05)
-    wait_until(lambda: workplace.effects().total() > 10)
+    workplace.until(lambda: workplace.effects().total() > 10)
     kill(first)
     workplace.drain()
     found = statuses(workplace, jobs)
@@ -90,8 +90,8 @@ def test_a_worker_that_was_frozen_and_given_up_leaves_its_runs_to_the_other(
     # It may be frozen while it holds the lock on the log, and is cut off from it then.
     (workplace.folder / "em.yaml").write_text("busy_timeout: 3\n" + SETTINGS)
     frozen = workplace.worker(slow=0.1)
-    wait_until(lambda: workplace.effects().total() > 5)
-    frozen.send_signal(signal.SIGSTOP)
+    workplace.until(lambda: workplace.effects().total() > 5)
+    workplace.freeze(frozen)
     said = workplace.drain()
     assert "is gone" in said
     frozen.send_signal(signal.SIGCONT)
@@ -107,7 +107,7 @@ def test_ctrl_c_ends_after_the_run_under_way_and_gives_the_rest_back(
     with workplace.queue() as queue:
         jobs = queue.add_runs("plain_five", [{"n": n} for n in range(20)], chunk=20)
         worker = workplace.worker(slow=0.1)
-        wait_until(lambda: workplace.effects().total() > 2)
+        workplace.until(lambda: workplace.effects().total() > 2)
         worker.send_signal(signal.SIGINT)
         said = workplace.said_by(worker)
         assert worker.returncode == 0, said
@@ -125,7 +125,7 @@ def test_a_second_ctrl_c_ends_at_once_and_the_runs_are_still_safe(on_sqlite: Wor
     with on_sqlite.queue() as queue:
         jobs = queue.add_runs("plain_five", [{"n": n} for n in range(4)])
     worker = on_sqlite.worker(slow=5)
-    wait_until(lambda: on_sqlite.effects().total() > 0)
+    on_sqlite.until(lambda: on_sqlite.effects().total() > 0)
     worker.send_signal(signal.SIGINT)
     assert worker.stderr is not None
     wait_until(lambda: "stopping after" in worker.stderr.readline())
@@ -157,7 +157,7 @@ def test_a_worker_that_loses_its_database_goes_on_when_it_is_back(
         jobs = queue.add_runs("keyed_five", [{"n": n} for n in range(150)])
     worker = place.worker("--drain", slow=0.05)
     try:
-        wait_until(lambda: place.effects().total() > 20)
+        place.until(lambda: place.effects().total() > 20)
         server.stop()
         assert worker.stderr is not None
         wait_until(lambda: "retrying" in worker.stderr.readline())
@@ -223,7 +223,7 @@ def test_a_cancelled_job_is_not_begun_and_one_under_way_ends_after_its_item(
         assert queue.cancel(waits).state == "cancelled"
         (runs,) = queue.add_runs("plain_five", [{"n": n} for n in range(50)], chunk=50)
         worker = on_sqlite.worker("--drain", slow=0.1)
-        wait_until(lambda: on_sqlite.effects().total() > 2)
+        on_sqlite.until(lambda: on_sqlite.effects().total() > 2)
         queue.cancel(runs)
         on_sqlite.said_by(worker)
         done = on_sqlite.effects()

@@ -4,7 +4,6 @@ import threading
 from pathlib import Path
 
 import pytest
-from tests.children import wait_until
 from tests.work.conftest import SETTINGS, Workplace, kill
 
 from em import Memory
@@ -82,9 +81,9 @@ def test_killed_in_between_all_runs_complete_and_no_keyed_effect_happens_twice(
     # The workers have what was queued, not what the file says now.
     Path("em.yaml").write_text(SETTINGS)
     first = workplace.worker(slow=0.02)
-    wait_until(lambda: workplace.effects().total() > 10)
+    workplace.until(lambda: workplace.effects().total() > 10)
     second = workplace.worker("--drain", slow=0.02)
-    wait_until(lambda: workplace.effects().total() > 30)
+    workplace.until(lambda: workplace.effects().total() > 30)
     kill(first)
     workplace.said_by(second)
     assert workplace.effects() == all_effects(RUNS)
@@ -101,7 +100,7 @@ def test_without_keys_they_complete_or_ask_and_none_is_silently_repeated(
     with workplace.queue() as queue:
         jobs = queue.add_workflow_runs("plain", [{"n": n} for n in range(RUNS)], chunk=3)
     first = workplace.worker(slow=0.05)
-    wait_until(lambda: workplace.effects().total() > 10)
+    workplace.until(lambda: workplace.effects().total() > 10)
     kill(first)
     workplace.drain()
     assert set(workplace.effects().values()) == {1}
