@@ -200,7 +200,8 @@ def put_lessons(session: Session, table: PassageTable, lessons: Mapping[str, str
     remove_passages(session, table, before, "number < 0")
     ids = [event_id for event_id in lessons.values() if event_id is not None]
     rows = [LessonRow(*row) for row in select(session, _LESSON, "events AS e", "e.id", ids)]
-    found = {row.stream: row for row in rows if lessons.get(row.stream) == row.id}
+    # In the order of the log, so that ties in a search are broken in the same way each time.
+    found = {row.stream: row for row in sorted(rows) if lessons.get(row.stream) == row.id}
     for stream, event_id in lessons.items():
         if event_id is not None and stream not in found:
             raise NotFound(f"stream {stream!r} has no event {event_id!r}", place="lessons")
