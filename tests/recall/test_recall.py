@@ -59,7 +59,7 @@ def test_frequent_words_beside_a_rare_one_are_found(monkeypatch: pytest.MonkeyPa
     """Where a word has too many passages to read, those beside a rarer word still count."""
     monkeypatch.setattr("em.recall.search.POSTINGS", 20)
     monkeypatch.setattr("em.recall.rank.SPREAD", 5)
-    monkeypatch.setattr("em.recall.rank.KEPT", 5)
+    monkeypatch.setattr("em.recall.rank.BEST", 5)
     with SqliteStore(":memory:") as store:
         append(store, *(said(f"common talk {n}", session=str(n)) for n in range(60)))
         append(store, said("common needle", session="x"), said("needle talk", session="y"))
@@ -77,7 +77,7 @@ def test_an_approximate_index_finds_the_same(tmp_path: Path) -> None:
     with SqliteStore(tmp_path / "em.db") as store:
         append(store, *(said(f"text {n}", session=str(n)) for n in range(250)))
         Recall(store, scattered).embed_all()
-        identity, (vector,) = store.index.embedder() or "", scattered(["text 17"])
+        identity, (vector,) = store.index.status(Within()).embedder or "", scattered(["text 17"])
         answers = []
         for limit in (10_000, 1):
             store.index.matrices = Matrices(tmp_path / "graphs", limit)
@@ -105,7 +105,7 @@ def test_a_graph_is_kept_on_the_disk_until_something_is_forgotten(
     with SqliteStore(tmp_path / "em.db") as store:
         events = append(store, *(said(f"text {n}", session=str(n)) for n in range(50)))
         Recall(store, scattered).embed_all()
-        identity = store.index.embedder() or ""
+        identity = store.index.status(Within()).embedder or ""
         for damaged in (False, False, True):
             store.index.matrices = Matrices(folder, 1)
             ((number, _),) = store.index.nearest(identity, vector, Within("ana"), 1)
@@ -141,7 +141,10 @@ def test_another_analysis_indexes_anew(store: AnyStore, monkeypatch: pytest.Monk
     store.close()
     address = store._path if isinstance(store, SqliteStore) else store._url
     with type(store)(address) as again:
-        assert (again.index.count(Within("ana")), again.index.count(Within("bo"))) == (
+        assert (
+            again.index.status(Within("ana")).passages,
+            again.index.status(Within("bo")).passages,
+        ) == (
             1_199,
             1,
         )

@@ -18,7 +18,7 @@ import msgspec
 
 from em.errors import EmbedderError, MissingExtra, UsageError
 from em.settings import EmbedSettings
-from em.store.protocol import Store, Within
+from em.store.protocol import IndexStatus, Store, Within
 
 if TYPE_CHECKING:
     import httpx
@@ -280,7 +280,7 @@ class Meaning:
         self._index, self._embed, self._timeout = store.index, embed, timeout
         self._name = identity_of(embed)
         self._size = 0
-        self._complete: dict[tuple[bool, str | None], int] = {}
+        self._complete: dict[tuple[bool, str | None], IndexStatus] = {}
 
     def vector(self, text: str) -> Sequence[float]:
         """Return the vector of a text."""
@@ -292,14 +292,14 @@ class Meaning:
         """Embed passages that have no vector yet, newest first. Return how many are left."""
         done = 0
         identity, scope = self.identity, (within.lessons, within.subject)
-        count = self._index.count(within)
-        if self._complete.get(scope) == count and self._index.embedder() == identity:
-            return 0  # none was added since all had vectors: skip the slow check
         while limit is None or done < limit:
+            status = self._index.status(within)
+            if self._complete.get(scope) == status and status.embedder == identity:
+                return 0  # nothing has changed since all had vectors: skip the slow check
             most = LISTED if limit is None else limit - done
             left, numbers = self._index.without_vector(identity, within, most)
             if not numbers:
-                self._complete[scope] = count
+                self._complete[scope] = status
                 return left
             for start in range(0, len(numbers), PORTION):
                 portion = numbers[start : start + PORTION]
@@ -362,7 +362,7 @@ class Meaning:
 
     def _stored_size(self) -> int:
         """Return the size of this embedder's stored vectors; 0 if there are none."""
-        name, _, size = (self._index.embedder() or "").rpartition("/")
+        name, _, size = (self._index.status(Within()).embedder or "").rpartition("/")
         return int(size) if name == self._name and size.isdecimal() else 0
 
     def _guarded(self, texts: Sequence[str]) -> list[Sequence[float]]:

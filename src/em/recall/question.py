@@ -16,7 +16,7 @@ IsSpeaker = Callable[[Sequence[str]], Sequence[bool]]
 
 
 class Question(NamedTuple):
-    """A question. A time is a group of words of which any may match."""
+    """A question. A time is a group of words; any of them may match."""
 
     words: list[str]
     speakers: frozenset[str]
@@ -59,9 +59,9 @@ def _without(text: str, names: Sequence[str]) -> str:
     """Remove the names of speakers, which are searched apart from the words."""
     if not names:
         return text
-    kept = [
+    parts = [
         part
         for part in re.split(r"(\s+)", text)
         if not set(stems_of([word for word in words_of(part) if len(word) > 1])) & set(names)
     ]
-    return "".join(kept).strip() or text
+    return "".join(parts).strip() or text

@@ -62,7 +62,8 @@ _SHAPE = _SHAPES - 1
 SPREAD = 1_500
 """The number of postings that are scored with their neighbours, rarest words first. More frequent
 words then only add to the best of these."""
-KEPT = 600
+BEST = 600
+"""The number of candidates that more frequent words add to."""
 
 
 class Word(NamedTuple):
@@ -108,9 +109,9 @@ def score_words(words: Iterable[Word], weights: Weights) -> dict[int, float]:
     for word in ordered:
         share = word.weight / whole
         if spent and spent + len(word.postings) > SPREAD:
-            if len(scores) > KEPT:
-                kept = best_of(scores, KEPT)
-                scores = defaultdict(float, {number: score for score, number in kept})
+            if len(scores) > BEST:
+                best = best_of(scores, BEST)
+                scores = defaultdict(float, {number: score for score, number in best})
             _probe(word, share, scores, weights)
         elif word.spreads:
             _spread(word, share, scores, weights)

@@ -178,7 +178,7 @@ def _score(
     """Score the passages found for each group of words; groups from `first_time` on are times."""
     if not any(found):
         return {}
-    total = index.count(within)
+    total = index.status(within).passages
     rare = [
         word
         for group, has in zip(groups, found, strict=True)

@@ -198,18 +198,18 @@ def put_records(session: Session, records: Sequence[tuple[Record, bytes | None]]
         "DELETE FROM records WHERE subject = ? AND type = ? AND id = ?",
         [(record.subject, record.type, record.id) for record, text in records if text is None],
     )
-    kept = [(record, text.decode()) for record, text in records if text is not None]
+    stored = [(record, text.decode()) for record, text in records if text is not None]
     session.executemany(
         "INSERT INTO records(subject, type, id, body, from_events) VALUES (?, ?, ?, ?, ?)"
         " ON CONFLICT(subject, type, id)"
         " DO UPDATE SET body = excluded.body, from_events = excluded.from_events",
         [
             (record.subject, record.type, record.id, text, sources_text(record.from_events))
-            for record, text in kept
+            for record, text in stored
         ],
     )
     derivations: list[Derivation] = []
-    for record, _ in kept:
+    for record, _ in stored:
         holder = _record_holder(record.subject, record.type, record.id)
         derivations += derivations_of(record.from_events, "records", holder)
     put_derivations(session, derivations)
@@ -222,8 +222,8 @@ def _forget_sources(session: Session, subject: str, record_type: str, ids: list[
             f" WHERE subject = ? AND type = ? AND id IN ({marks})"
         )
         rows = session.execute(sql, (subject, record_type, *part)).fetchall()
-        held = [(_record_holder(subject, record_type, row[0]), row[1]) for row in rows]
-        drop_derivations(session, "records", held)
+        holders = [(_record_holder(subject, record_type, row[0]), row[1]) for row in rows]
+        drop_derivations(session, "records", holders)
 
 
 def erase_records(session: Session, holders: Sequence[str], subjects: Sequence[str]) -> int:
@@ -233,8 +233,8 @@ def erase_records(session: Session, holders: Sequence[str], subjects: Sequence[s
         sql = "DELETE FROM records WHERE subject = ? AND type = ? AND id = ?"
         count += session.execute(sql, msgspec.json.decode(holder, type=list[str])).rowcount
     rows = select(session, "subject, type, id, from_events", "records", "subject", subjects)
-    held = [(_record_holder(*row[:3]), row[3]) for row in rows]
-    drop_derivations(session, "records", held)
+    sources = [(_record_holder(*row[:3]), row[3]) for row in rows]
+    drop_derivations(session, "records", sources)
     return count + delete(session, "records", "subject", subjects)
 
 

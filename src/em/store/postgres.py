@@ -81,10 +81,12 @@ class PostgresIndex(SqlIndex):
                 for group in groups
             ]
 
-    def _count_words(self, session: Session, within: Within, words: Sequence[str]) -> int:
-        sql, params = _words_sql(session, within)
-        counted = f"SELECT count(*) FROM ({sql}) AS found"  # noqa: S608 - fixed words; values are bound
-        return int(session.execute(counted, (_any(words), *params, None)).fetchone()[0])
+    def count(self, within: Within, words: Sequence[str]) -> int:
+        """Count the passages that have one of the words."""
+        with self._reading() as session:
+            sql, params = _words_sql(session, within)
+            counted = f"SELECT count(*) FROM ({sql}) AS found"  # noqa: S608 - fixed words; values are bound
+            return int(session.execute(counted, (_any(words), *params, None)).fetchone()[0])
 
     def put_vectors(self, identity: str, vectors: Mapping[int, Sequence[float]]) -> None:
         """Store vectors of length 1 by the numbers of their passages."""

@@ -206,6 +206,19 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
     problems: Sequence[str]
 
 
+class IndexStatus(msgspec.Struct, frozen=True):
+    """The state of a scope of the search index.
+
+    passages: how many there are.
+    stamp: changes when a passage is removed, or a vector added or removed.
+    embedder: the identity of the embedder that made the vectors, if there are any.
+    """
+
+    passages: int
+    stamp: int
+    embedder: str | None
+
+
 class SearchIndex(Protocol):
     """Find passages by words and by vectors. Safe to share between threads.
 
@@ -225,8 +238,8 @@ class SearchIndex(Protocol):
         Newest first, at most `limit` each. beside: a passage must also have one of these words.
         """
 
-    def count(self, within: Within, words: Sequence[str] = ()) -> int:
-        """Count the passages that have one of the words; without words, all passages."""
+    def count(self, within: Within, words: Sequence[str]) -> int:
+        """Count the passages that have one of the words."""
 
     def marks(self, numbers: Sequence[int]) -> list[Mark]:
         """Return what ranking needs of passages. Unknown numbers are skipped."""
@@ -234,8 +247,8 @@ class SearchIndex(Protocol):
     def passages(self, numbers: Sequence[int]) -> list[Passage]:
         """Return passages with their texts, in no order."""
 
-    def embedder(self) -> str | None:
-        """Return the identity of the embedder that made the vectors, if there are any."""
+    def status(self, within: Within) -> IndexStatus:
+        """Report on a scope, whenever its passages happened."""
 
     def without_vector(self, identity: str, within: Within, limit: int) -> tuple[int, list[int]]:
         """Count the passages without a vector of this embedder, and return the newest of them."""

@@ -364,18 +364,19 @@ def numbers_of(session: Session, within: Within) -> tuple[int, int]:
     return NOWHERE if row is None else scope_range(row[0])
 
 
-def scope_conditions(within: Within) -> tuple[str, list[str]]:
+def _scope_condition(within: Within) -> tuple[str, list[str]]:
     """Return the condition that selects the rows of `scopes`, with its parameters."""
     if within.subject is None:
         return ("number < 0" if within.lessons else "number > 0"), []
     return "subject = ?", [scope_name(within)]
 
 
-def count_passages(session: Session, within: Within) -> int:
-    """Count the passages in a scope, whenever they happened."""
-    condition, params = scope_conditions(within)
-    sql = f"SELECT COALESCE(SUM(passages), 0) FROM scopes WHERE {condition}"  # noqa: S608 - fixed words; values are bound
-    return int(session.execute(sql, params).fetchone()[0])
+def read_scope(session: Session, within: Within) -> tuple[int, int]:
+    """Return the number of passages of a scope, and its stamp."""
+    condition, params = _scope_condition(within)
+    sql = f"SELECT SUM(passages), SUM(stamp) FROM scopes WHERE {condition}"  # noqa: S608 - fixed words; values are bound
+    passages, stamp = session.execute(sql, params).fetchone()
+    return int(passages or 0), int(stamp or 0)
 
 
 def time_conditions(within: Within) -> tuple[str, list[int]]:

@@ -43,6 +43,7 @@ from em.store.protocol import (
     Commit,
     Committed,
     Erasure,
+    IndexStatus,
     Mark,
     Passage,
     Record,
@@ -95,7 +96,7 @@ class SqlIndex(ABC):
         """Return for each group of words the postings of the passages that have one of them."""
 
     @abstractmethod
-    def _count_words(self, session: Session, within: Within, words: Sequence[str]) -> int:
+    def count(self, within: Within, words: Sequence[str]) -> int:
         """Count the passages that have one of the words."""
 
     @abstractmethod
@@ -114,13 +115,6 @@ class SqlIndex(ABC):
     ) -> dict[int, float]:
         """Return how near passages are to a vector. Passages without a vector are skipped."""
 
-    def count(self, within: Within, words: Sequence[str] = ()) -> int:
-        """Count the passages that have one of the words; without words, all passages."""
-        with self._reading() as session:
-            if words:
-                return self._count_words(session, within, words)
-            return searching.count_passages(session, within)
-
     def marks(self, numbers: Sequence[int]) -> list[Mark]:
         """Return what ranking needs of passages. Unknown numbers are skipped."""
         with self._reading() as session:
@@ -131,10 +125,11 @@ class SqlIndex(ABC):
         with self._reading() as session:
             return searching.read_passages(session, numbers)
 
-    def embedder(self) -> str | None:
-        """Return the identity of the embedder that made the vectors, if there are any."""
+    def status(self, within: Within) -> IndexStatus:
+        """Report on a scope, whenever its passages happened."""
         with self._reading() as session:
-            return vectors.embedder_of(session)
+            passages, stamp = searching.read_scope(session, within)
+            return IndexStatus(passages, stamp, vectors.embedder_of(session))
 
     def without_vector(self, identity: str, within: Within, limit: int) -> tuple[int, list[int]]:
         """Count the passages without a vector of this embedder, and return the newest of them."""

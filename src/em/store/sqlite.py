@@ -224,10 +224,12 @@ class SqliteIndex(SqlIndex):
                 for group in groups
             ]
 
-    def _count_words(self, session: Session, within: Within, words: Sequence[str]) -> int:
-        sql, params = _words_sql(session, within)
-        counted = f"SELECT count(*) FROM ({sql})"  # noqa: S608 - fixed words; values are bound
-        return int(session.execute(counted, (_any(words), *params)).fetchone()[0])
+    def count(self, within: Within, words: Sequence[str]) -> int:
+        """Count the passages that have one of the words."""
+        with self._reading() as session:
+            sql, params = _words_sql(session, within)
+            counted = f"SELECT count(*) FROM ({sql})"  # noqa: S608 - fixed words; values are bound
+            return int(session.execute(counted, (_any(words), *params)).fetchone()[0])
 
     def put_vectors(self, identity: str, vectors: Mapping[int, Sequence[float]]) -> None:
         """Store vectors of length 1 by the numbers of their passages."""
@@ -275,7 +277,7 @@ IN_MEMORY = ":memory:"
 APPLICATION_ID = int.from_bytes(b"emem")
 MAX_CONNECTIONS = 16
 _SYNCHRONOUS = {"0": "off", "1": "normal", "2": "full", "3": "extra"}
-WAL_BYTES_KEPT = 64 * 1024 * 1024
+WAL_BYTES = 64 * 1024 * 1024
 
 _ERRORS: dict[int, tuple[type[StoreError], str, str]] = {
     sqlite3.SQLITE_BUSY: (
@@ -411,7 +413,7 @@ class SqliteStore(SqlStore):
         )
         try:
             connection.execute(f"PRAGMA synchronous={self._synchronous}")
-            connection.execute(f"PRAGMA journal_size_limit={WAL_BYTES_KEPT}")
+            connection.execute(f"PRAGMA journal_size_limit={WAL_BYTES}")
         except BaseException:
             connection.close()
             raise

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from em.errors import MissingExtra, StoreError
 from em.store.protocol import SLOT_BITS, Within
-from em.store.search_index import numbers_of, scope_conditions, time_conditions
+from em.store.search_index import numbers_of, read_scope, time_conditions
 from em.store.session import Session, select_numbers
 
 if TYPE_CHECKING:
@@ -77,13 +77,13 @@ def put_vectors(
             (EMBEDDER, identity),
         )
     there = "SELECT number FROM passages WHERE number IN ({})"
-    kept = [row[0] for row in select_numbers(session, there, list(vectors))]
+    existing = [row[0] for row in select_numbers(session, there, list(vectors))]
     session.executemany(
         f"INSERT INTO vectors(number, vector) VALUES (?, {mark})"  # noqa: S608 - a question mark
         " ON CONFLICT(number) DO UPDATE SET vector = excluded.vector",
-        [(number, vectors[number]) for number in kept],
+        [(number, vectors[number]) for number in existing],
     )
-    for scope in {number >> SLOT_BITS for number in kept}:
+    for scope in {number >> SLOT_BITS for number in existing}:
         session.execute("UPDATE scopes SET stamp = stamp + 1 WHERE number = ?", (scope,))
 
 
@@ -137,10 +137,10 @@ class _Matrix:
 
     def _change_rows(self, session: Session, gone: Any, new: Any) -> None:
         np = import_numpy()
-        kept = ~np.isin(self.numbers, gone)
-        rows = [] if self.rows is None else [self.rows[kept]]
+        left = ~np.isin(self.numbers, gone)
+        rows = [] if self.rows is None else [self.rows[left]]
         rows += [portion for _, portion in _portions(session, new)]
-        self.numbers = np.concatenate([self.numbers[kept], new])
+        self.numbers = np.concatenate([self.numbers[left], new])
         self.rows = np.concatenate(rows) if rows else np.empty((0, 1), np.float32)
 
     def _change_graph(self, session: Session, gone: Any, new: Any) -> None:
@@ -207,7 +207,7 @@ class Matrices:
             ) from error
 
     def _matrix(self, session: Session, within: Within) -> _Matrix:
-        identity, stamp = embedder_of(session), _stamp(session, within)
+        identity, (_, stamp) = embedder_of(session), read_scope(session, within)
         scope = (within.lessons, within.subject)
         known = self._matrices.pop(scope, None)
         if known is None or known.identity != identity:
@@ -297,12 +297,6 @@ def _save_graph(graph: Any, file: Path) -> None:
         part.replace(file)
     except (OSError, RuntimeError):
         part.unlink(missing_ok=True)
-
-
-def _stamp(session: Session, within: Within) -> int:
-    condition, params = scope_conditions(within)
-    sql = f"SELECT COALESCE(SUM(stamp), 0) FROM scopes WHERE {condition}"  # noqa: S608 - fixed words; values are bound
-    return int(session.execute(sql, params).fetchone()[0])
 
 
 def _numbers_at(session: Session, within: Within) -> set[int]:

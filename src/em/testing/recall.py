@@ -211,13 +211,13 @@ class RecallConformance:
             texts = found(store, "yes xylophones", neighbours=3, embed=embedder)
             assert "yes indeed" in texts
             assert "xylophones" not in "".join(texts)
-        assert store.index.count(Within("ana")) == 2
+        assert store.index.status(Within("ana")).passages == 2
 
     def test_a_forgotten_subject_leaves_nothing(self, store: Store) -> None:
         """Its passages are deleted and not counted."""
         append(store, said("alpha"), said("beta", "bo"))
         store.erase([], subjects=["ana"])
-        assert (found(store, "alpha"), store.index.count(Within("ana"))) == ([], 0)
+        assert (found(store, "alpha"), store.index.status(Within("ana")).passages) == ([], 0)
         assert found(store, "beta", "bo") == ["beta"]
 
     def test_an_export_is_found_where_it_is_imported(self, store: Store) -> None:
@@ -232,7 +232,7 @@ class RecallConformance:
             for _ in range(2):
                 copy.commit(Commit(events=exported, skip_known=True))
             assert found(copy, "alpha")[0] == "alpha"
-            assert copy.index.count(Within("ana")) == 2
+            assert copy.index.status(Within("ana")).passages == 2
 
     # --- meaning -------------------------------------------------------------------------------
 
@@ -251,13 +251,13 @@ class RecallConformance:
 
         append(store, *(said(f"text {n}") for n in range(10)))
         Meaning(store, embed).catch_up(Within("ana"))
-        first = store.index.embedder()
+        first = store.index.status(Within()).embedder
         assert first is not None
         assert store.index.without_vector(first, Within(), 1)[0] == 0
         meaning = Meaning(store, other)
         meaning.vector("x")
         meaning.catch_up(Within("ana"), 3)
-        second = store.index.embedder()
+        second = store.index.status(Within()).embedder
         assert second not in (None, first)
         assert store.index.without_vector(second or "", Within(), 1)[0] == 7
         assert store.index.nearest(first, embed(["text"])[0], Within("ana"), 5) == []
@@ -290,6 +290,9 @@ class RecallConformance:
         assert found(store, "zzz", None, embed=embed) == ["zzz qqq"]
         store.commit(Commit(lessons={"1": None}))
         assert [hit.passage.stream for hit in search("zzz", everybody, 1)] == ["2"]
+        learn(store, "2", "zzz zzz zzz")
+        assert (search("zzz", everybody, 1)[0].nearness or 0) > 0.9, "it was embedded again"
+        learn(store, "2", "plain words")
         learn(store, "3", "zzz zzz zzz")
         assert [hit.passage.stream for hit in search("zzz", everybody, 1)] == ["3"]
 

@@ -485,11 +485,11 @@ class HolderConformance:
         append(store, draft, note("word", "t", id="n"), lessons={"s": "m", "t": "n"})
         assert sorted(lessons(store, "word")) == ["s", "t"]
         assert [len(found) for found in store.index.find([["word"]], Within(), 10)] == [1]
-        assert store.index.count(Within()) == 1
-        assert store.index.count(Within(lessons=True)) == 2
+        assert store.index.status(Within()).passages == 1
+        assert store.index.status(Within(lessons=True)).passages == 2
         store.commit(Commit(lessons={"s": None}))
         assert lessons(store, "word") == ["t"]
-        assert store.index.count(Within()) == 1
+        assert store.index.status(Within()).passages == 1
         assert store.erase(["m"]).passages == 1
 
     def test_a_lesson_is_an_event_of_its_stream(self, store: Store) -> None:
