@@ -110,3 +110,34 @@ def test_traces_are_listed_by_subject_words_and_outcome(tmp_path: Path) -> None:
         page = traces.list_traces(memory.store, limit=2)
         assert page.older is not None
         assert goals(before=page.older) == ["Pay Bo back", "Pay Ana back"]
+
+
+def test_traces_are_listed_by_tags_with_their_calls_and_a_late_end(tmp_path: Path) -> None:
+    with Memory(tmp_path / "em.db") as memory:
+        call = {"type": "tool_call", "tool": "x"}
+        given = {"mission": {"goal": "Pay"}, "events": [call, {**call, "error": "no"}]}
+        first = memory.add_trace({**given, "tags": ["a", "b"]})
+        memory.add_trace({**given, "tags": ["a"]})
+        (found,) = traces.list_traces(memory.store, tags=["a", "b"], count_calls=True).traces
+        assert (found.id, found.calls, found.failed) == (first, 2, 1)
+        page = traces.list_traces(memory.store, limit=1)
+        ended = {"outcome": "failure", "usage": {}}
+        memory.log.append(f"trace/{first}", "trace_ended", ended)
+        (older,) = traces.list_traces(memory.store, before=page.older).traces
+        assert (older.id, older.outcome) == (first, "failure"), "it ended after the page began"
+        assert older == traces.list_traces(memory.store).traces[-1]
+
+
+def test_a_search_of_traces_stops_after_those_that_do_not_match(tmp_path: Path) -> None:
+    with Memory(tmp_path / "em.db") as memory:
+        for number in range(10):
+            memory.add_trace({"task": f"task {number}", "steps": []})
+        page = traces.list_traces(memory.store, task="TASK 0", limit=5, scan=4)
+        assert (page.traces, page.older is None) == ([], False)
+        seen = []
+        while page.older is not None:
+            page = traces.list_traces(
+                memory.store, task="TASK 0", limit=5, scan=4, before=page.older
+            )
+            seen += page.traces
+        assert [one.goal for one in seen] == ["task 0"]

@@ -47,7 +47,7 @@ class Outcome(msgspec.Struct, gc=False):
 
 
 class Wait(msgspec.Struct, gc=False):
-    """Wait so many seconds."""
+    """Wait for some seconds."""
 
     isolated: ClassVar[bool] = True
     seconds: float

@@ -142,8 +142,10 @@ def _as_called(event: Json, action: str, args: Json) -> tuple[str, Json, int | N
             if call.get("id") == metadata.get("tool_call_id"):
                 function = call.get("function") or {}
                 return str(function.get("name")), as_args(function.get("arguments")), tokens
-    kept = {name: value for name, value in args.items() if name not in _ABOUT and value is not None}
-    return str(metadata.get("function_name") or action), kept, tokens
+    given = {
+        name: value for name, value in args.items() if name not in _ABOUT and value is not None
+    }
+    return str(metadata.get("function_name") or action), given, tokens
 
 
 def _answer_id(event: Json) -> str | None:
