@@ -1,4 +1,4 @@
-"""Is it safe to take ibuprofen with what I had for lunch? Asked of typed state, not of passages."""
+"""Check whether ibuprofen is safe with lunch: by rules over typed state, not by searching notes."""
 
 import sys
 import tempfile
@@ -12,8 +12,8 @@ import rules
 
 from em.state.rules import collect
 
-# What a model makes of the two notes: JSON that is checked, never code. Scripted here, so that the
-# example runs without one; get_llm_client() in its place asks a real one.
+# What a model reads in the two notes: JSON that em checks, never code. It is scripted here, so that
+# the example runs without a model; use get_llm_client() to ask a real one.
 READ = {
     "records": [
         {
@@ -62,7 +62,7 @@ READ = {
 
 
 def main() -> None:
-    """Observe, compile, ask."""
+    """Observe notes, compile the state, check an action, show the contradiction."""
     with tempfile.TemporaryDirectory() as folder, Memory(Path(folder) / "em.db") as memory:
         note = memory.observe("ana", "No allergies known.", at="2024-10-03", source="form")
         visit = memory.observe(

@@ -1,4 +1,4 @@
-"""A rule of the user's own: a drug against allergies, and against what was eaten."""
+"""A user's own rule: warn before a drug that conflicts with an allergy or a meal."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ CLASSES = {
 
 @rule("take", severity="critical")
 def drug_interaction(state: Any, drug: str, meal: Any = None) -> Fired | None:
-    """A drug that the person is allergic to, by its name or its class."""
+    """Warn if the person is allergic to the drug or its class, or the meal may interact."""
     names = {drug.lower(), CLASSES.get(drug.lower(), "")}
     matches = [one for one in state.allergies if one.substance.lower() in names]
     if matches:

@@ -1,1 +1,1 @@
-"""Heuristics in a memory: kept with their evidence, ranked for a task, and kept healthy by use."""
+"""Heuristics: lessons with their evidence, ranked for a task, and retired when they fail."""

@@ -40,7 +40,7 @@ def brief(
     if client is not None and found:
         found = rerank(client, wanted.task, found)[:k]
     lines: list[str] = []
-    kept: list[Ranked] = []
+    chosen: list[Ranked] = []
     room = tokens
     for one in found:
         against = [
@@ -50,11 +50,11 @@ def brief(
         if line is None:
             continue
         lines.append(line)
-        kept.append(one)
+        chosen.append(one)
         if room is not None:
             room -= cost(line) + (cost(HEADING) if len(lines) == 1 else 0)
     text = "\n".join([HEADING, *lines]) + "\n" if lines else ""
-    return Briefing(text=text, heuristics=kept, notes=notes)
+    return Briefing(text=text, heuristics=chosen, notes=notes)
 
 
 def cost(text: str) -> int:

@@ -123,24 +123,24 @@ def _draft(heuristic: Heuristic, kind: str, body: Used | Retired) -> Draft:
 
 def merge(store: Store, keep: str, others: Sequence[str]) -> Heuristic:
     """Merge heuristics: all evidence goes to `keep`, the others are retired."""
-    kept = get_heuristic(store, keep)
+    target = get_heuristic(store, keep)
     for other_id in dict.fromkeys(others):
         other = get_heuristic(store, other_id)
         if other_id == keep:
             raise UsageError("a heuristic can't be merged into itself", place=other_id)
-        if other.lesson.subject != kept.lesson.subject:
+        if other.lesson.subject != target.lesson.subject:
             raise UsageError(
                 "the lessons are about different subjects", place=f"{keep}, {other_id}"
             )
         learned = learned_from(store, other_id)
-        learn(store, [as_another(lesson, kept.lesson) for lesson in learned])
+        learn(store, [as_another(lesson, target.lesson) for lesson in learned])
         retire(store, other_id, "merged", into=keep)
     return get_heuristic(store, keep)
 
 
-def as_another(lesson: Lesson, kept: Lesson) -> Lesson:
+def as_another(lesson: Lesson, target: Lesson) -> Lesson:
     """Return another lesson's words with this lesson's evidence."""
-    return msgspec.structs.replace(kept, evidence=lesson.evidence)
+    return msgspec.structs.replace(target, evidence=lesson.evidence)
 
 
 def without_duplicates(store: Store, lessons: Iterable[Lesson]) -> list[Lesson]:

@@ -71,15 +71,15 @@ class Heuristics:
     ) -> list[Heuristic]:
         """Learn from a new trace, which is stored too, or from stored traces."""
         if isinstance(trace, Trace):
-            kept, events = self.to_keep(trace, subject=subject)
-            return self.keep(self.lessons_of(kept, client), events=events)
+            stored, events = self.to_keep(trace, subject=subject)
+            return self.keep(self.lessons_of(stored, client), events=events)
         ids = [trace] if isinstance(trace, str) else trace
         return self.keep(self.lessons_in(ids, client))
 
     def lessons_in(self, trace_ids: Sequence[str], client: LlmClient | None = None) -> list[Lesson]:
         """Find the lessons of stored traces without storing them."""
         traces = get_traces(self._store, trace_ids)
-        lessons = [lesson for kept in traces for lesson in _of_one(kept, client)]
+        lessons = [lesson for stored in traces for lesson in _of_one(stored, client)]
         return [*lessons, *differences(self._same_tasks(traces))]
 
     def to_keep(self, trace: Trace, *, subject: str | None = None) -> tuple[KeptTrace, list[Draft]]:
@@ -90,9 +90,9 @@ class Heuristics:
         events = trace_events(clean, trace_id, known_ids=True, subject=subject)
         return as_kept(clean, trace_id, subject), events
 
-    def lessons_of(self, kept: KeptTrace, client: LlmClient | None = None) -> list[Lesson]:
+    def lessons_of(self, stored: KeptTrace, client: LlmClient | None = None) -> list[Lesson]:
         """Find the lessons of a trace, alone and beside stored traces, without storing them."""
-        return [*_of_one(kept, client), *differences(self._same_tasks([kept]))]
+        return [*_of_one(stored, client), *differences(self._same_tasks([stored]))]
 
     def keep(
         self,
@@ -164,11 +164,11 @@ class Heuristics:
     def _same_tasks(self, traces: Sequence[KeptTrace]) -> list[KeptTrace]:
         """Add the other attempts of the same subjects at the same tasks."""
         tasks = {
-            (kept.trace.mission.goal, kept.subject)
-            for kept in traces
-            if kept.trace.outcome != "unknown"
+            (stored.trace.mission.goal, stored.subject)
+            for stored in traces
+            if stored.trace.outcome != "unknown"
         }
-        found = {kept.id: kept for kept in traces}
+        found = {stored.id: stored for stored in traces}
         for one in reversed(list_traces(self._store, limit=ATTEMPTS_COMPARED).traces):
             if (one.goal, one.subject) in tasks and one.id not in found:
                 found[one.id] = get_traces(self._store, [one.id])[0]
@@ -179,6 +179,6 @@ class Heuristics:
         return [one.id for one in reversed(list_traces(self._store).traces)]
 
 
-def _of_one(kept: KeptTrace, client: LlmClient | None) -> list[Lesson]:
-    by_model = [] if client is None else reflect(kept, client)
-    return [*mine(kept), *by_model]
+def _of_one(stored: KeptTrace, client: LlmClient | None) -> list[Lesson]:
+    by_model = [] if client is None else reflect(stored, client)
+    return [*mine(stored), *by_model]

@@ -84,13 +84,13 @@ NEARLY_THE_SAME = 0.9
 """How similar two spellings of one value are: with the same digits, and with different ones."""
 
 
-def recoveries(kept: KeptTrace, calls: Sequence[TracedCall], ids: Sequence[str]) -> list[Lesson]:
+def recoveries(stored: KeptTrace, calls: Sequence[TracedCall], ids: Sequence[str]) -> list[Lesson]:
     """Find a lesson for each failed call that a later call repaired. ids: the calls' events."""
     found = []
     for call in calls:
         repair = recovered_by(call, calls) if call.failed else None
         if repair is not None:
-            found.append(_recovery_lesson(kept, call, calls[repair], calls, ids))
+            found.append(_recovery_lesson(stored, call, calls[repair], calls, ids))
     return found
 
 
@@ -110,7 +110,7 @@ def _same_job(call: TracedCall, later: TracedCall, calls: Sequence[TracedCall]) 
     if later.is_udf != call.is_udf:
         return False
     if later.name == call.name:
-        return _mostly_kept(call, later) or not (call.args or later.args)
+        return _mostly_same(call, later) or not (call.args or later.args)
     if kind_of_result(later.name) == kind_of_result(call.name):
         between = calls[call.index + 1 : later.index]
         return not any(one.effect == "write" and not one.failed for one in between)
@@ -122,20 +122,20 @@ def _same_job(call: TracedCall, later: TracedCall, calls: Sequence[TracedCall]) 
     )
 
 
-def _mostly_kept(call: TracedCall, later: TracedCall) -> bool:
+def _mostly_same(call: TracedCall, later: TracedCall) -> bool:
     """Tell whether more than half of the arguments are the same, or nearly.
 
     Half is enough if an unchanged argument has digits, like an id, and the error mentions a changed
     one.
     """
     names = call.args.keys() | later.args.keys()
-    kept = {n for n in names if _alike(call.args.get(n, _NONE), later.args.get(n, _NONE))}
-    if len(kept) * 2 != len(names):
-        return len(kept) * 2 > len(names)
-    said = set(words_of(error_text(call.error)))
+    same = {n for n in names if _alike(call.args.get(n, _NONE), later.args.get(n, _NONE))}
+    if len(same) * 2 != len(names):
+        return len(same) * 2 > len(names)
+    mentioned = set(words_of(error_text(call.error)))
     return any(
-        re.search(r"\d", str(leaf)) for n in kept for _, leaf in leaves(call.args[n])
-    ) and any(not said.isdisjoint(words_of(n)) for n in names - kept)
+        re.search(r"\d", str(leaf)) for n in same for _, leaf in leaves(call.args[n])
+    ) and any(not mentioned.isdisjoint(words_of(n)) for n in names - same)
 
 
 _NONE: Any = object()
@@ -162,7 +162,7 @@ def _same_digits(one: str, other: str) -> bool:
 
 
 def _recovery_lesson(
-    kept: KeptTrace,
+    stored: KeptTrace,
     call: TracedCall,
     worked: TracedCall,
     calls: Sequence[TracedCall],
@@ -179,11 +179,11 @@ def _recovery_lesson(
         how="recovery",
         tools=list(dict.fromkeys((call.name, worked.name))),
         error=shape,
-        subject=kept.subject,
-        source_task=goal_text(kept.trace.mission.goal),
+        subject=stored.subject,
+        source_task=goal_text(stored.trace.mission.goal),
         key=f"{call.name}|{shape}|{key}",
         evidence=Evidence(
-            trace=kept.id,
+            trace=stored.id,
             failed=[ids[call.index]],
             worked=[ids[worked.index]],
             note=f"{failed} failed; {repaired} worked",
@@ -277,7 +277,7 @@ def _keys(value: Any) -> set[str]:
     return set().union(*map(_keys, value)) if isinstance(value, list | tuple) else set()
 
 
-def dead_ends(kept: KeptTrace, calls: Sequence[TracedCall], ids: Sequence[str]) -> list[Lesson]:
+def dead_ends(stored: KeptTrace, calls: Sequence[TracedCall], ids: Sequence[str]) -> list[Lesson]:
     """Find a lesson for each kind of failure that no later call repaired."""
     by_shape: defaultdict[tuple[str, str, str], list[TracedCall]] = defaultdict(list)
     for call in calls:
@@ -285,37 +285,39 @@ def dead_ends(kept: KeptTrace, calls: Sequence[TracedCall], ids: Sequence[str]) 
             made_up = names_text(_made_up(call, calls))
             by_shape[call.name, error_shape(call.error), made_up].append(call)
     return [
-        _dead_end_lesson(kept, shape, made_up, failed, ids)
+        _dead_end_lesson(stored, shape, made_up, failed, ids)
         for (_, shape, made_up), failed in by_shape.items()
     ]
 
 
 def _made_up(call: TracedCall, calls: Sequence[TracedCall]) -> list[str]:
     """Return the arguments with made-up values; only those that the error names, if any."""
-    said = error_text(call.error)
+    message = error_text(call.error)
     made_up: list[str] = []
     named: list[str] = []
     for name in sorted(call.args):
         value = call.args[name]
-        blamed = [leaf for _, leaf in leaves(value) if leaf and str(leaf) in said]
+        blamed = [leaf for _, leaf in leaves(value) if leaf and str(leaf) in message]
         if appeared_nowhere(blamed or value, call, calls):
             (named if blamed else made_up).append(name)
     return named or made_up
 
 
 def _dead_end_lesson(
-    kept: KeptTrace, shape: str, made_up: str, failed: Sequence[TracedCall], ids: Sequence[str]
+    stored: KeptTrace, shape: str, made_up: str, failed: Sequence[TracedCall], ids: Sequence[str]
 ) -> Lesson:
     first, tool = failed[0], failed[0].name
-    said = f"{call_text(first)} failed ({error_text(first.error)}), and no later call repaired it"
+    analysis = (
+        f"{call_text(first)} failed ({error_text(first.error)}), and no later call repaired it"
+    )
     if len(failed) > 1:
-        said += f"; {len(failed) - 1} more calls failed in the same way in that attempt"
+        analysis += f"; {len(failed) - 1} more calls failed in the same way in that attempt"
     if made_up:
         action = (
             f"Don't make up {made_up}: look it up first, or ask. {tool} fails with a value that"
             " is in no earlier result and no message."
         )
-        said += f"; its {made_up} had appeared nowhere before"
+        analysis += f"; its {made_up} had appeared nowhere before"
     else:
         action = (
             f"Don't just repeat {tool}: no later call repaired this in these attempts."
@@ -324,15 +326,17 @@ def _dead_end_lesson(
     return Lesson(
         trigger=f"{tool} fails with: {shape}",
         action=action,
-        analysis=said + ".",
+        analysis=analysis + ".",
         polarity="failure",
         how="dead_end",
         tools=[tool],
         error=shape,
-        subject=kept.subject,
-        source_task=goal_text(kept.trace.mission.goal),
+        subject=stored.subject,
+        source_task=goal_text(stored.trace.mission.goal),
         key=f"{tool}|{shape}|{made_up}",
-        evidence=Evidence(trace=kept.id, failed=[ids[call.index] for call in failed], note=said),
+        evidence=Evidence(
+            trace=stored.id, failed=[ids[call.index] for call in failed], note=analysis
+        ),
     )
 
 
@@ -343,40 +347,42 @@ AGENT = "agent"
 LOOP = "em loop"
 
 
-def mine(kept: KeptTrace, declared: Mapping[str, Effect | None] | None = None) -> list[Lesson]:
+def mine(stored: KeptTrace, declared: Mapping[str, Effect | None] | None = None) -> list[Lesson]:
     """Find the lessons of one trace, without a model."""
-    calls, _ = calls_of(kept.trace, declared or {})
-    ids = call_ids(kept)
-    if kept.trace.app.get("name") == LOOP:
-        return [*recoveries(kept, calls, ids), *_failed_check(kept, calls, ids)]
-    return [*recoveries(kept, calls, ids), *dead_ends(kept, calls, ids)]
+    calls, _ = calls_of(stored.trace, declared or {})
+    ids = call_ids(stored)
+    if stored.trace.app.get("name") == LOOP:
+        return [*recoveries(stored, calls, ids), *_failed_check(stored, calls, ids)]
+    return [*recoveries(stored, calls, ids), *dead_ends(stored, calls, ids)]
 
 
-def call_ids(kept: KeptTrace) -> list[str]:
+def call_ids(stored: KeptTrace) -> list[str]:
     """Return the event ids of a trace's calls."""
-    pairs = zip(kept.trace.events, kept.happened_ids, strict=True)
+    pairs = zip(stored.trace.events, stored.happened_ids, strict=True)
     return [event_id for event, event_id in pairs if isinstance(event, ToolCall | UdfCall)]
 
 
-def _failed_check(kept: KeptTrace, calls: Sequence[TracedCall], ids: Sequence[str]) -> list[Lesson]:
+def _failed_check(
+    stored: KeptTrace, calls: Sequence[TracedCall], ids: Sequence[str]
+) -> list[Lesson]:
     """Find the lesson of a loop's failed check or agent. One failure is enough."""
     last = calls[-1] if calls else None
     if last is None or last.name not in (AGENT, CHECK) or not last.failed:
         return []
-    goal = goal_text(kept.trace.mission.goal)
-    said = cut(" ".join(str(last.error).split()), 600)
+    goal = goal_text(stored.trace.mission.goal)
+    problem = cut(" ".join(str(last.error).split()), 600)
     return [
         Lesson(
             trigger=f"working toward the goal: {goal}",
-            action=f"Make sure that this does not happen again: {said}",
+            action=f"Make sure that this does not happen again: {problem}",
             analysis=f"An attempt ended when {call_text(last)} failed like this.",
             polarity="failure",
             how="failed_check",
             tools=[last.name],
-            subject=kept.subject,
+            subject=stored.subject,
             source_task=goal,
-            key=f"{kept.trace.mission.goal}|{said}",
-            evidence=Evidence(trace=kept.id, failed=[ids[last.index]], note=said),
+            key=f"{stored.trace.mission.goal}|{problem}",
+            evidence=Evidence(trace=stored.id, failed=[ids[last.index]], note=problem),
         )
     ]
 
@@ -393,34 +399,34 @@ class _Done(NamedTuple):
 
 
 class _Attempt(NamedTuple):
-    kept: KeptTrace
+    stored: KeptTrace
     writes: list[_Done]
 
 
 def differences(attempts: Iterable[KeptTrace]) -> list[Lesson]:
     """Find what all solved attempts at a task did and no failed one, or the other way round."""
     by_task: defaultdict[tuple[str, str | None], list[KeptTrace]] = defaultdict(list)
-    for kept in attempts:
-        goal = " ".join(kept.trace.mission.goal.split())
-        if goal and kept.trace.outcome != "unknown":
-            by_task[goal, kept.subject].append(kept)
+    for stored in attempts:
+        goal = " ".join(stored.trace.mission.goal.split())
+        if goal and stored.trace.outcome != "unknown":
+            by_task[goal, stored.subject].append(stored)
     return [lesson for group in by_task.values() for lesson in _of_one_task(group)]
 
 
 def _of_one_task(group: Sequence[KeptTrace]) -> list[Lesson]:
-    solved = [_attempt(kept) for kept in group if kept.trace.outcome == "success"]
-    failed = [_attempt(kept) for kept in group if kept.trace.outcome == "failure"]
+    solved = [_attempt(stored) for stored in group if stored.trace.outcome == "success"]
+    failed = [_attempt(stored) for stored in group if stored.trace.outcome == "failure"]
     if not solved or not failed:
         return []
     found = [*_calls_that_differ(solved, failed), *_arguments_that_differ(solved, failed)]
     return found if len(found) <= MOST else []
 
 
-def _attempt(kept: KeptTrace) -> _Attempt:
-    calls, _ = calls_of(kept.trace, {})
-    ids = call_ids(kept)
+def _attempt(stored: KeptTrace) -> _Attempt:
+    calls, _ = calls_of(stored.trace, {})
+    ids = call_ids(stored)
     writes = [call for call in calls if call.effect == "write" and not call.failed]
-    return _Attempt(kept, [_Done(call, ids[call.index]) for call in writes])
+    return _Attempt(stored, [_Done(call, ids[call.index]) for call in writes])
 
 
 def _calls_that_differ(solved: list[_Attempt], failed: list[_Attempt]) -> Iterable[Lesson]:
@@ -458,8 +464,8 @@ def _arguments_that_differ(solved: list[_Attempt], failed: list[_Attempt]) -> It
         right = [calls[tool].args for calls in once[: len(solved)]]
         wrong = [calls[tool].args for calls in once[len(solved) :]]
         for name in sorted(set.intersection(*(set(args) for args in (*right, *wrong)))):
-            values = {_said(args[name]) for args in right}
-            others = {_said(args[name]) for args in wrong}
+            values = {_unordered(args[name]) for args in right}
+            others = {_unordered(args[name]) for args in wrong}
             if len(values) == 1 and not values & others:
                 new, old = value_text(right[0][name]), value_text(wrong[0][name])
                 yield _difference_lesson(
@@ -474,7 +480,7 @@ def _arguments_that_differ(solved: list[_Attempt], failed: list[_Attempt]) -> It
                 )
 
 
-def _said(value: object) -> bytes:
+def _unordered(value: object) -> bytes:
     """Encode a value; the order of a list does not matter."""
     plain = sorted(map(msgspec.json.encode, value)) if isinstance(value, list) else value
     return msgspec.json.encode(plain, order="sorted")
@@ -505,13 +511,13 @@ def _difference_lesson(
     tool: str,
     key: str,
 ) -> Lesson:
-    kept = solved[0].kept
-    goal = " ".join(kept.trace.mission.goal.split())
+    stored = solved[0].stored
+    goal = " ".join(stored.trace.mission.goal.split())
 
     def ends(attempts: list[_Attempt]) -> list[str]:
         # The write itself if there is one, else the end of the attempt.
         return [
-            next((d.event_id for d in one.writes if d.call.name == tool), one.kept.event_ids[-1])
+            next((d.event_id for d in one.writes if d.call.name == tool), one.stored.event_ids[-1])
             for one in attempts
         ]
 
@@ -522,10 +528,10 @@ def _difference_lesson(
         polarity=polarity,
         how="difference",
         tools=[tool],
-        subject=kept.subject,
+        subject=stored.subject,
         source_task=goal_text(goal),
         key=f"{goal}|{key}",
-        evidence=Evidence(trace=kept.id, failed=ends(failed), worked=ends(solved), note=because),
+        evidence=Evidence(trace=stored.id, failed=ends(failed), worked=ends(solved), note=because),
     )
 
 
@@ -561,25 +567,25 @@ class FoundLessons(msgspec.Struct, frozen=True):
     lessons: Annotated[list[FoundLesson], msgspec.Meta(max_length=MOST_LESSONS)]
 
 
-def reflect(kept: KeptTrace, client: LlmClient, redactor: Redactor | None = None) -> list[Lesson]:
+def reflect(stored: KeptTrace, client: LlmClient, redactor: Redactor | None = None) -> list[Lesson]:
     """Ask a model what an attempt teaches; an attempt without calls teaches nothing.
 
     Raises LlmError.
     """
-    calls, _ = calls_of(kept.trace, {})
+    calls, _ = calls_of(stored.trace, {})
     if not calls:
         return []
-    prompt = _prompt(kept, calls, redactor or Redactor())
+    prompt = _prompt(stored, calls, redactor or Redactor())
     tools = sorted({call.name for call in calls})
     found, _ = ask_struct(
         client, FoundLessons, prompt, choices={"tools": tools}, system=_SYSTEM, name="lessons"
     )
-    ids = call_ids(kept)
-    return [_model_lesson(kept, one, calls, ids, client) for one in found.lessons]
+    ids = call_ids(stored)
+    return [_model_lesson(stored, one, calls, ids, client) for one in found.lessons]
 
 
-def _prompt(kept: KeptTrace, calls: Sequence[TracedCall], redactor: Redactor) -> str:
-    trace = kept.trace
+def _prompt(stored: KeptTrace, calls: Sequence[TracedCall], redactor: Redactor) -> str:
+    trace = stored.trace
     lines = [
         f"Task: {cut(trace.mission.goal, LONGEST_TEXT)}",
         f"Outcome: {trace.outcome}",
@@ -600,7 +606,7 @@ def _prompt(kept: KeptTrace, calls: Sequence[TracedCall], redactor: Redactor) ->
 
 
 def _model_lesson(
-    kept: KeptTrace,
+    stored: KeptTrace,
     found: FoundLesson,
     calls: Sequence[TracedCall],
     ids: Sequence[str],
@@ -620,10 +626,10 @@ def _model_lesson(
         polarity=found.polarity,
         how="model",
         tools=found.tools,
-        subject=kept.subject,
-        source_task=goal_text(kept.trace.mission.goal),
+        subject=stored.subject,
+        source_task=goal_text(stored.trace.mission.goal),
         evidence=Evidence(
-            trace=kept.id,
+            trace=stored.id,
             failed=[ids[call.index] for call in shown if call.failed],
             worked=[ids[call.index] for call in shown if not call.failed],
             note="; ".join(call_text(call) for call in shown[:5]),

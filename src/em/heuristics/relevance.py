@@ -207,7 +207,7 @@ def _tools_in_play(heuristic: Heuristic, wanted: Wanted) -> float:
 
 def _diverse(scored: list[Ranked], k: int) -> list[Ranked]:
     """Choose the best `k`, each time with a penalty for what better ones already say."""
-    words = {one.heuristic.id: _said(one.heuristic) for one in scored}
+    words = {one.heuristic.id: _advice(one.heuristic) for one in scored}
     chosen: list[Ranked] = []
     likeness = dict.fromkeys(words, 0.0)
     left = list(scored)
@@ -223,5 +223,5 @@ def _diverse(scored: list[Ranked], k: int) -> list[Ranked]:
     return chosen
 
 
-def _said(heuristic: Heuristic) -> frozenset[str]:
+def _advice(heuristic: Heuristic) -> frozenset[str]:
     return content_words(f"{heuristic.lesson.trigger} {heuristic.lesson.action}")

@@ -99,8 +99,8 @@ def sort_events(events: Iterable[Row], after_pos: int, *, again: bool = False) -
         elif event.kind == "erased":
             material.erased = True
     if again:
-        kept = [one for one in material.extractions if one[0].method == "model"]
-        material.extractions = [one for one in kept if not one[0].failed]
+        by_model = [one for one in material.extractions if one[0].method == "model"]
+        material.extractions = [one for one in by_model if not one[0].failed]
     _leave_undone(material)
     _newest_only(material)
     read = {event for found, _, _ in material.extractions for event in found.from_events}

@@ -47,16 +47,16 @@ def template_of(question: str, parameters: Json) -> tuple[str, Json] | None:
 
 
 def fit(
-    kept: Question, question: str, in_place_of: Callable[[str, str], str | None]
+    stored: Question, question: str, in_place_of: Callable[[str, str], str | None]
 ) -> Json | None:
     """Return the parameters that turn a stored question into this one; None if it differs.
 
     in_place_of: given two texts, returns the second as records write it, if records have both in
     the same field.
     """
-    parts = kept.template.split("\0")
+    parts = stored.template.split("\0")
     pattern = "".join(
-        re.escape(part) if number % 2 == 0 else f"(?P<{part}>{_slot(kept.parameters[part])})"
+        re.escape(part) if number % 2 == 0 else f"(?P<{part}>{_slot(stored.parameters[part])})"
         for number, part in enumerate(parts)
     )
     found = re.fullmatch(pattern, normal(question))
@@ -64,7 +64,7 @@ def fit(
         return None
     values: Json = {}
     for name, text in found.groupdict().items():
-        example = kept.parameters[name]
+        example = stored.parameters[name]
         value = _value(example, text)
         if isinstance(value, str) and not re.fullmatch(_DATE, value):
             known = normal(example)
@@ -165,7 +165,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
 
 Recall = Callable[[str], Sequence[Passage]]
 """Search for a question; returns passages, best first."""
-Keep = Callable[[Question], None]
+StoreQuestion = Callable[[Question], None]
 
 
 class Asker:
@@ -177,15 +177,15 @@ class Asker:
         recall: Recall,
         *,
         client: LlmClient | None = None,
-        kept: Sequence[Question] = (),
-        keep: Keep | None = None,
+        stored: Sequence[Question] = (),
+        store: StoreQuestion | None = None,
     ) -> None:
         self._state, self._recall, self._client = state, recall, client
-        self._kept, self._keep = kept, keep
+        self._stored, self._store = stored, store
 
     def ask(self, question: str) -> Answer:
         """Answer a question in words."""
-        for known in reversed(self._kept):
+        for known in reversed(self._stored):
             parameters = fit(known, question, self._in_place_of)
             if parameters is not None:
                 try:
@@ -228,13 +228,13 @@ class Asker:
         )
 
     def _remember(self, question: str, query: Query) -> None:
-        if self._keep is None:
+        if self._store is None:
             return
         shape = template_of(question, query.parameters)
         template, parameters = shape if shape is not None else (normal(question), {})
         if shape is None and query.parameters:
             return  # the parameters are not in the question, so a later one can't fill them in
-        self._keep(
+        self._store(
             Question(
                 question=question,
                 code=query.code,

@@ -40,7 +40,7 @@ from em.values.canonical import Json, uncollected
 from em.values.times import Moment, moment, parse_duration
 
 QUESTIONS = "questions"
-KEPT = 200
+MAX_QUESTIONS = 200
 """How many questions are stored for a subject; the oldest are dropped first."""
 Recall = Callable[[str, str, datetime | None], Sequence[Passage]]
 """Search for a question about a subject, up to a moment; returns passages."""
@@ -223,8 +223,8 @@ class Subjects:
             state,
             lambda text: self._recall(text, subject, state.as_of),
             client=client or self.client,
-            kept=self.questions(subject),
-            keep=lambda kept: self._keep(subject, kept),
+            stored=self.questions(subject),
+            store=lambda answered: self._store_question(subject, answered),
         )
         return asker.ask(question)
 
@@ -241,9 +241,9 @@ class Subjects:
             for one in self.questions(subject)
         ]
 
-    def _keep(self, subject: str, question: Question) -> None:
+    def _store_question(self, subject: str, question: Question) -> None:
         """Store a question with its code: as an event, and in the artefact of questions."""
-        kept = [one for one in self.questions(subject) if one.template != question.template]
+        stored = [one for one in self.questions(subject) if one.template != question.template]
         draft = Draft(
             stream=subject_stream(subject),
             kind="question",
@@ -251,23 +251,23 @@ class Subjects:
             subject=subject,
         )
         event = self._store.commit(Commit(events=[draft])).events[0]
-        self._put_questions(subject, [*kept, question][-KEPT:], [event.id])
+        self._put_questions(subject, [*stored, question][-MAX_QUESTIONS:], [event.id])
 
-    def _put_questions(self, subject: str, kept: list[Question], events: list[str]) -> None:
+    def _put_questions(self, subject: str, stored: list[Question], events: list[str]) -> None:
         artefact = self._store.artefact(QUESTIONS, subject)
         known = () if artefact is None or artefact.body is None else artefact.from_events
         draft = ArtefactDraft(
             kind=QUESTIONS,
             name=subject,
-            body={"questions": msgspec.to_builtins(kept)},
+            body={"questions": msgspec.to_builtins(stored)},
             from_events=[*known, *events],
         )
         self._store.commit(Commit(artefacts=[draft]))
 
     def _drop_questions(self, subject: str, broken: set[str]) -> None:
-        kept = self.questions(subject)
-        left = [one for one in kept if f"question {one.question[:80]!r}" not in broken]
-        if len(left) < len(kept):
+        stored = self.questions(subject)
+        left = [one for one in stored if f"question {one.question[:80]!r}" not in broken]
+        if len(left) < len(stored):
             self._put_questions(subject, left, [])
 
     def declare(self, subject: str, type_: str, key: Sequence[str]) -> str:

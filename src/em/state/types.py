@@ -461,9 +461,9 @@ def resolve(field: FieldSchema, nested_name: str = "") -> Typed:
     if not total:
         return Typed("None", "plain")
     for family, members in _FAMILIES.items():
-        held = sum(number for kind, number in kinds.items() if kind in members)
-        rest = total - held
-        if held and (not rest or (rest == kinds.get("text", 0) and rest * RARE <= total)):
+        members_seen = sum(number for kind, number in kinds.items() if kind in members)
+        rest = total - members_seen
+        if members_seen and (not rest or (rest == kinds.get("text", 0) and rest * RARE <= total)):
             found = _of_family(family, field, kinds)
             if found is not None:
                 note = f"{rest} not a {family}, see as_given" if rest else found.note
