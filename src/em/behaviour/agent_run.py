@@ -19,7 +19,7 @@ from em.behaviour.tool import Bound, Contexts, EngineTool
 from em.compiler.calls import TracedCall, infer_effect
 from em.errors import EmError, NotRecordable
 from em.runner.drivers import adrive, drive
-from em.runner.effects import Effects
+from em.runner.effects import CallTool, Effects
 from em.traces.recorder import RecordedCall, Recorder, error_text
 from em.traces.trace import TraceEvent
 from em.values.canonical import Json, identical
@@ -53,6 +53,11 @@ class Call(RecordedCall):
         self.began = self.ended = 0
         self.replayed = False
         self.fixed: Json = {}
+
+    @property
+    def started_at(self) -> str | None:
+        """When the call began; None for a replayed one."""
+        return None if self.replayed else super().started_at
 
     @property
     def arguments(self) -> Json:
@@ -227,7 +232,7 @@ def record_call(
         if tool.pre_check is not None:
             call.pre = yield from _captured(run, tool, tool.pre_check, bound, "pre-check")
         try:
-            value = yield tool.call(args, kwargs)
+            value = yield CallTool(tool.function, kwargs, tool.is_async, None, args, False)
         except BaseException as error:  # noqa: BLE001 - the wrapper raises it; a generator can't
             call.stop(error)
             return None, error

@@ -277,7 +277,6 @@ class Replay:
         """Add the replayed calls to the run of the agent that takes over."""
         for prepared in self.taken:
             call = Call(prepared.tool)
-            call.started = None
             call.began = run.tick()
             call.args, call.forms = prepared.args, dict(prepared.step.forms)
             call.live = dict(prepared.step.live)

@@ -44,7 +44,6 @@ class RecordedCall:
 
     __slots__ = (
         "_recorder", "_start", "args", "effect", "error", "is_udf", "name", "result", "seconds",
-        "started",
     )  # fmt: skip
 
     def __init__(
@@ -63,7 +62,6 @@ class RecordedCall:
         self.result: Any = None  # as JSON
         self.error: str | None = None
         self.seconds = 0.0
-        self.started: float | None = time.time()
         self._start = time.perf_counter()
 
     def stop(self, error: BaseException | None = None) -> None:
@@ -85,9 +83,14 @@ class RecordedCall:
         """The arguments as the trace shows them."""
         return self.args
 
+    @property
+    def started_at(self) -> str | None:
+        """When the call began, in ISO 8601; from one clock, so that calls keep their order."""
+        ago = time.perf_counter() - self._start
+        return datetime.fromtimestamp(time.time() - ago, UTC).isoformat()
+
     def event(self) -> Call:
         """Return the call as an event of a trace."""
-        at = None if self.started is None else datetime.fromtimestamp(self.started, UTC).isoformat()
         took = self.seconds * 1e3
         if self.is_udf:
             return UdfCall(
@@ -95,7 +98,7 @@ class RecordedCall:
                 args=self.arguments,
                 result=self.result,
                 error=self.error,
-                started_at=at,
+                started_at=self.started_at,
                 duration_ms=took,
             )
         return ToolCall(
@@ -103,7 +106,7 @@ class RecordedCall:
             args=self.arguments,
             result=self.result,
             error=self.error,
-            started_at=at,
+            started_at=self.started_at,
             duration_ms=took,
             effect=self.effect,
         )
