@@ -30,7 +30,7 @@ def failure(ran: Ran) -> tuple[str, str, str]:
         ("  - {id: one, type: return, valeu: 1}\n", "valeu", "steps[0]"),
         (
             '  - {id: one, type: return, value: "{{ x. }}"}\n',
-            "no expression",
+            "is not a valid expression",
             "step one, field value",
         ),
         (
