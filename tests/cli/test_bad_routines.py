@@ -96,7 +96,7 @@ def test_a_result_that_is_no_json(tmp_path: Path, result: str) -> None:
     package(tmp_path / "bad", CALL % "" + END, f"def f():\n    return {result}\n")
     step, kind, message = failure(em("run", "bad", "--json"))
     assert (step, kind) == ("one", "RoutineError")
-    assert "step one: its result can't be kept in the journal" in message
+    assert "step one: its result can't be stored in the journal" in message
 
 
 def test_a_result_that_is_no_json_without_a_journal(tmp_path: Path) -> None:

@@ -87,7 +87,7 @@ def test_a_run_waits_for_its_answers(tmp_path: Path) -> None:
         (["compile", "none.json", "-o", "x"], 2, "does not exist"),
         (["compile", "trace.json"], 2, "--output"),
         (["compile", "tools.py", "-o", "x"], 2, "expected a trace"),
-        (["compile", "trace.json", "-o", "full"], 2, "holds something else"),
+        (["compile", "trace.json", "-o", "full"], 2, "not a routine package"),
         (["compile", "trace.json", "-o", "x", "--tools", "no.module"], 2, "there is no module"),
         (["run", "none"], 2, "no folder and no stored routine"),
         (["run", "full"], 1, "there is no routine.yaml"),
@@ -398,7 +398,7 @@ def test_validate_tells_errors_from_warnings(tmp_path: Path) -> None:
     )
     warned = em("validate", "open")
     assert (warned.code, warned.out) == (0, "valid\n")
-    assert "warning: step a, field value: nothing here gives 'x'" in warned.err
+    assert "warning: step a, field value: no step saves 'x'" in warned.err
     report = em("validate", "open", "--json").json
     assert report["ok"]
     assert [problem["severity"] for problem in report["problems"]] == ["warning"]

@@ -94,7 +94,7 @@ def test_functions_that_cannot_be_imported_are_verified_and_left_as_stubs(
         ("def parse(text): return text", 'the function "lisbon,840"'),
         ("def parse(text): raise KeyError(text)", "the function raised KeyError"),
         ("def parse(words): return words", "the function raised TypeError"),
-        ("def parse(text): return object()", "can't be kept"),
+        ("def parse(text): return object()", "can't be stored"),
     ],
 )
 def test_a_function_that_does_not_give_what_was_recorded_is_told_side_by_side(

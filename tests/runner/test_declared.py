@@ -88,7 +88,7 @@ def test_output_comes_as_text_lines_or_json(run: Run) -> None:
     assert run("command: [printf, 'a\\nb\\n']", "").output == "a\nb\n"
     assert run("command: [printf, 'a\\nb\\n'], output: lines").output == ["a", "b"]
     assert run("""command: [printf, '{"n": 1}'], output: json""").output == {"n": 1}
-    assert "the output is no JSON" in message(run("command: [printf, 'no'], output: json"))
+    assert "the output is not JSON" in message(run("command: [printf, 'no'], output: json"))
 
 
 def test_a_command_that_fails_says_why(run: Run) -> None:
@@ -316,7 +316,7 @@ def test_a_request_is_made_as_it_is_declared(
 @pytest.mark.parametrize("bad", ["..", "."])
 def test_a_value_does_not_lead_elsewhere(run: Run, host: str, bad: str) -> None:
     tool = f'http: {{url: "http://{host}/users/{{{{ id }}}}"}}'
-    assert "lead elsewhere" in message(run(tool, allow=AllowSettings(hosts=[host]), id=bad))
+    assert "would change the path" in message(run(tool, allow=AllowSettings(hosts=[host]), id=bad))
     assert Server.seen == []
 
 
@@ -325,7 +325,7 @@ def test_headers_are_one_line_and_not_the_connections_own(run: Run, host: str) -
     split = f'http: {{url: "http://{host}/", headers: {{X: "{{{{ x }}}}"}}}}'
     assert "one line" in message(run(split, allow=allow, x="a\r\nHost: evil"))
     own = f'http: {{url: "http://{host}/", headers: {{Host: evil}}}}'
-    assert "not yours to set" in message(run(own, allow=allow))
+    assert "can't be set" in message(run(own, allow=allow))
     assert Server.seen == []
 
 
@@ -416,7 +416,7 @@ def test_schemas_of_tools_hold_at_run_time(run: Run, tmp_path: Path) -> None:
 
 def test_arguments_are_checked_and_a_registered_tool_comes_first(run: Run, tmp_path: Path) -> None:
     tool = 'command: [printf, "{{ x }}"]'
-    assert "it takes no argument 'y'" in message(run(tool, x=1, y=2))
+    assert "the tool takes no argument 'y'" in message(run(tool, x=1, y=2))
     folder = one_call(tmp_path, tool, {"y": 2})
     found = [(problem.line, problem.message) for problem in validate(folder)]
     assert (4, "the argument 'x' is missing") in found

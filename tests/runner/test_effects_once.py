@@ -124,7 +124,7 @@ def test_of_a_write_whose_result_was_redacted_only_the_result_is_asked(
         assert asked(result) == "a?"
         again = resume_run(store, run_id, tools, answers={"a?": {"happened": False}})
         assert again.pending_prompt is not None
-        assert "nobody asked for 'happened'" in again.pending_prompt.problem
+        assert "has no field 'happened'" in again.pending_prompt.problem
         result = resume_run(store, run_id, tools, answers={"a?": {"result": 1}})
     assert (result.status, paid) == ("ok", [1])
 
@@ -147,7 +147,7 @@ def test_a_list_that_came_out_differently_is_refused(
     }
     run_id = run_routine(folder, {}, tools, store=store).run_id
     world[:] = left
-    with pytest.raises(RoutineError, match="came out differently"):
+    with pytest.raises(RoutineError, match="the list has changed"):
         resume_run(store, run_id, tools, answers={"ask": {"ok": "y"}})
     assert read_run(store, run_id).status == "needs_input", "it can go on when the list is back"
     world[:] = ["A", "B", "C"]
@@ -169,7 +169,7 @@ def test_what_cannot_be_written_fails_the_run_and_loses_nothing(
     tools = {"act": lambda: 1, "take": lambda idempotency_key: 1}
     result = run_routine(folder, {}, tools, store=store)
     assert result.failure is not None
-    assert "can't be kept" in result.failure.message
+    assert "can't be stored" in result.failure.message
     past = read_run(store, result.run_id)
     assert (past.status, past.restored.results) == ("failed", {("a", None): 1})
 
@@ -272,7 +272,7 @@ def test_a_run_goes_on_with_the_input_it_began_with(tmp_path: Path, store: Store
         {**given, "more": 1},
         {"to": "alice"},
     ):
-        with pytest.raises(RoutineError, match="not the input"):
+        with pytest.raises(RoutineError, match="this input differs"):
             resume_run(store, run_id, input_data=other)
     answers = {"ask": {"ok": "y"}}
     assert resume_run(store, run_id, input_data=given, answers=answers).status == "ok"
@@ -305,10 +305,10 @@ def test_a_wrong_answer_leaves_the_run_waiting(tmp_path: Path, store: Store) -> 
     run_id = run_routine(folder, {}, tools, store=store).run_id
     for wrong, says in (
         ({"n": "many"}, "not a number"),
-        ({"m": 3}, "nobody asked for 'm'"),
-        ({"n": float("inf")}, "can't be kept"),
+        ({"m": 3}, "has no field 'm'"),
+        ({"n": float("inf")}, "can't be stored"),
     ):
-        if says == "can't be kept":
+        if says == "can't be stored":
             with pytest.raises(RoutineError, match=says):
                 resume_run(store, run_id, tools, answers={"ask": wrong})
             continue

@@ -96,7 +96,7 @@ def test_a_tool_that_raises_is_told_with_its_step_and_arguments(run: Run) -> Non
             "a",
             "for_each needs a list",
         ),
-        ("  - {id: a, type: tool.call, tool: t, checks: {pre: [n > 5]}}", "a", "'n > 5'"),
+        ("  - {id: a, type: tool.call, tool: t, checks: {pre: [n > 5]}}", "a", "failed: n > 5"),
         ("  - {id: a, type: tool.call, tool: t, checks: {post: [result > 5]}}", "a", "post-check"),
     ],
 )
@@ -224,7 +224,7 @@ def test_a_prompt_waits_for_an_answer_and_checks_it(run: Run) -> None:
         ({}, "required"),
         ({"ok": "perhaps"}, "yes or no"),
         ({"ok": True, "to": "c"}, "one of: a, b"),
-        ({"ok": True, "x": 1}, "nobody asked"),
+        ({"ok": True, "x": 1}, "has no field"),
     ):
         asked = run(PROMPT, input_data={"n": 3}, answers={"ask": answers})
         assert asked.status == "needs_input", "a slip of the pen does not end the run"

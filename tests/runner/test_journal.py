@@ -208,7 +208,7 @@ def test_a_result_that_cannot_be_kept_is_told(tmp_path: Path) -> None:
         for odd in (object, lambda: float("nan"), lambda: "\ud800", lambda: b"bytes"):
             failure = run_routine(folder, {}, {"odd": odd}, store=store).failure
             assert failure is not None
-            assert "can't be kept in the journal" in failure.message
+            assert "can't be stored in the journal" in failure.message
         assert run_routine(folder, {}, {"odd": object}).status == "ok", "without a journal it may"
 
 
@@ -280,7 +280,7 @@ def test_a_secret_input_must_be_given_again(tmp_path: Path) -> None:
     given = {"key": token}
     run_id = interrupted_once(tmp_path, steps, {"t": stop}, input_data=given)
     with SqliteStore(tmp_path / "em.db") as store:
-        with pytest.raises(RoutineError, match="holds a secret"):
+        with pytest.raises(RoutineError, match="was a secret"):
             resume_run(store, run_id, {"t": stop})
         assert resume_run(store, run_id, {"t": stop}, input_data=given).status == "ok"
     assert seen == [token, token]
@@ -359,7 +359,7 @@ def test_answers_that_held_a_known_secret_can_be_given_again(tmp_path: Path) -> 
     with SqliteStore(tmp_path / "em.db") as store:
         run_id = run_routine(folder, answers={"ask": {"x": token}}, store=store).run_id
         more = {"more": {"x": "y"}}
-        with pytest.raises(RoutineError, match="holds a secret"):
+        with pytest.raises(RoutineError, match="was a secret"):
             resume_run(store, run_id, answers=more)
         given = {"ask": {"x": token}, **more}
         assert resume_run(store, run_id, answers=given).output == token

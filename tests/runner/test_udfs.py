@@ -146,7 +146,7 @@ def test_trust_that_others_may_write_is_none(tmp_path: Path) -> None:
     folder = package(tmp_path, WHERE, marked=WHERE)
     trust(code_hash(WHERE.encode()), folder / "udf.py", 1)
     trust_folder().chmod(0o777)
-    with pytest.raises(UsageError, match="others may write"):
+    with pytest.raises(UsageError, match="other users can write"):
         run_routine(folder, {"n": 3})
 
 
@@ -234,9 +234,9 @@ def test_unread_code_is_not_loaded_as_tools_or_functions_either(
     (tmp_path / "link.py").symlink_to(folder / "udf.py")
     monkeypatch.syspath_prepend(str(tmp_path))
     for source in (str(folder / "udf.py"), str(tmp_path / "link.py"), "where.udf"):
-        with pytest.raises(UsageError, match=r"nobody has read it.*em trust"):
+        with pytest.raises(UsageError, match=r"no person has read it.*em trust"):
             load_module(source)
-        with pytest.raises(UsageError, match="nobody has read it"):
+        with pytest.raises(UsageError, match="no person has read it"):
             ToolRegistry.load(source)
     trust(code_hash(PLAIN.encode()), folder / "udf.py", len(PLAIN))
     assert load_module(str(folder / "udf.py")).twice(2) == 4

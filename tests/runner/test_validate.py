@@ -82,7 +82,7 @@ FAULTS = [
     Fault("name: good", "name: good\ndescripton: x", "descripton", "unknown", "'description'", 1),
     Fault("    effect: read", "    effect: reed", "tools[0].effect", "Invalid enum value 'reed'"),
     Fault("args_schema: {type: object}", "args_schema: {type: objct}",
-          "tools[0].args_schema.type", "no JSON Schema"),
+          "tools[0].args_schema.type", "invalid JSON Schema"),
     Fault("output_schema: {type: array}", "output_schema: {$ref: 'http://127.0.0.1:9/x'}",
           "output_schema", "em fetches no schemas"),
     Fault("    tool: fetch", "    tool: fetchh", "step first, field tool",
@@ -95,7 +95,7 @@ FAULTS = [
           "Expected `int` >= 1"),
     Fault("    save_as: raw\n", "    save_as: raw\n    tiemout: 3\n", "step first, field tiemout",
           "unknown field 'tiemout'", "'timeout'", 1),
-    Fault("- id: second", "- id: first", "step first, field id", "two steps are called 'first'"),
+    Fault("- id: second", "- id: first", "step first, field id", "two steps have the id 'first'"),
     Fault("    function: parse", "    function: prase", "field function",
           "there is no function 'prase'", "'parse'"),
     Fault("args: {line: ", "args: {lime: 1, line: 1, line: ", "YAML", "'line' is repeated"),
@@ -109,9 +109,9 @@ FAULTS = [
           "unknown type 'prompt.usr'", "'prompt.user'"),
     Fault("    save_as: answer", '    save_as: "{{ answer }}"', "step fourth, field save_as",
           "here is not evaluated"),
-    Fault('    when: answer.to == "a"\n', "", "step sixth", "no step behind a return is ever",
+    Fault('    when: answer.to == "a"\n', "", "step sixth", "a step behind a return never runs",
           "remove it", 1),
-    Fault("limit = 3", "def broken(:", "Python", "this is no Python", file="udf.py"),
+    Fault("limit = 3", "def broken(:", "Python", "invalid Python", file="udf.py"),
     Fault('"https://example.com"', "5", "url", "does not fit input_schema", file="input.json"),
     Fault("  1\n", "  1,\n  }\n", "JSON", "malformed", lines_down=1, file="expected_output.json"),
 ]  # fmt: skip
@@ -154,7 +154,7 @@ def matches(fault: Fault, files: dict[str, str], problem: Problem) -> bool:
 def test_every_fault_of_many_is_found_with_its_line(chosen: set[int]) -> None:
     faults = [FAULTS[number] for number in chosen]
     files, found = broken(faults)
-    if any("no Python" in fault.says for fault in faults):
+    if any("invalid Python" in fault.says for fault in faults):
         # Then nobody knows which functions there are.
         faults = [fault for fault in faults if "no function" not in fault.says]
     for fault in faults:
@@ -180,7 +180,7 @@ def test_without_an_input_schema_a_name_may_be_an_input_and_is_told_as_such(tmp_
     )
     later, url, close = validate(tmp_path)
     assert (url.severity, url.line) == ("warning", 3)
-    assert "nothing here gives 'url'" in url.message
+    assert "no step saves 'url'" in url.message
     assert (later.severity, later.message) == ("error", "'later' is used before it exists")
     assert (close.severity, close.fix) == ("warning", "did you mean 'later'?")
     (tmp_path / "input.json").write_text('{"url": "u", "latr": 1}')
@@ -227,8 +227,8 @@ def test_recorded_files_must_be_there_together(tmp_path: Path) -> None:
     (tmp_path / "recording.json").write_text("{}")
     (tmp_path / "input.json").write_text("[1]")
     assert [problem.message for problem in validate(tmp_path)] == [
-        "there is a recording.json, but no expected_output.json",
-        "the input is names with values",
+        "recording.json is there, expected_output.json is missing",
+        "the input must be a mapping of names to values",
     ]
 
 
@@ -236,8 +236,8 @@ def test_recorded_files_must_be_there_together(tmp_path: Path) -> None:
     ("text", "says"),
     [
         ("name: [", ":2: YAML: not valid YAML"),
-        ("[]", "a routine is names with values"),
-        ("", "a routine is names with values"),
+        ("[]", "a routine must be a mapping"),
+        ("", "a routine must be a mapping"),
         ("name: x\nsteps: 5", "steps"),
         ("name: x\nsteps: [5]", ":2: step 0: Expected `object`"),
         ("steps: []", "the field 'name' is missing"),

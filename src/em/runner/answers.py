@@ -14,7 +14,7 @@ from em.runner.run import PendingPrompt
 from em.values.canonical import Json
 
 _CALL = re.compile(r"(\[\d+\])?\?$")
-"""What follows the id of a step in the question what became of it."""
+"""What follows the id of a step in the name of the question about its call: `pay[2]?`."""
 
 _WORDS = {"yes": True, "y": True, "true": True, "no": False, "n": False, "false": False}
 
@@ -61,9 +61,9 @@ def json_or_text(text: str) -> Any:
 def check_steps(
     program: Program, answers: Mapping[str, Any], *, asking: Collection[str] = ()
 ) -> None:
-    """Answers are for prompts, and for calls of which nobody knows; another name is a slip.
+    """Reject answers that match no prompt and no pending call.
 
-    `asking`: other steps that ask something.
+    `asking`: names of other steps that ask something.
     """
     prompts = [*asking, *(step.id for step in program.steps if step.kind == "prompt")]
     calls = [step.id for step in program.steps if step.kind in ("tool", "udf")]
@@ -71,7 +71,7 @@ def check_steps(
         asked = name in prompts or (name.endswith("?") and _CALL.sub("", name) in calls)
         if not asked:
             close = get_close_matches(name, [*prompts, *(f"{call}?" for call in calls)], 1)
-            known = f"the prompts are: {', '.join(prompts)}" if prompts else "it has no prompt"
+            known = f"the prompts are: {', '.join(prompts)}" if prompts else "it has no prompts"
             raise UsageError(
                 f"no step asks for {name!r}",
                 place="answers",
@@ -79,23 +79,23 @@ def check_steps(
             )
         if not isinstance(said, Mapping):
             raise UsageError(
-                f"an answer is fields with values, not {said!r}"[:200],
+                f"an answer must be fields with values, got {said!r}"[:200],
                 place=f"answers, step {name}",
                 fix=f'write {{"{name}": {{"FIELD": …}}}}',
             )
 
 
 def check_answers(prompt: PendingPrompt, answers: Json) -> Json:
-    """The answers as the fields ask for them; an error names the field."""
+    """Check the answers to a prompt and convert them to the types of its fields."""
     fields = fields_of(prompt.fields)
     known = {field.name for field in fields}
     place = f"step {prompt.step_id}"
     unknown = sorted(answers.keys() - known)
     if unknown:
         raise RoutineError(
-            f"nobody asked for {unknown[0]!r}",
+            f"the prompt has no field {unknown[0]!r}",
             place=place,
-            fix=f"asked were: {', '.join(sorted(known))}",
+            fix=f"its fields are: {', '.join(sorted(known))}",
         )
     return {
         field.name: _check(field, answers.get(field.name), f"{place}, field {field.name}")

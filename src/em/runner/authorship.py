@@ -1,9 +1,9 @@
-"""Who wrote the code of a package: `written_by.json` marks what a model wrote, by its hash.
+"""Who wrote the code of a package, and who has read it.
 
-The mark travels with the package and can only take rights away: code with a mark runs in the
-sandbox. Also where its hash is another one by now (somebody changed the file, and nothing says who)
-or the mark can't be read. What gives rights, that a person has read the code, is kept on that
-person's side (`trust.py`) and never in the package.
+`written_by.json` in the package marks files that a model wrote. A mark only takes rights away:
+marked code runs in the sandbox, also if its hash has changed since (nothing says who changed it) or
+the mark can't be read. Trust gives rights: a person has read the code with this hash. It is stored
+with that person's account, never in the package.
 """
 
 import hashlib
@@ -25,7 +25,7 @@ WRITTEN_BY = "written_by.json"
 
 
 class Mark(msgspec.Struct, frozen=True):
-    """One file that a model wrote: its hash then, and which model."""
+    """A mark on a file that a model wrote: its hash then, and which model."""
 
     sha256: str
     by: str = "model"
@@ -33,22 +33,22 @@ class Mark(msgspec.Struct, frozen=True):
 
 
 def code_hash(code: bytes) -> str:
-    """The hash by which a piece of code is known."""
+    """Return the hash that identifies a piece of code."""
     return hashlib.sha256(code).hexdigest()
 
 
 def render_marks(files: dict[str, bytes], model: str) -> str:
-    """The text of `written_by.json` for files that a model wrote."""
+    """Return the text of `written_by.json` for files that a model wrote."""
     marks = {name: Mark(sha256=code_hash(code), model=model) for name, code in files.items()}
     return msgspec.json.format(msgspec.json.encode(marks), indent=2).decode() + "\n"
 
 
 def is_model_written(folder: Path, name: str) -> bool:
-    """Whether a file of a package is marked. A mark that can't be read counts for every file."""
+    """Return whether a file of a package is marked. If the marks can't be read, every file is."""
     try:
         text = (folder / WRITTEN_BY).read_bytes()
     except FileNotFoundError:
-        return os.path.lexists(folder / WRITTEN_BY)  # a link that leads nowhere
+        return os.path.lexists(folder / WRITTEN_BY)  # a broken link
     except OSError:
         return True
     try:
@@ -58,7 +58,7 @@ def is_model_written(folder: Path, name: str) -> bool:
 
 
 def model_of(folder: Path, name: str) -> str:
-    """Which model wrote a file of a package, as its mark says."""
+    """Return which model wrote a file of a package, from its mark."""
     try:
         marks = read_marks((folder / WRITTEN_BY).read_bytes())
     except (OSError, RoutineError):
@@ -67,7 +67,7 @@ def model_of(folder: Path, name: str) -> str:
 
 
 def runs_in_sandbox(path: Path, code: bytes) -> bool:
-    """Whether this is a model's code that no person has read."""
+    """Return whether a model wrote this code and no person has read it."""
     if not any(is_model_written(file.parent, file.name) for file in {path, path.resolve()}):
         return False
 
@@ -75,38 +75,38 @@ def runs_in_sandbox(path: Path, code: bytes) -> bool:
 
 
 def refuse_unread(path: Path, code: bytes) -> None:
-    """What a model wrote and no person has read is not loaded into this process."""
+    """Raise if a model wrote this code and no person has read it."""
     if runs_in_sandbox(path, code):
         raise UsageError(
-            "a model wrote this and nobody has read it: it can't be loaded into this process",
+            "a model wrote this and no person has read it: it can't be loaded into this process",
             place=str(path),
-            fix=f"read it, then say so: em trust {path.resolve().parent}",
+            fix=f"read it, then run: em trust {path.resolve().parent}",
         )
 
 
 def read_marks(text: bytes | str) -> dict[str, Mark]:
-    """The marks that `written_by.json` holds."""
+    """Parse the marks of a `written_by.json`."""
     try:
         return msgspec.json.decode(text, type=dict[str, Mark])
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise RoutineError(
-            f"it can't be read, so nobody knows what a model wrote here: {error}",
+            f"the marks of files that a model wrote can't be read: {error}",
             place=WRITTEN_BY,
-            fix="put the one back that em wrote",
+            fix="restore the file that em wrote",
         ) from None
 
 
 def code_notes(
     files: Mapping[str, str], routine: str, from_events: Sequence[str] = ()
 ) -> list[Draft]:
-    """What the log is told of the files of a package that a model wrote."""
+    """Return the events that record the files of a package that a model wrote."""
     notes = []
     for name, mark in read_marks(files.get(WRITTEN_BY, "{}")).items():
         if name not in files:
             raise RoutineError(
-                f"it marks {name!r}, which the package does not have",
+                f"it marks {name!r}, which is not in the package",
                 place=WRITTEN_BY,
-                fix="put the file back, or take its mark away",
+                fix="restore the file, or remove its mark",
             )
         sha256 = code_hash(files[name].encode())
         body: Json = {"file": name, "sha256": sha256, "model": mark.model, "routine": routine}
@@ -129,7 +129,7 @@ class CodeWritten(msgspec.Struct, frozen=True):
 
 @event_body("code_trusted")
 class CodeTrusted(msgspec.Struct, frozen=True):
-    """A person said that they have read this code. A record of it; it gives no rights."""
+    """A person declared that they have read this code. The event gives no rights."""
 
     file: str
     sha256: str
@@ -138,7 +138,7 @@ class CodeTrusted(msgspec.Struct, frozen=True):
 
 @event_body("code_distrusted")
 class CodeDistrusted(msgspec.Struct, frozen=True):
-    """A person took back that they trust this code."""
+    """A person no longer trusts this code."""
 
     file: str
     sha256: str
@@ -153,14 +153,14 @@ class Trusted(msgspec.Struct, frozen=True):
 
 
 def trust_folder() -> Path:
-    """Where trust is kept: one file for each hash."""
+    """Return the folder that stores trust: one file for each hash."""
     home = os.environ.get("XDG_DATA_HOME", "")
     base = Path(home) if os.path.isabs(home) else Path("~/.local/share").expanduser()
     return base / "em" / "trusted"
 
 
 def is_trusted(sha256: str) -> bool:
-    """Whether a person of this account has read the code with this hash."""
+    """Return whether the person of this account has read the code with this hash."""
     file = trust_folder() / f"{sha256}.json"
     try:
         found = [file.lstat(), file.parent.stat()]
@@ -171,7 +171,7 @@ def is_trusted(sha256: str) -> bool:
 
 
 def trust(sha256: str, path: Path, size: int) -> Trusted:
-    """Remember that a person has read the code with this hash."""
+    """Store that a person has read the code with this hash."""
     folder = trust_folder()
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     entry = Trusted(path=str(path.resolve()), size=size, at=datetime.now(UTC).isoformat())
@@ -183,7 +183,7 @@ def trust(sha256: str, path: Path, size: int) -> Trusted:
 
 
 def revoke(sha256: str, path: Path) -> list[str]:
-    """Forget it, for this code and for whatever was trusted at this path; the hashes."""
+    """Stop trusting this code and everything trusted at this path; return the hashes."""
     gone = []
     for file in sorted(trust_folder().glob("*.json")):
         if file.stem == sha256 or _path_of(file) == str(path.resolve()):
@@ -204,7 +204,7 @@ def _check_owner(file: Path, found: list[os.stat_result]) -> None:
         theirs = status.st_uid not in (os.geteuid(), 0)
         if theirs or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
             raise UsageError(
-                "others may write what says that you trust code",
+                "other users can write to the folder that stores which code you trust",
                 place=str(file.parent),
-                fix=f"chmod -R go-w {file.parent}, after a look at what is in there",
+                fix=f"check its files, then run: chmod -R go-w {file.parent}",
             )

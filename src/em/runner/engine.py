@@ -1,4 +1,4 @@
-"""Running a routine: `run_routine`, and `arun_routine` for asyncio."""
+"""The engine: runs a routine (`run_routine`, `arun_routine`) and resumes a run (`resume_run`)."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -35,24 +35,24 @@ Tools = ToolRegistry | Mapping[str, Function] | None
 
 
 class RunOptions(TypedDict, total=False):
-    """What running and going on may be told, beside the routine, its input and its tools."""
+    """Options of running and resuming, beside the routine, its input and its tools."""
 
     udfs: Mapping[str, Function] | None
-    """Functions that are given beside those of udf.py."""
+    """Functions beside those of udf.py."""
     answers: Mapping[str, Json] | None
-    """What a person said, by the ids of prompts."""
+    """A person's answers, by the ids of prompts."""
     on_step: Callable[[StepReport], None] | None
-    """Is told what became of each step."""
+    """Called with the report of each step that ended."""
     on_start: Callable[[str], None] | None
-    """Is told the id of each step when it begins."""
+    """Called with the id of each step that begins."""
     secrets: Given
-    """The routine's secrets by name, as a mapping or a function; the environment has the others."""
+    """The routine's secrets by name, a mapping or a function; others come from the environment."""
     allow: AllowSettings | None
-    """What tools that the routine declares may use; where it is not given, what em.yaml allows."""
+    """What declared tools may use; without it, what em.yaml allows."""
     resume_with: str
-    """The options that `em resume` is to be given again, kept to be told."""
+    """The options that `em resume` needs again, stored to be shown."""
     trust: bool
-    """A person has read the functions that a model wrote: they run in this process."""
+    """A person has read the functions that a model wrote: run them in this process."""
 
 
 def run_routine(
@@ -65,13 +65,13 @@ def run_routine(
     run_id: str | None = None,
     **options: Unpack[RunOptions],
 ) -> RunResult:
-    """Run a routine with no model call.
+    """Run a routine without a model.
 
-    It raises only for what can't be run at all (no such routine, no YAML); a failing step is told
-    in the result. With a `store` every step is journalled, and a run that was interrupted can be
-    resumed by its `run_id`; there a missing tool, function, secret or allowance is raised too, and
-    nothing is journalled. Functions that a model wrote run in the sandbox. `RunOptions` has the
-    rest.
+    A failing step is reported in the result. Raises only if the routine can't run at all: it is
+    missing, or its YAML is invalid. With a `store` every step is journalled, and an interrupted run
+    can be resumed by its `run_id`; then a missing tool, function, secret or permission is raised
+    too, before anything is journalled. Functions that a model wrote run in the sandbox. See
+    `RunOptions` for the rest.
     """
     given = _input(input_data)
     with _Run(routine_dir, tool_registry, auto_fix_fn, options) as run:
@@ -89,7 +89,7 @@ async def arun_routine(
     run_id: str | None = None,
     **options: Unpack[RunOptions],
 ) -> RunResult:
-    """`run_routine` for asyncio: coroutines are awaited, other tools run in threads."""
+    """Run a routine under asyncio: await coroutines, run other tools in threads."""
     given = _input(input_data)
     with _Run(routine_dir, tool_registry, auto_fix_fn, options) as run:
         machine, write = run.begin(given, store, run_id)
@@ -105,10 +105,10 @@ def resume_run(
     input_data: Json | None = None,
     **options: Unpack[RunOptions],
 ) -> RunResult:
-    """Go on with a run that was interrupted, or that waits for an answer.
+    """Resume a run that was interrupted, or that waits for an answer.
 
-    No completed step runs again. A step that was in flight is made again only if it is a read or
-    declares an idempotency key; else the run asks (`needs_input`) what became of it.
+    No completed step runs again. A call that was under way is repeated only if it is a read or has
+    an idempotency key; otherwise the run asks for its outcome (`needs_input`).
     """
     past = read_run(store, run_id)
     if input_data is not None:
@@ -128,31 +128,31 @@ def refuse_lost_secrets(past: PastRun, answers: Mapping[str, Json]) -> None:
     kept = {step: said for step, said in past.restored.answers.items() if step not in answers}
     if MARKER.search(msgspec.json.encode([past.input, kept]).decode()):
         raise RoutineError(
-            "what this run was given holds a secret, which the journal did not keep",
+            "the input or an answer of this run was a secret, which the journal does not store",
             place=f"run {past.run_id}",
-            fix="give it again (--input; --params for a workflow), and the answers (--answers)",
+            fix="pass it again (--input; --params for a workflow), and the answers (--answers)",
         )
 
 
 def same_input(past: PastRun, given: Json) -> Json:
-    """The input again: what the journal kept of it must be the same."""
+    """Return the input again, if it is what the run began with; otherwise raise."""
     if not _fits(past.input, keepable(given, "input")):
         raise RoutineError(
-            "this is not the input that the run began with",
+            "this input differs from the one that the run began with",
             place=f"run {past.run_id}, input",
-            fix="give the same input again, or begin a new run",
+            fix="pass the same input again, or start a new run",
         )
     return given
 
 
 def _fits(kept: Any, given: Any) -> bool:
-    """Whether a value is the one that was kept, whatever stood where it has markers."""
+    """Return whether two values are the same, except where the stored one has a marker."""
     if isinstance(kept, str) and MARKER.search(kept):
         pattern = ".*".join(re.escape(part) for part in MARKER.split(kept))
         text = given if isinstance(given, str) else ""
         return bool(MARKER.fullmatch(kept) or re.fullmatch(pattern, text, re.DOTALL))
     if isinstance(kept, dict) and isinstance(given, dict):
-        # A name may have been a secret itself: then its place tells which it is.
+        # A key may have been a secret itself: compare such keys by their order.
         known = kept.keys() & given.keys()
         hidden = [[*pair] for pair in kept.items() if pair[0] not in known]
         others = [[*pair] for pair in given.items() if pair[0] not in known]
@@ -163,7 +163,7 @@ def _fits(kept: Any, given: Any) -> bool:
 
 
 class _Run:
-    """What a run needs, put together. A context manager: a sandbox ends with it."""
+    """Everything that one run needs. A context manager: it ends the sandbox and MCP servers."""
 
     def __init__(
         self,
@@ -208,7 +208,7 @@ class _Run:
     def begin(
         self, input_data: Json, store: Store | None, run_id: str | None
     ) -> tuple[Effects[RunResult], WriteNotes]:
-        """A new run; its first note is written with its first step's."""
+        """Begin a new run; its first note is written with its first step's."""
         run_id = run_id or new_id()
         notes: list[Note] | None = None
         write: WriteNotes = _keep_nothing
@@ -232,7 +232,7 @@ class _Run:
         return machine.run(input_data), write
 
     def go_on(self, past: PastRun, store: Store) -> tuple[Effects[RunResult], WriteNotes]:
-        """A run that began before."""
+        """Resume a past run."""
         if self._answers:
             check_steps(self.package.program, self._answers)
         machine = Machine(
@@ -242,7 +242,7 @@ class _Run:
             restored=past.restored,
             **self._options,
         )
-        # Raised: a run that ended for want of something could not go on later.
+        # Raise instead of failing the run: a run that ended could not be resumed later.
         machine.check()
         return machine.run(past.input), Journal(store, past.run_id, past.pos).write
 
@@ -260,7 +260,7 @@ def _with_declared(
     secrets: Secrets,
     ending: ExitStack,
 ) -> tuple[Mapping[str, Tool], RoutineError | None]:
-    """The tools that are given, then those that the routine declares; and why one is refused."""
+    """Return the registered and the declared tools, and the error if a tool is not allowed."""
     program = package.program
     missing = {
         name
@@ -283,7 +283,7 @@ def _with_declared(
 
 
 def _keep_nothing(_notes: list[Note]) -> None:
-    """There is no journal."""
+    """Drop the notes of a run without a journal."""
 
 
 def _input(input_data: Any) -> Json:
@@ -291,6 +291,7 @@ def _input(input_data: Any) -> Json:
         return {}
     if not isinstance(input_data, dict):
         raise UsageError(
-            f"input is names with values, not a {type(input_data).__name__}", place="input_data"
+            f"the input must be a mapping of names to values, got a {type(input_data).__name__}",
+            place="input_data",
         )
     return input_data

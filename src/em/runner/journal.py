@@ -1,8 +1,8 @@
-"""The journal of a run: what a step was about to do, and what became of it, in the log.
+"""The journal of a run: what each step is about to do, and how it ended, in the log.
 
-The intent of a step with an effect is written before it runs, its result after; the result of one
-step and the intent of the next share a transaction. So a run that was killed anywhere can go on:
-no completed step runs again, and a step that was in flight is told apart from one that never began.
+The intent of a step with an effect is written before its call, its result after; the result of one
+step and the intent of the next share a transaction. So a run that was killed anywhere can be
+resumed: no completed step runs again, and a call under way differs from one that never began.
 """
 
 import threading
@@ -45,7 +45,7 @@ ItemKey = tuple[str, int | None]
 
 
 class Restored(msgspec.Struct):
-    """What is known of a run that began before."""
+    """What a resumed run knows of its earlier attempts."""
 
     results: dict[ItemKey, Any] = {}
     keys: dict[ItemKey, Any] = {}
@@ -98,12 +98,12 @@ class Journal:
 
 
 def how_to_resume(run_id: str, options: str) -> str:
-    """What a person types to go on with a run."""
+    """Return the command that resumes a run."""
     return f"em resume {run_id} {options}".rstrip()
 
 
 def question_of(key: ItemKey) -> str:
-    """The name under which is asked what became of a call: no step can have it."""
+    """Return the name of the question about a call's outcome; no step can have such a name."""
     step, item = key
     return f"{step}?" if item is None else f"{step}[{item}]?"
 
@@ -118,23 +118,23 @@ def started_note(
 
 
 def answered_note(answers: Mapping[str, Json]) -> Note:
-    """What a person answered, before the run goes on with it."""
+    """Return the note of a person's answers; it is written before the run uses them."""
     return "run_answered", {"answers": dict(answers)}
 
 
 def keepable(value: Any, step_id: str) -> Any:
-    """A result as the journal can hold it: two levels deep in the body of a note."""
+    """Return a result as the journal stores it: two levels deep in the body of a note."""
     return sized(value, step_id)[0]
 
 
 def sized(value: Any, step_id: str) -> tuple[Any, int]:
-    """The same, and how many bytes it takes."""
+    """Return the same, and its size in bytes."""
     try:
         text, plain = canonical([[value]], "result")
         return plain[0][0], len(text)
     except BadBody as error:
         raise RoutineError(
-            f"its result can't be kept in the journal: {error.message}",
+            f"its result can't be stored in the journal: {error.message}",
             place=f"step {step_id}",
             fix="let the tool return plain values (numbers, texts, lists, mappings, dataclasses)",
         ) from None
@@ -143,7 +143,7 @@ def sized(value: Any, step_id: str) -> tuple[Any, int]:
 _CONTENT = frozenset(
     {"input", "answers", "args", "key", "result", "error", "fix", "output", "failure", "prompt"}
 )
-"""What of a note holds values of the run."""
+"""The fields of notes that hold values of the run."""
 
 MOST_ARGS = 1_000_000
 """Bytes of arguments that an intent tells: larger ones are made of results that are noted by
@@ -151,7 +151,7 @@ themselves, and one event must hold them both."""
 
 
 class Notebook:
-    """The notes of a run that are not written yet, and what its journal and people told it."""
+    """The notes of a run that are not written yet, what its journal has, and people's answers."""
 
     def __init__(
         self,
@@ -173,10 +173,10 @@ class Notebook:
         self.sources: Mapping[str, Iterable[str]] = {}
 
     def answer_to(self, prompt: PendingPrompt, secret: Collection[str] = ()) -> Json | None:
-        """What a person said to a prompt, now or before, checked; None if it is to be asked.
+        """Return a person's checked answer to a prompt, given now or before; None: ask.
 
-        What was answered to secret fields before was not written, so it is asked again. An answer
-        that does not fit is told with the question: the run waits for a better one.
+        Answers to secret fields are not stored: they are asked again. An answer that does not fit
+        pauses the run, with the problem in its question.
         """
         step_id = prompt.step_id
         now, before = self._answers.get(step_id), self._restored.answers.get(step_id)
@@ -184,7 +184,7 @@ class Notebook:
             if any(name not in (now or {}) for name in secret):
                 return None
             if now is not None:
-                # What nobody asked for was told the first time.
+                # Answers without a field were reported the first time.
                 names = {field["name"] for field in prompt.fields}
                 before = {name: said for name, said in before.items() if name in names}
             now = {**before, **(now or {})}
@@ -197,26 +197,26 @@ class Notebook:
             raise Pause(msgspec.structs.replace(prompt, problem=problem)) from error
 
     def key_before(self, key: ItemKey) -> Any:
-        """The idempotency key of a call that was under way, as it was announced."""
+        """Return the idempotency key that an interrupted call was announced with."""
         return self._restored.keys.get(key) if key in self._restored.in_flight else None
 
     def hash_of(self, item: Any) -> str:
-        """What tells an item from others, and not what it is: its hash in this run, shortened."""
+        """Return a digest of an item within this run, to detect that the list changed."""
         try:
             text = canonical(item, "item")[0]
         except BadBody:
-            return ""  # such an item can't be kept either
+            return ""  # such an item can't be stored either
         return sha256(self._run_id.encode() + b"\0" + text).hexdigest()[:12]
 
     def check_count(self, step: CompiledStep, count: int) -> None:
-        """Each item that was done or under way must still be in the list."""
+        """Raise if an item that was done or under way is no longer in the list."""
         numbers = [n for name, n in self._restored.items if name == step.id and n is not None]
         lost = [n for n in numbers if n >= count]
         if lost:
             raise _other_list(step, min(lost))
 
     def known(self, attempt: "Attempt") -> Outcome | None:
-        """What the journal has of a call, or a person knows of it; None if it is to be made."""
+        """Return a call's result from the journal or a person's answer; None: make the call."""
         restored, key = self._restored, attempt.item_key
         before = restored.items.get(key)
         if before and attempt.item_hash and before != attempt.item_hash:
@@ -237,7 +237,7 @@ class Notebook:
         return Outcome(value=answer["result"]) if answer["happened"] else None
 
     def _redacted(self, attempt: "Attempt") -> Outcome:
-        """The result of an effect that happened; only what the journal left out is asked."""
+        """Return the result of a call that happened; ask for what the journal redacted."""
         key = attempt.item_key
         if attempt.step.save_as is None:
             return Outcome(value=self._restored.results[key])
@@ -256,18 +256,18 @@ class Notebook:
         return Outcome(value=answer["result"])
 
     def announce(self, attempts: Sequence["Attempt"]) -> Generator[Write, Any, None]:
-        """Write what is not written yet, with the intents of calls that have an effect."""
+        """Write the pending notes, with the intents of calls that have an effect."""
         assert self._notes is not None
         intents = [_intent(attempt) for attempt in attempts if attempt.writes]
         if len(intents) == 1 and self._notes and self._notes[-1][0] == "step_done":
-            # One event says both: half the work of writing two.
+            # One event for both: half the work of writing two.
             self._notes[-1][1]["next"] = intents[0]
         else:
             self._notes += [("step_started", intent) for intent in intents]
         yield from self._write(self._notes)
 
     def kept(self, attempt: "Attempt", value: Any, report: StepReport) -> Any:
-        """A result as the run goes on with it: as the journal keeps it, if there is one."""
+        """Note a result; return it as the journal stores it, for the run to go on with."""
         if self._notes is None:
             return value
         result = keepable(value, attempt.step.id)
@@ -286,15 +286,15 @@ class Notebook:
             self._notes.append(("step_done", body))
 
     def check_output(self, output: Any) -> None:
-        """The last note must be one that can be written."""
+        """Raise if the output can't be stored."""
         if self._notes is not None:
             keepable(output, "return")
 
     def end(self, result: RunResult, *, in_flight: bool = False) -> Generator[Write, Any, None]:
-        """Write what is left, and what became of the run.
+        """Write the pending notes, and how the run ended.
 
-        A resumed run that did nothing but ask about a call in flight writes nothing: another worker
-        may be at it, and would be fenced off.
+        A resumed run that only asked about an interrupted call writes nothing: another worker may
+        still be making that call, and would be fenced off.
         """
         if self._notes is None:
             return
@@ -316,7 +316,7 @@ class Notebook:
         return [(kind, self._hidden(body)) for kind, body in notes]
 
     def _hidden(self, body: Json) -> Json:
-        """A body whose content is masked, and its names not."""
+        """Mask the content of a body, not its field names."""
         hide = self._secrets.masked
         hidden = body | {name: hide(body[name]) for name in _CONTENT & body.keys()}
         if "next" in body:
@@ -325,7 +325,7 @@ class Notebook:
 
 
 class Attempt:
-    """A call that is to be made: the step, its scope, and what makes it safe to repeat."""
+    """A call to be made: the step, its scope, and what makes it safe to repeat."""
 
     __slots__ = ("args", "item", "item_hash", "key", "problem", "scope", "start", "step", "writes")
 
@@ -338,32 +338,32 @@ class Attempt:
         self.start = start
         self.writes = writes
         self.item_hash = ""
-        # As the intent has them, for the first call.
+        # The arguments in the intent, for the first call.
         self.args: Json | None = None
         # The idempotency key, if there is one and the tool takes it.
         self.key: Any = None
-        # Why there is none.
+        # Why evaluating the key failed.
         self.problem: EmError | None = None
 
     @property
     def item_key(self) -> ItemKey:
-        """Under which the journal knows it."""
+        """The key of this call in the journal."""
         return self.step.id, self.item
 
     @property
     def is_repeatable(self) -> bool:
-        """Whether making it twice does no harm."""
+        """Whether it is safe to make the call twice."""
         return not self.writes or self.key is not None
 
 
 def unknown(key: ItemKey, why: str) -> PendingPrompt:
-    """The question what became of a call; the answer counts for that call alone."""
+    """Return the question about a call's outcome; the answer counts for that call alone."""
     question = question_of(key)
     return PendingPrompt(
         step_id=question,
         message=(
             f"{why.format(question.rstrip('?'))}"
-            " Nobody knows whether it happened. Did it, and with what result?"
+            " Its outcome is unknown. Did it happen, and with what result?"
         ),
         fields=(
             {"name": "happened", "type": "confirm"},
@@ -374,9 +374,9 @@ def unknown(key: ItemKey, why: str) -> PendingPrompt:
 
 def _other_list(step: CompiledStep, item: int | None) -> Mismatch:
     return Mismatch(
-        f"item {item} is not the one that this run began with: the list came out differently",
+        f"item {item} differs from the one that this run began with: the list has changed",
         place=f"step {step.id}, field for_each",
-        fix="begin a new run for what is left; `em runs show` tells what was done",
+        fix="start a new run for the rest; `em runs show` lists what was done",
     )
 
 
@@ -396,7 +396,7 @@ def _intent(attempt: Attempt) -> Json:
 
 
 def _done_note(attempt: Attempt, result: Any, report: StepReport) -> Note:
-    # What goes without saying is left out: every step waits until this is written.
+    # Leave out defaults: every step waits until this is written.
     body: Json = {
         "step": attempt.step.id,
         "result": result,
@@ -429,5 +429,5 @@ def _told(failure: Failure) -> Json:
     try:
         return dict(keepable(told, failure.step_id))
     except RoutineError:
-        # Arguments that can't be written must not keep the failure from being told.
+        # Report the failure even if its arguments can't be written.
         return {**told, "message": ascii(failure.message), "context": {}}

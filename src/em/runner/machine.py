@@ -42,7 +42,7 @@ from em.values.call import Fix
 from em.values.canonical import Json
 
 MAX_WAIT = 300.0
-"""Seconds between two attempts: the backoff doubles up to here."""
+"""The longest wait between two attempts, in seconds; the backoff doubles up to it."""
 
 _HAPPENED = "the step returned: its effect happened, and is not repeated"
 
@@ -130,7 +130,7 @@ class Calls:
         return CallTool(function, args, tool.is_async, step.timeout)
 
     def once(self, step: CompiledStep, scope: Json, item: int | None, start: float) -> Steps:
-        """A call that is not made again if the journal has its result."""
+        """Make a call, unless the journal has its result."""
         notebook = self.notebook
         attempt = self._attempt(step, scope, item, start)
         if not notebook.is_kept:
@@ -143,7 +143,7 @@ class Calls:
         return self._kept(attempt, (yield from self._tried(attempt)))
 
     def for_each(self, step: CompiledStep, items: Any, scope: Json, start: float) -> Steps:
-        """A call for each of several items; their results in their order."""
+        """Make a call for each item; return the results in the order of the items."""
         scopes = scopes_of(step, items, scope)
         self.notebook.check_count(step, len(scopes))
         if step.parallel <= 1:
@@ -157,7 +157,7 @@ class Calls:
     def mended(
         self, attempt: Attempt, error: Exception, count: int, *, returned: bool = False
     ) -> Steps:
-        """A value for a step that failed: from a fix, or from its `on_error`; else the run ends."""
+        """Return a value for a step that failed: from a fix or its `on_error`. Else end the run."""
         step, scope, start = attempt.step, attempt.scope, attempt.start
         args = plain(quietly(step.args, scope))
         failure = failure_of(step.id, error, {"args": args})
@@ -184,7 +184,7 @@ class Calls:
         try:
             value = yield self.call(step, scope, fix.args, attempt.key)
             _check_result(step, scope, value)
-        except Exception as again:  # noqa: BLE001 - a tool may raise anything; it is told
+        except Exception as again:  # noqa: BLE001 - a tool may raise anything; reported
             failure = failure_of(step.id, again, {"args": fix.args, "fix": fix.reason})
             return self._left(attempt, again, failure, count + 1)
         self.reports.add(step.id, "done", count + 1, start, failure.message, told)
@@ -193,11 +193,11 @@ class Calls:
     def mended_plain(
         self, step: CompiledStep, scope: Json, error: Exception, start: float
     ) -> Steps:
-        """The same for a call that was made straight away."""
+        """Do the same for a step that was called without an attempt."""
         return (yield from self.mended(self._attempt(step, scope, None, start), error, 1))
 
     def given_up(self, step: CompiledStep, failure: Failure, attempts: int, start: float) -> Any:
-        """What the run goes on with after a step that failed for good, if its `on_error` says."""
+        """Return the value of `on_error` for a step that failed for good; else end the run."""
         if step.on_error == "fail":
             self.reports.add(step.id, "failed", attempts, start, failure.message)
             raise Failed(failure)
@@ -205,7 +205,7 @@ class Calls:
         return step.on_error.default if isinstance(step.on_error, Default) else None
 
     def _left(self, attempt: Attempt, error: Exception, failure: Failure, count: int) -> Any:
-        """What failed for good; a person is asked where nobody knows whether it happened."""
+        """Give up a call; if its outcome is unknown, ask a person first."""
         step = attempt.step
         if self._is_unknown(attempt, error) and self.notebook.is_kept and step.on_error == "fail":
             self.reports.add(step.id, "failed", count, attempt.start, failure.message)
@@ -213,7 +213,7 @@ class Calls:
         return self.given_up(step, failure, count, attempt.start)
 
     def _is_unknown(self, attempt: Attempt, error: Exception) -> bool:
-        """A call that was left behind may have had its effect, or have it yet."""
+        """Return whether a write may have happened: it must not be repeated."""
         return isinstance(error, UnknownOutcome) and not attempt.is_repeatable
 
     def _tool(self, step: CompiledStep) -> Tool:
@@ -225,7 +225,7 @@ class Calls:
         if item is not None and self.notebook.is_kept:
             attempt.item_hash = self.notebook.hash_of(scope[step.as_name])
         if step.key is not None and tool.takes_key:
-            # Once: it must be the same for every attempt, also after a resume.
+            # Evaluate it once: it must be the same for every attempt, also after a resume.
             attempt.key = self.notebook.key_before(attempt.item_key)
             if attempt.key is None:
                 try:
@@ -241,7 +241,7 @@ class Calls:
             raise Failed(failure_of(attempt.step.id, error, {})) from error
 
     def _tried(self, attempt: Attempt) -> Steps:
-        """One call, with its checks, again as its retry policy says."""
+        """Make one call with its checks; repeat it as its retry policy says."""
         step, scope = attempt.step, attempt.scope
         retry = step.retry or Retry(attempts=1)
         count = 0
@@ -253,8 +253,8 @@ class Calls:
                 returned = True
                 _check_result(step, scope, value)
             except Pause:
-                raise  # a run within this one waits for a person
-            except Exception as error:  # noqa: BLE001 - a tool may raise anything; it is told
+                raise  # an inner run waits for a person
+            except Exception as error:  # noqa: BLE001 - a tool may raise anything; reported
                 final = returned or self._is_unknown(attempt, error) or count >= retry.attempts
                 if not final and _retriable(retry, error):
                     yield Wait(min(retry.backoff * 2 ** (count - 1), MAX_WAIT))
@@ -290,10 +290,10 @@ class Calls:
                 values[item] = self._kept(attempts[item], outcome.value)
             else:
                 failed.append((item, problem, outcome.error is None))
-        # What was done is noted before what failed can end the run, or is tried again.
+        # Write what was done before a failure ends the run or is retried.
         if notebook.is_kept and failed:
             yield from notebook.announce([])
-        # Those of which nobody knows come last: they stop the run.
+        # Calls with an unknown outcome come last: they stop the run.
         failed.sort(key=lambda failure: self._is_unknown(attempts[failure[0]], failure[1]))
         for item, problem, returned in failed:
             value = yield from self._again(attempts[item], problem, returned=returned)
@@ -303,7 +303,7 @@ class Calls:
     def _many(
         self, attempts: list[Attempt], todo: list[int]
     ) -> tuple[dict[int, CallTool], list[tuple[int, Exception, bool]]]:
-        """The calls of items, and the items whose calls can't be made."""
+        """Return the calls of these items, and the items whose calls can't be made."""
         calls: dict[int, CallTool] = {}
         failed: list[tuple[int, Exception, bool]] = []
         for item in todo:
@@ -314,7 +314,7 @@ class Calls:
         return calls, failed
 
     def _again(self, attempt: Attempt, error: Exception, *, returned: bool) -> Steps:
-        """An item that failed beside others: tried again by itself if its policy says so."""
+        """Retry one item that failed beside others, if its policy says so; else give it up."""
         if isinstance(error, Pause):
             raise error
         retry = attempt.step.retry
@@ -325,10 +325,10 @@ class Calls:
 
 
 def scopes_of(step: CompiledStep, items: Any, scope: Json) -> list[Json]:
-    """The scope of each item of a `for_each`."""
+    """Return the scope of each item of a `for_each`."""
     if not isinstance(items, list | tuple):
         error = RoutineError(
-            f"for_each needs a list, not a {type(items).__name__}", place=f"step {step.id}"
+            f"for_each needs a list, got a {type(items).__name__}", place=f"step {step.id}"
         )
         raise Failed(failure_of(step.id, error, {}))
     return [{**scope, step.as_name: item} for item in items]
@@ -337,11 +337,11 @@ def scopes_of(step: CompiledStep, items: Any, scope: Json) -> list[Json]:
 def _check(checks: list[tuple[str, Any]], scope: Json, step: CompiledStep, when: str) -> None:
     for source, holds in checks:
         if not holds(scope):
-            raise CheckFailed(f"the {when}-check {source!r} does not hold", place=f"step {step.id}")
+            raise CheckFailed(f"the {when}-check failed: {source}", place=f"step {step.id}")
 
 
 def _writes(step: CompiledStep, tool: Tool) -> bool:
-    """A step has an effect if the routine or its tool says so; in doubt the tool is asked."""
+    """Return whether a step has an effect, as the routine or its tool declares it."""
     if step.kind == "tool" and tool.effect == "write":
         return True
     harmless = tool.does_no_harm
@@ -357,7 +357,7 @@ def _check_result(step: CompiledStep, scope: Json, value: Any) -> None:
 
 
 def check_schema(schema: Json, value: Any, what: str, step_id: str = "") -> None:
-    """Raise if a value does not fit its schema; the first problem is told, all are in the data."""
+    """Raise if a value does not fit its schema: the first problem as message, all in the data."""
     found = [f"{path or what}: {problem}" for path, problem in schemas.problems(schema, value)]
     if found:
         more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
@@ -379,7 +379,7 @@ def _violated(step: CompiledStep, scope: Json, value: Any) -> Exception | None:
 
 def _retriable(retry: Retry, error: Exception) -> bool:
     if isinstance(error, RoutineError | WorkflowError | UsageError | InputError):
-        return False  # a check or an expression of the routine itself, or what it was given
+        return False  # the routine or its input is wrong: repeating won't help
     names = (type(error).__name__, str(error))
     return not retry.errors or any(word in name for word in retry.errors for name in names)
 
@@ -406,7 +406,7 @@ class Machine:
         write: WriteNotes | None = None,
     ) -> None:
         self._program = program
-        # Why it can't be run at all here: told as its result.
+        # Why the program can't run here at all; reported as the result.
         self._refusal = refusal
         self._run_id = run_id
         self._tools = tools
@@ -435,7 +435,7 @@ class Machine:
         return Calls(self._tools, self._own, self._auto_fix, notebook, reports)
 
     def run(self, input_data: Json) -> Generator[Effect, Any, RunResult]:
-        """Yield effects until there is a result. Never raises for a failing step."""
+        """Yield effects, then return the result. A failing step does not raise."""
         in_flight = False
         try:
             self._prepare(input_data)
@@ -464,7 +464,7 @@ class Machine:
         return result
 
     def check(self) -> None:
-        """Raise if anything that the run needs is missing here."""
+        """Raise if a tool, function, secret or permission is missing here."""
         if self._refusal is not None:
             raise self._refusal
         self._check_targets()
@@ -483,7 +483,7 @@ class Machine:
         self._scope = {**FUNCTIONS, **self._udfs, **input_data, **self._secrets.values}
 
     def _check_targets(self) -> None:
-        """All that is called must be there before the first step."""
+        """Raise if a tool or function that a step calls is missing."""
         program = self._program
         if program.tool_names <= self._tools.keys() and program.udf_names <= self._udfs.keys():
             return
@@ -511,7 +511,7 @@ class Machine:
             if step.is_plain and not is_kept and step.key is None:
                 try:
                     value = yield calls.call(step, self._scope)
-                except Exception as error:  # noqa: BLE001 - a tool may raise anything; it is told
+                except Exception as error:  # noqa: BLE001 - a tool may raise anything; reported
                     value = yield from calls.mended_plain(step, self._scope, error, start)
                 else:
                     reports.add(step.id, "done", 1, start)
@@ -646,7 +646,7 @@ class Machine:
         try:
             for scope in scopes:
                 if not step.check(scope):
-                    message = step.message(scope) or "the assertion does not hold"
+                    message = step.message(scope) or "the assertion failed"
                     raise CheckFailed(str(message), place=f"step {step.id}")
         except EmError as error:
             return self._calls.given_up(step, failure_of(step.id, error, {}), 0, start)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class Udfs(dict[str, Function]):
-    """Functions by name. A context manager: where they run in a sandbox, it ends with it."""
+    """Functions by name. A context manager: it ends the sandbox in which they run, if any."""
 
     def __init__(
         self, functions: Mapping[str, Function] | None = None, session: "Session | None" = None
@@ -47,7 +47,7 @@ class Udfs(dict[str, Function]):
 
 
 def load_udfs(path: Path, *, trust: bool = False) -> Udfs:
-    """The functions of a file; what a model wrote and no person has read goes to the sandbox."""
+    """Load the functions of a file; in the sandbox if a model wrote it and nobody read it."""
     try:
         code = path.read_bytes()
     except FileNotFoundError:
@@ -59,7 +59,7 @@ def load_udfs(path: Path, *, trust: bool = False) -> Udfs:
 
 
 def sandboxed(path: Path, code: bytes) -> Udfs:
-    """The functions of this code, which run in a sandbox; `path` is where it lies, or will."""
+    """Load the functions of this code in a sandbox; `path` names the code in errors."""
     from em.runner.sandbox.sandbox import choose
 
     try:
@@ -67,13 +67,13 @@ def sandboxed(path: Path, code: bytes) -> Udfs:
         tree = ast.parse(text)
     except (SyntaxError, ValueError) as error:
         line = getattr(error, "lineno", None) or 0
-        raise RoutineError(f"this is no Python: {error}", place=f"{path}:{line}") from None
+        raise RoutineError(f"invalid Python: {error}", place=f"{path}:{line}") from None
     try:
         session = choose(text).open(text)
     except SandboxError as error:
         error.place = str(path)
         raise
-    # As in a process: the public functions that the file itself defines.
+    # The same as in this process: the public functions that the file itself defines.
     names = [
         node.name
         for node in tree.body
@@ -102,15 +102,15 @@ _NO_FUNCTIONS = (
 
 
 def udf_names(path: Path) -> frozenset[str] | None:
-    """The names that can be functions; None where only running it can tell."""
+    """Return the names that can be functions; None if only running the file can tell."""
     try:
         tree = ast.parse(path.read_bytes())
     except SyntaxError as error:
         raise RoutineError(
-            f"this is no Python: {error.msg}", place=f"{path}:{error.lineno or 1}"
+            f"invalid Python: {error.msg}", place=f"{path}:{error.lineno or 1}"
         ) from None
     except ValueError as error:
-        raise RoutineError(f"this is no Python: {error}", place=f"{path}:1") from None
+        raise RoutineError(f"invalid Python: {error}", place=f"{path}:1") from None
     names = frozenset(_bound(tree.body))
     if "*" in names:
         return None
@@ -118,7 +118,7 @@ def udf_names(path: Path) -> frozenset[str] | None:
 
 
 def _bound(statements: list[ast.stmt]) -> Iterator[str]:
-    """The names that these statements give to something that may be a function."""
+    """Yield the names that these statements bind to something that may be a function."""
     for node in statements:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             yield node.name
@@ -155,43 +155,47 @@ class Package:
                 place=str(folder),
                 fix="name the folder of a routine; `em compile` makes one",
             ) from None
-        # By its own name where it has one: it is unpacked elsewhere every time, and compiled once.
+        # A stored package is unpacked into a new folder each time: cache it by its own name.
         self.program = load_program(self._text, stored or str(path))
 
     @property
     def content_hash(self) -> str:
-        """What this routine says, as a hash."""
+        """The hash of routine.yaml."""
         return hashlib.sha256(self._text).hexdigest()
 
     def check_unchanged(self, routine_hash: str) -> None:
-        """Refuse a routine that is another one by now."""
+        """Raise if the routine has changed since a run began."""
         if self.content_hash != routine_hash:
             raise RoutineError(
                 "the routine was changed since this run began",
                 place=self.stored or str(self.folder),
-                fix="put the old one back, or start a new run",
+                fix="restore the old one, or start a new run",
             )
 
     @property
     def routine(self) -> Routine:
-        """What routine.yaml says."""
+        """The routine."""
         return self.program.routine
 
     def udfs(self, *, trust: bool = False) -> Udfs:
-        """The functions of udf.py; what a model wrote runs in the sandbox unless it is trusted."""
+        """Load the functions of udf.py; in the sandbox if a model wrote them, unless trusted."""
         return load_udfs(self.folder / UDF, trust=trust)
 
 
 def write_files(files: Mapping[str, str], folder: Path) -> None:
-    """Write the files of a package, each whole; what else lies there is left alone.
+    """Write the files of a package, each at once; leave other files of the folder alone.
 
-    A file that said something else stays beside as `NAME.old`: a person may have written in it.
+    A file that differs is kept as `NAME.old`: a person may have edited it.
     """
     folder = folder.resolve()
     if folder.exists() and not (folder / ROUTINE).exists() and any(folder.iterdir()):
-        raise UsageError("this folder holds something else", place=str(folder), fix="name another")
+        raise UsageError(
+            "this folder is not empty and is not a routine package",
+            place=str(folder),
+            fix="name another",
+        )
     folder.mkdir(parents=True, exist_ok=True)
-    # The routine comes last: without it the folder is no package.
+    # Write the routine last: only with it is the folder a package.
     for name, text in sorted(files.items(), key=lambda item: item[0] == ROUTINE):
         beside = folder / f".{name}.{os.getpid()}"
         try:
@@ -203,13 +207,13 @@ def write_files(files: Mapping[str, str], folder: Path) -> None:
 
 
 def _set_aside(path: Path, new: str) -> None:
-    """Keep a file that is about to be replaced by another text."""
+    """Rename a file that is about to be replaced by another text."""
     if path.is_file() and (old := path.read_bytes()) != new.encode():
         path.with_name(path.name + ".old").write_bytes(old)
 
 
 def load_program(text: bytes, place: str) -> Program:
-    """A routine from its YAML, checked and compiled; the same text is compiled once."""
+    """Parse, check and compile a routine. The same text is compiled once."""
     return _load(text, place)
 
 
@@ -218,16 +222,16 @@ def _load(text: bytes, place: str) -> Program:
     try:
         return Program(read_routine(parse_yaml(text, place), place))
     except RecursionError:
-        raise RoutineError("it is nested too deeply", place=place) from None
+        raise RoutineError("the YAML is nested too deeply", place=place) from None
 
 
 def parse_yaml(text: bytes, place: str) -> Any:
-    """The value of a YAML text; what is no YAML is told with its line."""
+    """Parse a YAML text; an error has its line."""
     return load_yaml(text, place, RoutineError)
 
 
 def read_routine(value: Any, place: str) -> Routine:
-    """A routine from its plain value. The first problem is told; `validate` finds all of them."""
+    """Convert a parsed YAML value to a routine. Raise the first problem; `validate` finds all."""
     try:
         return msgspec.convert(value, Routine)
     except msgspec.ValidationError as error:
@@ -245,7 +249,7 @@ _IN_MEMORY = "/dev/shm"  # noqa: S108 - a folder of its own is made there, for u
 
 
 class KeptRoutine(Routine, frozen=True, kw_only=True):
-    """A routine in a memory, and under which name and number it is kept."""
+    """A routine stored in a memory, with its name and version."""
 
     ref: str
     """`name@version`."""
@@ -253,42 +257,44 @@ class KeptRoutine(Routine, frozen=True, kw_only=True):
 
 
 def is_folder(routine: str | Path) -> bool:
-    """Whether a routine is named by its folder: by a path, or what is one here."""
+    """Return whether this names a folder: it looks like a path, or such a folder exists."""
     is_path = isinstance(routine, Path) or any(sign in routine for sign in "/\\.")
     return is_path or Path(routine).is_dir()
 
 
 def files_in(folder: str | Path) -> dict[str, str]:
-    """The texts of a package in a folder, by the names of their files."""
-    Package(folder)  # what can't be run is not kept
+    """Read the files of a package in a folder, by name."""
+    Package(folder)  # raises if it can't run
     files: dict[str, str] = {}
     for path in sorted(Path(folder).iterdir()):
         if path.name == WRITTEN_BY and not path.is_file():
-            # Without it the model's code would count as a person's own.
-            raise UsageError("this is no file", place=str(path), fix="put the one of em back")
+            # Without it a model's code would count as a person's.
+            raise UsageError(
+                "expected a file", place=str(path), fix="restore the one that em wrote"
+            )
         if path.suffix not in (".yaml", ".py", ".json") or not path.is_file():
             continue
         if path.stat().st_size > MAX_FILE:
-            raise UsageError(f"a file of more than {MAX_FILE:,} bytes", place=str(path))
+            raise UsageError(f"the file has more than {MAX_FILE:,} bytes", place=str(path))
         try:
             files[path.name] = path.read_text(encoding="utf-8")
         except UnicodeDecodeError:
-            raise UsageError("it is no text", place=str(path)) from None
+            raise UsageError("the file is not UTF-8 text", place=str(path)) from None
         except OSError as error:
-            raise UsageError(f"it can't be read: {error.strerror}", place=str(path)) from None
+            raise UsageError(f"can't read the file: {error.strerror}", place=str(path)) from None
     return files
 
 
 def keep_routine(
     store: Store, files: Mapping[str, str], from_events: Sequence[str] = ()
 ) -> KeptRoutine:
-    """Keep a package as a new version; the same texts again are the version they were."""
+    """Store a package as a new version; an unchanged package keeps its version."""
     routine = read_routine(parse_yaml(files[ROUTINE].encode(), ROUTINE), ROUTINE)
     if not routine.name or any(sign in routine.name for sign in "@/\\."):
         raise UsageError(
-            f"{routine.name!r} can't be the name of a routine that is kept",
+            f"{routine.name!r} can't be the name of a stored routine",
             place=f"{ROUTINE}, name",
-            fix="it could not be run by this name: leave out @, /, \\ and dots",
+            fix="use a name without @, /, \\ and dots",
         )
     body: Json = {"files": dict(files)}
     draft = ArtefactDraft(kind=KIND, name=routine.name, body=body, from_events=from_events)
@@ -298,15 +304,17 @@ def keep_routine(
 
 
 def kept_routines(store: Store, name: str | None = None) -> Iterator[Artefact]:
-    """Every version of every routine, or of one."""
+    """Return every version of every stored routine, or of one."""
     return store.artefacts(KIND, name)
 
 
 def find_routine(store: Store, ref: str) -> Artefact:
-    """The version that `name@version` or `name` (its newest) names."""
+    """Find the stored routine `name@version`, or the newest version of `name`."""
     name, _, number = ref.partition("@")
     if number and not number.isdecimal():
-        raise UsageError(f"{number!r} is no version", place=ref, fix=f"write {name}@1")
+        raise UsageError(
+            f"a version must be a number, got {number!r}", place=ref, fix=f"write {name}@1"
+        )
     artefact = store.artefact(KIND, name, int(number) if number else None)
     versions = [f"{name}@{found.version}" for found in store.artefacts(KIND, name)]
     if artefact is None and versions:
@@ -321,19 +329,19 @@ def find_routine(store: Store, ref: str) -> Artefact:
         fix = f"there are: {', '.join(close)}" if close else "`em compile --keep` keeps one"
         raise NotFound(f"there is no routine {ref!r} in this memory", fix=fix)
     if artefact.body is None:
-        raise NotFound("what it was compiled from was erased, and so was it", place=ref)
+        raise NotFound("it was erased together with what it was compiled from", place=ref)
     return artefact
 
 
 def routine_of(artefact: Artefact) -> KeptRoutine:
-    """The routine of an artefact."""
+    """Return the routine of an artefact."""
     if artefact.body is None:
         raise NotFound("it was erased", place=f"{artefact.name}@{artefact.version}")
     return _kept(artefact)
 
 
 def _ref_of(routine: str | Path | Routine) -> str:
-    """The name by which a memory keeps a routine; empty for a folder."""
+    """Return the name of a stored routine; empty for a folder."""
     if isinstance(routine, Routine):
         return routine.ref if isinstance(routine, KeptRoutine) else routine.name
     return "" if is_folder(routine) else str(routine)
@@ -348,19 +356,21 @@ def _kept(artefact: Artefact) -> KeptRoutine:
 
 
 def texts_of(artefact: Artefact) -> dict[str, str]:
-    """The files of a package that is kept."""
+    """Return the files of a stored package."""
     try:
         files = msgspec.convert((artefact.body or {}).get("files"), dict[str, str])
     except msgspec.ValidationError:
         files = {}
     if ROUTINE not in files or any("/" in name or name.startswith(".") for name in files):
-        raise RoutineError("this is no package", place=f"{artefact.name}@{artefact.version}")
+        raise RoutineError(
+            "this artefact is not a routine package", place=f"{artefact.name}@{artefact.version}"
+        )
     return files
 
 
 @contextmanager
 def opened(store: Store, routine: str | Path | Routine) -> Iterator[Package]:
-    """The package in a folder, or one that is kept."""
+    """Open the package in a folder, or a stored one."""
     ref = _ref_of(routine)
     if isinstance(routine, Routine) or ref:
         with unpacked(store, ref) as package:
@@ -371,14 +381,14 @@ def opened(store: Store, routine: str | Path | Routine) -> Iterator[Package]:
 
 @contextmanager
 def unpacked(store: Store, ref: str) -> Iterator[Package]:
-    """A package that is kept, as one that can be run, for as long as the block lasts."""
+    """Unpack a stored package into a temporary folder; the block's end removes it."""
     artefact = find_routine(store, ref)
     with _folder_of(texts_of(artefact)) as name:
         yield Package(name, stored=f"{artefact.name}@{artefact.version}")
 
 
 def _folder_of(files: Mapping[str, str]) -> "tempfile.TemporaryDirectory[str]":
-    """A folder with these files: in memory where there is such a place, which no disk keeps."""
+    """Make a temporary folder with these files; in memory where possible, so no disk has them."""
     for place in (_IN_MEMORY if os.access(_IN_MEMORY, os.W_OK | os.X_OK) else None, None):
         folder = tempfile.TemporaryDirectory(prefix="em-routine-", dir=place)
         try:
@@ -389,4 +399,4 @@ def _folder_of(files: Mapping[str, str]) -> "tempfile.TemporaryDirectory[str]":
                 raise
         else:
             return folder
-    raise AssertionError("the second place either takes it or raises")
+    raise AssertionError("the second place either works or raises")

@@ -24,7 +24,7 @@ FieldType = Literal[
 
 
 class Retry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Try again when a step fails; `errors` limits it to those whose type or text matches."""
+    """Repeat a step that fails. `errors`: only if the error's type or text contains one of them."""
 
     attempts: Annotated[int, msgspec.Meta(ge=1, le=100)] = 3
     backoff: Annotated[float, msgspec.Meta(ge=0, le=3600)] = 0.1
@@ -32,7 +32,7 @@ class Retry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
 
 
 class Checks(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Expressions that must hold before and after a step."""
+    """Expressions that must be true before and after a step."""
 
     pre: Sequence[str] = ()
     post: Sequence[str] = ()
@@ -55,9 +55,9 @@ class PromptField(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_
     default: Any = None
 
     def __post_init__(self) -> None:
-        """A choice needs something to choose from, and an answer a name that does not change."""
+        """Check that a choice has options, and that the name is not an expression."""
         if "{{" in self.name or "{%" in self.name:
-            raise ValueError("the name of a field is no expression")
+            raise ValueError("the name of a field can't be an expression")
         if self.type in ("select", "multiselect") and not self.options:
             raise ValueError(f"a {self.type} field needs options")
 
@@ -77,7 +77,7 @@ class _Common(
     omit_defaults=True,
     tag_field="type",
 ):
-    """What every step may have; `NO_USE` names what a type of step has no use for."""
+    """The fields of every step; `NO_USE` names those that a type of step ignores."""
 
     NO_USE: ClassVar[tuple[str, ...]] = ()
 
@@ -96,11 +96,11 @@ class _Common(
     idempotency_key: str | None = None
 
     def __post_init__(self) -> None:
-        """A field that would be ignored is refused: whoever wrote it expects something of it."""
+        """Refuse a field that would be ignored: its author expects an effect."""
         for name in self.NO_USE:
             if getattr(self, name) != _DEFAULTS[name]:
                 kind = self.__struct_config__.tag
-                raise ValueError(f"`{kind}` has no use for `{name}`")
+                raise ValueError(f"a `{kind}` step can't have `{name}`")
 
 
 _CALLS_ONLY = ("parallel", "retry", "timeout", "checks", "effect", "idempotency_key")
@@ -115,14 +115,14 @@ class ToolStep(_Common, frozen=True, kw_only=True, tag="tool.call"):
 
 
 class UdfStep(_Common, frozen=True, kw_only=True, tag="udf.call"):
-    """Call a function of the routine's own."""
+    """Call a function of udf.py."""
 
     function: str
     args: Json = {}
 
 
 class AssertStep(_Common, frozen=True, kw_only=True, tag="assert"):
-    """Stop unless an expression holds."""
+    """Fail unless an expression is true."""
 
     NO_USE = _CALLS_ONLY
 
@@ -152,7 +152,7 @@ Step = ToolStep | UdfStep | AssertStep | PromptStep | ReturnStep
 class HttpCall(
     msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
 ):
-    """An HTTP request as a tool: expressions stand in the path, the query, headers and content."""
+    """An HTTP request as a tool. Path, query, headers and content may hold expressions."""
 
     url: str
     method: Literal["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"] = "GET"
@@ -162,16 +162,18 @@ class HttpCall(
     body: str | None = None
 
     def __post_init__(self) -> None:
-        """Where a request goes is written down, not computed."""
+        """Check that the host is written out, not computed."""
         address = urlsplit(self.url.partition("{{")[0].partition("{%")[0])
         if address.scheme not in ("http", "https") or not address.netloc:
-            raise ValueError("`url` begins with http:// or https:// and a host")
+            raise ValueError("`url` must begin with http:// or https:// and a host")
         rest_is_path = "/" in self.url.partition("://")[2].partition("{")[0]
         address.port  # noqa: B018 - raises for one that is no number
         if "@" in address.netloc or ("{" in self.url and not rest_is_path):
-            raise ValueError("the host of `url` is no expression and holds no password")
+            raise ValueError(
+                "the host of `url` must be written out, without expressions and password"
+            )
         if "{%" in self.url:
-            raise ValueError("`url` takes {{ }} only")
+            raise ValueError("`url` can hold {{ }} only, not {% %}")
         if self.json is not None and self.body is not None:
             raise ValueError("`json` and `body` exclude each other")
 
@@ -180,9 +182,9 @@ _NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9_-]")
 
 
 class ToolSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A tool that the routine calls; with `command`, `http` or `mcp` it says how, without code.
+    """A tool that the routine calls. With `command`, `http` or `mcp` it needs no code.
 
-    With `mcp` it also stands for its server: `mcp__NAME__TOOL` is that server's TOOL.
+    With `mcp` it also names the server: `mcp__NAME__TOOL` is that server's TOOL.
     """
 
     name: str
@@ -199,29 +201,29 @@ class ToolSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     timeout: Annotated[float, msgspec.Meta(gt=0, le=86_400)] | None = None
 
     def __post_init__(self) -> None:
-        """Either a command or an address, and a program that is written down."""
+        """Check that there is one way to call it, and that a program is written out."""
         if sum(how is not None for how in (self.command, self.http, self.mcp)) > 1:
             raise ValueError("`command`, `http` and `mcp` exclude each other")
         if self.mcp is not None:
             if self.env:
-                raise ValueError("`env` of a server stands in `mcp`")
+                raise ValueError("write `env` of a server within `mcp`")
         elif self.command is not None:
             if not self.command or not self.command[0]:
-                raise ValueError("`command` begins with a program")
+                raise ValueError("`command` must begin with a program")
             if "{{" in self.command[0] or "{%" in self.command[0]:
-                raise ValueError("the program of `command` is no expression")
+                raise ValueError("the program of `command` can't be an expression")
         elif self.env or (self.http is None and (self.output or self.timeout)):
             raise ValueError(
-                "`env` needs a `command`, `output` and `timeout` that, `http` or `mcp`"
+                "`env` needs a `command`; `output` and `timeout` need a `command`, `http` or `mcp`"
             )
 
     @property
     def says_how(self) -> bool:
-        """Whether it can be called without code."""
+        """Return whether it can be called without code."""
         return self.command is not None or self.http is not None or self.mcp is not None
 
     def of_server(self, name: str) -> "ToolSpec | None":
-        """The tool that is called by `name` as agents call those of a server, if it is of mine."""
+        """Return the tool `mcp__NAME__TOOL` if this is the server NAME, else None."""
         own = f"mcp__{_NOT_IN_A_NAME.sub('_', self.name)}__"
         if self.mcp is None or not name.startswith(own) or name == own:
             return None
@@ -230,14 +232,14 @@ class ToolSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
 
     @property
     def tool_of_server(self) -> str:
-        """What the server calls this tool."""
+        """The server's own name of this tool."""
         if self.mcp is not None and self.mcp.tool:
             return self.mcp.tool
         server, sign, tool = self.name.removeprefix("mcp__").partition("__")
         return tool if self.name.startswith("mcp__") and sign and server and tool else self.name
 
     def renamed(self, name: str) -> "ToolSpec":
-        """The same tool under another name; its server still knows it by its own."""
+        """Return the same tool under another name; the server's own name of it stays."""
         server = self.mcp
         if server is not None:
             server = msgspec.structs.replace(server, tool=self.tool_of_server)
@@ -245,14 +247,14 @@ class ToolSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
 
     @property
     def known_effect(self) -> Effect | None:
-        """The effect as declared; asking a server for something is a read."""
+        """The declared effect; an HTTP GET or HEAD is a read."""
         if self.effect is None and self.http is not None and self.http.method in ("GET", "HEAD"):
             return "read"
         return self.effect
 
 
 class Secret(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A value that is never written: taken from the environment when the routine runs."""
+    """A secret, read from the environment when the routine runs and never stored."""
 
     name: str
     env: str = ""
@@ -279,9 +281,9 @@ class Routine(
     steps: Sequence[Step] = ()
 
     def says_how(self, name: str, servers: Sequence[ToolSpec] = ()) -> ToolSpec | None:
-        """How a tool is called without code: by its own words, or as one of a server's tools.
+        """Return how a tool is called without code: as declared, or as a tool of a server.
 
-        servers: those that are known beside what the routine declares.
+        servers: known servers beside those that the routine declares.
         """
         own = next((tool for tool in self.tools if tool.name == name), None)
         if own is not None and own.says_how:
@@ -289,7 +291,7 @@ class Routine(
         for server in (*self.tools, *servers):
             found = server.of_server(name)
             if found is not None and own is not None:
-                # What is said of the tool itself counts; how it is reached, its server knows.
+                # The tool's own fields count; the server says how to reach it.
                 return msgspec.structs.replace(
                     own, mcp=found.mcp, output=server.output, timeout=server.timeout
                 )
@@ -323,7 +325,7 @@ class CompiledStep:
         self.post = _expressions(checks.post if checks else (), f"{place}, field checks.post")
         self.key = _value(step.idempotency_key, f"{place}, field idempotency_key")
         self.is_write = _is_write(step, spec)
-        # Nobody says what the step does; its tool may know.
+        # The routine does not declare the effect; the tool may.
         self.is_in_doubt = step.effect is None and (spec is None or spec.known_effect is None)
         self.args_schema = spec.args_schema if spec else None
         self.result_schema = spec.result_schema if spec else None
@@ -337,7 +339,7 @@ class CompiledStep:
         self.prompt: Evaluate | None = None
         self.value: Evaluate = _nothing
         self._take_details(step, place)
-        # Nothing but a call and a name to keep its result under: the common case goes straight on.
+        # Only a call and a name for its result: the common case has a fast path.
         self.is_plain = self.kind in ("tool", "udf") and not (
             self.when or self.for_each or self.retry or self.pre or self.post or self.timeout
         )
@@ -377,7 +379,7 @@ class Program:
         ]
         _check_ids(self.steps)
         self.tool_names = {step.target for step in self.steps if step.kind == "tool"}
-        # Those that are called and say by themselves how.
+        # The called tools that need no code.
         self.declared_names = {
             name for name in self.tool_names if routine.says_how(name) is not None
         }
@@ -385,16 +387,16 @@ class Program:
 
 
 def _check_ids(steps: list[CompiledStep]) -> None:
-    """The journal knows steps by their ids."""
+    """Raise if two steps have the same id: the journal identifies steps by it."""
     seen: set[str] = set()
     for step in steps:
         if step.id in seen:
-            raise InvalidRoutine(f"two steps are called {step.id!r}", place=f"step {step.id}")
+            raise InvalidRoutine(f"two steps have the id {step.id!r}", place=f"step {step.id}")
         seen.add(step.id)
 
 
 def _is_write(step: Step, spec: ToolSpec | None) -> bool:
-    """When in doubt it is a write; a function of the routine's own is none."""
+    """Return whether a step is a write: in doubt yes, a function of udf.py no."""
     if step.effect is not None:
         return step.effect == "write"
     return isinstance(step, ToolStep) and (spec is None or spec.known_effect != "read")

@@ -24,7 +24,7 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PendingPrompt(msgspec.Struct, frozen=True, kw_only=True):
-    """What a run waits for. `problem`: what is wrong with the answer that was given."""
+    """What a run asks a person. `problem`: what is wrong with the last answer."""
 
     step_id: str
     message: str
@@ -33,7 +33,7 @@ class PendingPrompt(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StepReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of one step. `error` and `fix` of a step that is done: what mended it."""
+    """How one step ended. A step that is done has `error` and `fix` if a fix was needed."""
 
     id: str
     status: StepStatus
@@ -44,7 +44,7 @@ class StepReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunResult(msgspec.Struct, frozen=True, kw_only=True):
-    """`output` belongs to ok, `failure` to failed, `pending_prompt` to needs_input."""
+    """The result of a run: ok has `output`, failed `failure`, needs_input `pending_prompt`."""
 
     run_id: str
     status: Status
@@ -57,7 +57,7 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
 
 @event_body("run_started")
 class RunStarted(msgspec.Struct, frozen=True):
-    """A routine begins to run: the one in a folder, or one that is stored as `name@version`."""
+    """A routine begins to run: one in a folder, or one stored as `name@version`."""
 
     routine: str
     hash: str
@@ -81,7 +81,7 @@ class StepStarted(msgspec.Struct, frozen=True):
 
 @event_body("step_done")
 class StepDone(msgspec.Struct, frozen=True):
-    """A step is over: done, or gone on from with a default; `next` is about to run."""
+    """A step ended: done, skipped, or defaulted after an error. `next` is about to run."""
 
     step: str
     item: int | None = None
@@ -120,7 +120,7 @@ class RunEnded(msgspec.Struct, frozen=True):
 
 
 class Reports:
-    """The reports of a run; each is passed on as it is made."""
+    """Collects the reports of a run; calls `on_step` with each."""
 
     __slots__ = ("_on_step", "made")
 
@@ -137,7 +137,7 @@ class Reports:
         error: str = "",
         fix: Json | None = None,
     ) -> None:
-        """Tell what became of a step that began at `start`."""
+        """Report how a step ended that began at `start`."""
         duration = (time.perf_counter() - start) * 1e3
         report = StepReport(
             id=step_id,
@@ -153,7 +153,7 @@ class Reports:
 
 
 class CheckFailed(RoutineError):
-    """A check or an assertion of a routine does not hold."""
+    """A check or an assertion of a routine failed."""
 
     code = "check_failed"
 
@@ -173,13 +173,13 @@ class StepTimeout(UnknownOutcome):
 
 
 class Mismatch(RoutineError):
-    """What a resumed run finds is not what it began with: it is raised, and nothing written."""
+    """A resumed run finds other items than it began with. Raised; nothing is written."""
 
     code = "resumed_differently"
 
 
 class Pause(Exception):
-    """The run waits for a person; `in_flight` if all it wants is what became of a call."""
+    """The run waits for a person; `in_flight`: it only asks for the outcome of a call."""
 
     def __init__(self, prompt: PendingPrompt, *, in_flight: bool = False) -> None:
         self.prompt = prompt
@@ -187,14 +187,14 @@ class Pause(Exception):
 
 
 class Failed(Exception):
-    """The run ends here."""
+    """The run ends with this failure."""
 
     def __init__(self, failure: Failure) -> None:
         self.failure = failure
 
 
 def failure_of(step_id: str, error: Exception, context: Json) -> Failure:
-    """An error as the result of a run tells it."""
+    """Return an error as the failure of a run."""
     message = str(error) or type(error).__name__
     return Failure(
         step_id=step_id, error_type=type(error).__name__, message=message, context=context
@@ -202,7 +202,7 @@ def failure_of(step_id: str, error: Exception, context: Json) -> Failure:
 
 
 def quietly(evaluate: Callable[[Json], Any], scope: Json) -> Any:
-    """The arguments of a call that failed; where they are what failed, nothing."""
+    """Evaluate the arguments of a call that failed; empty if evaluating is what failed."""
     try:
         return evaluate(scope)
     except EmError:
@@ -210,7 +210,7 @@ def quietly(evaluate: Callable[[Json], Any], scope: Json) -> Any:
 
 
 def plain(value: Any) -> Any:
-    """A value as JSON can hold it, for a report."""
+    """Return a value as plain JSON values, for a report."""
     try:
         return msgspec.to_builtins(value)
     except TypeError:

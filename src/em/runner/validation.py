@@ -1,4 +1,4 @@
-"""Everything that is wrong with a routine package at once, each with its file and line."""
+"""Validation: every problem of a routine package at once, each with its file and line."""
 
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -26,7 +26,7 @@ Severity = Literal["error", "warning"]
 
 
 class Problem(msgspec.Struct, frozen=True):
-    """One thing that is wrong; a warning is one that may be meant."""
+    """One problem of a package; a warning may be intended."""
 
     file: str
     line: int
@@ -47,10 +47,10 @@ def validate(
     tools: Mapping[str, Tool] | None = None,
     udfs: Mapping[str, Any] | None = None,
 ) -> list[Problem]:
-    """What is wrong with the routine in a folder; no errors, if it can be run.
+    """Return every problem of the routine in a folder; without errors it can run.
 
     With `tools`, each tool that a step calls must be among them or be declared with a command or
-    an address; `udfs` are functions that are given beside those of udf.py.
+    an address. `udfs` are functions beside those of udf.py.
     """
     found = list(_Package(Path(folder), tools, udfs or {}).problems())
     return sorted(found, key=lambda problem: (problem.file != _routine(folder), problem.line))
@@ -84,7 +84,7 @@ class _Package:
         for name in repeated_names(root):
             yield Problem(str(path), name.line, "YAML", str(name), "keep one of them")
         if not isinstance(value, dict):
-            yield Problem(str(path), 1, "routine", "a routine is names with values")
+            yield Problem(str(path), 1, "routine", "a routine must be a mapping of names to values")
             return
 
         def told(found: Found, severity: Severity = "error") -> Problem:
@@ -97,11 +97,11 @@ class _Package:
         yield from self._recorded(value)
 
     def _routine(self, value: Json) -> Iterator[Found]:
-        """The routine by itself: its shape, its schemas, its steps' ids and order."""
+        """Check the routine by itself: its fields, its schemas, its steps' ids and order."""
         yield from shape_problems(value, Routine)
         for where, schema in _schemas(value):
             for inside, problem in schemas.schema_problems(schema):
-                yield (*where, *inside), f"this is no JSON Schema: {problem}", ""
+                yield (*where, *inside), f"invalid JSON Schema: {problem}", ""
         yield from _templates(value)
         steps = _steps(value)
         yield from _ids(steps)
@@ -129,7 +129,7 @@ class _Package:
             elif name in own and name not in (self._tools or {}):
                 yield from _arguments(step.get("args") or {}, own[name], (*where, "args"))
             elif self._tools is not None and name not in self._tools:
-                fix = closest(name, list(self._tools)) or "give a module that has it"
+                fix = closest(name, list(self._tools)) or "pass a module that has it (--tools)"
                 yield (*where, "tool"), f"there is no tool {name!r}", fix
             if self._tools is not None and name in self._tools:
                 args = step.get("args") or {}
@@ -138,7 +138,7 @@ class _Package:
                     yield (*where, "args"), problem, ""
 
     def _functions(self) -> tuple[frozenset[str] | None, list[Problem]]:
-        """The functions there are, None where nobody can tell; and what is wrong with udf.py."""
+        """Return the functions (None if only running udf.py can tell) and udf.py's problems."""
         path = self._folder / UDF
         if not path.exists():
             return frozenset(self._udfs), []
@@ -161,7 +161,7 @@ class _Package:
             yield told(found, "warning")
         for name, (where, fix) in references.assumed.items():
             if functions is not None:
-                message = f"nothing here gives {name!r}: it must come with the input"
+                message = f"no step saves {name!r}: it must come with the input"
                 yield told((where, message, fix or "name it in input_schema"), "warning")
 
     def _own_calls(self, steps: list[Any], functions: frozenset[str]) -> Iterator[Found]:
@@ -174,7 +174,7 @@ class _Package:
                 yield ("steps", number, "function"), f"there is no function {name!r}{missing}", fix
 
     def _recorded(self, value: Json) -> Iterator[Problem]:
-        """What was recorded must fit the routine."""
+        """Check that the recording fits the routine."""
         for name, field in ((INPUT, "input_schema"), (OUTPUT, "output_schema"), (RECORDING, "")):
             recorded, problems = self._json(name)
             yield from problems
@@ -184,14 +184,14 @@ class _Package:
         if (self._folder / RECORDING).exists():
             for name in (INPUT, OUTPUT):
                 if not (self._folder / name).exists():
-                    message = f"there is a {RECORDING}, but no {name}"
+                    message = f"{RECORDING} is there, {name} is missing"
                     yield Problem(
-                        str(self._folder / name), 0, "package", message, "compile it anew"
+                        str(self._folder / name), 0, "package", message, "compile it again"
                     )
 
     def _fits(self, name: str, recorded: Any, schema: Any, field: str) -> Iterator[Problem]:
         if any(schemas.schema_problems(schema)):
-            return  # told already
+            return  # reported already
         lines = Lines.of_json((self._folder / name).read_bytes())
         for where, problem in schemas.value_problems(schema, recorded):
             place = _dotted(where) or "value"
@@ -208,12 +208,14 @@ class _Package:
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             return None, [Problem(str(path), Lines.in_json(text, error), "JSON", f"{error}")]
         if name == INPUT and not isinstance(value, dict):
-            return None, [Problem(str(path), 1, "JSON", "the input is names with values")]
+            return None, [
+                Problem(str(path), 1, "JSON", "the input must be a mapping of names to values")
+            ]
         return value, []
 
 
 def _at(error: RoutineError, path: Path, place: str) -> Problem:
-    """An error whose place ends in a line, as a problem."""
+    """Turn an error whose place ends in a line into a problem."""
     _, _, line = error.place.rpartition(":")
     return Problem(str(path), int(line) if line.isdecimal() else 0, place, error.message, error.fix)
 
@@ -237,25 +239,25 @@ def _schemas(value: Json) -> Iterator[tuple[Where, Any]]:
 
 
 def _of_a_server(name: str, declared: Mapping[str, Json]) -> bool:
-    """Whether a tool is one of an MCP server that is declared."""
+    """Return whether a tool belongs to a declared MCP server."""
     try:
         tools = msgspec.convert(list(declared.values()), list[ToolSpec])
     except msgspec.ValidationError:
-        return False  # told by itself
+        return False  # reported by itself
     found = Routine(name="", tools=tools).says_how(name)
     return found is not None and found.mcp is not None
 
 
 def _declared_arguments(declared: Mapping[str, Json]) -> dict[str, tuple[set[str], set[str]]]:
-    """Of each tool that says how it is called, the arguments it needs and those it may get."""
+    """Return, for each declared tool, the arguments it needs and those it may get."""
     found = {}
     for name, value in declared.items():
         try:
             spec = msgspec.convert(value, ToolSpec)
-            # What a server's tool takes, the server knows.
+            # Only the server knows the arguments of its tools.
             needed = argument_names(spec) if spec.says_how and spec.mcp is None else None
         except (msgspec.ValidationError, ExpressionError):
-            continue  # told by itself
+            continue  # reported by itself
         if needed is not None:
             properties = (spec.args_schema or {}).get("properties")
             may = set(properties) if isinstance(properties, dict) else set()
@@ -274,7 +276,7 @@ def _arguments(args: Any, known: tuple[set[str], set[str]], where: Where) -> Ite
 
 
 def _templates(value: Json) -> Iterator[Found]:
-    """Expressions of declared tools that don't parse."""
+    """Yield the expressions of declared tools that don't parse."""
     for number, tool in enumerate(_list(value.get("tools"))):
         for field in ("command", "http"):
             part = tool.get(field) if isinstance(tool, dict) else None
@@ -291,14 +293,14 @@ def _ids(steps: list[Any]) -> Iterator[Found]:
         step_id = step.get("id") if isinstance(step, dict) else None
         if isinstance(step_id, str):
             if step_id in seen:
-                yield ("steps", number, "id"), f"two steps are called {step_id!r}", ""
+                yield ("steps", number, "id"), f"two steps have the id {step_id!r}", ""
             seen.add(step_id)
 
 
 def _flow(steps: list[Any]) -> Iterator[Found]:
     for number, step in enumerate(steps[:-1]):
         if isinstance(step, dict) and step.get("type") == "return" and step.get("when") is None:
-            yield ("steps", number + 1), "no step behind a return is ever reached", "remove it"
+            yield ("steps", number + 1), "a step behind a return never runs", "remove it"
             return
 
 

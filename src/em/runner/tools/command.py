@@ -1,4 +1,7 @@
-"""Running a program: no shell, bounded in time and output, nothing of it left behind."""
+"""Run programs for command tools: without a shell, bounded in time and output.
+
+A program runs in a process group of its own, which is killed at the end: nothing is left running.
+"""
 
 import os
 import selectors
@@ -18,22 +21,22 @@ _PASSED_ON = ("PATH", "HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "LC_CTYPE", "
 
 
 class CommandFailed(Exception):
-    """A program could not be run, failed, took too long or said too much."""
+    """A program could not start, failed, ran too long or printed too much."""
 
 
 class CommandTimeout(CommandFailed, StepTimeout):
-    """A program took too long: what it did is not known."""
+    """A program ran too long: its outcome is unknown."""
 
 
 def plain_environment() -> dict[str, str]:
-    """What of our environment every program gets."""
+    """The variables of em's environment that every program gets."""
     return {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
 
 
 def run_command(
     argv: Sequence[str], program: str, *, timeout: float, env: Mapping[str, str]
 ) -> bytes:
-    """What a program prints. It gets the plain environment, and of the rest only `env`."""
+    """Run a program and return what it prints. Beside PLAIN variables it gets those of `env`."""
     try:
         process = subprocess.Popen(  # noqa: S603 - an allowed program, no shell
             argv,
@@ -42,7 +45,7 @@ def run_command(
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             env={**plain_environment(), **env},
-            # A group of its own, so that all it starts ends with it.
+            # A process group of its own: what the program starts is killed with it.
             start_new_session=True,
         )
     except (OSError, ValueError) as error:
@@ -63,7 +66,7 @@ def run_command(
 def _read(
     process: "subprocess.Popen[bytes]", name: str, deadline: float, timeout: float
 ) -> tuple[bytes, bytes]:
-    """All that it prints, and the tail of what it complains about."""
+    """Return all of standard output, and the tail of standard error."""
     assert process.stdout is not None
     assert process.stderr is not None
     output, errors = bytearray(), bytearray()
@@ -93,7 +96,7 @@ def _block(pipe: IO[bytes]) -> bytes:
 
 
 def _is_over(process: "subprocess.Popen[bytes]") -> bool:
-    """Whether it ended; it is not reaped, so its number stays its own."""
+    """Return whether the process ended. It is not reaped, so its id is not reused."""
     options = os.WEXITED | os.WNOHANG | os.WNOWAIT
     return os.waitid(os.P_PID, process.pid, options) is not None
 

@@ -1,7 +1,7 @@
 """Tools that a routine declares in YAML: a command, an HTTP request, or a tool of an MCP server.
 
-Each value fills exactly the place in which it stands: one argument of a program, one part of an
-address. It never splits, is never read for expressions again, and never becomes an option.
+Each value fills exactly its place: one argument of a program, one part of an address. It is never
+split, never evaluated again, and never becomes an option.
 """
 
 import re
@@ -31,24 +31,24 @@ from em.values.canonical import Json
 from em.values.leaves import texts
 
 TIMEOUT = 60.0
-"""Seconds that a declared tool has where neither it nor its step says."""
+"""The timeout in seconds of a declared tool, unless the tool or its step sets one."""
 
 _EXPRESSION = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
 _ENV = re.compile(r"\benv(?:\.([A-Za-z_]\w*)|\[\s*['\"]([^'\"]+)['\"]\s*\])")
-# Who sets these speaks to another host, or another length, than it seems.
+# Setting these could send the request to another host, or with another length, than was checked.
 _OWN_HEADERS = frozenset({"host", "content-length", "transfer-encoding", "connection"})
 
 Answer = Callable[[Json, float], Any]
 
 
 class BadOutput(Exception):
-    """What a declared tool gave is not what it promised."""
+    """The output of a declared tool is not in the declared format."""
 
 
 def declared_tools(
     routine: Routine, names: set[str], allow: AllowSettings, secrets: Secrets, servers: Servers
 ) -> dict[str, Tool]:
-    """The tools of these names that the routine declares; what is not allowed is refused here."""
+    """Make the tools of these names that the routine declares. May raise NotAllowed."""
     specs = {name: spec_of(routine, name, allow) for name in sorted(names)}
     return {
         name: _server_tool(spec, allow, secrets, servers)
@@ -60,13 +60,13 @@ def declared_tools(
 
 
 def spec_of(routine: Routine, name: str, allow: AllowSettings) -> ToolSpec | None:
-    """How a tool is called: as the routine says, else as one of a server that the user named."""
+    """Return how a tool is called: as the routine declares, or as a tool of a server in em.yaml."""
     known = [ToolSpec(name=server, mcp=how) for server, how in allow.mcp.items()]
     return routine.says_how(name, known)
 
 
 def _with_own(allow: AllowSettings, server: McpServer) -> AllowSettings:
-    """What is allowed, and for a server that the user named what it needs itself."""
+    """Add to what is allowed what a server in em.yaml needs itself."""
     plain = msgspec.structs.replace(server, tool="")
     if plain not in allow.mcp.values():
         return allow
@@ -78,14 +78,14 @@ def _with_own(allow: AllowSettings, server: McpServer) -> AllowSettings:
 
 
 def argument_names(spec: ToolSpec) -> set[str]:
-    """The arguments that a declared tool refers to."""
+    """Return the arguments that the expressions of a declared tool use."""
     place = f"tool {spec.name}"
     used = set().union(*(names_in(text, place) for text in templates_of(spec)))
     return used - FUNCTIONS.keys() - {"env"}
 
 
 def templates_of(spec: ToolSpec) -> Iterator[str]:
-    """The texts of a declared tool in which expressions may stand."""
+    """Yield the texts of a declared tool that may hold expressions."""
     yield from spec.command or ()
     if spec.http is not None:
         http = spec.http
@@ -95,10 +95,10 @@ def templates_of(spec: ToolSpec) -> Iterator[str]:
 
 
 def _tool(spec: ToolSpec, allow: AllowSettings, secrets: Secrets) -> Tool:
-    # What is read is a secret from then on, by whatever expression it was read.
+    # A variable that an expression reads is masked from then on.
     environment = Environment(allow, secrets.add)
     for name in {*_env_names(spec), *spec.env}:
-        environment[name]  # refused before the first step, where its name can be seen
+        environment[name]  # raises before the first step if it is not allowed
     answer = _command(spec, allow, environment) if spec.command else _request(spec, allow)
     names = argument_names(spec)
     schema = spec.args_schema or {}
@@ -111,7 +111,7 @@ def _tool(spec: ToolSpec, allow: AllowSettings, secrets: Secrets) -> Tool:
             unknown = sorted(args.keys() - known)
             if unknown or "env" in args:
                 raise RoutineError(
-                    f"it takes no argument {(unknown or ['env'])[0]!r}",
+                    f"the tool takes no argument {(unknown or ['env'])[0]!r}",
                     place=f"tool {spec.name}",
                     fix=f"it takes: {', '.join(sorted(names)) or 'none'}",
                 )
@@ -151,7 +151,7 @@ def _server_tool(spec: ToolSpec, allow: AllowSettings, secrets: Secrets, servers
             except McpFailed as error:
                 raise type(error)(secrets.masked(str(error))) from None
             except msgspec.DecodeError as error:
-                raise BadOutput(f"the output is no JSON ({error})") from None
+                raise BadOutput(f"the output is not JSON ({error})") from None
 
         return call
 
@@ -189,7 +189,7 @@ def _command(spec: ToolSpec, allow: AllowSettings, environment: Environment) -> 
 
 
 def _arguments(elements: list[tuple[str, Evaluate]], scope: Json, place: str) -> Iterator[str]:
-    """The arguments of a program, one for each element."""
+    """Yield the arguments of a program, one for each element."""
     options_are_over = False
     for number, (source, evaluate) in enumerate(elements):
         text = _as_text(evaluate(scope), f"{place}[{number}]")
@@ -198,7 +198,7 @@ def _arguments(elements: list[tuple[str, Evaluate]], scope: Json, place: str) ->
             raise RoutineError(
                 f"the value {text[:40]!r} begins with '-' and would be an option",
                 place=f"{place}[{number}]",
-                fix='put "--" before it in `command`, if the program knows that',
+                fix='put "--" before it in `command`, if the program supports that',
             )
         options_are_over = options_are_over or source == "--"
         yield text
@@ -215,7 +215,7 @@ def _request(spec: ToolSpec, allow: AllowSettings) -> Answer:
     }
     for name in headers:
         if name.lower() in _OWN_HEADERS:
-            raise RoutineError(f"the header {name!r} is not yours to set", place=f"{place}.headers")
+            raise RoutineError(f"the header {name!r} can't be set", place=f"{place}.headers")
     content = _compiled_content(http, place)
 
     def answer(scope: Json, seconds: float) -> bytes:
@@ -231,7 +231,7 @@ def _request(spec: ToolSpec, allow: AllowSettings) -> Answer:
 
 
 def _compiled_url(source: str, place: str) -> Evaluate:
-    """An address whose values are encoded in their places: they can't add a part to it."""
+    """Compile an address. Values are percent-encoded: they can't add a part to it."""
     parts = _EXPRESSION.split(source)
     literals, values = parts[::2], [compile_expression(text, place) for text in parts[1::2]]
 
@@ -240,7 +240,9 @@ def _compiled_url(source: str, place: str) -> Evaluate:
         for value, literal in zip(values, literals[1:], strict=True):
             filled = _as_text(value(scope), place)
             if filled in (".", ".."):
-                raise RoutineError(f"{filled!r} would lead elsewhere", place=place)
+                raise RoutineError(
+                    f"the value {filled!r} would change the path of the address", place=place
+                )
             text += quote(filled, safe="") + literal
         return text
 
@@ -272,16 +274,18 @@ def _with_query(url: str, query: Json, place: str) -> str:
 def _header(value: Any, place: str) -> str:
     text = _as_text(value, f"{place}.headers")
     if "\r" in text or "\n" in text:
-        raise RoutineError("a header is one line", place=f"{place}.headers")
+        raise RoutineError("a header must be one line", place=f"{place}.headers")
     return text
 
 
 def _as_text(value: Any, place: str) -> str:
-    """A value as one argument or one part of an address."""
+    """Return a value as the text of one argument or one part of an address."""
     if isinstance(value, str):
         return value
     if value is None:
-        raise RoutineError("there is no value", place=place, fix="use default(…) if it may be so")
+        raise RoutineError(
+            "the value is missing (null)", place=place, fix="use default(…) if it is optional"
+        )
     return msgspec.json.encode(value).decode()
 
 
@@ -296,11 +300,11 @@ def _decoded(content: bytes, spec: ToolSpec) -> Any:
     output = spec.output or ("json" if spec.http is not None else "text")
     if output == "json":
         if not content.strip() and spec.http is not None:
-            return None  # as many answers to a write are
+            return None  # many answers to writes are empty
         try:
             return msgspec.json.decode(content)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             shown = content[-200:].decode(errors="replace")
-            raise BadOutput(f"the output is no JSON ({error}): {shown}") from None
+            raise BadOutput(f"the output is not JSON ({error}): {shown}") from None
     text = content.decode(errors="replace")
     return text.splitlines() if output == "lines" else text

@@ -1,6 +1,6 @@
-"""MCP servers whose tools a routine calls: one session with each for a run, closed at its end.
+"""MCP servers whose tools a run calls: one session with each, closed at the end of the run.
 
-The client lives in an event loop of its own, in a thread, so that a run needs none (extra `mcp`).
+The client runs in an event loop in a thread of its own, so that the run needs none (extra `mcp`).
 """
 
 import concurrent.futures
@@ -30,21 +30,21 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 CLOSED = -32000
-"""The code by which the client says that there is no connection any more."""
+"""The error code of the client for a closed connection."""
 CLOSING = 10.0
-"""Seconds that servers have to end."""
+"""Seconds to wait for servers to end."""
 
 
 class McpFailed(Exception):
-    """A server could not be reached, ended, or answered with nonsense; or its tool failed."""
+    """A server could not be reached, ended, or sent an invalid answer; or its tool failed."""
 
 
 class McpTimeout(McpFailed, StepTimeout):
-    """A tool took too long: what it did is not known."""
+    """A tool ran too long: its outcome is unknown."""
 
 
 class Servers:
-    """The servers that a run speaks to."""
+    """The servers that a run uses. A context manager: it ends their sessions."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
@@ -71,7 +71,7 @@ class Servers:
         env: Mapping[str, str],
         headers: Mapping[str, str],
     ) -> "Session":
-        """The session with a server, not begun yet; what is not allowed is refused here."""
+        """Return the session with a server; it begins with the first call. May raise NotAllowed."""
         _check_installed()
         definition = msgspec.structs.replace(server, tool="")
         key = msgspec.json.encode([definition, sorted(env.items()), sorted(headers.items())])
@@ -105,7 +105,7 @@ def _check_installed() -> None:
 
 
 class _Where(msgspec.Struct, frozen=True):
-    """Where a server is, and what it is given."""
+    """How to reach a server: its command or address, variables and headers."""
 
     server: McpServer
     program: str
@@ -114,12 +114,12 @@ class _Where(msgspec.Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """The server, as a person knows it."""
+        """The server as errors name it."""
         return self.server.command[0] if self.server.command else self.server.url
 
     @asynccontextmanager
     async def connected(self, complaints: TextIO) -> "AsyncIterator[Client]":
-        """A client of it. What it complains about goes to a file."""
+        """Make a client. The server's standard error goes to a file."""
         from importlib.metadata import version
 
         from mcp import Client, StdioServerParameters, stdio_client, types
@@ -129,7 +129,7 @@ class _Where(msgspec.Struct, frozen=True):
             import httpx2
             from mcp.client.streamable_http import streamable_http_client
 
-            patience = httpx2.Timeout(30, read=None)  # each call has a time of its own
+            patience = httpx2.Timeout(30, read=None)  # each call has its own timeout
             async with (
                 httpx2.AsyncClient(headers=dict(self.headers), timeout=patience) as http,
                 Client(
@@ -148,7 +148,7 @@ class _Where(msgspec.Struct, frozen=True):
 
 
 class Session:
-    """One session with one server, begun by the first call; begun anew where the server ended."""
+    """One session with one server. The first call begins it, a call after its end another."""
 
     def __init__(self, loop: Callable[[], "BlockingPortal"], where: _Where) -> None:
         self._loop = loop
@@ -162,7 +162,7 @@ class Session:
         self._stop: Callable[[], None] = lambda: None
 
     def call(self, tool: str, args: Json, seconds: float) -> "CallToolResult":
-        """What a tool answers, also if that is an error of its own."""
+        """Call a tool and return its answer, which may be an error of the tool."""
         client = self._connected(seconds)
 
         async def call() -> "CallToolResult":
@@ -171,12 +171,12 @@ class Session:
         return self._wait(client, call, seconds)
 
     def does_no_harm(self, tool: str, seconds: float) -> bool:
-        """Whether the server says that calling a tool twice is as good as once."""
+        """Return whether the server declares a tool as read-only or idempotent."""
         if self._annotations is None:
             try:
                 self._annotations = self._asked(seconds)
             except McpFailed:
-                return False  # the call that follows says why
+                return False  # the call itself will report why
         hints = self._annotations.get(tool)
         return hints is not None and bool(hints.read_only_hint or hints.idempotent_hint)
 
@@ -235,7 +235,7 @@ class Session:
             raise McpTimeout(f"no answer from {self.name} within {seconds:g} s")
 
     async def _hold(self, ready: "concurrent.futures.Future[Client]") -> None:
-        """Be connected until told to stop. In one task: a client is left where it was entered."""
+        """Stay connected until asked to stop. A client must be entered and left in one task."""
         import anyio
 
         stop = anyio.Event()
@@ -252,20 +252,20 @@ class Session:
                 raise
 
     def _told(self, what: str) -> str:
-        """What became of the server, with the end of what it complained about."""
+        """Return an error about the server, with the tail of its standard error."""
         said = ""
         if self._complaints is not None and not self._complaints.closed:
-            # Not by seeking: the server writes where our file stands.
+            # Don't seek: the server shares the file's position.
             file = self._complaints.fileno()
             end = os.pread(file, TAIL, max(0, os.fstat(file).st_size - TAIL))
             said = end.decode(errors="replace").strip()
         return f"{self.name} {what}: {said}" if said else f"{self.name} {what}"
 
     def close(self, client: "Client | None" = None) -> None:
-        """End the session; the next call begins another. With a client: only if it is its own."""
+        """End the session; the next call begins another. With a client: only if it is in use."""
         with self._lock:
             if client is not None and client is not self._client:
-                return  # another call found it broken before
+                return  # another call ended it already
             held, self._held, self._client = self._held, None, None
             self._annotations = None
             if held is None or held.done():
@@ -279,18 +279,18 @@ async def _called(work: Callable[[], None]) -> None:
 
 
 def _reason(error: BaseException | None) -> str:
-    """What lies at the bottom of what a client raises: its groups hide it."""
+    """Return the innermost error of the exception groups that a client raises."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return str(error) or type(error).__name__
 
 
 def value_of(answer: "CallToolResult", output: str | None) -> Any:
-    """What a tool gave: its structure where there is one, else its text; `output` says which."""
+    """Return a tool's output: structured content if there is any, else its text; see `output`."""
     texts = [block.text for block in answer.content if block.type == "text"]
     text = "\n".join(texts)
     if answer.is_error:
-        raise McpFailed(text[:TAIL] or "the tool says that it failed")
+        raise McpFailed(text[:TAIL] or "the tool failed without a message")
     if len(answer.model_dump_json()) > MAX_OUTPUT:
         raise McpFailed(f"the answer has more than {MAX_OUTPUT:,} characters")
     if output in ("text", "lines"):

@@ -1,7 +1,7 @@
-"""What the user allows: a routine is data that anyone may have sent.
+"""Permissions: which commands, hosts and environment variables declared tools may use.
 
-Commands and hosts that a routine declares are used only if the user's own settings, or the options
-of a command, name them; the same goes for variables of the environment.
+A routine is data that anyone may have sent: only the user's own settings and command-line options
+allow anything.
 """
 
 import os
@@ -17,7 +17,7 @@ _PORTS = {"http": 80, "https": 443}
 
 
 def settings_for(folder: Path, given: AllowSettings | None) -> AllowSettings:
-    """What is given, else what em.yaml allows; one that came with the routine allows nothing."""
+    """Return what is allowed: as given, else by em.yaml, unless that came with the routine."""
     if given is not None:
         return given
     if Path.cwd().resolve() == folder.resolve() and Path(FILE).exists():
@@ -26,30 +26,30 @@ def settings_for(folder: Path, given: AllowSettings | None) -> AllowSettings:
 
 
 def find_program(name: str, allow: AllowSettings) -> str:
-    """The program of an allowed command: by its name on the PATH, or by its whole path."""
+    """Find the program of an allowed command, by its name on the PATH or its absolute path."""
     if name not in allow.commands:
         raise refused("command", name, "commands")
     if os.sep in name:
         if not os.path.isabs(name):
             raise NotAllowed(f"the command {name!r} is a relative path", fix="name the program")
         return name
-    # A folder without an absolute path is wherever somebody stands.
+    # Relative folders of the PATH depend on the current folder: skip them.
     folders = [part for part in os.get_exec_path() if os.path.isabs(part)]
     found = shutil.which(name, path=os.pathsep.join(folders))
     if found is None:
-        raise NotAllowed(f"there is no program {name!r} on the PATH", fix="install it")
+        raise NotAllowed(f"the program {name!r} is not on the PATH", fix="install it")
     return found
 
 
 def check_host(address: SplitResult, allow: AllowSettings) -> None:
-    """Refuse a host that is not allowed; a port counts unless it is the usual one."""
+    """Raise NotAllowed for a host that is not allowed. Ports count unless they are the default."""
     host = host_of(address)
     if host not in (entry.lower() for entry in allow.hosts):
         raise refused("host", host, "hosts")
 
 
 def host_of(address: SplitResult) -> str:
-    """The host as it is allowed: with its port unless that is the usual one."""
+    """Return the host, with its port unless it is the default one."""
     name = (address.hostname or "").lower()
     shown = f"[{name}]" if ":" in name else name
     port = address.port
@@ -57,7 +57,7 @@ def host_of(address: SplitResult) -> str:
 
 
 class Environment(Mapping[str, str]):
-    """The variables of the environment that are allowed; whoever must know is told what is read."""
+    """The allowed environment variables. `on_read` is called with each one that is read."""
 
     def __init__(self, allow: AllowSettings, on_read: Callable[[str, str], None]) -> None:
         self._allowed = frozenset(allow.env)
@@ -74,7 +74,7 @@ class Environment(Mapping[str, str]):
         return value
 
     def __contains__(self, _name: object) -> bool:
-        # So that asking for one that is not there says why.
+        # So that asking for any name gets an error that explains.
         return True
 
     def __iter__(self) -> Iterator[str]:
@@ -85,7 +85,7 @@ class Environment(Mapping[str, str]):
 
 
 def refused(what: str, name: str, field: str) -> NotAllowed:
-    """The error for what is not allowed: it says how to allow it."""
+    """Return the error for something not allowed, with how to allow it."""
     option = {"commands": "--allow-command", "hosts": "--allow-host", "env": "--allow-env"}[field]
     return NotAllowed(
         f"the {what} {name!r} is not allowed",
