@@ -36,31 +36,31 @@ SIDE_BY_SIDE = 8
 
 
 class Sourced(msgspec.Struct, frozen=True):
-    """Something from elsewhere, and the events it came from: forgetting those forgets it too."""
+    """A value from outside the run, and the events it came from: forgetting follows them."""
 
     value: Any
     from_events: Sequence[str] = ()
 
 
 class Recall(Protocol):
-    """Searches what was said."""
+    """A function that searches a memory."""
 
     def __call__(self, query: str, k: int, subject: str | None = None) -> Sourced:
-        """The texts of the best `k`, best first."""
+        """Return the `k` best texts, best first."""
 
 
 class Sources(msgspec.Struct, frozen=True, kw_only=True):
-    """Where needs come from that are not of the run; a memory passes what it has."""
+    """Where needs from outside the run are fetched; a Memory passes its own functions."""
 
     recall: Recall | None = None
     heuristics: Callable[[str, int], Sourced] | None = None
-    """A task and how many: the briefing."""
+    """Takes a task and a number of lessons; returns a briefing."""
     state: Callable[[str, str], Sourced] | None = None
-    """A subject and a path: what is true of it, None where nothing is."""
+    """Takes a subject and a path; returns its state there, or None."""
 
 
 class Models:
-    """Clients by provider and model; one that is given, or scripted, answers for all."""
+    """LLM clients by provider and model; a client that is passed, or scripted, serves all."""
 
     def __init__(self, settings: Settings, client: LlmClient | None = None) -> None:
         self._settings = settings
@@ -68,10 +68,10 @@ class Models:
         self._clients: dict[tuple[str | None, str | None], LlmClient] = {}
         self._only = client
         self.limited: Callable[[LlmClient], LlmClient] | None = None
-        """Where it is set, it makes of each client one that waits for its turn."""
+        """Wraps each client so that it waits for its turn, if set."""
 
     def client(self, provider: str | None, model: str | None) -> LlmClient:
-        """Whom to ask. Raises MissingKey, which names the variable to set."""
+        """Return the client of a model. Raises MissingKey, which names the variable to set."""
         if self._only is not None:
             return self._only
         key = (None, None) if self._is_scripted else (provider or None, model or None)
@@ -97,7 +97,7 @@ class Models:
         temperature: float | None = None,
         output_schema: Json | None = None,
     ) -> Json:
-        """`model_call`: the answer, and what it took."""
+        """Run `model_call`: return the answer, and what it used."""
         client = self.client(provider, model)
         done = client.complete(
             as_text(prompt),
@@ -118,11 +118,11 @@ class Models:
         temperature: float | None = None,
         least: int | None = None,
     ) -> Json:
-        """`parallel_query`: one prompt for several models; the answers by `provider/model`."""
+        """Run `parallel_query`: ask several models; return the answers by `provider/model`."""
         asked = [_named(one) for one in models] if isinstance(models, list) else []
         if not asked:
             raise InputError(
-                "there is nobody to ask",
+                "`models` must list at least one model",
                 place="models",
                 fix='write models: ["anthropic/MODEL", {provider: openai, model: MODEL}]',
             )
@@ -170,7 +170,9 @@ def _named(one: Any) -> tuple[str, str | None]:
         return provider, model or None
     if isinstance(one, Mapping) and isinstance(one.get("provider"), str):
         return one["provider"], one.get("model")
-    raise InputError(f"{one!r} names no model"[:200], place="models", fix="write provider/model")
+    raise InputError(
+        f"expected provider/model, got {one!r}"[:200], place="models", fix="write provider/model"
+    )
 
 
 def _labels(asked: Sequence[tuple[str, str | None]]) -> list[str]:
@@ -183,7 +185,7 @@ def _labels(asked: Sequence[tuple[str, str | None]]) -> list[str]:
 
 
 class Routines:
-    """`run_routine`: a run of its own, which goes on where it was if the step is made again."""
+    """Runs `run_routine`: an inner run, which is resumed if the step is repeated."""
 
     def __init__(self, store: Store, tools: ToolRegistry, allow: AllowSettings | None) -> None:
         self._store = store
@@ -191,7 +193,7 @@ class Routines:
         self._allow = allow
 
     def runner(self, step: str, answers: Mapping[str, Json]) -> Function:
-        """The tool of one step; `answers` are those to questions of its routines."""
+        """Return the tool of one step; `answers` are for the prompts of its routine."""
 
         def run(routine: str, idempotency_key: str, input: Json | None = None) -> Any:  # noqa: A002 - as the step writes it
             run_id = _run_id(idempotency_key)
@@ -229,27 +231,27 @@ class Routines:
 
 
 def _run_id(key: str) -> str:
-    """The run of a step: the same for the same key, and short."""
+    """Return the id of a step's inner run: short, and the same for the same key."""
     workflow_run, _, rest = key.partition("/")
     return f"{workflow_run}-{sha256(rest.encode()).hexdigest()[:12]}"
 
 
 def _within(step: str, prompt: PendingPrompt) -> PendingPrompt:
-    """The question of a routine, as the workflow asks it."""
+    """Return the prompt of an inner routine as the workflow asks it."""
     return msgspec.structs.replace(prompt, step_id=f"{step}/{prompt.step_id}")
 
 
 def no_source(kind: str) -> UsageError:
-    """The error for a need that only a memory can meet."""
+    """Return the error for a need that only a Memory can meet."""
     return UsageError(
-        f"`{kind}` is not to be had here",
+        f"`{kind}` needs a Memory",
         place=f"needs, {kind}",
         fix="run the workflow with Memory.workflow, or `em workflow run`",
     )
 
 
 class Binding:
-    """The tools of one run, by the names of its steps. What is missing is raised here."""
+    """The tools of one run, by the names of its steps. Raises if a tool is missing."""
 
     def __init__(
         self,
@@ -294,7 +296,7 @@ class Binding:
         raise WorkflowError(error.message, place=f"step {step.name}, field tool", fix=error.fix)
 
     def _written(self, step: PlannedStep, allow: AllowSettings) -> Routine:
-        """Where it stands how a step is called: in its workflow, or with the user's servers."""
+        """Return the routine that declares a step's tool: the workflow's, or em.yaml's server."""
         routine = self._plan.program.routine
         if not step.definition.tool.startswith("mcp__") or routine.says_how(step.name):
             return routine
@@ -328,14 +330,14 @@ class Binding:
         return recall
 
     def _check_key(self, step: PlannedStep) -> None:
-        """A missing key is told before the first step, where it can be seen whose it is."""
+        """Raise for a missing API key before the first step, if the model is known by then."""
         inputs = step.definition.inputs
         who = [inputs.get("provider"), inputs.get("model")]
         if step.definition.tool == "model_call" and not any("{" in str(one) for one in who):
             self._workflows.models.client(*who)
 
     def _allowed(self, step: PlannedStep) -> AllowSettings:
-        """What a step asks for, as far as the user allows it; where it says nothing, that."""
+        """Return what a step may use: its own `permissions` if allowed, else all that is."""
         asked = step.definition.permissions
         if asked is None:
             return self._allow
@@ -349,7 +351,7 @@ class Binding:
 
 
 def _effect(step: Effect | None, tool: Effect | None) -> Effect:
-    """When in doubt it is a write."""
+    """Return the effect of a step; in doubt it is a write."""
     if "write" in (step, tool):
         return "write"
     return "read" if "read" in (step, tool) else "write"

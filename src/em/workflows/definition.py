@@ -1,4 +1,7 @@
-"""A workflow as its author writes it: parameters, and steps that name the context they need."""
+"""A workflow as its author writes it: parameters, and steps that name the context they need.
+
+`check_params` checks and converts the parameters of a run.
+"""
 
 import hashlib
 import re
@@ -23,7 +26,7 @@ OnFailure = Literal["abort_chain", "continue"]
 Seconds = Annotated[float, msgspec.Meta(gt=0, le=86_400)]
 MODEL_CALL = "model_call"
 WIDTH = 8
-"""How many steps of a parallel workflow run side by side, where it does not say."""
+"""How many steps of a parallel workflow run side by side by default."""
 
 
 class Param(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -37,12 +40,12 @@ class Param(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
 
     @property
     def is_required(self) -> bool:
-        """Whether a run must be given it."""
+        """Whether a run must pass it."""
         return self.default is msgspec.UNSET
 
 
 class StepMemory(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What a step wants of what came before it."""
+    """What a step needs from earlier steps, the run or the memory."""
 
     needs: Sequence[str] = ()
 
@@ -77,13 +80,13 @@ class StepDef(
     idempotency_key: str | None = None
 
     def __post_init__(self) -> None:
-        """What can't mean anything is refused where it is written."""
+        """Refuse fields that make no sense."""
         if not self.name or "?" in self.name or "[" in self.name:
-            raise ValueError("a step's name is a word, without ? and [")
+            raise ValueError("a step's name must be a word without ? and [")
         if isinstance(self.retry, int) and not 1 <= self.retry <= 100:
-            raise ValueError("`retry` is 1 to 100 attempts")
+            raise ValueError("`retry` must be 1 to 100 attempts")
         if self.tool == "ask" and (self.for_each is not None or self.gate):
-            raise ValueError("`ask` has no use for `for_each` and `gate`")
+            raise ValueError("`ask` can't have `for_each` or `gate`")
 
     @property
     def waits_for(self) -> tuple[str, ...]:
@@ -92,7 +95,7 @@ class StepDef(
 
     @property
     def variable(self) -> str:
-        """Its name, as a template can say it."""
+        """Its name as a template can use it."""
         return re.sub(r"\W", "_", self.name)
 
 
@@ -111,7 +114,7 @@ class WorkflowDef(
     tools: Sequence[ToolSpec] = ()
 
     def __post_init__(self) -> None:
-        """Parameters are read here, so that what is wrong with them is found with the rest."""
+        """Read the parameters, so that their problems are found with the others."""
         read_params(self.params)
 
     @property
@@ -121,31 +124,31 @@ class WorkflowDef(
 
     @property
     def width(self) -> int:
-        """How many steps run side by side; 1 where they run in the order of the file."""
+        """How many steps run side by side; 1 if they run in the order of the file."""
         if self.parallel is True:
             return WIDTH
         return int(self.parallel) or 1
 
     @property
     def is_parallel(self) -> bool:
-        """Whether steps run as soon as what they need is there."""
+        """Whether steps run as soon as their needs are met."""
         return self.parallel is not False
 
     @property
     def hash(self) -> str:
-        """What it says, as a hash."""
+        """The hash of the definition."""
         return hashlib.sha256(canonical(msgspec.to_builtins(self), "workflow")[0]).hexdigest()
 
 
 def read_params(value: Any) -> list[Param]:
-    """Parameters from a list of names and defaults, or from a mapping."""
+    """Read parameters from a list of names and defaults, or from a mapping."""
     if value is None:
         return []
     pairs = list(_pairs(value))
     names = [name for name, _ in pairs]
     for name in names:
         if not isinstance(name, str) or not name.isidentifier():
-            raise ValueError(f"{name!r} is no name of a parameter")
+            raise ValueError(f"a parameter's name must be an identifier, got {name!r}")
         if names.count(name) > 1:
             raise ValueError(f"the parameter {name!r} is given twice")
     return [_param(name, said) for name, said in pairs]
@@ -156,7 +159,7 @@ def _pairs(value: Any) -> Iterator[tuple[Any, Any]]:
         yield from value.items()
         return
     if not isinstance(value, list):
-        raise ValueError("`params` is a list of names, or names with their defaults")  # noqa: TRY004 - msgspec tells a ValueError with its place
+        raise ValueError("`params` must be a list of names, or names with their defaults")  # noqa: TRY004 - msgspec tells a ValueError with its place
     for item in value:
         if isinstance(item, Mapping):
             yield from item.items()
@@ -177,7 +180,7 @@ def _param(name: str, said: Any) -> Param:
 
 
 def type_of(value: Any) -> ParamType | None:
-    """The type that a default tells."""
+    """Return the parameter type of a default."""
     kinds: tuple[tuple[Any, ParamType], ...] = (
         (bool, "boolean"),
         (int, "integer"),
@@ -190,12 +193,12 @@ def type_of(value: Any) -> ParamType | None:
 
 
 def said(value: Json) -> Json:
-    """A name without a value says nothing."""
+    """Drop names without a value."""
     return {name: item for name, item in value.items() if item is not None}
 
 
 def read_workflow(value: Json, place: str) -> WorkflowDef:
-    """A workflow from its plain value, with its name in it. The first problem is told."""
+    """Convert a plain value to a workflow. Raise the first problem."""
     try:
         return msgspec.convert(said(value), WorkflowDef)
     except msgspec.ValidationError as error:
@@ -216,17 +219,17 @@ class WorkflowFile:
     def __init__(self, path: str | Path | None = None) -> None:
         self.path = Path(path) if path is not None else Path(FILE)
         self._named = path is not None
-        # The text that was read last, and what was made of it.
+        # The text that was read last, and its workflows.
         self._read: tuple[bytes, dict[str, Json]] = (b"", {})
         self._made: dict[str, WorkflowDef] = {}
 
     @property
     def place(self) -> str:
-        """How it is told."""
+        """The file as errors name it."""
         return str(self.path)
 
     def text(self) -> bytes:
-        """What stands in it; nothing where there is no em.yaml."""
+        """Read the file; empty if there is no em.yaml."""
         try:
             return self.path.read_bytes()
         except FileNotFoundError:
@@ -237,7 +240,7 @@ class WorkflowFile:
             raise InvalidWorkflow(f"it can't be read: {error.strerror}", place=self.place) from None
 
     def values(self) -> dict[str, Json]:
-        """Each workflow as its plain value."""
+        """Return each workflow as its plain value."""
         text = self.text()
         if text != self._read[0]:
             value = load_yaml(text, self.place, InvalidWorkflow)
@@ -245,7 +248,7 @@ class WorkflowFile:
         return self._read[1]
 
     def workflow(self, name: str) -> WorkflowDef:
-        """The workflow of that name; the first thing that is wrong with it is told."""
+        """Return the workflow of that name. Raise its first problem."""
         values = self.values()
         if name not in values:
             close = get_close_matches(name, values, 1)
@@ -267,26 +270,28 @@ class WorkflowFile:
 
 
 def workflows_in(value: Any, place: str) -> dict[str, Json]:
-    """The workflows of a file's value."""
+    """Return the workflows of a parsed file."""
     if value is None:
         return {}
     if not isinstance(value, dict):
         raise InvalidWorkflow(
-            "a file of workflows is names with values", place=place, fix=f"write `{FIELD}:`"
+            "a file of workflows must be a mapping of names with values",
+            place=place,
+            fix=f"write `{FIELD}:`",
         )
     known = Settings.__struct_fields__
     for name in value:
         if name not in known:
             close = get_close_matches(str(name), known, 1)
             raise InvalidWorkflow(
-                f"{name!r} is no part of such a file",
+                f"unknown field {name!r} in a file of workflows",
                 place=place,
                 fix=f"did you mean {close[0]!r}?" if close else f"write `{FIELD}:`",
             )
     found = value.get(FIELD) or {}
     if not isinstance(found, dict) or not all(isinstance(one, dict) for one in found.values()):
         raise InvalidWorkflow(
-            "workflows are names, each with its params and steps", place=f"{place}, {FIELD}"
+            "workflows must be names, each with its params and steps", place=f"{place}, {FIELD}"
         )
     return {str(name): one for name, one in found.items()}
 
@@ -295,7 +300,7 @@ _WORDS = {"true": True, "yes": True, "false": False, "no": False}
 
 
 def check_params(workflow: WorkflowDef, given: Mapping[str, Any]) -> Json:
-    """The parameters of a run; what is missing, unknown or of the wrong type is an error."""
+    """Check and convert the parameters of a run; fill in defaults."""
     known = {param.name: param for param in workflow.parameters}
     place = f"workflow {workflow.name}, params"
     for name in given:
@@ -312,14 +317,14 @@ def check_params(workflow: WorkflowDef, given: Mapping[str, Any]) -> Json:
         raise InputError(
             f"the parameter {missing[0]!r} is missing",
             place=place,
-            fix=f"give it: --param {missing[0]}=…, or params={{{missing[0]!r}: …}}",
+            fix=f"pass it: --param {missing[0]}=…, or params={{{missing[0]!r}: …}}",
         )
     params = {
         name: _checked(param, given[name], f"{place}.{name}") if name in given else param.default
         for name, param in known.items()
     }
     try:
-        # As deep as they stand in the journal.
+        # Nested as deeply as in the journal.
         return dict(canonical([params], "params")[1][0])
     except BadBody as error:
         raise InputError(
@@ -330,7 +335,7 @@ def check_params(workflow: WorkflowDef, given: Mapping[str, Any]) -> Json:
 
 
 def prompt_of(workflow: WorkflowDef, params: Mapping[str, Any], prompt: str | None) -> str | None:
-    """What started the run: the prompt, or the first required parameter."""
+    """Return the prompt of a run: as passed, or the first required parameter."""
     if prompt is not None:
         return prompt
     required = [param.name for param in workflow.parameters if param.is_required]
@@ -348,7 +353,7 @@ def _checked(param: Param, value: Any, place: str) -> Any:
             ) from None
     if param.options and value not in param.options:
         options = ", ".join(map(str, param.options))
-        raise InputError(f"{value!r} is none of: {options}"[:300], place=place)
+        raise InputError(f"expected one of {options}, got {value!r}"[:300], place=place)
     return value
 
 
@@ -382,7 +387,7 @@ def _yes_or_no(value: Any) -> bool:
 
 
 def _list(value: Any) -> list[Any]:
-    """A list; from a command line, JSON or parts with commas."""
+    """Read a list; from a command line as JSON or separated by commas."""
     if isinstance(value, str):
         if value.lstrip().startswith("["):
             return msgspec.json.decode(value, type=list[Any])

@@ -1,6 +1,6 @@
 """Needs: what a step asks for, as `tool_output(research)` or `recall({{params.topic}}, 5)`.
 
-A need is taken apart before anything is filled in: a value can't change what is asked for.
+A need is parsed before values are filled in: a value can't change what is asked for.
 """
 
 import re
@@ -25,7 +25,7 @@ Kind = Literal[
     "run",
 ]
 FETCHED = frozenset({"recall", "heuristics", "state", "run"})
-"""What is not of this run: it is asked for when the step begins, and kept with its result."""
+"""Needs from outside the run: fetched when the step begins, and stored with its result."""
 
 _BARE: dict[str, Kind] = {
     "user_prompt": "user_prompt",
@@ -51,15 +51,15 @@ _PIECE = re.compile(r"\{\{.*?\}\}|'[^']*'|\"[^\"]*\"|,|[^,'\"{]+|.", re.DOTALL)
 
 @lru_cache(maxsize=4096)
 def as_variable(name: str) -> str:
-    """A name as a template can say it."""
+    """Return a name as a template can use it."""
     return re.sub(r"\W", "_", name)
 
 
 class Need(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that a step asks for.
+    """One thing that a step needs.
 
-    `target` is a step, a classification, or the workflow of an earlier run; `name` is what the
-    template calls it, where it is not called as usual; `must`: it is an error if it is not there.
+    `target` is a step, a classification, or the workflow of an earlier run; `name` is the name in
+    templates, if it is not the usual one; `must`: raise if it is missing.
     """
 
     text: str
@@ -72,7 +72,7 @@ class Need(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def variables(self) -> tuple[str, ...]:
-        """What it is called in `memory`; parameters come beside."""
+        """Its names in `memory`."""
         if self.name:
             return (self.name,)
         variable = as_variable(self.target)
@@ -87,7 +87,7 @@ class Need(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def parse_need(text: str, place: str) -> Need:
-    """Take a need apart."""
+    """Parse a need."""
     match = _NEED.fullmatch(text)
     if match is None:
         raise _no_need(text, place)
@@ -108,7 +108,7 @@ def parse_need(text: str, place: str) -> Need:
     arguments = _arguments(inside)
     k = 5
     if kind in ("recall", "heuristics"):
-        # Behind the number stands whose texts are looked at; before it commas are the query's.
+        # After the number comes the subject; commas before it belong to the query.
         about = [arguments.pop()] if len(arguments) > 2 and arguments[-2].isdecimal() else []
         if len(arguments) > 1 and arguments[-1].isdecimal():
             k = int(arguments.pop())
@@ -139,7 +139,7 @@ def _called(
 
 
 def _subject_and_path(text: str) -> tuple[str, str]:
-    """At the first dot that stands in no expression."""
+    """Split at the first dot outside of expressions."""
     match = re.fullmatch(r"(?P<subject>(?:\{\{.*?\}\}|[^.{])*)\.?(?P<path>.*)", text, re.DOTALL)
     return (text, "") if match is None else (match["subject"], match["path"])
 
@@ -149,7 +149,7 @@ def _constant(value: Any) -> Evaluate:
 
 
 def _arguments(inside: str) -> list[str]:
-    """The parts between commas; a comma in quotes or in an expression is none."""
+    """Split at commas outside of quotes and expressions."""
     parts = [""]
     for piece in _PIECE.findall(inside):
         if piece == ",":
@@ -163,7 +163,7 @@ def _arguments(inside: str) -> list[str]:
 
 def _no_need(text: str, place: str, fix: str = "") -> InvalidWorkflow:
     return InvalidWorkflow(
-        f"{text!r} is no need", place=place, fix=fix or f"there are: a step's name, {_told()}"
+        f"unknown need {text!r}", place=place, fix=fix or f"there are: a step's name, {_told()}"
     )
 
 

@@ -1,4 +1,4 @@
-"""A workflow compiled for the runner: one call for each step, its needs and its question."""
+"""Plan: a workflow compiled for the runner, with each step's call, needs and question."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -69,7 +69,7 @@ class PlannedStep:
         self.call = call
         self.needs = needs
         call.when = _compiled_when(definition)
-        # What a person is asked before the step: for its answer, or to agree.
+        # The question before the step: for an answer, or for approval.
         self.asks = _asked(definition)
         self.prompt = None if self.asks is None else CompiledStep(self.asks, None)
         call.gate = self.prompt
@@ -106,12 +106,12 @@ class Plan:
         self.tools = {step.name: step.definition.tool for step in self.steps}
         self._by_name = {step.name: step for step in self.steps}
         questions = [step.asks for step in self.steps if step.asks is not None]
-        # Everything that a person may be asked, as the runner knows it.
+        # Every question, as prompt steps.
         self.questions = Routine(name=workflow.name, steps=questions)
         self._see()
 
     def _see(self) -> None:
-        """In the order of the file a step sees what came before it; else what it waits for."""
+        """Set what each step sees: the steps before it, or in a parallel run those it waits for."""
         names: list[str] = []
         for step in self.steps:
             step.before = frozenset(names)
@@ -122,12 +122,12 @@ class Plan:
                 step.before = frozenset(_all_above(step.name, above))
 
     def step(self, name: str) -> PlannedStep:
-        """The step of that name."""
+        """Return the step of that name."""
         return self._by_name[name]
 
 
 def plan_of(definition: Json) -> Plan:
-    """The plan of a workflow from its plain value; the same value is planned once."""
+    """Plan a workflow from its plain value; the same value is planned once."""
     return _planned(msgspec.json.encode(definition))
 
 
@@ -148,7 +148,7 @@ def _all_above(name: str, above: dict[str, frozenset[str]]) -> set[str]:
 
 
 def needs_of(step: StepDef, place: str) -> list[Need]:
-    """The needs of a step, taken apart."""
+    """Parse the needs of a step."""
     return [parse_need(text, place) for text in step.memory.needs]
 
 
@@ -159,7 +159,7 @@ def _needs(step: StepDef) -> list[Need]:
 def _tool_step(
     step: StepDef, specs: dict[str, ToolSpec], workflow: WorkflowDef
 ) -> tuple[ToolStep, ToolSpec | None]:
-    """The call of a step, and how it is made where that is written down."""
+    """Return the call of a step, and its declared tool if it has one."""
     spec = specs.get(step.tool) or Routine(name="", tools=workflow.tools).says_how(step.tool)
     args = step.inputs
     if step.tool in (COMMAND, HTTP):
@@ -181,7 +181,7 @@ def _tool_step(
             retry=retry,
             timeout=step.timeout or workflow.timeout,
             on_error="continue" if step.on_failure == "continue" else "fail",
-            # Whether a call has an effect is its tool's to say.
+            # The tool decides whether its call has an effect.
             effect=step.effect or "read",
             idempotency_key=_key(step),
         ),
@@ -190,7 +190,7 @@ def _tool_step(
 
 
 def _key(step: StepDef) -> str | None:
-    """A routine's run has a name of its own, so that it goes on if the step is made again."""
+    """Return the idempotency key; a routine's default key resumes its run if repeated."""
     if step.tool != ROUTINE or step.idempotency_key is not None:
         return step.idempotency_key
     item = f"/{{{{ {step.as_} }}}}" if step.for_each is not None else ""
@@ -198,7 +198,7 @@ def _key(step: StepDef) -> str | None:
 
 
 def _for_each(step: StepDef) -> Any:
-    """A bare expression counts as one."""
+    """Wrap a bare expression in braces."""
     given = step.for_each
     if isinstance(given, str) and "{{" not in given and "{%" not in given:
         return f"{{{{ {given} }}}}"
@@ -206,7 +206,7 @@ def _for_each(step: StepDef) -> Any:
 
 
 def written_tool(step: StepDef) -> tuple[ToolSpec, Json]:
-    """A command or a request whose values are arguments: each stays in its place."""
+    """Turn an inline command or request into a declared tool; its values become arguments."""
     args: Json = {}
     written = _hoisted(step.inputs, args)
     value: Json = {"name": step.name, "effect": step.effect}
@@ -234,7 +234,7 @@ def _hoisted(value: Any, args: Json) -> Any:
 
 
 def _kept_or_argument(found: re.Match[str], args: Json) -> str:
-    # Variables of the environment are read by the tool itself, and never written.
+    # The tool itself reads environment variables; they are never stored.
     is_env = "env" in names_in(found[1], "inputs", bare=True)
     return found[0] if is_env else _argument(found[0], args)
 
@@ -268,7 +268,7 @@ def _asked(step: StepDef) -> PromptStep | None:
 
 
 def question_of(step: StepDef) -> Json | None:
-    """The question of a step, as it is written."""
+    """Return the question of a step as it is written."""
     if step.tool == ASK:
         fields = step.inputs.get("fields") or [{"name": "answer"}]
         return {"message": step.inputs.get("message", ""), "fields": fields}
@@ -280,7 +280,7 @@ def question_of(step: StepDef) -> Json | None:
 
 
 def templates_of(step: StepDef) -> Iterator[tuple[tuple[str | int, ...], str, bool]]:
-    """The texts of a step that may hold expressions: where, the text, whether it is bare."""
+    """Yield the texts of a step that may hold expressions: path, text, whether it is bare."""
     yield from _texts(step.inputs, ("inputs",))
     if isinstance(step.when, str):
         whole = whole_expression(step.when)

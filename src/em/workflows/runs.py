@@ -1,4 +1,4 @@
-"""Workflows: starting a run, going on with it, and looking at what there is."""
+"""Workflows: start a run, resume it, and inspect past runs."""
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
@@ -58,27 +58,27 @@ if TYPE_CHECKING:
 
 
 class WorkflowOptions(TypedDict, total=False):
-    """What starting and going on may be told."""
+    """Options of starting and resuming."""
 
     answers: Mapping[str, Json] | None
-    """What a person said, by the names of steps."""
+    """A person's answers, by the names of steps."""
     on_step: Callable[[StepReport], None] | None
-    """Is told what became of each step."""
+    """Called with the report of each step that ended."""
     on_start: Callable[[str], None] | None
-    """Is told the name of each step when it begins."""
+    """Called with the name of each step that begins."""
     resume_with: str
-    """The options that `em workflow resume` is to be given again, kept to be told."""
+    """The options that `em workflow resume` needs again, stored to be shown."""
 
 
 PATIENCE = 30.0
-"""Seconds for which a run waits for a database that went away: its steps are not made again."""
+"""Seconds for which a run waits for a database that went away, instead of failing."""
 
 MOST_READY = 256
-"""So many workflows are held ready to run."""
+"""The number of planned workflows in the cache."""
 
 
 class _Ready(NamedTuple):
-    """A workflow that was checked, and how its runs begin. It holds on to the definition."""
+    """A checked workflow, its plan, and the first body of its runs."""
 
     workflow: WorkflowDef
     plan: Plan
@@ -88,8 +88,8 @@ class _Ready(NamedTuple):
 class Workflows:
     """The workflows of a file, run in one memory.
 
-    file: where they are written; em.yaml where it is not given. client: a model that answers for
-    every provider. sources: where needs come from that are not of the run.
+    file: the YAML file; em.yaml by default. client: one LLM client for every provider. sources:
+    where needs from outside the run are fetched.
     """
 
     def __init__(
@@ -110,7 +110,7 @@ class Workflows:
         self._allow = self.settings.allow if allow is None else allow
         self._sources = sources or Sources()
         self.models = Models(self.settings, client)
-        # What was checked and planned already, by the identity of its definition.
+        # Workflows that were checked and planned already, by the identity of their definition.
         self._ready: dict[int, _Ready] = {}
 
     def start(
@@ -122,10 +122,10 @@ class Workflows:
         run_id: str | None = None,
         **options: Unpack[WorkflowOptions],
     ) -> WorkflowResult:
-        """Run a workflow. It raises for what can't be run at all; a failing step is told.
+        """Run a workflow. A failing step is reported in the result; raises if it can't run at all.
 
-        With the `run_id` of a run that is there already, that run goes on, or, if it is over, its
-        result is told: saying it again does no harm.
+        With the `run_id` of an existing run, resume that run, or return its result if it is over:
+        starting it again does no harm.
         """
         if run_id is not None and self.store.head(run_stream(run_id))[0]:
             return self._again(name, params, prompt, run_id, options)
@@ -141,7 +141,7 @@ class Workflows:
         run_id: str | None = None,
         **options: Unpack[WorkflowOptions],
     ) -> WorkflowResult:
-        """Run a workflow that is given itself."""
+        """Run a workflow definition."""
         ready = self._planned(workflow)
         given = check_params(workflow, params or {})
         run_id = run_id or new_id()
@@ -162,10 +162,10 @@ class Workflows:
         retry: bool = False,
         **options: Unpack[WorkflowOptions],
     ) -> WorkflowResult:
-        """Go on with a run that was interrupted, or waits; of one that is over, tell the result.
+        """Resume a run that was interrupted or waits; return the result of one that is over.
 
-        No completed step runs again. `retry`: a run that failed goes on at the step that failed.
-        `params` and `prompt` are given again where they held a secret: the journal did not keep it.
+        No completed step runs again. `retry`: resume a failed run at the step that failed. Pass
+        `params` and `prompt` again if they held a secret: the journal does not store secrets.
         """
         past = PastWorkflow.read(self.store, run_id)
         if past.status == "ok" or (past.status == "failed" and not retry):
@@ -180,49 +180,49 @@ class Workflows:
         said = past.prompt if prompt is None else prompt
         if said is not None and MARKER.search(said):
             raise WorkflowError(
-                "the prompt of this run held a secret, which the journal did not keep",
+                "the prompt of this run held a secret, which the journal does not store",
                 place=f"run {run_id}",
-                fix="give the prompt again (prompt=, or --prompt)",
+                fix="pass the prompt again (prompt=, or --prompt)",
             )
         return self._run(plan, past.params, said, run_id, [], past, options)
 
     def result(self, run_id: str) -> WorkflowResult:
-        """What became of a run so far."""
+        """Return the result of a run so far."""
         return PastWorkflow.read(self.store, run_id).result()
 
     def names(self) -> list[WorkflowDef]:
-        """The workflows of the file."""
+        """Return the workflows of the file."""
         return [self.file.workflow(name) for name in self.file.values()]
 
     def validate(self, name: str | None = None, *, with_tools: bool = False) -> list[Problem]:
-        """Everything that is wrong with the workflows of the file, or with one."""
+        """Return every problem of the workflows of the file, or of one."""
         return validate_file(self.file, name, self.tools if with_tools else None)
 
     def plan(self, name: str) -> Plan:
-        """A workflow, checked and ready to run."""
+        """Check a workflow and return its plan."""
         return self._planned(self.file.workflow(name)).plan
 
     def dry_run(
         self, name: str, params: Mapping[str, Any] | None = None, *, prompt: str | None = None
     ) -> list[Rehearsed]:
-        """Every step as it would be called, with its prompts filled in; nothing is called."""
+        """Return every step as it would be called, with prompts filled in. Calls nothing."""
         return rehearse(self.file, name, self.tools, params or {}, prompt)
 
     def inspect(self, run_id: str, count: CountTokens = about) -> RunView:
-        """What each step of a run was given and left, with tokens."""
+        """Return what each step of a run was given and left, with tokens."""
         return inspect_run(self.store, run_id, count)
 
     def runs(self, limit: int | None = None) -> list[RunLine]:
-        """Runs in short, newest first."""
+        """List runs in short, newest first."""
         return run_lines(self.store, limit)
 
     def compile(
         self, run_id: str, may_freeze: "MayFreeze | None" = None, *, name: str | None = None
     ) -> "CompiledWorkflow":
-        """A routine package that does what a run did, without a model.
+        """Compile a run to a routine package that does the same without a model.
 
-        What a model said alike in several runs is frozen; for the rest `may_freeze` is asked, and
-        where it does not agree, or is not given, it becomes an input of the routine.
+        A model's answer that was the same in several runs is frozen. For others `may_freeze`
+        decides; without it, or if it declines, the answer becomes an input of the routine.
         """
         from em.workflows.to_routine import compile_run
 
@@ -233,7 +233,7 @@ class Workflows:
         return compile_run(self.store, run_id, ask, name=name, effect_of=effect_of)
 
     def cleanup(self, days_old: float = 30, *, dry_run: bool = False) -> Cleaned:
-        """Erase what finished runs left that began so long ago, and that nothing refers to."""
+        """Erase what old finished runs left, unless something refers to it."""
         return clean(self.store, older_than=timedelta(days=days_old), dry_run=dry_run)
 
     def _again(
@@ -249,9 +249,9 @@ class Workflows:
         same = prompt is None or before == prompt or MARKER.search(before) is not None
         if past.workflow != name or not same:
             raise UsageError(
-                f"the run {run_id!r} is one of {past.workflow!r}, or of another prompt",
+                f"the run {run_id!r} belongs to {past.workflow!r}, or has another prompt",
                 place="run_id",
-                fix="leave it out, or give another",
+                fix="leave run_id out, or pass another",
             )
         given = None
         if params is not None:
@@ -320,7 +320,7 @@ class Workflows:
         return _told(plan, conductor, result)
 
     def _fetched(self, need: Need, asked: Sequence[Any]) -> Sourced:
-        """What a need asks for that is not of the run."""
+        """Fetch a need from outside the run."""
         words = [as_text(one) for one in asked]
         if need.kind == "run":
             return Sourced(*latest_output(self.store, words[0], words[1]))
@@ -334,13 +334,13 @@ class Workflows:
         raise no_source(need.kind)
 
     def recall(self, query: Any, k: int = 5, subject: str | None = None) -> Sourced:
-        """What the tool `recall` finds."""
+        """Search for the tool `recall`."""
         if self._sources.recall is None:
             raise no_source("recall")
         return self._sources.recall(as_text(query), int(k), subject)
 
     def _clean(self) -> None:
-        """Clean up where em.yaml sets a limit."""
+        """Clean up if em.yaml sets a limit."""
         limits = self.settings.workflow_memory
         if limits.keep_days is None and limits.max_mb is None:
             return
@@ -348,7 +348,7 @@ class Workflows:
 
 
 def _own(plan: Plan, answers: Mapping[str, Any]) -> dict[str, Any]:
-    """Answers for this run; those for a routine within it are in that one's journal."""
+    """Return the answers for this run; those for an inner routine are in its own journal."""
     return {
         name: said
         for name, said in answers.items()
