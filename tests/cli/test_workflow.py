@@ -85,7 +85,7 @@ def test_from_the_list_to_what_each_step_was_given() -> None:
     assert em("workflow", "validate").out == "valid\n"
     same = ("workflow", "run", "tell", "-p", "topic=bees", "--run-id", run["run_id"])
     assert em(*same, "-p", "depth=5", "--json").json["output"] == "a fine text"
-    assert "not the input" in em(*same).err
+    assert "this input differs" in em(*same).err
     cleaned = em("workflow", "cleanup", "--older-than", "0d")
     assert cleaned.out == run["run_id"] + "\n"
     assert "erased: 1 run, 4 entries" in cleaned.err

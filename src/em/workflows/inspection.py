@@ -1,4 +1,4 @@
-"""What each step of a run was given and left, made again from the journal; and a run in advance.
+"""Inspection: what each step of a past run was given and left, and a rehearsal of a run.
 
 Templates are filled in from what the journal holds, so nothing of it is kept twice.
 """
@@ -185,7 +185,7 @@ def run_lines(store: Store, limit: int | None = None) -> list[RunLine]:
 
 
 def latest_output(store: Store, workflow: str, step: str) -> tuple[Any, Sequence[str]]:
-    """The output of a step in the newest run of a workflow that has one; and its events."""
+    """Return a step's output in the newest run of a workflow that has one, and its events."""
     for event in started_runs(store, "workflow"):
         if (event.body or {}).get("workflow") != workflow:
             continue
@@ -242,12 +242,12 @@ class RunView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def inspect_run(store: Store, run_id: str, count: CountTokens = about) -> RunView:
-    """A run as its journal tells it."""
+    """Read a run and return what each step was given and left."""
     return view_of(PastWorkflow.read(store, run_id), count)
 
 
 def view_of(past: PastWorkflow, count: CountTokens = about) -> RunView:
-    """The same, of a run that was read already."""
+    """Return what each step of a run was given and left."""
     plan = plan_of(past.definition)
     views = _Replay(plan, past, count).views()
     result = past.result()
@@ -276,7 +276,7 @@ def _total(views: Sequence[StepView]) -> Tokens:
 
 
 class _Replay:
-    """Goes through a run again without calling anything."""
+    """Replays a run from its journal without calling anything."""
 
     def __init__(self, plan: Plan, past: PastWorkflow, count: CountTokens) -> None:
         self._plan = plan
@@ -390,7 +390,7 @@ def _times(call: Any) -> int:
 
 
 def _told(records: Sequence[Json]) -> int | None:
-    """What providers counted; None where one of them did not."""
+    """Return the tokens that providers counted; None if one of them did not."""
     counted: list[int] = []
     for record in records:
         metadata = record.get("metadata") or {}
@@ -438,7 +438,7 @@ def rehearse(
     params: Mapping[str, Any],
     prompt: str | None = None,
 ) -> list[Rehearsed]:
-    """Every step of a workflow as it would be called."""
+    """Return every step of a workflow as it would be called."""
     workflow = file.workflow(name)
     refuse_invalid(workflow, tools, file.place)
     plan = Plan(workflow)
@@ -488,7 +488,7 @@ def _asks(step: PlannedStep, scope: Json) -> str:
 
 
 def edges(plan: Plan) -> list[tuple[str, str, str]]:
-    """From a step to one that uses it, and why."""
+    """Return the edges from a step to one that uses it, with the reason."""
     found: list[tuple[str, str, str]] = []
     for step in plan.steps:
         for need in step.needs:
@@ -506,7 +506,7 @@ def _before(plan: Plan, step: PlannedStep) -> str:
 
 
 def as_text(plan: Plan) -> str:
-    """One line for each step, with what it gets."""
+    """Return a plan as text: one line for each step, with its needs."""
     lines = []
     for step in plan.steps:
         definition = step.definition
@@ -523,7 +523,7 @@ def as_text(plan: Plan) -> str:
 
 
 def as_mermaid(plan: Plan) -> str:
-    """A Mermaid flow chart."""
+    """Return a plan as a Mermaid flow chart."""
     numbers = {step.name: f"s{n}" for n, step in enumerate(plan.steps)}
     lines = ["flowchart TD"]
     for step in plan.steps:

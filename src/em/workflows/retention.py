@@ -1,4 +1,4 @@
-"""Cleaning up: what finished workflow runs left is erased once it is old, and nothing refers to it.
+"""Retention: erase what old finished workflow runs left, unless something refers to it.
 
 The events stay, with their hashes and the fact of the erasure; their bodies are gone.
 """
@@ -19,11 +19,11 @@ from em.store.protocol import Store
 
 CLEANED = "workflow_cleaned"
 EVERY = timedelta(hours=1)
-"""How often it is looked whether there is something to clean up by itself."""
+"""The shortest time between two automatic clean-ups."""
 
 
 class Cleaned(msgspec.Struct, frozen=True, kw_only=True):
-    """What was erased, and what was left although it is old: by run, with the reason."""
+    """What was erased, and in `left` the old runs that were not, with the reason."""
 
     runs: Sequence[str] = ()
     events: int = 0
@@ -51,12 +51,12 @@ class MemoryStore:
         self.close()
 
     def close(self) -> None:
-        """Let go of the store."""
+        """Close the store, if it was opened here."""
         if self._owns:
             self._store.close()
 
     def cleanup_old_entries(self, days_old: float = 30) -> int:
-        """Erase what finished runs left that began so many days ago; how many entries."""
+        """Erase what finished runs of this age left; return the number of entries."""
         return clean(self._store, older_than=timedelta(days=days_old)).events
 
 
@@ -68,7 +68,7 @@ def clean(
     reason: str = "clean-up of workflow memory",
     dry_run: bool = False,
 ) -> Cleaned:
-    """Erase old runs; and, where there is more than `max_bytes`, the oldest until there is not."""
+    """Erase old runs; and the oldest runs while there is more than `max_bytes`."""
     if older_than is not None and older_than < timedelta(0):
         raise UsageError("an age is not negative", place="days_old")
     runs = list(_runs(store))
@@ -99,7 +99,7 @@ def clean(
 
 
 def clean_if_due(store: Store, limits: WorkflowMemorySettings) -> Cleaned | None:
-    """Clean up by the limits of em.yaml, if nobody has looked for an hour."""
+    """Clean up by the limits of em.yaml, at most once an hour."""
     query = EventQuery(stream=WORKFLOW_CLEAN_UP, kinds=[CLEANED], limit=1, newest=True)
     for event in store.read(query):
         if datetime.now(UTC) - event.at < EVERY:
@@ -126,7 +126,7 @@ def _note(store: Store, cleaned: Cleaned, reason: str) -> None:
 
 
 def _runs(store: Store) -> Iterator[PastRun]:
-    """Every run whose content is there, oldest first."""
+    """Yield every run that is not erased, oldest first."""
     for started in reversed(started_runs(store, "workflow")):
         yield read_run(store, run_id_of(started), "workflow")
 
@@ -136,7 +136,7 @@ def _bytes(run: PastRun) -> int:
 
 
 def _left(store: Store, runs: Sequence[PastRun]) -> dict[str, str]:
-    """The runs that stay, with the reason."""
+    """Return the runs that can't be erased, with the reason."""
     left = {run.run_id: "it is not over" for run in runs if not run.is_over}
     owners = {event.id: run.run_id for run in runs for event in run.events}
     uses = list(_uses(store, owners))
@@ -152,7 +152,7 @@ def _left(store: Store, runs: Sequence[PastRun]) -> dict[str, str]:
 
 
 def _uses(store: Store, owners: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
-    """For each run that something else was made of: the run, and what that is."""
+    """Yield each use of a run by something else: the run, the user's run, and its name."""
     for artefact in store.artefacts():
         for event_id in artefact.from_events:
             if event_id in owners:

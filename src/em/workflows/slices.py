@@ -30,7 +30,7 @@ class Slice(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def as_record(value: Any) -> Json:
-    """A tool's result as it is kept: a tool may say a classification and metadata beside it."""
+    """Return a tool's result as a record, which may have a classification and metadata."""
     said = isinstance(value, dict) and "output" in value and value.keys() <= _RECORD
     return dict(value) if said else {"output": value}
 
@@ -41,7 +41,7 @@ def record_of(result: Any) -> Json:
 
 
 def slice_of(step: str, record: Json, name: str | None = None) -> Slice:
-    """What a record of the journal says a step left."""
+    """Return the slice of a record of the journal."""
     return Slice(
         by=step,
         name=step if name is None else name,
@@ -52,7 +52,7 @@ def slice_of(step: str, record: Json, name: str | None = None) -> Slice:
 
 
 def slices_of(step: str, records: Sequence[Json], *, is_list: bool) -> Iterator[Slice]:
-    """Everything that a step left: what its tool saved, then its output."""
+    """Yield the slices that a step left: what its tool saved, then its output."""
     for record in records:
         for saved in record.get("saved") or ():
             yield slice_of(step, saved, str(saved["name"]))
@@ -66,7 +66,7 @@ def slices_of(step: str, records: Sequence[Json], *, is_list: bool) -> Iterator[
 
 
 def failed_slice(step: str, error: str) -> Slice:
-    """What a step leaves that failed while the workflow goes on."""
+    """Return the slice of a step that failed in a workflow that goes on."""
     return Slice(by=step, name=step, output=error, classification=ERROR, failed=True)
 
 
@@ -112,7 +112,7 @@ class Brought(Mapping[str, Any]):
         )
 
     def warnings(self) -> list[str]:
-        """What resolved to nothing, in words."""
+        """Return a warning for each variable and need that resolved to nothing."""
         return self.unmet + [
             f"Memory variable {name!r} resolved to empty string"
             + (f": {hint}" if (hint := closest(name, list(self._values))) else "")
@@ -134,7 +134,7 @@ class Context:
         self._left[step] = slices
 
     def left_by(self, steps: Collection[str]) -> list[Slice]:
-        """Everything that these steps left, in the order of the file."""
+        """Return the slices of these steps, in the order of the file."""
         return [one for step in self._order if step in steps for one in self._left.get(step, ())]
 
     def memory_for(
@@ -143,7 +143,7 @@ class Context:
         fetched: Mapping[str, Any],
         within: Collection[str],
     ) -> tuple[Json, list[str]]:
-        """What needs bring, by name, and those that can't be met. Slices of `within` are seen."""
+        """Return the values of needs by name, and the unmet needs. Use slices of `within` only."""
         values: Json = {}
         unmet: list[str] = []
         for need in needs:
@@ -274,14 +274,14 @@ LETTERS = 7
 
 
 def about(text: str) -> int:
-    """A guess: words by their length, other signs one by one. `bench` has it beside a real one."""
+    """Estimate the tokens of a text: words by their length, other signs one by one."""
     return sum(
         -(-len(piece) // LETTERS) if piece.isascii() else 1 for piece in _PIECE.findall(text)
     )
 
 
 def tokens_of(value: Any, count: CountTokens = about) -> int:
-    """The tokens of a value as it would stand in a prompt."""
+    """Count the tokens of a value as it would stand in a prompt."""
     if isinstance(value, str):
         return count(value)
     if value is None:
@@ -301,7 +301,7 @@ class Tokens(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def saved(self) -> int:
-        """How many fewer."""
+        """How many tokens fewer were sent."""
         return self.full - self.sent
 
     def __add__(self, other: "Tokens") -> "Tokens":
