@@ -113,7 +113,7 @@ class Memory:
         source: str | None = None,
     ) -> str:
         """Store something learned about a subject. Return the id of its event."""
-        from em.state.observation import observation
+        from em.state.schema import observation
 
         details = {
             "type": type,
@@ -132,7 +132,7 @@ class Memory:
         An item is `(subject, text_or_record)`, or a mapping with `subject`, either `text` or
         `record`, and optionally what `observe` takes by name.
         """
-        from em.state.observation import observations
+        from em.state.schema import observations
 
         with uncollected():
             return self._append_observations(observations(items))

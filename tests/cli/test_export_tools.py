@@ -16,10 +16,11 @@ from em import Memory
 from em.compiler.export.agent_tools import (
     export_langchain,
     export_openai,
+    export_skill,
+    skill_name,
     strict_schema,
     without_nulls,
 )
-from em.compiler.export.skill import export_skill, skill_name
 from em.errors import ExportError
 from em.runner.authorship import WRITTEN_BY
 from em.runner.package import Package, files_in, keep_routine

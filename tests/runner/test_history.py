@@ -10,8 +10,7 @@ import pytest
 
 from em import Memory
 from em.cli.root import run as em_command
-from em.log.event import Event, EventQuery
-from em.log.stream import run_stream
+from em.log.event import Event, EventQuery, run_stream
 from em.runner.history import read_run, savings
 from em.store.sqlite import SqliteStore
 

@@ -19,8 +19,7 @@ from em.behaviour.codec import snapshot
 from em.behaviour.task import Task
 from em.behaviour.tree import Node, plant
 from em.errors import InputError, NotFound, NotRecordable
-from em.log.event import Draft, Event, EventQuery
-from em.log.stream import behaviour_stream
+from em.log.event import Draft, Event, EventQuery, behaviour_stream
 from em.store import Commit, Erasure, Store
 from em.store.protocol import Artefact, ArtefactDraft
 from em.traces.trace import trace_events

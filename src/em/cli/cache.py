@@ -18,8 +18,7 @@ from em.behaviour.cache import (
     read_stats,
     short_id,
 )
-from em.cli.files import parse_object
-from em.cli.options import everywhere, limited, open_memory
+from em.cli.options import everywhere, limited, open_memory, parse_object
 from em.cli.output import count, emit, note, print_table
 from em.store.protocol import Artefact
 

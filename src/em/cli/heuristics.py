@@ -6,12 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from em.cli.files import reading
-from em.cli.options import everywhere, limited, model, open_memory
+from em.cli.options import everywhere, limited, model, open_memory, reading
 from em.cli.output import count, emit, note, print_table, printable
 from em.errors import UsageError
 from em.heuristics.heuristic import Heuristic, Lesson, Ranked
-from em.log.stream import trace_stream
+from em.log.event import trace_stream
 from em.memory import Memory
 from em.traces.trace import Outcome, read_trace
 

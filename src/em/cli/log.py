@@ -11,8 +11,17 @@ from typing import Any
 import click
 import msgspec
 
-from em.cli.files import parse_object, reading, standard_input, writing
-from em.cli.options import everywhere, find_event, limited, open_memory, selection
+from em.cli.options import (
+    everywhere,
+    find_event,
+    limited,
+    open_memory,
+    parse_object,
+    reading,
+    selection,
+    standard_input,
+    writing,
+)
 from em.cli.output import (
     count,
     emit,

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from em.cli.files import read_object, read_objects
-from em.cli.options import everywhere, limited, load_tools, open_memory
+from em.cli.options import everywhere, limited, load_tools, open_memory, read_object, read_objects
 from em.cli.output import (
     Advance,
     count,

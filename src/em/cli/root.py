@@ -52,7 +52,7 @@ COMMANDS = {
     "run": ("em.cli.run:run", "Run a routine."),
     "runs": ("em.cli.run:runs", "List and show past runs of routines."),
     "serve": ("em.cli.serve:serve", "Serve the memory over HTTP: web pages and a JSON API."),
-    "smoke-llm": ("em.cli.smoke_llm:smoke_llm", "Ask the configured model one small question."),
+    "smoke-llm": ("em.cli.doctor:smoke_llm", "Ask the configured model one small question."),
     "state": ("em.cli.state:state", "Show a subject's compiled state."),
     "suggest": ("em.cli.traces:suggest", "Suggest which traces are worth compiling."),
     "traces": ("em.cli.traces:traces", "List, show and compare traces."),

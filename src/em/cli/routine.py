@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from em.cli.files import writing
 from em.cli.options import (
     database,
     everywhere,
@@ -19,6 +18,7 @@ from em.cli.options import (
     load_tools,
     model,
     open_memory,
+    writing,
 )
 from em.cli.output import (
     count,
@@ -31,7 +31,7 @@ from em.cli.output import (
     wants_json,
 )
 from em.errors import EmError, NotFound, UsageError
-from em.log.stream import code_stream
+from em.log.event import code_stream
 from em.runner.authorship import code_hash, code_notes, is_model_written, revoke
 from em.runner.authorship import trust as trust_code
 from em.runner.package import (
@@ -567,7 +567,7 @@ def _write_script(package: Package, routine: str, to: str, output: str, *, trust
 def _write_skill(
     package: Package, routine: str, output: str, tools: str | None, *, trust: bool
 ) -> None:
-    from em.compiler.export.skill import export_skill, skill_name
+    from em.compiler.export.agent_tools import export_skill, skill_name
 
     files = export_skill(package, tools=tools, trust=trust)
     folder = Path(output) / skill_name(package.routine.name)

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 import msgspec
 
-from em.cli.files import read_object
 from em.cli.options import (
     allowed,
     answering,
@@ -21,6 +20,7 @@ from em.cli.options import (
     limited,
     load_tools,
     open_memory,
+    read_object,
 )
 from em.cli.output import (
     count,

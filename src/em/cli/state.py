@@ -13,8 +13,15 @@ from typing import Any, get_args
 import click
 import msgspec
 
-from em.cli.files import parse_object, reading
-from em.cli.options import everywhere, find_event, limited, model, open_memory
+from em.cli.options import (
+    everywhere,
+    find_event,
+    limited,
+    model,
+    open_memory,
+    parse_object,
+    reading,
+)
 from em.cli.output import count, emit, note, print_table, printable
 from em.errors import BadLine, EmError, InputError, UsageError
 from em.memory import Memory

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from em.cli.files import reading
-from em.cli.options import everywhere, limited, open_memory
+from em.cli.options import everywhere, limited, open_memory, reading
 from em.cli.output import (
     Advance,
     count,

@@ -10,7 +10,6 @@ from typing import Any, TypeVar
 import click
 import msgspec
 
-from em.cli.files import read_object
 from em.cli.options import (
     allowed,
     answering,
@@ -18,6 +17,7 @@ from em.cli.options import (
     everywhere,
     load_tools,
     open_memory,
+    read_object,
     with_tools,
 )
 from em.cli.output import (

@@ -18,7 +18,7 @@ from em.heuristics.health import feedback
 from em.heuristics.heuristic import Lesson, learn
 from em.heuristics.lessons import Heuristics
 from em.heuristics.relevance import EVERYBODY
-from em.log.stream import HEURISTIC_PREFIX
+from em.log.event import HEURISTIC_PREFIX
 from em.recall.embed import Embed
 from em.recall.search import LessonRecall
 from em.store.protocol import Store

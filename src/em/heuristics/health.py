@@ -21,8 +21,7 @@ from em.heuristics.heuristic import (
     searched_text,
 )
 from em.heuristics.relevance import PASSED_OVER, content_words, is_negated, similarity
-from em.log.event import Draft
-from em.log.stream import HEURISTIC_PREFIX, heuristic_stream
+from em.log.event import HEURISTIC_PREFIX, Draft, heuristic_stream
 from em.recall.search import LessonRecall
 from em.store.protocol import Store, Within
 from em.traces.trace import Outcome

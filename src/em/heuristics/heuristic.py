@@ -15,9 +15,8 @@ from typing import Literal, TypeVar
 import msgspec
 
 from em.errors import NotFound, PositionConflict
-from em.log.event import Draft, Event, EventQuery
+from em.log.event import HEURISTIC_PREFIX, Draft, Event, EventQuery, heuristic_stream
 from em.log.kinds import event_body, event_text
-from em.log.stream import HEURISTIC_PREFIX, heuristic_stream
 from em.store.protocol import (
     Artefact,
     ArtefactDraft,

@@ -21,9 +21,8 @@ from em.heuristics.heuristic import Briefing
 from em.heuristics.lessons import Heuristics
 from em.heuristics.reflection import AGENT, CHECK, LOOP
 from em.llm.client import LlmClient
-from em.log.event import Draft, EventQuery
+from em.log.event import LOOP_PREFIX, Draft, EventQuery, loop_stream
 from em.log.kinds import event_body
-from em.log.stream import LOOP_PREFIX, loop_stream
 from em.store.protocol import Commit, Store
 from em.traces.recorder import RecordedCall, Recorder
 from em.traces.trace import Message, Outcome, TraceEvent, read_trace, trace_events

@@ -9,7 +9,7 @@ from math import exp, log
 from typing import NamedTuple
 
 from em.heuristics.heuristic import Heuristic, Ranked, find_heuristic, searched_text
-from em.log.stream import HEURISTIC_PREFIX
+from em.log.event import HEURISTIC_PREFIX
 from em.recall.search import Hit, LessonRecall
 from em.store.protocol import Store, Within
 from em.text.words import STOP_WORDS, stems_of, words_of

@@ -24,7 +24,7 @@ HOMES: Mapping[str, str] = {
     "extracted": "em.state.schema",
     "decided": "em.state.schema",
     "question": "em.state.schema",
-    "observation": "em.state.observation",
+    "observation": "em.state.schema",
     "message": "em.traces.trace",
     "trace_started": "em.traces.trace",
     "tool_call": "em.traces.trace",

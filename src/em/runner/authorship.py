@@ -16,9 +16,8 @@ from pathlib import Path
 import msgspec
 
 from em.errors import RoutineError, UsageError
-from em.log.event import Draft
+from em.log.event import Draft, code_stream
 from em.log.kinds import event_body
-from em.log.stream import code_stream
 from em.values.canonical import Json
 
 WRITTEN_BY = "written_by.json"

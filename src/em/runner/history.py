@@ -13,8 +13,7 @@ from typing import Any, Literal
 import msgspec
 
 from em.errors import NotFound, RoutineError
-from em.log.event import Event, EventQuery
-from em.log.stream import RUN_PREFIX, run_stream
+from em.log.event import RUN_PREFIX, Event, EventQuery, run_stream
 from em.redaction.redactor import MARKER
 from em.runner.journal import (
     ROUTINE_STARTED,

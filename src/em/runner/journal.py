@@ -15,8 +15,7 @@ from typing import Any
 import msgspec
 
 from em.errors import BadBody, EmError, RoutineError, StoreBusy, StoreUnreachable
-from em.log.event import Draft
-from em.log.stream import run_stream
+from em.log.event import Draft, run_stream
 from em.runner.answers import check_answers
 from em.runner.effects import Outcome, Write
 from em.runner.routine import CompiledStep

@@ -19,7 +19,7 @@ from litestar.openapi.spec import Components, SecurityScheme
 import em
 from em.errors import EmError, StoreError
 from em.memory import Memory
-from em.serve.api import heuristics, log, observations, routines, states, traces, workflows
+from em.serve.api import heuristics, log, routines, states, traces, workflows
 from em.serve.api.shapes import HealthOut
 from em.serve.auth import Sessions, Tokens, refuse_open_door
 from em.serve.guard import (
@@ -58,7 +58,6 @@ def make_app(memory: Memory, settings: Settings, tokens: Tokens | None = None) -
             get_metrics,
             *heuristics.HANDLERS,
             *traces.HANDLERS,
-            *observations.HANDLERS,
             *log.HANDLERS,
             *routines.HANDLERS,
             *states.HANDLERS,

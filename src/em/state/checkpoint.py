@@ -14,8 +14,7 @@ import msgspec
 
 from em.errors import NotFound, PositionConflict, StateHeld
 from em.llm.client import LlmClient
-from em.log.event import Draft, EventQuery
-from em.log.stream import subject_stream
+from em.log.event import Draft, EventQuery, subject_stream
 from em.state.evolution import Break, Change, Dependent, breaks, compare
 from em.state.extraction import read_by_model, read_by_patterns
 from em.state.fold import (

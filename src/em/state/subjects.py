@@ -16,8 +16,7 @@ import msgspec
 
 from em.errors import EmError, InputError, NotFound, UsageError
 from em.llm.client import LlmClient
-from em.log.event import Draft, Event, EventQuery
-from em.log.stream import SUBJECT_PREFIX, subject_stream
+from em.log.event import SUBJECT_PREFIX, Draft, Event, EventQuery, subject_stream
 from em.settings import StateSettings
 from em.state.checkpoint import (
     KIND,

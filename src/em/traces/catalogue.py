@@ -9,8 +9,7 @@ from typing import Any, Literal
 import msgspec
 
 from em.errors import NotFound
-from em.log.event import Event, EventQuery
-from em.log.stream import TRACE_PREFIX, trace_stream
+from em.log.event import TRACE_PREFIX, Event, EventQuery, trace_stream
 from em.store.log import newest_first
 from em.store.protocol import Store
 from em.traces.trace import (

@@ -9,8 +9,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from em.errors import Conflict, InputError
-from em.log.event import Draft, Event, EventQuery
-from em.log.stream import TRACE_PREFIX, trace_stream, transcript_stream
+from em.log.event import TRACE_PREFIX, Draft, Event, EventQuery, trace_stream, transcript_stream
 from em.store.protocol import Commit, Store
 from em.traces.trace import KeptTrace, Outcome, kept_trace
 from em.values.canonical import Json

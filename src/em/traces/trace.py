@@ -11,9 +11,8 @@ from typing import Any, Literal
 import msgspec
 
 from em.errors import InputError
-from em.log.event import Draft, Event
+from em.log.event import TRACE_PREFIX, Draft, Event, trace_stream
 from em.log.kinds import event_body
-from em.log.stream import TRACE_PREFIX, trace_stream
 from em.values.call import Effect, Usage
 from em.values.canonical import Json
 from em.values.mismatch import mismatch

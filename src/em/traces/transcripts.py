@@ -18,8 +18,7 @@ from typing import IO, Any, NamedTuple
 import msgspec
 
 from em.errors import Conflict, InputError, NotFound, NoTranscript
-from em.log.event import Draft, EventQuery
-from em.log.stream import transcript_stream
+from em.log.event import Draft, EventQuery, transcript_stream
 from em.store.protocol import Store
 from em.traces.formats import Importer, Reader, importer_of, importers
 from em.traces.intake import Intake, Known, Problem

@@ -8,9 +8,8 @@ from typing import Any, Literal, TypeVar, cast
 import msgspec
 
 from em.errors import InputError, InvalidWorkflow, UsageError, WorkError
-from em.log.event import EventQuery, check_name
+from em.log.event import EventQuery, check_name, job_stream
 from em.log.kinds import event_body
-from em.log.stream import job_stream
 from em.memory import Memory
 from em.redaction.redactor import Redactor
 from em.runner.package import find_routine

@@ -13,8 +13,7 @@ import msgspec
 import sqlalchemy as sa
 
 from em.errors import NotFound, UsageError, WorkError
-from em.log.event import Draft, check_name
-from em.log.stream import job_stream
+from em.log.event import Draft, check_name, job_stream
 from em.memory import Memory
 from em.settings import Settings, WorkSettings
 from em.store import redactor_of

@@ -23,7 +23,7 @@ from em.errors import (
     StoreBusy,
     StoreUnreachable,
 )
-from em.log.stream import job_stream, run_stream
+from em.log.event import job_stream, run_stream
 from em.memory import Memory
 from em.runner.history import read_run
 from em.runner.journal import how_to_resume

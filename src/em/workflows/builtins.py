@@ -10,7 +10,7 @@ import msgspec
 from em.errors import EmError, InputError, NotAllowed, UsageError, WorkflowError
 from em.llm.client import Completion, LlmClient
 from em.llm.providers import PROVIDERS, get_llm_client
-from em.log.stream import run_stream
+from em.log.event import run_stream
 from em.runner.engine import RunOptions, resume_run, run_routine
 from em.runner.expressions.language import as_text
 from em.runner.history import read_run

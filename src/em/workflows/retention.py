@@ -10,8 +10,7 @@ from pathlib import Path
 import msgspec
 
 from em.errors import UsageError
-from em.log.event import Draft, EventQuery
-from em.log.stream import WORKFLOW_CLEAN_UP
+from em.log.event import WORKFLOW_CLEAN_UP, Draft, EventQuery
 from em.runner.history import PastRun, read_run, run_id_of, sources_of_steps, started_runs
 from em.settings import Settings, WorkflowMemorySettings
 from em.store import Commit, open_store

@@ -9,7 +9,7 @@ import msgspec
 
 from em.errors import UsageError, WorkflowError
 from em.llm.client import LlmClient
-from em.log.stream import run_stream
+from em.log.event import run_stream
 from em.redaction.redactor import MARKER
 from em.runner.answers import check_steps
 from em.runner.drivers import drive

@@ -1,14 +1,26 @@
-"""HTTP API of the log: read events, verify the chain."""
+"""HTTP API of the log: store observations, recall, read events, verify the chain."""
 
 from typing import Annotated
 
 import msgspec
-from litestar import get
-from litestar.params import QueryParameter
+from litestar import Response, get, post
+from litestar.params import JSONBody, QueryParameter
 
+from em.errors import InputError
 from em.log.event import EventQuery
-from em.serve.api.shapes import EventOut, Events, Verified, fill
-from em.serve.service import AnyRequest, Limit, errors, service_of
+from em.serve.api.shapes import (
+    EventOut,
+    Events,
+    Kept,
+    ObservationIn,
+    PassageOut,
+    RecalledOut,
+    Verified,
+    fill,
+)
+from em.serve.service import AnyRequest, Key, Limit, Moment, Pending, errors, service_of
+from em.state.schema import DETAILS, observation
+from em.values.ids import new_id
 from em.values.times import moment
 
 Name = Annotated[str | None, QueryParameter(max_length=512)]
@@ -51,4 +63,44 @@ def get_verify(request: AnyRequest) -> Verified:
     return Verified(report.ok, report.events, problems)
 
 
-HANDLERS = [get_log, get_verify]
+@post("/observations", responses=errors(409, 410), tags=["log"])
+async def post_observation(
+    request: AnyRequest, data: JSONBody[ObservationIn], key: Key = None
+) -> Response[Kept]:
+    """Record an observation about a subject; return the id of its event."""
+    service = service_of(request)
+    service.caller(request, "write").must_see(data.subject)
+
+    def work(data: ObservationIn, pending: Pending) -> None:
+        if (data.text is None) == (data.record is None):
+            raise InputError("give either `text` or `record`", place="text, record")
+        content = data.record if data.text is None else data.text
+        assert content is not None
+        details = {name: getattr(data, name) for name in DETAILS}
+        draft = observation(data.subject, content, data.at, details)
+        draft = msgspec.structs.replace(draft, id=new_id())
+        service.follow(pending.commit(service.store, [draft], Kept(str(draft.id))))
+
+    return await service.carry_out(request, key, data, work)
+
+
+@get("/recall", responses=errors(), sync_to_thread=True, tags=["recall"])
+def get_recall(
+    request: AnyRequest,
+    question: Annotated[str, QueryParameter(name="query", max_length=10_000)],
+    subject: Annotated[str | None, QueryParameter(max_length=512)] = None,
+    k: Annotated[
+        int, QueryParameter(ge=1, le=200, description="Return at most this many passages.")
+    ] = 10,
+    since: Moment = None,
+    until: Moment = None,
+    neighbours: Annotated[int, QueryParameter(ge=0, le=10)] = 0,
+) -> RecalledOut:
+    """Return the passages that fit a question best. A token limited to subjects gives `subject`."""
+    service = service_of(request)
+    service.caller(request).must_see(subject)
+    found = service.memory.recall(question, subject, k, since, until, neighbours=neighbours)
+    return RecalledOut([PassageOut.of(passage) for passage in found], found.notes)
+
+
+HANDLERS = [post_observation, get_recall, get_log, get_verify]

@@ -6,8 +6,7 @@ from litestar import Response, get, post
 from litestar.params import FromPath, JSONBody
 
 from em.errors import NotFound, UsageError
-from em.log.event import EventQuery
-from em.log.stream import run_stream
+from em.log.event import EventQuery, run_stream
 from em.runner.history import PastRun, read_run, run_id_of, started_runs
 from em.runner.package import find_routine, kept_routines, routine_of
 from em.serve.api.shapes import (

@@ -12,8 +12,7 @@ from litestar import Response, get
 
 from em.behaviour.cache import Counts, count
 from em.errors import NotFound, StoreError
-from em.log.event import Event, EventQuery
-from em.log.stream import BEHAVIOUR_PREFIX, RUN_PREFIX, TRACE_PREFIX
+from em.log.event import BEHAVIOUR_PREFIX, RUN_PREFIX, TRACE_PREFIX, Event, EventQuery
 from em.runner.history import (
     RUN_EVENTS,
     PastRun,

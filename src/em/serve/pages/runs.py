@@ -9,7 +9,7 @@ from typing import Any
 from litestar import Response, get, post
 
 from em.errors import EmError, NotFound, StoreBusy, UsageError
-from em.log.stream import run_stream
+from em.log.event import run_stream
 from em.memory import Memory
 from em.runner.history import PastRun, PastStep, find_runs, read_run, savings
 from em.runner.journal import how_to_resume

@@ -9,8 +9,7 @@ import msgspec
 from litestar import Response, get, post
 
 from em.errors import EmError, NotFound
-from em.log.event import EventQuery
-from em.log.stream import subject_stream
+from em.log.event import EventQuery, subject_stream
 from em.serve.auth import PAGES, Caller
 from em.serve.pages.forms import form_of
 from em.serve.pages.view import address, go_to, page, parameter
