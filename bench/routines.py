@@ -236,10 +236,10 @@ def _journalled(folder: Path, package: Any, add: Any, synchronous: str) -> Figur
 
 def _loading(text: bytes) -> Figure:
     def load() -> float:
-        from em.runner import package as module
+        from em.runner import package
 
-        module._load.cache_clear()
-        return seconds(lambda: module.load_program(text, "bench"))
+        package._load.cache_clear()
+        return seconds(lambda: package.load_program(text, "bench"))
 
     def yaml_only() -> float:
         import yaml

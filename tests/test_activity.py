@@ -11,7 +11,7 @@ import pytest
 from em import Memory
 from em.log.event import Draft
 from em.runner.package import keep_routine, opened
-from em.serve.pages import overview as activity
+from em.serve.pages import overview
 from em.serve.pages.overview import Activity, Day
 
 ROUTINE = 'version: "1"\nname: greet\nsteps:\n  - {id: done, type: return, value: hello}\n'
@@ -86,10 +86,10 @@ def test_it_is_the_same_caught_up_step_by_step_or_anew(memory: Memory) -> None:
 def test_counts_are_kept_and_another_process_goes_on_from_them(
     memory: Memory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(activity, "KEPT_AFTER", 1)
+    monkeypatch.setattr(overview, "KEPT_AFTER", 1)
     run(memory, "a", DONE, OK)
     before = Activity(memory.store).look()
-    (record,) = memory.store.records(activity.SUBJECT, activity.TYPE)
+    (record,) = memory.store.records(overview.SUBJECT, overview.TYPE)
     assert record.body["seq"] == memory.log.head_seq()
     run(memory, "b", DONE, OK)
     after = Activity(memory.store).look()
@@ -99,19 +99,19 @@ def test_counts_are_kept_and_another_process_goes_on_from_them(
 def test_what_is_forgotten_is_not_counted_any_more(
     memory: Memory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(activity, "KEPT_AFTER", 1)
+    monkeypatch.setattr(overview, "KEPT_AFTER", 1)
     run(memory, "a", DONE, OK)
     run(memory, "b", FAILED)
     run(memory, "c", PAUSED)
     lasting = Activity(memory.store)
     assert lasting.look().total.runs == 3
-    monkeypatch.setattr(activity, "KEPT_AFTER", 1_000)
+    monkeypatch.setattr(overview, "KEPT_AFTER", 1_000)
     gone = [event for name in "bc" for event in memory.log.read(stream=f"run/{name}")]
     memory.forget(gone)
     for seen in (lasting.look(), Activity(memory.store).look(), lasting.look()):
         assert (seen.total.runs, seen.total.ok, seen.total.failed) == (1, 1, 0)
         assert (seen.waiting, seen.failed, seen.behind) == ([], [], 0)
-    (record,) = memory.store.records(activity.SUBJECT, activity.TYPE)
+    (record,) = memory.store.records(overview.SUBJECT, overview.TYPE)
     assert (record.body["waiting"], record.body["failed"]) == ({}, [])
 
 

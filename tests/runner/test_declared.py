@@ -19,8 +19,7 @@ from em import Memory
 from em.errors import InvalidRoutine
 from em.runner.engine import arun_routine, run_routine
 from em.runner.run import RunResult
-from em.runner.tools import command as commands
-from em.runner.tools import http as web
+from em.runner.tools import command, http
 from em.runner.validation import validate
 from em.settings import AllowSettings, Settings
 
@@ -125,7 +124,7 @@ def alive(pid: int) -> bool:
 
 
 def test_output_is_limited(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(commands, "MAX_OUTPUT", 10_000)
+    monkeypatch.setattr(command, "MAX_OUTPUT", 10_000)
     assert "more than 10,000 bytes" in message(run('command: [sh, -c, "yes"]'))
     loud = 'command: [sh, -c, "yes no | head -c 100000 >&2; echo last >&2; exit 1"]'
     assert message(run(loud)).endswith("last")
@@ -346,7 +345,7 @@ def test_failures_of_a_request_say_why(
     assert "no answer from" in get("/slow", ", timeout: 0.2")
     assert "broke off" in get("/cut")
     assert "refused" in get("/", at="127.0.0.1:1")
-    monkeypatch.setattr(web, "MAX_ANSWER", 10)
+    monkeypatch.setattr(http, "MAX_ANSWER", 10)
     assert "more than 10 bytes" in get("/x")
 
 

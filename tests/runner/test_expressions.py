@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from em.errors import ExpressionError
-from em.runner.expressions import language as expressions
+from em.runner.expressions import language
 from em.runner.expressions.language import (
     compile_expression,
     compile_value,
@@ -183,15 +183,15 @@ def test_names_are_found_for_validation() -> None:
 def test_a_text_around_references_needs_no_jinja_and_says_the_same() -> None:
     scope = {"a": {"b": 1.5, "none": None}, "list": [1, {"x": "é"}], "text": "{{ a }}"}
     for source in ("{{ a.b }} and {{list}}!", "x{{ a.none }}\n", "{{ text }}{{ list[1]['x'] }}"):
-        native = expressions._compile_filled(source, "here")
+        native = language._compile_filled(source, "here")
         assert native is not None
-        assert native(scope) == expressions._jinja().text(source, "here")(scope)
+        assert native(scope) == language._jinja().text(source, "here")(scope)
     for source in (
         "{{ a.b + 1 }} x",
         "{{- a }} x",
         "x {# no #}{{ a }}",
         "{% if a %}{{ a }}{% endif %}",
     ):
-        assert expressions._compile_filled(source, "here") is None
+        assert language._compile_filled(source, "here") is None
     with pytest.raises(ExpressionError, match="'lost' is not defined"):
-        expressions.compile_value("x {{ lost }}", "here")(scope)
+        language.compile_value("x {{ lost }}", "here")(scope)

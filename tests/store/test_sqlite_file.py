@@ -262,20 +262,20 @@ def test_a_reader_of_this_process_never_blocks_forgetting(sqlite_store: SqliteSt
 
 
 def test_pages_end_by_bytes_so_that_memory_stays_bounded(sqlite_store: SqliteStore) -> None:
-    from em.store import events as reading
+    from em.store import events
 
     append(sqlite_store, *(note(BIG) for _ in range(400)))
     sizes: list[int] = []
     fetch = sqlite_store._fetch
 
-    def counting(page: reading.Page, max_bytes: int) -> list[tuple[object, ...]]:
+    def counting(page: events.Page, max_bytes: int) -> list[tuple[object, ...]]:
         rows = fetch(page, max_bytes)
         sizes.append(len(rows))
         return rows
 
-    rows = reading.stream_rows(EventQuery(), 400, counting)
+    rows = events.stream_rows(EventQuery(), 400, counting)
     assert sum(1 for _ in rows) == 400
-    assert max(sizes) <= reading.PAGE_BYTES // len(BIG) + 1
+    assert max(sizes) <= events.PAGE_BYTES // len(BIG) + 1
 
 
 def test_many_threads_may_read_while_one_writes(sqlite_store: SqliteStore) -> None:

@@ -12,7 +12,7 @@ from em import Memory
 from em.errors import EmError, InputError, InvalidWorkflow, NotFound
 from em.llm import ScriptedClient
 from em.workflows.definition import WorkflowFile
-from em.workflows.problems import validate_file
+from em.workflows.plan import validate_file
 
 
 def flow(*steps: str, head: str = "") -> str:
@@ -225,7 +225,7 @@ def test_no_file_makes_it_fall_over(value: Any, tmp_path: Path) -> None:
     except EmError:
         assert problems
         return
-    from em.workflows.problems import refuse_invalid
+    from em.workflows.plan import refuse_invalid
 
     errors = [problem for problem in problems if problem.severity == "error"]
     if errors:

@@ -10,7 +10,7 @@ from em.errors import UsageError
 from em.log.event import Draft
 from em.store.protocol import ArtefactDraft, Commit
 from em.workflows import MemoryStore
-from em.workflows.retention import clean
+from em.workflows.runs import clean
 
 TEXT = """
 workflows:

@@ -18,8 +18,7 @@ from em.behaviour.task import Task
 from em.behaviour.tool import Bound, Contexts, EngineTool
 from em.compiler.calls import TracedCall, infer_effect
 from em.errors import EmError, NotRecordable
-from em.runner.drivers import adrive, drive
-from em.runner.effects import CallTool, Effects
+from em.runner.drivers import CallTool, Effects, adrive, drive
 from em.traces.recorder import RecordedCall, Recorder, error_text
 from em.traces.trace import TraceEvent
 from em.values.canonical import Json, identical

@@ -13,7 +13,7 @@ from em.behaviour.result import Done, short
 from em.behaviour.tool import Bound, Contexts, EngineTool
 from em.behaviour.tree import Node, Sight, members, newest, restored
 from em.errors import EmError, NotRecordable
-from em.runner.effects import Effects
+from em.runner.drivers import Effects
 from em.traces.recorder import error_text
 from em.values.canonical import Json
 

@@ -19,7 +19,7 @@ from em.behaviour.tree import members, newest
 from em.compiler.calls import infer_effect
 from em.errors import Diverged, EmError, NotRecordable, StoreError
 from em.log.event import Draft, behaviour_stream
-from em.runner.effects import CallTool, Consult, Effects
+from em.runner.drivers import CallTool, Consult, Effects
 from em.traces.recorder import error_text
 from em.values.canonical import Json, identical
 

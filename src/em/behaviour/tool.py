@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from em.behaviour.check import Check
 from em.behaviour.codec import hints_of
 from em.errors import UsageError
-from em.runner.effects import CallTool
+from em.runner.drivers import CallTool
 from em.runner.tools import Function, Tool
 from em.values.canonical import Json
 

@@ -50,8 +50,7 @@ from em.workflows.inspection import (
     edges,
     rehearse,
 )
-from em.workflows.plan import Plan
-from em.workflows.problems import refuse_invalid, validate_file
+from em.workflows.plan import Plan, refuse_invalid, validate_file
 from em.workflows.runs import Workflows
 from em.workflows.slices import Tokens
 from em.workflows.to_routine import Frozen

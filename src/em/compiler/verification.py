@@ -15,8 +15,7 @@ import msgspec
 from em.compiler.draft import Draft, Recorded
 from em.errors import EmError, RoutineError
 from em.redaction.redactor import MARKER
-from em.runner.drivers import drive
-from em.runner.effects import Effects, Wait
+from em.runner.drivers import Effects, Wait, drive
 from em.runner.journal import keepable
 from em.runner.machine import Machine
 from em.runner.routine import AssertStep, Program, PromptStep, Routine, Step, ToolStep, UdfStep

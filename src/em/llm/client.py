@@ -18,7 +18,7 @@ import msgspec
 from em.errors import BadAnswer, LlmError, LlmRefused, LlmRejected, LlmUnavailable, UsageError
 from em.llm.wire import Message, Reply, Request, Tokens, Wire, WireError
 from em.settings import Price
-from em.values import json_schema as schemas
+from em.values import json_schema
 from em.values.canonical import Json
 from em.values.json_schema import schema_problem
 from em.values.mismatch import mismatch
@@ -468,7 +468,7 @@ def read(text: str, schema: Json) -> tuple[Any, list[str]]:
         value = _decode(text)
     except (ValueError, RecursionError) as error:
         return None, [f"expected JSON: {error}"]
-    found = schemas.problems(schema, value)
+    found = json_schema.problems(schema, value)
     problems = [f"{path or 'the value'}: {problem}" for path, problem in found]
     return value, problems[:MAX_PROBLEMS]
 

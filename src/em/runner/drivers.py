@@ -1,4 +1,4 @@
-"""The two drivers: they do what a machine wants done, one in plain code, one under asyncio.
+"""Effects, which a machine yields, and the two drivers that do them: sync, and under asyncio.
 
 asyncio and threads are imported where they are used: most runs need neither, and start faster.
 """
@@ -7,14 +7,75 @@ import contextvars
 import queue
 import threading
 import time
-from collections.abc import Callable
-from typing import Any, TypeVar
+from collections.abc import Callable, Generator, Sequence
+from typing import Any, ClassVar, TypeVar
 
-from em.runner.effects import CallMany, CallTool, Consult, Effect, Effects, Outcome, Wait, Write
+import msgspec
+
 from em.runner.run import StepTimeout
 from em.values.canonical import Json
 
 T = TypeVar("T")
+
+
+class CallTool(msgspec.Struct, gc=False):
+    """Call a function with these arguments.
+
+    isolated: the call must not disturb its surroundings. Under asyncio a plain function runs in a
+        thread, and what would end the process (SystemExit) fails the call only. Otherwise the
+        function is called just where the agent would call it, and the machine is given whatever
+        it raises.
+    """
+
+    function: Callable[..., Any]
+    args: Json
+    is_async: bool = False
+    timeout: float | None = None
+    positional: tuple[Any, ...] = ()
+    isolated: bool = True
+
+
+class CallMany(msgspec.Struct, gc=False):
+    """Make these calls, at most `limit` at a time; the outcomes come in the same order."""
+
+    isolated: ClassVar[bool] = True
+    calls: Sequence[CallTool]
+    limit: int
+
+
+class Outcome(msgspec.Struct, gc=False):
+    """What one of many calls returned or raised."""
+
+    value: Any = None
+    error: Exception | None = None
+
+
+class Wait(msgspec.Struct, gc=False):
+    """Wait for some seconds."""
+
+    isolated: ClassVar[bool] = True
+    seconds: float
+
+
+class Consult(msgspec.Struct, gc=False):
+    """Read or write a store: under asyncio in a thread. The machine is given what it raises."""
+
+    isolated: ClassVar[bool] = False
+    work: Callable[[], Any]
+
+
+class Write(msgspec.Struct, gc=False):
+    """Write these notes to the journal before going on. If that fails, the driver raises."""
+
+    isolated: ClassVar[bool] = True
+    notes: list[tuple[str, Json]]
+
+
+Effect = CallTool | CallMany | Wait | Consult | Write
+Effects = Generator[Effect, Any, T]
+"""A machine under way: it yields effects and returns a T."""
+
+
 WriteNotes = Callable[[list[tuple[str, Json]]], None]
 
 CANCEL_SECONDS = 0.5

@@ -11,8 +11,7 @@ import msgspec
 from em.errors import RoutineError, UsageError
 from em.redaction.redactor import MARKER
 from em.runner.answers import check_steps
-from em.runner.drivers import WriteNotes, adrive, drive
-from em.runner.effects import Effects
+from em.runner.drivers import Effects, WriteNotes, adrive, drive
 from em.runner.history import PastRun, package_of, read_run
 from em.runner.journal import (
     Journal,

@@ -17,7 +17,7 @@ import msgspec
 from em.errors import BadBody, EmError, RoutineError, StoreBusy, StoreUnreachable
 from em.log.event import Draft, run_stream
 from em.runner.answers import check_answers
-from em.runner.effects import Outcome, Write
+from em.runner.drivers import Outcome, Write
 from em.runner.routine import CompiledStep
 from em.runner.run import (
     Failure,

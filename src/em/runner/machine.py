@@ -13,8 +13,7 @@ import msgspec
 
 from em.errors import EmError, InputError, RoutineError, UsageError, WorkflowError
 from em.runner.answers import fields_of
-from em.runner.drivers import WriteNotes, drive
-from em.runner.effects import CallMany, CallTool, Effect, Wait
+from em.runner.drivers import CallMany, CallTool, Effect, Wait, WriteNotes, drive
 from em.runner.expressions.language import FUNCTIONS
 from em.runner.journal import Attempt, Note, Notebook, Restored, keepable, unknown
 from em.runner.routine import CompiledStep, Default, Program, Retry
@@ -37,7 +36,7 @@ from em.runner.run import (
 )
 from em.runner.secrets import Secrets
 from em.runner.tools import Function, Tool, missing_tool
-from em.values import json_schema as schemas
+from em.values import json_schema
 from em.values.call import Fix
 from em.values.canonical import Json
 
@@ -358,7 +357,7 @@ def _check_result(step: CompiledStep, scope: Json, value: Any) -> None:
 
 def check_schema(schema: Json, value: Any, what: str, step_id: str = "") -> None:
     """Raise if a value does not fit its schema: the first problem as message, all in the data."""
-    found = [f"{path or what}: {problem}" for path, problem in schemas.problems(schema, value)]
+    found = [f"{path or what}: {problem}" for path, problem in json_schema.problems(schema, value)]
     if found:
         more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
         fit = "do not fit their" if what.endswith("s") else "does not fit its"

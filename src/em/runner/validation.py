@@ -7,13 +7,12 @@ from typing import Any, Literal
 import msgspec
 
 from em.errors import ExpressionError, RoutineError
-from em.runner.expressions.language import compile_value
-from em.runner.expressions.references import Inputs, References, texts_in
+from em.runner.expressions.language import Inputs, References, compile_value, texts_in
 from em.runner.package import ROUTINE, UDF, udf_names
 from em.runner.routine import Routine, ToolSpec
 from em.runner.tools import Tool, argument_problem
 from em.runner.tools.declarations import argument_names
-from em.values import json_schema as schemas
+from em.values import json_schema
 from em.values.canonical import Json
 from em.values.mismatch import Found, Where, closest, shape_problems
 from em.values.strict_yaml import Lines, load_yaml_with_nodes, repeated_names
@@ -100,7 +99,7 @@ class _Package:
         """Check the routine by itself: its fields, its schemas, its steps' ids and order."""
         yield from shape_problems(value, Routine)
         for where, schema in _schemas(value):
-            for inside, problem in schemas.schema_problems(schema):
+            for inside, problem in json_schema.schema_problems(schema):
                 yield (*where, *inside), f"invalid JSON Schema: {problem}", ""
         yield from _templates(value)
         steps = _steps(value)
@@ -190,10 +189,10 @@ class _Package:
                     )
 
     def _fits(self, name: str, recorded: Any, schema: Any, field: str) -> Iterator[Problem]:
-        if any(schemas.schema_problems(schema)):
+        if any(json_schema.schema_problems(schema)):
             return  # reported already
         lines = Lines.of_json((self._folder / name).read_bytes())
-        for where, problem in schemas.value_problems(schema, recorded):
+        for where, problem in json_schema.value_problems(schema, recorded):
             place = _dotted(where) or "value"
             message = f"it does not fit {field}: {problem}"
             yield Problem(str(self._folder / name), lines.of(where), place, message)

@@ -11,10 +11,7 @@ import msgspec
 from em.errors import EmError, StoreError, UsageError
 from em.log.event import Event, EventQuery, Row, check_name
 from em.redaction.redactor import Redactor
-from em.store import erasure as erasing
-from em.store import holders as claims
-from em.store import search_index as searching
-from em.store import vectors
+from em.store import erasure, holders, search_index, vectors
 from em.store.events import (
     Chain,
     FetchPage,
@@ -118,17 +115,17 @@ class SqlIndex(ABC):
     def marks(self, numbers: Sequence[int]) -> list[Mark]:
         """Return what ranking needs of passages. Unknown numbers are skipped."""
         with self._reading() as session:
-            return searching.read_marks(session, numbers)
+            return search_index.read_marks(session, numbers)
 
     def passages(self, numbers: Sequence[int]) -> list[Passage]:
         """Return passages with their texts, in no order."""
         with self._reading() as session:
-            return searching.read_passages(session, numbers)
+            return search_index.read_passages(session, numbers)
 
     def status(self, within: Within) -> IndexStatus:
         """Report on a scope, whenever its passages happened."""
         with self._reading() as session:
-            passages, stamp = searching.read_scope(session, within)
+            passages, stamp = search_index.read_scope(session, within)
             return IndexStatus(passages, stamp, vectors.embedder_of(session))
 
     def without_vector(self, identity: str, within: Within, limit: int) -> tuple[int, list[int]]:
@@ -139,10 +136,10 @@ class SqlIndex(ABC):
     def bring_up_to_date(self) -> None:
         """Index what another analysis indexed or a migration left."""
         with self._reading() as session:
-            if searching.is_current(session):
+            if search_index.is_current(session):
                 return
         with self._writing() as session:
-            searching.bring_up_to_date(session, self)
+            search_index.bring_up_to_date(session, self)
 
 
 class SqlStore(ABC):
@@ -250,7 +247,7 @@ class SqlStore(ABC):
         committed, tip = self._insert(session, prepared)
         if not any(event.kind == "erased" for event in committed.events):
             return committed, tip, False
-        erased = erasing.erase_as_imported(session, self._chain, self.index, committed.events)
+        erased = erasure.erase_as_imported(session, self._chain, self.index, committed.events)
         if erased:
             self._ask_for_scrub(session)
         return committed, None, erased
@@ -386,12 +383,12 @@ class SqlStore(ABC):
         check_name(key, "request key")
         refuse_secret_name(key, self.redactor)
         with self._writing() as session:
-            return claims.claim(session, key, fingerprint, lease, keep)
+            return holders.claim(session, key, fingerprint, lease, keep)
 
     def release(self, key: str, owner: str) -> None:
         """Give up a claim without an outcome, so that the request may be tried again."""
         with self._writing() as session:
-            claims.release(session, key, owner)
+            holders.release(session, key, owner)
 
     def erase(
         self, event_ids: Sequence[str], *, subjects: Sequence[str] = (), reason: str = ""
@@ -399,11 +396,11 @@ class SqlStore(ABC):
         """Erase bodies and everything derived from them, then scrub."""
         reason = self.redactor.text(reason)
         with self._writing() as session:
-            erasure = erasing.erase(session, self._chain, self.index, event_ids, subjects, reason)
+            erased = erasure.erase(session, self._chain, self.index, event_ids, subjects, reason)
             self._ask_for_scrub(session)
         # The erasure is committed, whether scrubbing succeeds or not.
         problem = self._try_to_scrub()
-        return msgspec.structs.replace(erasure, scrubbed=not problem, scrub_problem=problem)
+        return msgspec.structs.replace(erased, scrubbed=not problem, scrub_problem=problem)
 
     def _ask_for_scrub(self, session: Session) -> None:
         session.execute(

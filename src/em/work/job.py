@@ -140,7 +140,7 @@ def workflow_jobs(
 ) -> Iterator[Job]:
     """Make jobs that run a workflow as it is written now. Workers don't need its file."""
     from em.workflows.definition import WorkflowFile, check_params
-    from em.workflows.problems import validate_file
+    from em.workflows.plan import validate_file
 
     source = WorkflowFile(file)
     found = source.workflow(workflow)

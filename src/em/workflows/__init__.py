@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from em.workflows.builtins import Sourced, Sources
     from em.workflows.inspection import WorkflowResult
-    from em.workflows.retention import MemoryStore
-    from em.workflows.runs import Workflows
+    from em.workflows.runs import MemoryStore, Workflows
     from em.workflows.slices import MemoryManager, memory_manager
 
 _HOME = {
     "MemoryManager": "em.workflows.slices",
-    "MemoryStore": "em.workflows.retention",
+    "MemoryStore": "em.workflows.runs",
     "Sourced": "em.workflows.builtins",
     "Sources": "em.workflows.builtins",
     "WorkflowResult": "em.workflows.inspection",

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from em.errors import WorkflowError
-from em.runner.effects import CallTool
+from em.runner.drivers import CallTool
 from em.runner.expressions.language import FUNCTIONS
 from em.runner.history import PastStep
 from em.runner.journal import Restored

@@ -19,8 +19,7 @@ from em.store.protocol import Store
 from em.values.canonical import Json
 from em.workflows.definition import WorkflowFile, check_params, prompt_of
 from em.workflows.needs import FETCHED
-from em.workflows.plan import ASK, ASKS_A_MODEL, Plan, PlannedStep, plan_of
-from em.workflows.problems import refuse_invalid
+from em.workflows.plan import ASK, ASKS_A_MODEL, Plan, PlannedStep, plan_of, refuse_invalid
 from em.workflows.slices import (
     Brought,
     Context,

@@ -13,8 +13,7 @@ import pytest
 
 import em
 from em.errors import SandboxBroken, SandboxError
-from em.runner.sandbox import Limits, Sandbox, choose
-from em.runner.sandbox import sandbox as reach
+from em.runner.sandbox import Limits, Sandbox, choose, sandbox
 
 FULL_PYTHON = ("bubblewrap", "landlock")
 HARMLESS_TO_TEST = [
@@ -182,7 +181,7 @@ import secrets, subprocess
 assert sys.version_info[:2] == {sys.version_info[:2]}
 subprocess.run([sys.executable, "-c", "import secrets"], check=True)
 """
-    for path in (reach.interpreter(), "/usr/bin/python3", "/usr/local/bin/python3"):
+    for path in (sandbox.interpreter(), "/usr/bin/python3", "/usr/local/bin/python3"):
         if os.path.exists(path):
             run = subprocess.run([path, "-c", script], capture_output=True, check=False)
             if run.returncode == 0:

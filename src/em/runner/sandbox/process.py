@@ -21,7 +21,7 @@ from functools import lru_cache
 from typing import Any, ClassVar
 
 from em.errors import SandboxBroken, SandboxError
-from em.runner.sandbox import sandbox as reach
+from em.runner.sandbox import sandbox
 from em.runner.sandbox.inside import landlock, seccomp
 from em.runner.sandbox.inside.worker import OUT_OF_MEMORY
 from em.runner.sandbox.sandbox import (
@@ -262,7 +262,7 @@ class Confined(Sandbox):
         """Start a confined process, without any code yet."""
         config = {
             "landlock": self.landlock,
-            "paths": reach.readable() if self.landlock else (),
+            "paths": sandbox.readable() if self.landlock else (),
             "memory_bytes": limits.memory_bytes,
             "output_bytes": limits.output_bytes,
         }
@@ -271,7 +271,7 @@ class Confined(Sandbox):
     @classmethod
     def trial(cls) -> str:
         """Try the back end; return why it does not work here, or ""."""
-        if not reach.interpreter():
+        if not sandbox.interpreter():
             return "no Python interpreter was found"
         try:
             answer = cls().run("def works(): return 'yes'", "works", {})
@@ -351,7 +351,7 @@ class Bubblewrap(Confined):
 
     def command(self) -> list[str]:
         """Return bwrap with the folders that it shows, and Python."""
-        python = reach.interpreter()
+        python = sandbox.interpreter()
         return [*_prefix(), "--remount-ro", "/", "--chdir", "/", "--", python]
 
     @classmethod
@@ -370,12 +370,17 @@ class Bubblewrap(Confined):
 @lru_cache(maxsize=1)
 def _prefix() -> tuple[str, ...]:
     words = [str(shutil.which("bwrap")), *_ALONE]
-    for path in (*reach.SYSTEM, *reach.shared_libraries(), reach.library(), reach.interpreter()):
+    for path in (
+        *sandbox.SYSTEM,
+        *sandbox.shared_libraries(),
+        sandbox.library(),
+        sandbox.interpreter(),
+    ):
         if os.path.islink(path) and os.path.isdir(path):
             words += ["--symlink", os.readlink(path), path]
         elif os.path.exists(path):
             words += ["--ro-bind", path, path]
-    for path in reach.hidden():
+    for path in sandbox.hidden():
         words += ["--tmpfs", path, "--remount-ro", path]
     return tuple(words)
 
@@ -388,7 +393,7 @@ class Landlock(Confined):
 
     def command(self) -> list[str]:
         """Return Python alone; the worker confines itself."""
-        return [reach.interpreter()]
+        return [sandbox.interpreter()]
 
     @classmethod
     @lru_cache(maxsize=1)

@@ -22,7 +22,7 @@ from em.errors import EmError, TooLarge
 from em.runner.package import ROUTINE, find_routine, texts_of
 from em.runner.tools import one_line
 from em.serve.auth import Caller
-from em.serve.mcp import tools as arguments
+from em.serve.mcp import tools as own_tools
 from em.serve.mcp.desk import LARGEST, Desk
 from em.serve.mcp.routines import Routines
 from em.serve.mcp.tools import BUILT_IN
@@ -143,7 +143,7 @@ class Reading:
         try:
             if asked.get("tokens", "").isdecimal():
                 asked["tokens"] = int(asked["tokens"])
-            task = arguments.read(arguments.Brief, asked).task
+            task = own_tools.read(own_tools.Brief, asked).task
             briefing = BUILT_IN["brief"].carry_out(self._desk, caller, asked)
         except EmError as error:
             raise MCPError(INVALID_PARAMS, str(error), error.as_dict()) from error

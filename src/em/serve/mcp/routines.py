@@ -27,7 +27,7 @@ from em.runner.run import PendingPrompt, RunResult, plain
 from em.runner.tools import one_line, tool_name
 from em.runner.tools.declarations import spec_of
 from em.serve.auth import Caller
-from em.serve.mcp import tools as arguments
+from em.serve.mcp import tools as own_tools
 from em.serve.mcp.desk import Context, Desk
 from em.serve.mcp.tools import BUILT_IN
 from em.store.protocol import Artefact
@@ -131,7 +131,7 @@ def resume_tool() -> Tool:
             "`pending_prompt`, or a run that was interrupted. Ask the person; don't make up the "
             "answers."
         ),
-        input_schema=arguments.schema_of(arguments.Resume),
+        input_schema=own_tools.schema_of(own_tools.Resume),
         annotations=ToolAnnotations(read_only_hint=False),
     )
 
@@ -221,12 +221,12 @@ class Routines:
         if params.request_state is not None:
             return await self._continue(ctx, params.request_state, params.input_responses or {})
         if params.name == RESUME:
-            asked: arguments.Resume = arguments.read(arguments.Resume, given)
+            asked: own_tools.Resume = own_tools.read(own_tools.Resume, given)
             return await self._converse(ctx, lambda: self._resume(asked))
         routine = await self._desk.in_thread(lambda: self.find(params.name))
         return await self._converse(ctx, lambda: memory.run(routine, given, tools))
 
-    def _resume(self, asked: arguments.Resume) -> RunResult:
+    def _resume(self, asked: own_tools.Resume) -> RunResult:
         past = read_run(self._desk.store, asked.run_id)
         if not past.stored:
             raise NotFound(
@@ -276,7 +276,7 @@ class Routines:
         return await self._converse(ctx, self._answered(run_id, prompt, answer))
 
     def _answered(self, run_id: str, prompt: PendingPrompt, answer: Json) -> Go:
-        asked = arguments.Resume(run_id=run_id, answers={prompt.step_id: answer})
+        asked = own_tools.Resume(run_id=run_id, answers={prompt.step_id: answer})
         return lambda: self._resume(asked)
 
     def _waiting(self, run_id: str) -> PendingPrompt:

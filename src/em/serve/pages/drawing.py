@@ -6,8 +6,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from em.errors import ExpressionError
-from em.runner.expressions.language import names_in
-from em.runner.expressions.references import texts_in
+from em.runner.expressions.language import names_in, texts_in
 from em.runner.routine import AssertStep, PromptStep, Routine, Step, ToolStep, UdfStep
 
 WIDTH, HEIGHT, GAP = 600.0, 120.0, 2.0
