@@ -13,7 +13,7 @@ from em.heuristics.health import goes_along_with_failures
 from em.heuristics.heuristic import Lesson, Use
 from em.heuristics.lessons import Heuristics
 from em.llm import ScriptedClient
-from em.llm.wire import Reply
+from em.llm.wires import Reply
 from em.recall.search import LessonRecall
 from em.store.postgres import PostgresStore
 from em.store.protocol import Within

@@ -10,7 +10,7 @@ from em.errors import BadAnswer, LlmError, LlmRefused
 from em.heuristics.heuristic import Lesson
 from em.heuristics.reflection import differences, error_shape, mine, reflect
 from em.llm import ScriptedClient
-from em.llm.wire import Reply
+from em.llm.wires import Reply
 from em.traces.trace import (
     KeptTrace,
     Message,

@@ -10,7 +10,7 @@ from em import Settings
 from em.errors import LlmError, LlmRejected, LlmUnavailable
 from em.llm import Completion, Tokens, get_llm_client
 from em.llm.client import LONGEST_WAIT, Client
-from em.llm.wire import AnthropicWire, OpenAIWire
+from em.llm.wires import AnthropicWire, OpenAIWire
 from em.settings import Price, ProviderSettings
 from em.testing import LoopbackModel, ProviderConformance
 from em.testing.model_server import Turn, failing, rate_limited

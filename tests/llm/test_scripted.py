@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from em.errors import BadAnswer, LlmUnavailable, UsageError
 from em.llm import Message, ScriptedClient, Tokens
 from em.llm.client import read
-from em.llm.wire import Reply, WireError, is_closed
+from em.llm.wires import Reply, WireError, is_closed
 from em.settings import Price
 
 CITY = {

@@ -8,7 +8,7 @@ import pytest
 from em.errors import BadAnswer
 from em.llm import ScriptedClient
 from em.llm.client import ask_struct, struct_schema
-from em.llm.wire import all_required, is_closed
+from em.llm.wires import all_required, is_closed
 
 Name = Annotated[str, msgspec.Meta(min_length=1, description="as people say it")]
 

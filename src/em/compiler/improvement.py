@@ -28,7 +28,7 @@ from em.compiler.verification import (
 )
 from em.errors import EmError, LlmError
 from em.llm.client import LlmClient, Spent
-from em.llm.wire import Message, Tokens
+from em.llm.wires import Message, Tokens
 from em.redaction.redactor import Redactor
 from em.runner.expressions.language import FUNCTIONS, syntax_of
 from em.runner.package import ROUTINE, UDF, parse_yaml, read_routine

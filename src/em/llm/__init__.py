@@ -1,9 +1,8 @@
 """Models behind one small protocol. Making a client imports its provider's SDK."""
 
 from em.llm.client import Completion, LlmClient, Spent
-from em.llm.providers import get_llm_client
-from em.llm.script import ScriptedClient
-from em.llm.wire import Message, Tokens
+from em.llm.providers import ScriptedClient, get_llm_client
+from em.llm.wires import Message, Tokens
 
 __all__ = [
     "Completion",

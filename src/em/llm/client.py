@@ -16,7 +16,7 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 import msgspec
 
 from em.errors import BadAnswer, LlmError, LlmRefused, LlmRejected, LlmUnavailable, UsageError
-from em.llm.wire import Message, Reply, Request, Tokens, Wire, WireError
+from em.llm.wires import Message, Reply, Request, Tokens, Wire, WireError
 from em.settings import Price
 from em.values import json_schema
 from em.values.canonical import Json

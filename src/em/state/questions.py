@@ -12,7 +12,7 @@ import msgspec
 
 from em.errors import BadQuestion, SandboxError
 from em.llm.client import LlmClient, ask_struct
-from em.llm.wire import Message
+from em.llm.wires import Message
 from em.runner.sandbox import Limits, choose
 from em.runner.sandbox.monty import SUBSET_RULES, MontySandbox
 from em.state.code import write_module, write_sandbox_code

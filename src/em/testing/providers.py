@@ -6,7 +6,7 @@ import pytest
 
 from em.errors import BadAnswer, LlmRefused, LlmRejected, LlmUnavailable
 from em.llm.client import LlmClient
-from em.llm.wire import Message, Tokens
+from em.llm.wires import Message, Tokens
 from em.testing.model_server import (
     LoopbackModel,
     Turn,

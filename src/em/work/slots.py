@@ -14,7 +14,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from em.llm.client import Completion, LlmClient, Spent
-from em.llm.wire import Message
+from em.llm.wires import Message
 from em.values.ids import new_id
 from em.work.database import Database
 
