@@ -213,11 +213,11 @@ def test_a_prompt_can_not_say_memory_itself(tmp_path: Path) -> None:
     )
     refused = em("workflow", "validate", "--file", "m.yaml")
     assert refused.code == 1
-    assert "name what of it: memory.NAME" in refused.out + refused.err
+    assert "write memory.NAME" in refused.out + refused.err
 
 
 def test_a_file_without_workflows_is_not_called_valid(tmp_path: Path) -> None:
     (tmp_path / "empty.yaml").write_text("")
     refused = em("workflow", "validate", "--file", "empty.yaml")
     assert refused.code == 1
-    assert "there are no workflows in it" in refused.out + refused.err
+    assert "the file has no workflows" in refused.out + refused.err

@@ -43,7 +43,7 @@ A = "{name: a, inputs: {prompt: x}}"
             "wait for each other",
         ),
         (flow(A, A), "two steps are called 'a'"),
-        (flow("{name: a-b, inputs: {prompt: x}}", "{name: a_b, inputs: {prompt: x}}"), "same in"),
+        (flow("{name: a-b, inputs: {prompt: x}}", "{name: a_b, inputs: {prompt: x}}"), "same name"),
         (flow("{name: a, memory: {needs: [b]}, inputs: {prompt: x}}", A.replace("a,", "b,")), "b"),
         (flow("{name: a, depends_on: b, inputs: {prompt: x}}"), "there is no step 'b'"),
         (flow(), "no steps"),

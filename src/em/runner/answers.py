@@ -1,4 +1,4 @@
-"""The fields of a prompt, and the answers to them: read, and checked by type and options."""
+"""Answers: read the fields of a prompt, and check answers by type and options."""
 
 import re
 from collections.abc import Collection, Mapping, Sequence
@@ -14,7 +14,7 @@ from em.runner.run import PendingPrompt
 from em.values.canonical import Json
 
 _CALL = re.compile(r"(\[\d+\])?\?$")
-"""What follows the id of a step in the name of the question about its call: `pay[2]?`."""
+"""The end of a question's name after the step id, as in `pay[2]?` for a call of step `pay`."""
 
 _WORDS = {"yes": True, "y": True, "true": True, "no": False, "n": False, "false": False}
 
@@ -67,19 +67,19 @@ def check_steps(
     """
     prompts = [*asking, *(step.id for step in program.steps if step.kind == "prompt")]
     calls = [step.id for step in program.steps if step.kind in ("tool", "udf")]
-    for name, said in answers.items():
+    for name, answer in answers.items():
         asked = name in prompts or (name.endswith("?") and _CALL.sub("", name) in calls)
         if not asked:
             close = get_close_matches(name, [*prompts, *(f"{call}?" for call in calls)], 1)
-            known = f"the prompts are: {', '.join(prompts)}" if prompts else "it has no prompts"
+            known = f"the prompts are: {', '.join(prompts)}" if prompts else "there are no prompts"
             raise UsageError(
                 f"no step asks for {name!r}",
                 place="answers",
                 fix=f"did you mean {close[0]!r}?" if close else known,
             )
-        if not isinstance(said, Mapping):
+        if not isinstance(answer, Mapping):
             raise UsageError(
-                f"an answer must be fields with values, got {said!r}"[:200],
+                f"an answer must be fields with values, got {answer!r}"[:200],
                 place=f"answers, step {name}",
                 fix=f'write {{"{name}": {{"FIELD": …}}}}',
             )
@@ -121,7 +121,8 @@ def _text(_field: Field, answer: Any, place: str) -> str:
 
 def _secret(_field: Field, answer: Any, place: str) -> str:
     if not isinstance(answer, str):
-        raise RoutineError("this is no text", place=place)  # and it is not shown
+        # The message must not show a secret.
+        raise RoutineError("the answer must be a text", place=place)
     return answer
 
 
@@ -156,7 +157,7 @@ def _multiselect(field: Field, answer: Any, place: str) -> list[Any]:
     if not isinstance(answer, list):
         raise _wrong("a list", answer, place)
     if not answer and field.required:
-        raise RoutineError("at least one is required", place=place)
+        raise RoutineError("at least one option is required", place=place)
     return [_select(field, item, place) for item in answer]
 
 

@@ -1,6 +1,6 @@
 """Inspection: what each step of a past run was given and left, and a rehearsal of a run.
 
-Templates are filled in from what the journal holds, so nothing of it is kept twice.
+Templates are filled in again from the journal, so filled-in texts need not be stored.
 """
 
 from collections.abc import Mapping, Sequence
@@ -35,9 +35,10 @@ from em.workflows.slices import (
 
 
 class WorkflowResult(msgspec.Struct, frozen=True, kw_only=True):
-    """`output` (the last step's) belongs to ok, `failure` to failed, `pending_prompt` to waiting.
+    """The result of a run: `output` (the last step's) if it is ok, `failure` if it failed.
 
-    `status` is `running` where the journal of a run was looked at that did not end.
+    `pending_prompt` is set if the run waits for an answer. `status` is `running` if the result was
+    read from the journal of a run that has not ended.
     """
 
     run_id: str
@@ -53,9 +54,9 @@ class WorkflowResult(msgspec.Struct, frozen=True, kw_only=True):
 
 @event_body("workflow_started")
 class WorkflowStarted(msgspec.Struct, frozen=True):
-    """A workflow begins to run: all of it, so that the run goes on whatever becomes of its file.
+    """A workflow starts to run. The event has its whole definition, so a resume needs no file.
 
-    `definition` is its JSON as one text: it is written with every run, and looked into by few.
+    `definition` is JSON as one text: it is written with every run and rarely read.
     """
 
     workflow: str
@@ -94,7 +95,7 @@ class PastWorkflow:
 
     @property
     def prompt(self) -> str | None:
-        """What started it."""
+        """The prompt that the run started with."""
         given = self.run.started.get("prompt")
         return prompt_of(plan_of(self.definition).workflow, self.params, given)
 
@@ -104,11 +105,11 @@ class PastWorkflow:
         return self.run.status
 
     def done(self) -> dict[str, PastStep]:
-        """The steps that ended as a whole, by name."""
+        """Return the steps that ended, by name, without the single items of a list."""
         return {step.step: step for step in self.run.steps if step.item is None}
 
     def fetched(self) -> dict[str, Json]:
-        """What each step was given from outside the run."""
+        """Return what each step was given from outside the run."""
         return {
             step.step: step.result["memory"]
             for step in self.run.steps
@@ -116,13 +117,13 @@ class PastWorkflow:
         }
 
     def records(self, name: str) -> list[Json]:
-        """What the calls of a step left, in the order of its items."""
+        """Return what the calls of a step left, in the order of its items."""
         steps = [step for step in self.run.steps if step.step == name]
         steps.sort(key=lambda step: step.item or 0)
         return [step.result or {} for step in steps]
 
     def result(self) -> WorkflowResult:
-        """The result so far."""
+        """Return the result so far."""
         ended = self.run.result()
         return WorkflowResult(
             run_id=self.run_id,
@@ -148,7 +149,7 @@ class PastWorkflow:
 def _report(step: PastStep) -> StepReport:
     return StepReport(
         id=step.step,
-        status=step.status,  # type: ignore[arg-type]  # as a machine reported it
+        status=step.status,  # type: ignore[arg-type]  # the journal has only statuses of the machine
         attempts=step.attempts,
         duration_ms=step.duration_ms,
         error=step.error,
@@ -166,7 +167,7 @@ class RunLine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def run_lines(store: Store, limit: int | None = None) -> list[RunLine]:
-    """Runs in short, newest first."""
+    """Return the runs in short, newest first."""
     runs = (
         read_run(store, run_id_of(event), "workflow")
         for event in started_runs(store, "workflow", limit)
@@ -288,7 +289,7 @@ class _Replay:
         self._in_flight = {step for step, _ in past.run.restored.in_flight}
         order = [step.name for step in plan.steps]
         self._context = Context(past.prompt, past.params, order)
-        # What each step left is known before any is looked at: they may have run side by side.
+        # Collect what all steps left before viewing any: they may have run in parallel.
         for step in plan.steps:
             self._leave(step)
 
@@ -340,7 +341,7 @@ class _Replay:
         )
 
     def _inputs(self, step: PlannedStep, values: Json, *, bare: bool = False) -> Any:
-        """What the step was called with; `bare`, with nothing of its memory filled in."""
+        """Return what the step was called with; with `bare`, leave its memory empty."""
         scope = self._scope(values)
         if step.definition.tool == ASK:
             return _filled(step, scope)
@@ -361,19 +362,19 @@ class _Replay:
             return None
         before = [one.output for one in self._context.left_by(step.before) if not one.failed]
         params = list(self._past.params.values())
-        # The prompt may be one of the parameters: nobody would send it twice.
+        # The prompt may be one of the parameters: count it once.
         everything = [*params, *before, *({self._past.prompt} - {str(one) for one in params})]
         context = sum(tokens_of(one, self._count) for one in everything)
         sent = full = 0
         bare = self._inputs(step, values, bare=True)
         for call, words in zip(_calls(inputs), _calls(bare), strict=True):
-            sent += self._said(call) * _times(call)
-            full += (self._said(words) + context) * _times(call)
-        # A step may be given what is no part of the context: an error, or what was looked up.
-        return Tokens(sent=sent, full=max(sent, full), told=_told(records))
+            sent += self._read_tokens(call) * _times(call)
+            full += (self._read_tokens(words) + context) * _times(call)
+        # A step may be given more than the context: an error, or values from outside the run.
+        return Tokens(sent=sent, full=max(sent, full), told=_counted(records))
 
-    def _said(self, call: Any) -> int:
-        """The tokens of what a model reads."""
+    def _read_tokens(self, call: Any) -> int:
+        """Count the tokens of the texts that a model reads."""
         if not isinstance(call, dict):
             return 0
         return sum(tokens_of(call.get(name), self._count) for name in ("system", "prompt"))
@@ -388,7 +389,7 @@ def _times(call: Any) -> int:
     return len(models) if isinstance(models, list) and models else 1
 
 
-def _told(records: Sequence[Json]) -> int | None:
+def _counted(records: Sequence[Json]) -> int | None:
     """Return the tokens that providers counted; None if one of them did not."""
     counted: list[int] = []
     for record in records:
@@ -401,9 +402,9 @@ def _told(records: Sequence[Json]) -> int | None:
 
 
 def inputs_of(step: PlannedStep, scope: Json, within: Json | None = None) -> Any:
-    """What a step's tool is called with; for each item where there are several.
+    """Return what a step's tool is called with; a list if it runs for each of several items.
 
-    The items come from `scope`, and their arguments from `within` where it is given.
+    The items come from `scope`, and their arguments from `within` if it is given.
     """
     within = scope if within is None else within
     if step.call.for_each is None:
@@ -442,8 +443,8 @@ def rehearse(
     refuse_invalid(workflow, tools, file.place)
     plan = Plan(workflow)
     given = check_params(workflow, params)
-    said = prompt_of(workflow, given, prompt)
-    context = Context(said, given, [step.name for step in plan.steps])
+    started_with = prompt_of(workflow, given, prompt)
+    context = Context(started_with, given, [step.name for step in plan.steps])
     for step in plan.steps:
         shown = f"<output of {step.name}>"
         context.leave(step.name, [Slice(by=step.name, name=step.name, output=shown)])
@@ -464,9 +465,9 @@ def _rehearsed(step: PlannedStep, context: Context, params: Json) -> Rehearsed:
     try:
         inputs = inputs_of(step, scope)
     except (EmError, TypeError):
-        # What it depends on is not there yet, as a list of items.
+        # It depends on the output of an earlier step, such as a list of items.
         inputs = definition.inputs
-        note = f"{note}; known once the steps before it ran".lstrip("; ")
+        note = f"{note}; known once the steps before it have run".lstrip("; ")
     return Rehearsed(
         name=step.name,
         tool=definition.tool,
@@ -514,10 +515,10 @@ def as_text(plan: Plan) -> str:
             *(["when"] if definition.when is not None else []),
             *(["for each"] if definition.for_each is not None else []),
         ]
-        told = f" [{', '.join(marks)}]" if marks else ""
+        shown = f" [{', '.join(marks)}]" if marks else ""
         wants = [*definition.memory.needs, *(f"after {name}" for name in definition.waits_for)]
         gets = f"  <- {', '.join(wants)}" if wants else ""
-        lines.append(f"{step.name} ({definition.tool}){told}{gets}")
+        lines.append(f"{step.name} ({definition.tool}){shown}{gets}")
     return "\n".join(lines)
 
 

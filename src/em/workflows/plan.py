@@ -1,8 +1,7 @@
-"""Plan: a workflow compiled for the runner, and everything that is wrong with one."""
+"""Plan: a workflow compiled for the runner, and the check that finds every problem of one."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from difflib import get_close_matches
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -263,8 +262,8 @@ def _argument(template: str, args: Json) -> str:
 
 def _compiled_when(step: StepDef) -> Evaluate | None:
     if step.when is None or isinstance(step.when, bool):
-        said = step.when
-        return None if said is None else lambda _scope: said
+        fixed = step.when
+        return None if fixed is None else lambda _scope: fixed
     place = f"step {step.name}, field when"
     whole = whole_expression(step.when)
     if whole is None and "{%" in step.when:
@@ -290,8 +289,8 @@ def question_of(step: StepDef) -> Json | None:
         return {"message": step.inputs.get("message", ""), "fields": fields}
     if step.gate is None or step.gate is False:
         return None
-    said = step.gate if isinstance(step.gate, str) else getattr(step.gate, "message", "")
-    message = said or f"Run the step {step.name} ({step.tool})?"
+    own = step.gate if isinstance(step.gate, str) else getattr(step.gate, "message", "")
+    message = own or f"Run the step {step.name} ({step.tool})?"
     return {"message": message, "fields": [{"name": APPROVE, "type": "confirm"}]}
 
 
@@ -320,7 +319,7 @@ _SCOPE = frozenset({"params", "memory", "run_id"})
 
 
 class Finding(NamedTuple):
-    """One thing that is wrong, and where in the workflow."""
+    """One problem of a workflow. `where` is the path to it in the definition."""
 
     where: Where
     message: str
@@ -329,42 +328,46 @@ class Finding(NamedTuple):
 
 
 def refuse_invalid(workflow: WorkflowDef, tools: Mapping[str, Tool] | None, file: str) -> None:
-    """Raise if a workflow can't be run: before anything runs, with all that is wrong."""
+    """Raise InvalidWorkflow with every problem if a workflow can't be run. Nothing is run."""
     found = [one for one in findings(workflow, tools) if one.severity == "error"]
     if not found:
         return
     first = found[0]
-    told = [f"{_place(workflow, one.where)}: {one.message}" for one in found]
-    more = f" (and {len(found) - 1} more: `em workflow validate`)" if len(found) > 1 else ""
+    problems = [f"{_place(workflow, one.where)}: {one.message}" for one in found]
+    others = f" (and {len(found) - 1} more; `em workflow validate` lists them)"
+    more = others if len(found) > 1 else ""
     raise InvalidWorkflow(
         f"{first.message}{more}",
         place=f"{file}, workflow {workflow.name}, {_place(workflow, first.where)}",
         fix=first.fix,
-        problems=told,
+        problems=problems,
     )
 
 
 def validate_file(
     file: WorkflowFile, name: str | None = None, tools: Mapping[str, Tool] | None = None
 ) -> list[Problem]:
-    """What is wrong with the workflows of a file, or with one; with `tools`, those too."""
+    """Return the problems of a file's workflows by line; of one workflow if `name` is given.
+
+    With `tools`, also check that each step's tool is there and takes the step's inputs.
+    """
     try:
         value, root = load_yaml_with_nodes(file.text(), file.place, InvalidWorkflow)
         repeated = list(repeated_names(root))
         values = workflows_in(value, file.place)
     except InvalidWorkflow as error:
-        _, _, told = error.place.rpartition(":")
-        number = int(told) if told.isdecimal() else 1
+        _, _, line_text = error.place.rpartition(":")
+        number = int(line_text) if line_text.isdecimal() else 1
         return [Problem(file.place, number, "YAML", error.message, error.fix)]
     problems = [
         Problem(file.place, one.line, "YAML", str(one), "keep one of them") for one in repeated
     ]
     if not values and not problems:
-        fix = "write them under `workflows:`"
-        problems.append(Problem(file.place, 1, "YAML", "there are no workflows in it", fix))
+        fix = f"write them under `{FIELD}:`"
+        problems.append(Problem(file.place, 1, "YAML", "the file has no workflows", fix))
     if name is not None:
         if name not in values:
-            file.workflow(name)  # raises, and says which there are
+            file.workflow(name)  # raises NotFound, which lists the names
         values = {name: values[name]}
     lines = Lines(root)
     for own, raw in values.items():
@@ -385,7 +388,10 @@ def _of_value(name: str, raw: Any, tools: Mapping[str, Tool] | None) -> Iterator
 
 
 def findings(workflow: WorkflowDef, tools: Mapping[str, Tool] | None = None) -> list[Finding]:
-    """What is wrong with a workflow whose shape is right. Without `tools`, none is looked for."""
+    """Return the problems of a workflow whose fields have the right types.
+
+    Without `tools`, don't check that the tools of its steps are there.
+    """
     found = [*_names(workflow), *_need_problems(workflow)]
     if any(one.severity == "error" for one in found):
         return found
@@ -402,16 +408,17 @@ def findings(workflow: WorkflowDef, tools: Mapping[str, Tool] | None = None) -> 
 
 def _names(workflow: WorkflowDef) -> Iterator[Finding]:
     if not workflow.steps:
-        yield Finding(("steps",), "it has no steps", "write at least one")
+        yield Finding(("steps",), "the workflow has no steps", "write at least one")
     seen: set[str] = set()
     variables: dict[str, str] = {}
     for number, step in enumerate(workflow.steps):
         where: Where = ("steps", number, "name")
         if step.name in seen:
-            yield Finding(where, f"two steps are called {step.name!r}", "rename one")
+            yield Finding(where, f"two steps are called {step.name!r}", "rename one of them")
         elif step.variable in variables:
             other = variables[step.variable]
-            yield Finding(where, f"{step.name!r} and {other!r} are the same in a template")
+            message = f"the steps {step.name!r} and {other!r} have the same name in templates"
+            yield Finding(where, f"{message}: {step.variable}", "rename one of them")
         seen.add(step.name)
         variables[step.variable] = step.name
 
@@ -431,8 +438,8 @@ def _need_problems(workflow: WorkflowDef) -> Iterator[Finding]:
                 fix = closest(need.target, words) or f"there are: {', '.join(names)}"
                 yield Finding(where, f"there is no step {need.target!r}", fix)
             elif need.kind == "last_output" and workflow.is_parallel:
-                message = "`last_output` means nothing where steps run side by side"
-                yield Finding(where, message, "name the step: tool_output(…)")
+                message = "`last_output` is ambiguous in a parallel workflow"
+                yield Finding(where, message, "name the step: tool_output(STEP)")
         for other in step.waits_for:
             if other not in names:
                 where = ("steps", number, "depends_on")
@@ -463,7 +470,8 @@ def _order(workflow: WorkflowDef) -> Iterator[Finding]:
     numbers = {step.name: number for number, step in enumerate(workflow.steps)}
     if cycle:
         where: Where = ("steps", numbers[cycle[0]])
-        yield Finding(where, f"these steps wait for each other: {' -> '.join(cycle)}")
+        message = f"these steps wait for each other: {' -> '.join(cycle)}"
+        yield Finding(where, message, "remove one of their `needs` or `depends_on`")
         return
     if workflow.is_parallel:
         return
@@ -472,13 +480,13 @@ def _order(workflow: WorkflowDef) -> Iterator[Finding]:
             if numbers[other] >= numbers[name]:
                 yield Finding(
                     ("steps", numbers[name]),
-                    f"it needs {other!r}, which comes later",
-                    "put it behind that step, or write `parallel: true`",
+                    f"the step needs {other!r}, which runs later",
+                    f"move it behind {other!r}, or set `parallel: true`",
                 )
 
 
 def _cycle(waits: Mapping[str, list[str]]) -> list[str]:
-    """Steps that wait for each other, in a circle; none where all is well."""
+    """Return the first cycle of steps that wait for each other; an empty list if there is none."""
     over: set[str] = set()
     for start in waits:
         path: list[str] = []
@@ -516,9 +524,10 @@ def _templates(workflow: WorkflowDef) -> Iterator[Finding]:
                 yield Finding(where, error.message, error.fix)
                 continue
             if is_whole:
-                yield Finding(where, "`memory` is no text", "name what of it: memory.NAME")
+                message = "expected a part of `memory`, got all of it"
+                yield Finding(where, message, "write memory.NAME")
             for name in sorted(names - known):
-                fix = closest(name, known) or "there are: params, memory" + (
+                fix = closest(name, known) or "known names: params, memory" + (
                     f", {step.as_}" if own else ""
                 )
                 yield Finding(where, f"{name!r} is not defined", fix)
@@ -527,13 +536,14 @@ def _templates(workflow: WorkflowDef) -> Iterator[Finding]:
                     fix = closest(part, params) or f"there are: {', '.join(params) or 'none'}"
                     yield Finding(where, f"there is no parameter {part!r}", fix)
                 if name == "memory" and part not in brought:
-                    fix = closest(part, brought) or f"its needs bring: {', '.join(brought) or '-'}"
-                    message = f"no need of this step brings {part!r}: it is empty"
+                    there = ", ".join(brought) or "nothing"
+                    fix = closest(part, brought) or f"its needs bring: {there}"
+                    message = f"no need of this step brings {part!r}, so it is empty"
                     yield Finding(where, message, fix, "error" if workflow.strict else "warning")
 
 
 def _brought(step: StepDef, params: list[str]) -> list[str]:
-    """The names that a step's needs bring."""
+    """Return the names that a step's needs bring."""
     names: list[str] = []
     for need in _own_needs(step):
         if need.kind in ("user_prompt", "parameters"):
@@ -543,16 +553,16 @@ def _brought(step: StepDef, params: list[str]) -> list[str]:
 
 
 def _is_whole_memory(text: str, *, bare: bool) -> bool:
-    """Whether a text says `memory` itself, which has parts and no words."""
+    """Tell whether a template uses all of `memory`, which has parts but no text of its own."""
     from jinja2 import nodes
 
     tree = syntax_of(text, "", bare=bare)
-    said = [part for output in tree.find_all(nodes.Output) for part in output.nodes]
-    return any(isinstance(one, nodes.Name) and one.name == "memory" for one in [tree, *said])
+    written = [part for output in tree.find_all(nodes.Output) for part in output.nodes]
+    return any(isinstance(one, nodes.Name) and one.name == "memory" for one in [tree, *written])
 
 
 def _parts(text: str, *, bare: bool) -> Iterator[tuple[str, str]]:
-    """`memory.x` and `params.x` in a text."""
+    """Yield each reference to a part of `memory` or `params`, as (name, part)."""
     from jinja2 import nodes
 
     tree = syntax_of(text, "", bare=bare)
@@ -578,15 +588,15 @@ def _tools(workflow: WorkflowDef, tools: Mapping[str, Tool] | None) -> Iterator[
         elif step.tool in BUILT_IN:
             yield from _inputs(step, number)
         elif step.tool.startswith("mcp__"):
-            continue  # the user's own servers are known when it is run
+            continue  # which MCP servers there are is known when the workflow runs
         elif tools is not None and step.tool not in declared:
             known = [*BUILT_IN, *declared, *tools]
-            fix = closest(step.tool, known) or "give a module that has it: --tools"
+            fix = closest(step.tool, known) or "pass a module that defines it: --tools"
             yield Finding(where, f"there is no tool {step.tool!r}", fix)
 
 
 def _given_names(tool: Tool) -> list[str]:
-    """What em itself passes to a function that asks for it."""
+    """Return the tool's parameters that em fills in itself."""
     return [name for name in ("memory_manager", "idempotency_key") if name in tool.parameters]
 
 
@@ -596,13 +606,12 @@ def _inputs(step: StepDef, number: int) -> Iterator[Finding]:
     for name in sorted(required - step.inputs.keys()):
         yield Finding(where, f"the tool {step.tool!r} needs the input {name!r}")
     for name in sorted(step.inputs.keys() - known, key=str):
-        close = get_close_matches(str(name), known, 1)
-        fix = f"did you mean {close[0]!r}?" if close else f"it takes: {', '.join(sorted(known))}"
-        yield Finding((*where, name), f"the tool {step.tool!r} takes no input {name!r}", fix)
+        fix = closest(name, known) or f"its inputs are: {', '.join(sorted(known))}"
+        yield Finding((*where, name), f"the tool {step.tool!r} has no input {name!r}", fix)
     schema = step.inputs.get("output_schema")
     if isinstance(schema, dict):
         for inside, problem in json_schema.schema_problems(schema):
-            yield Finding((*where, "output_schema", *inside), f"this is no JSON Schema: {problem}")
+            yield Finding((*where, "output_schema", *inside), f"not a valid JSON Schema: {problem}")
 
 
 def _place(workflow: WorkflowDef, where: Where) -> str:

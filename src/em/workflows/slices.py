@@ -31,8 +31,8 @@ class Slice(msgspec.Struct, frozen=True, kw_only=True):
 
 def as_record(value: Any) -> Json:
     """Return a tool's result as a record, which may have a classification and metadata."""
-    said = isinstance(value, dict) and "output" in value and value.keys() <= _RECORD
-    return dict(value) if said else {"output": value}
+    is_record = isinstance(value, dict) and "output" in value and value.keys() <= _RECORD
+    return dict(value) if is_record else {"output": value}
 
 
 def record_of(result: Any) -> Json:
@@ -73,7 +73,8 @@ def failed_slice(step: str, error: str) -> Slice:
 class Brought(Mapping[str, Any]):
     """`memory` in a step's templates: what its needs brought, and nothing else.
 
-    What is not there is an empty text and is noted in `missed`, or an error where that is asked.
+    A name that no need brought is an empty text and is noted in `missed`. With `strict` it is an
+    error.
     """
 
     def __init__(self, values: Json, *, strict: bool, place: str) -> None:
@@ -81,7 +82,7 @@ class Brought(Mapping[str, Any]):
         self._strict = strict
         self._place = place
         self.missed: dict[str, None] = {}
-        # Needs that nothing met, in words.
+        # A warning for each need without a value.
         self.unmet: list[str] = []
 
     def __getitem__(self, name: str) -> Any:
@@ -94,7 +95,7 @@ class Brought(Mapping[str, Any]):
             return Missing()
 
     def __contains__(self, _name: object) -> bool:
-        # So that asking for one that is not there is noted.
+        # So that every lookup reaches __getitem__, which notes missing names.
         return True
 
     def __iter__(self) -> Iterator[str]:
@@ -130,7 +131,7 @@ class Context:
         self._left: dict[str, Sequence[Slice]] = {}
 
     def leave(self, step: str, slices: Sequence[Slice]) -> None:
-        """Keep what a step left."""
+        """Store the slices that a step left."""
         self._left[step] = slices
 
     def left_by(self, steps: Collection[str]) -> list[Slice]:
@@ -169,7 +170,7 @@ class Context:
         return self.prompt if kind == "user_prompt" else self.params
 
     def _output(self, step: str) -> Any:
-        """What a step left under its own name: the last of its slices."""
+        """Return what a step left under its own name: the last of its slices."""
         left = self._left.get(step)
         return left[-1].output if left and not left[-1].failed else None
 
@@ -201,19 +202,25 @@ class MemoryManager:
     """The memory of the step that runs, as its tool sees it."""
 
     def save_step_result(self, step_name: str, result: Any) -> None:
-        """Keep a result under a name: a value, or `output`, `classification` and `metadata`.
+        """Store a result under a name: a value, or `output`, `classification` and `metadata`.
 
-        It is kept with the result of the step whose tool calls this, or not at all.
+        It is stored together with the result of the tool that calls this. If the tool fails,
+        it is not stored.
         """
         saving = _now.get()
         if saving is None:
             raise UsageError(
-                "no workflow step is running here",
+                "memory_manager works only while a workflow step runs",
                 place="memory_manager",
-                fix="call it in a tool, while a workflow runs it",
+                fix="call it in the tool of a step",
             )
         if isinstance(result, Mapping) and "output" not in result:
-            raise InputError("a result has an `output`", place=f"memory_manager, {step_name}")
+            found = ", ".join(map(str, result)) or "no fields"
+            raise InputError(
+                f"a result with fields must have the field `output`, got {found}"[:200],
+                place=f"memory_manager, {step_name}",
+                fix='wrap the result: {"output": …}',
+            )
         saving.saved.append({"name": str(step_name), **as_record(result)})
 
 
@@ -221,7 +228,7 @@ memory_manager = MemoryManager()
 
 
 Extras = Callable[[], Json]
-"""What is kept beside a result: what the step was given from elsewhere, and warnings."""
+"""Returns what is stored beside a result: values from outside the run, and warnings."""
 
 
 def recording(tool: Tool, extras: Extras) -> None:
@@ -270,7 +277,7 @@ CountTokens = Callable[[str], int]
 
 _PIECE = re.compile(r"[A-Za-z]+|\d{1,3}|[^\sA-Za-z\d]")
 LETTERS = 7
-"""A Latin word of up to so many letters is one token as a rule."""
+"""A Latin word of up to this many letters is usually one token."""
 
 
 def about(text: str) -> int:
@@ -290,9 +297,9 @@ def tokens_of(value: Any, count: CountTokens = about) -> int:
 
 
 class Tokens(msgspec.Struct, frozen=True, kw_only=True):
-    """What a step was sent, beside what it would have been with everything that there was.
+    """The tokens that a step sent, and those it would have sent with the full context.
 
-    `told`: what the provider counted itself, where it does.
+    `told`: the provider's own count, if it has one.
     """
 
     sent: int = 0
@@ -301,7 +308,7 @@ class Tokens(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def saved(self) -> int:
-        """How many tokens fewer were sent."""
+        """How many tokens fewer were sent than with the full context."""
         return self.full - self.sent
 
     def __add__(self, other: "Tokens") -> "Tokens":

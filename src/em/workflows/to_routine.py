@@ -1,6 +1,8 @@
-"""From runs of a workflow to a routine: what a model said each time alike becomes a constant.
+"""Compile a run of a workflow to a routine that needs no model.
 
-The routine is proved by replaying the run: the same calls, arguments and output.
+A model's answer becomes a constant if it was the same in every run, and an input otherwise.
+The routine is proved by replaying the run: it must make the same calls with the same arguments
+and return the same output.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -49,14 +51,17 @@ Token = tuple[str, str]
 
 
 class Rewrite:
-    """Rewrites what templates refer to; `memory` and `params` by their parts."""
+    """Rewrite the references of a workflow's templates to names of the routine.
+
+    `memory` and `params` map each part (`x` in `memory.x`) to an expression of the routine.
+    """
 
     def __init__(self, memory: Mapping[str, str], params: Mapping[str, str], place: str) -> None:
         self._names = {"memory": memory, "params": params}
         self._place = place
 
     def value(self, value: Any) -> Any:
-        """A value with every text in it rewritten."""
+        """Rewrite every template in a value."""
         if isinstance(value, str):
             return self.text(value) if "{{" in value or "{%" in value else value
         if isinstance(value, dict):
@@ -66,11 +71,11 @@ class Rewrite:
         return value
 
     def expression(self, source: str) -> str:
-        """A bare expression, rewritten."""
+        """Rewrite an expression that has no braces."""
         return self.text(f"{{{{ {source} }}}}")[2:-2].strip()
 
     def text(self, text: str) -> str:
-        """A text, rewritten."""
+        """Rewrite one template."""
         tokens = [(kind, value) for _, kind, value in lexed(text, self._place)]
         out: list[str] = []
         position = 0
@@ -80,8 +85,8 @@ class Rewrite:
                 out.append(tokens[position][1])
                 position += 1
             else:
-                said, length = found
-                out.append(said)
+                replacement, length = found
+                out.append(replacement)
                 position += length
         return "".join(out)
 
@@ -91,33 +96,36 @@ class Rewrite:
             return None
         rest = tokens[at + 1 : at + 4]
         if rest[:1] == [("operator", ".")] and rest[1:2] and rest[1][0] == "name":
-            return self._said(value, rest[1][1]), 3
+            return self._replacement(value, rest[1][1]), 3
         if rest[:1] == [("operator", "[")] and len(rest) == 3 and rest[1][0] == "string":
-            return self._said(value, rest[1][1][1:-1]), 4
+            return self._replacement(value, rest[1][1][1:-1]), 4
         raise WorkflowError(
-            f"{value!r} as a whole can't be compiled", place=self._place, fix="name its parts"
+            f"a template that uses all of `{value}` can't be compiled",
+            place=self._place,
+            fix=f"refer to its parts: {value}.NAME",
         )
 
-    def _said(self, name: str, part: str) -> str:
-        # What nothing brought is empty, as it was in the workflow.
+    def _replacement(self, name: str, part: str) -> str:
+        # A name without a value is an empty text, as in the workflow.
         return self._names[name].get(part, "''")
 
 
 def _is_part(tokens: list[Token], at: int) -> bool:
-    """Whether it is the attribute of something else."""
+    """Tell whether the token is an attribute of another name, as in `other.memory`."""
     before = [token for token in tokens[:at] if token[0] != "whitespace"]
     return bool(before) and before[-1] == ("operator", ".")
 
 
 FEWEST = 2
-"""So many runs must agree before an output is frozen without a question."""
+"""The fewest runs that must agree before an output is frozen without asking."""
 
 
 class Frozen(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that a model said, or that came from elsewhere: what becomes of it, and why.
+    """A value from outside the workflow, such as a model's answer, and whether it is a constant.
 
-    `runs`: in how many runs it was seen; `alike`: in how many it was this. `holds`: parameters
-    whose values stand in it, so that it may not fit others.
+    `runs`: how many runs have a value for it; `alike`: how many of them have this value.
+    `holds`: parameters whose values the text contains. Such a constant may be wrong for other
+    parameters. `frozen`: true for a constant, false for an input of the routine.
     """
 
     name: str
@@ -130,12 +138,12 @@ class Frozen(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_sure(self) -> bool:
-        """Whether several runs agree."""
+        """Whether enough runs have a value, and all have the same."""
         return self.runs >= FEWEST and self.alike == self.runs
 
 
 class CompiledWorkflow(msgspec.Struct, frozen=True, kw_only=True):
-    """A routine package as texts by file name, and what was frozen in it."""
+    """A routine package as texts by file name, and the values that could be frozen in it."""
 
     name: str
     files: dict[str, str]
@@ -145,7 +153,7 @@ class CompiledWorkflow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 MayFreeze = Callable[[Frozen], bool]
-"""Is asked where runs don't agree, or there is only one."""
+"""Decides whether to freeze a value where runs differ, or where there is only one run."""
 
 
 def compile_run(
@@ -156,21 +164,24 @@ def compile_run(
     name: str | None = None,
     effect_of: Callable[[str], Effect | None] = lambda _tool: None,
 ) -> CompiledWorkflow:
-    """A routine that does what a run did, without a model.
+    """Compile a run to a routine that repeats it without a model.
 
-    What is not frozen becomes an input of the routine. `effect_of` tells the effect of a tool.
+    A value that is not frozen becomes an input of the routine. `effect_of` returns the effect of
+    a tool, or None if it is not known. Raise WorkflowError if the run or a step can't be compiled.
     """
     past = PastWorkflow.read(store, run_id)
     if past.status != "ok":
         raise WorkflowError(
-            f"this run is {past.status}", place=f"run {run_id}", fix="compile one that is ok"
+            f"only a run with status ok can be compiled, this one is {past.status}",
+            place=f"run {run_id}",
+            fix="resume it, or compile another run",
         )
     views = [view_of(past), *_others(store, past)]
     builder = _Builder(plan_of(past.definition), past, views, may_freeze, effect_of)
     draft = builder.build(name)
     source = _constants(builder.frozen)
     functions: dict[str, Any] = {}
-    exec(compile(source, "udf.py", "exec"), functions)  # noqa: S102 - constants, written here
+    exec(compile(source, "udf.py", "exec"), functions)  # noqa: S102 - constants, generated above
     own = {one.name: functions[one.name] for one in builder.frozen if one.frozen}
     verify_draft(draft, own)
     return CompiledWorkflow(
@@ -183,7 +194,7 @@ def compile_run(
 
 
 def _others(store: Store, past: PastWorkflow) -> Iterator[RunView]:
-    """Other runs of the same workflow, as it was written then, that ended well."""
+    """Yield the other successful runs of the same version of the workflow."""
     for event in started_runs(store, "workflow"):
         body = event.body or {}
         run_id = run_id_of(event)
@@ -196,17 +207,17 @@ def _others(store: Store, past: PastWorkflow) -> Iterator[RunView]:
 
 
 def _constants(frozen: Sequence[Frozen]) -> str:
-    parts = ['"""What a model said, as constants: see `em workflow compile`."""\n']
+    parts = ['"""Answers of a model as constants; written by `em workflow compile`."""\n']
     for one in frozen:
         if one.frozen:
-            said = f"{one.alike} of {one.runs} runs" if one.runs > 1 else "one run"
-            note = f"    # The output of {one.step!r} in {said}.\n"
+            seen = f"{one.alike} of {one.runs} runs" if one.runs > 1 else "one run"
+            note = f"    # The output of {one.step!r} in {seen}.\n"
             parts.append(f"\n\ndef {one.name}():\n{note}    return {one.value!r}\n")
     return "".join(parts)
 
 
 class _Builder:
-    """Puts the routine together, step by step."""
+    """Build the routine and its recording, step by step."""
 
     def __init__(
         self,
@@ -227,14 +238,14 @@ class _Builder:
         self._steps: list[Step] = []
         self._recording: list[Recorded] = []
         self._answers: dict[str, Json] = {}
-        # What a step's output is called in the routine, and in an expression.
-        self._said: dict[str, str] = {}
+        # By step: the expression for its output in the routine.
+        self._outputs: dict[str, str] = {}
         self.frozen: list[Frozen] = []
 
     def build(self, name: str | None) -> Draft:
         view = self._views[0]
         ran = [step for step in self._ordered() if self._put(step)]
-        last = self._said[ran[-1].name] if ran else "none"
+        last = self._outputs[ran[-1].name] if ran else "none"
         self._steps.append(ReturnStep(id="output", value=f"{{{{ {last} }}}}"))
         routine = Routine(
             name=name or identifier(view.workflow),
@@ -257,7 +268,7 @@ class _Builder:
         )
 
     def _ordered(self) -> list[PlannedStep]:
-        """Each step behind those it waits for."""
+        """Return the steps in an order in which each comes after those it waits for."""
         left, ordered = list(self._plan.steps), []
         while left:
             names = {step.name for step in left}
@@ -270,42 +281,43 @@ class _Builder:
         return next(view for view in self._views[run].steps if view.name == step)
 
     def _put(self, step: PlannedStep) -> bool:
-        """Add what a step becomes; whether it left anything."""
+        """Add the routine's steps for one step; return whether it has an output."""
         definition, view = step.definition, self._view(step.name)
         variable = f"{definition.variable}_output"
-        is_said = definition.tool in ASKS_A_MODEL or definition.tool == "recall"
-        if is_said and definition.when is None:
-            self._said[step.name] = variable
+        is_answer = definition.tool in ASKS_A_MODEL or definition.tool == "recall"
+        if is_answer and definition.when is None:
+            self._outputs[step.name] = variable
             outputs = [self._view(step.name, n) for n in range(len(self._views))]
             seen = [one.output for one in outputs if one.status == "done"]
             self._constant(variable, step.name, view.output, seen)
             return True
-        if definition.tool == ROUTINE or is_said:
-            why = "a routine within one" if definition.tool == ROUTINE else "a model behind `when`"
-            raise WorkflowError(f"{why} can't be compiled", place=f"step {step.name}")
+        if definition.tool == ROUTINE or is_answer:
+            what = f"a step that calls {definition.tool!r}"
+            condition = "" if definition.tool == ROUTINE else " and has `when`"
+            raise WorkflowError(f"{what}{condition} can't be compiled", place=f"step {step.name}")
         names = self._names(step)
         rewrite = Rewrite(names, {name: name for name in self._past.params}, f"step {step.name}")
         when = None if definition.when is None else rewrite.expression(_bare(definition.when))
         agreed = self._question(step, variable, rewrite, when)
         if definition.tool == ASK:
-            self._said[step.name] = _answer(variable, definition.inputs)
+            self._outputs[step.name] = _answer(variable, definition.inputs)
             return view.status == "done"
         may_lack = when is not None or definition.on_failure == "continue"
         wrapped = f"{variable}.output" if view.metadata or view.classification != "output" else ""
-        said = wrapped or variable
-        self._said[step.name] = f"({said} | default(''))" if may_lack else said
+        output = wrapped or variable
+        self._outputs[step.name] = f"({output} | default(''))" if may_lack else output
         self._call(step, variable, rewrite, agreed or when, raw=bool(wrapped))
         return view.status == "done"
 
     def _constant(self, name: str, step: str, value: Any, seen: Sequence[Any]) -> None:
-        """What was said: a constant if it was the same each time, or if a person agrees."""
+        """Add a value: a constant if all runs agree or `may_freeze` allows it, else an input."""
         one = Frozen(
             name=name,
             step=step,
             value=value,
             runs=len(seen),
             alike=sum(identical(value, other) for other in seen),
-            holds=_held(value, self._past.params),
+            holds=_contained(value, self._past.params),
         )
         one = msgspec.structs.replace(one, frozen=one.is_sure or self._may_freeze(one))
         self.frozen.append(one)
@@ -318,16 +330,16 @@ class _Builder:
         )
 
     def _names(self, step: PlannedStep) -> dict[str, str]:
-        """What the names of `memory` become for a step."""
+        """Return, for each name in the `memory` of a step, its expression in the routine."""
         names: dict[str, str] = {}
         for number, need in enumerate(step.needs):
             if need.kind in ("user_prompt", "parameters"):
                 names |= {name: name for name in self._past.params}
             if need.kind == "classification":
                 raise WorkflowError(
-                    "a classification can't be compiled",
+                    "a need for a classification can't be compiled",
                     place=f"step {step.name}, need {need.text}",
-                    fix="name the step",
+                    fix="name the step that it comes from: tool_output(STEP)",
                 )
             names |= dict.fromkeys(need.variables, self._source(step, number))
         return names
@@ -335,9 +347,9 @@ class _Builder:
     def _source(self, step: PlannedStep, number: int) -> str:
         need = step.needs[number]
         if need.kind == "step":
-            return self._said.get(need.target, "''")
+            return self._outputs.get(need.target, "''")
         if need.kind == "last_output":
-            return next(reversed(self._said.values()), "''")
+            return next(reversed(self._outputs.values()), "''")
         if need.kind == "parameters":
             pairs = ", ".join(f"{name!r}: {name}" for name in self._past.params)
             return f"{{{pairs}}}"
@@ -351,7 +363,7 @@ class _Builder:
         return name
 
     def _prompt(self) -> str:
-        """The prompt is the first required parameter, or an input of its own."""
+        """Return the input that has the prompt: the first required parameter, or `user_prompt`."""
         required = [param.name for param in self._plan.workflow.parameters if param.is_required]
         if required and str(self._past.params[required[0]]) == self._past.prompt:
             return required[0]
@@ -361,7 +373,11 @@ class _Builder:
     def _question(
         self, step: PlannedStep, variable: str, rewrite: Rewrite, when: str | None
     ) -> str | None:
-        """A person is asked again; what follows runs only if they agree."""
+        """Add the question of a step to the routine.
+
+        Return the condition under which the step then makes its call; None if it needs no other.
+        A call behind a gate is made only if the person approves.
+        """
         asked = question_of(step.definition)
         if asked is None:
             return None
@@ -451,13 +467,13 @@ def _bare(when: str | bool) -> str:
 
 
 def _answer(variable: str, inputs: Json) -> str:
-    """What was said to `ask`: the only field, or all of them."""
+    """Return the expression for the answer to `ask`: its only field, or all fields."""
     fields = inputs.get("fields") or [{"name": "answer"}]
     return f"{variable}.{fields[0]['name']}" if len(fields) == 1 else variable
 
 
-def _held(value: Any, params: Json) -> list[str]:
-    """The parameters whose values stand in what was said."""
+def _contained(value: Any, params: Json) -> list[str]:
+    """Return the parameters whose values the value contains."""
     text = msgspec.json.encode(value).decode().lower()
     return [
         name
