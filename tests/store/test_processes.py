@@ -149,3 +149,30 @@ def test_a_forked_child_uses_connections_of_its_own(address: str) -> None:
         said = [event.body["text"] for event in store.read(EventQuery()) if event.body]
         assert sorted(said) == ["child", "parent", "parent again"]
         assert verify(store.rows).ok
+
+
+def test_the_threads_of_a_forked_child_share_its_connections(address: str) -> None:
+    code = (
+        "import os, sys, threading\n"
+        "from em import Memory\n"
+        "memory = Memory(sys.argv[1])\n"
+        "memory.observe('ana', 'parent')\n"
+        "if os.fork():\n"
+        "    sys.exit(os.waitstatus_to_exitcode(os.wait()[1]))\n"
+        "start, failed = threading.Barrier(6), []\n"
+        "def observe():\n"
+        "    start.wait()\n"
+        "    try:\n"
+        "        memory.observe('ana', 'child')\n"
+        "    except Exception as error:\n"
+        "        failed.append(error)\n"
+        "threads = [threading.Thread(target=observe) for _ in range(6)]\n"
+        "for thread in threads: thread.start()\n"
+        "for thread in threads: thread.join()\n"
+        "sys.exit(str(failed) if failed else 0)\n"
+    )
+    for _ in range(3):
+        subprocess.run([sys.executable, "-c", code, address], check=True, timeout=60)
+    with open_store(address) as store:
+        texts = [event.body["text"] for event in store.read(EventQuery()) if event.body]
+    assert sorted(texts) == ["child"] * 18 + ["parent"] * 3

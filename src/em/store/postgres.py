@@ -2,6 +2,7 @@
 
 import logging
 import os
+import threading
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
@@ -208,6 +209,18 @@ POLL = 0.25
 logging.getLogger("psycopg.pool").addHandler(logging.NullHandler())
 
 
+_opening = threading.Lock()
+"""Held while a forked process opens its own pool, so that its threads open one."""
+
+
+def _renew_lock() -> None:
+    global _opening  # noqa: PLW0603 - a child must not wait for a thread that only its parent has
+    _opening = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_renew_lock)
+
+
 class Connections:
     """The connections to one database: a pool, and a new pool in each forked process.
 
@@ -224,10 +237,9 @@ class Connections:
             "connect_timeout": max(2, int(timeout)),
             "application_name": "em",
         }
-        self._pool = self._open()
+        self._opened = os.getpid(), self._open()
 
     def _open(self) -> "ConnectionPool[Connection]":
-        self._pid = os.getpid()
         self._failed_at = 0.0
         return ConnectionPool(
             self._url,
@@ -247,16 +259,25 @@ class Connections:
     @contextmanager
     def connection(self) -> Iterator[Connection]:
         """Lend this thread a connection for as long as the block lasts."""
-        if self._pid != os.getpid():
-            # A forked process must not touch the parent's connections, not even to close them.
-            self._pool._closed = True
-            self._pool = self._open()
-        pool = self._pool
+        pool = self._pool_of_this_process()
         connection = self._take(pool)
         try:
             yield connection
         finally:
             pool.putconn(connection)
+
+    def _pool_of_this_process(self) -> "ConnectionPool[Connection]":
+        pid, pool = self._opened
+        if pid == os.getpid():
+            return pool
+        with _opening:
+            pid, pool = self._opened
+            if pid != os.getpid():
+                # A forked process must not touch the parent's connections, not even to close them.
+                pool._closed = True
+                pool = self._open()
+                self._opened = os.getpid(), pool
+        return pool
 
     def _take(self, pool: "ConnectionPool[Connection]") -> Connection:
         began = time.monotonic()
@@ -271,14 +292,16 @@ class Connections:
                     raise
 
     def drop_idle(self) -> None:
-        """Close the idle connections, so that the next use connects again."""
-        if self._pid == os.getpid():
-            self._pool.drain()
+        """Replace the idle connections by new ones."""
+        pid, pool = self._opened
+        if pid == os.getpid():
+            pool.drain()
 
     def close(self) -> None:
         """Close the idle connections now, and the others when they are returned."""
-        if self._pid == os.getpid():
-            self._pool.close()
+        pid, pool = self._opened
+        if pid == os.getpid():
+            pool.close()
 
 
 class PostgresStore(SqlStore):
