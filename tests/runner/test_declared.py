@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from em import Memory
-from em.errors import InvalidRoutine
+from em.errors import InvalidRoutine, NotAllowed
 from em.runner.engine import arun_routine, run_routine
 from em.runner.run import RunResult
 from em.runner.tools import command, http
@@ -317,6 +317,28 @@ def test_a_value_does_not_lead_elsewhere(run: Run, host: str, bad: str) -> None:
     tool = f'http: {{url: "http://{host}/users/{{{{ id }}}}"}}'
     assert "would change the path" in message(run(tool, allow=AllowSettings(hosts=[host]), id=bad))
     assert Server.seen == []
+
+
+def test_a_header_replaces_ours_in_any_case_and_may_have_latin_letters(run: Run, host: str) -> None:
+    tool = f'http: {{url: "http://{host}/", headers: {{user-agent: mine, X-Name: "{{{{ x }}}}"}}}}'
+    assert run(tool, allow=AllowSettings(hosts=[host]), x="Zoé").status == "ok"
+    ((_, _, headers, _),) = Server.seen
+    assert headers["user-agent"] == "mine"
+    assert headers["x-name"] == "Zoé"
+
+
+def test_a_write_has_a_connection_of_its_own(run: Run, host: str) -> None:
+    tool = f'http: {{method: POST, url: "http://{host}/"}}'
+    for _ in range(2):
+        assert run(tool, allow=AllowSettings(hosts=[host])).status == "ok"
+    assert len({headers["peer"] for _, _, headers, _ in Server.seen}) == 2
+
+
+def test_a_name_in_punycode_is_the_host_that_was_allowed() -> None:
+    assert http._address("http://xn--bcher-kva.example/").host == "bücher.example"
+    with pytest.raises(NotAllowed, match="ambiguous") as refused:
+        http._address("http://user:hunter2@api.example/")
+    assert "hunter2" not in str(refused.value)
 
 
 def test_headers_are_one_line_and_not_the_connections_own(run: Run, host: str) -> None:

@@ -27,6 +27,7 @@ MAX_ANSWER = 10 * 1024 * 1024
 TAIL = 2000
 _REDIRECTS = (301, 302, 303, 307, 308)
 MAX_REDIRECTS = 5
+_REPEATABLE = ("GET", "HEAD")
 _HEADERS = {"Accept-Encoding": "identity", "User-Agent": "em"}
 
 
@@ -82,11 +83,12 @@ def _answer(
         sent = httpx.Request(
             method,
             _address(url),
-            headers=httpx.Headers({**_HEADERS, **headers}),
+            headers=_merged(headers),
             content=content,
             extensions={"timeout": httpx.Timeout(_left(deadline, timeout)).as_dict()},
         )
-        answer = _client(tuple(sorted(getproxies().items()))).send(sent, stream=True)
+        proxies = tuple(sorted(getproxies().items()))
+        answer = _client(proxies, method in _REPEATABLE).send(sent, stream=True)
         try:
             yield answer
         finally:
@@ -110,17 +112,26 @@ def _address(url: str) -> "httpx.URL":
     address, checked = httpx.URL(url), urlsplit(url)
     usual = {"http": 80, "https": 443}.get(checked.scheme)
     ports = [port or usual for port in (address.port, checked.port)]
-    hosts = [host.lower() for host in (address.host, checked.hostname or "")]
-    if ports[0] != ports[1] or hosts[0] != hosts[1] or address.userinfo:
-        raise NotAllowed(f"this address is ambiguous, it may name another host: {url[:200]}")
+    seen = {address.host.lower(), address.raw_host.decode().lower()}  # with and without punycode
+    if ports[0] != ports[1] or (checked.hostname or "").lower() not in seen or address.userinfo:
+        host = host_of(checked)
+        raise NotAllowed(f"this address of {host} is ambiguous: it may name another host")
     return address
 
 
-@lru_cache(maxsize=8)
-def _client(_proxies: tuple[tuple[str, str], ...]) -> "httpx.Client":
-    """Return the client of this process, which reuses connections; one for each set of proxies.
+def _merged(headers: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
+    """Return the headers to send: the caller's replace ours by name, in any case."""
+    own = {name.lower(): (name, value) for name, value in {**_HEADERS, **headers}.items()}
+    return [(name.encode("ascii"), value.encode("latin-1")) for name, value in own.values()]
 
-    It takes no cookies, trusts the certificates of the system, and does not follow redirects.
+
+@lru_cache(maxsize=8)
+def _client(_proxies: tuple[tuple[str, str], ...], reuse: bool) -> "httpx.Client":
+    """Return the client of this process for a set of proxies.
+
+    reuse: whether to reuse connections. A write gets a connection of its own: if the server
+    closed a reused one just then, nobody could tell whether the write happened. The client takes
+    no cookies, trusts the certificates of the system, and does not follow redirects.
     """
     import ssl
     from http.cookiejar import CookieJar, DefaultCookiePolicy
@@ -131,6 +142,7 @@ def _client(_proxies: tuple[tuple[str, str], ...]) -> "httpx.Client":
         verify=ssl.create_default_context(),
         cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),
         follow_redirects=False,
+        limits=httpx.Limits(max_keepalive_connections=20 if reuse else 0),
     )
 
 
