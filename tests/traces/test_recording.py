@@ -140,6 +140,20 @@ def test_what_json_cant_say_is_told_as_text(memory: Memory) -> None:
     assert kept[2].result == "nan"
 
 
+def test_a_result_that_cant_be_shown_does_not_fail_the_call(memory: Memory) -> None:
+    class Shy:
+        def __repr__(self) -> str:
+            raise RuntimeError("no")
+
+    with memory.record("look", {}) as recorder:
+        assert isinstance(recorder.tool(Shy, name="look")(), Shy)
+    (trace,) = memory.traces()
+    (call,) = trace.trace.calls
+    assert isinstance(call, ToolCall)
+    assert call.error is None
+    assert "Shy" in call.result
+
+
 def graph() -> Any:
     """An agent of LangGraph whose model is scripted; everything else is the real library."""
     from langchain_core.language_models.fake_chat_models import GenericFakeChatModel

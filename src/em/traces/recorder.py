@@ -15,7 +15,6 @@ from typing import Any, Self, TypeVar
 
 import msgspec
 
-from em.errors import BadBody
 from em.traces.trace import Call, Message, Mission, Outcome, ToolCall, Trace, TraceEvent, UdfCall
 from em.values.call import Effect, Signature, Usage
 from em.values.canonical import Json, canonical
@@ -358,8 +357,15 @@ def _plain(value: Any) -> Any:
     """Return a value as JSON; what JSON can't express becomes its repr."""
     try:
         return canonical(msgspec.to_builtins(value, enc_hook=_as_text))[1]
-    except (TypeError, ValueError, RecursionError, BadBody):
+    except Exception:  # noqa: BLE001 - a foreign class's own code must not fail a call that is done
+        return _repr(value)
+
+
+def _repr(value: Any) -> str:
+    try:
         return repr(value)
+    except Exception as error:  # noqa: BLE001 - as above
+        return f"<{type(value).__qualname__}: its repr raised {type(error).__name__}>"
 
 
 def _as_text(value: Any) -> Any:
