@@ -30,7 +30,7 @@ EXTRAS = {
 """Each extra, and a module that is installed with it."""
 
 KEYS = ("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "EM_LLM_API_KEY", "EM_API_TOKEN")
-CORE = ("msgspec", "click", "rich", "PyYAML")
+CORE = ("msgspec", "click", "rich", "PyYAML", "httpx", "pyahocorasick", "snowballstemmer")
 LOW_SPACE = 256 * 1024 * 1024
 
 

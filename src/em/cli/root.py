@@ -48,7 +48,7 @@ COMMANDS = {
     "resolve": ("em.cli.state:resolve", "Settle a contradiction about a subject."),
     "resume": ("em.cli.run:resume", "Resume a run that was interrupted or waits for an answer."),
     "retrieve": ("em.cli.heuristics:retrieve", "List the lessons that fit a task, with scores."),
-    "routine": ("em.cli.routine:routine", "List, show, store, retire and heal routines."),
+    "routine": ("em.cli.routine:routine", "List, show, keep, retire and heal routines."),
     "run": ("em.cli.run:run", "Run a routine."),
     "runs": ("em.cli.run:runs", "List and show past runs of routines."),
     "serve": ("em.cli.serve:serve", "Serve the memory over HTTP: web pages and a JSON API."),

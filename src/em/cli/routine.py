@@ -60,7 +60,7 @@ if TYPE_CHECKING:
 
 @click.group("routine", no_args_is_help=True)
 def routine() -> None:
-    """List, show, store, unpack, retire and heal the routines in a memory."""
+    """List, show, keep, unpack, retire and heal the routines in a memory."""
 
 
 @routine.command("list")
