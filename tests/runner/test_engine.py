@@ -187,7 +187,7 @@ def test_on_error_goes_on_with_a_value(run: Run, on_error: str, expected: Any) -
 def test_a_timeout_leaves_the_call_behind(run: Run) -> None:
     gate = threading.Event()
     steps = "  - {id: a, type: tool.call, tool: slow, timeout: 0.05}"
-    result = run(steps, tool_registry={"slow": lambda: gate.wait(10)})
+    result = run(steps, tool_registry={"slow": lambda: gate.wait(2)})
     gate.set()
     assert result.failure is not None
     assert result.failure.error_type == "StepTimeout"
