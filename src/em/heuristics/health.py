@@ -37,7 +37,7 @@ LOOKED_AT = 10
 
 
 class Contradiction(NamedTuple):
-    """Two heuristics, one of which says to do what the other says not to do."""
+    """Two heuristics with opposite advice: one says to do what the other says not to do."""
 
     one: Heuristic
     other: Heuristic

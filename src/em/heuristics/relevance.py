@@ -43,7 +43,7 @@ def is_negated(action: str) -> bool:
 
 
 Search = Callable[[str, Within, int], Sequence[Hit]]
-"""Find up to so many lessons for a text: recall, unless somebody brings another search."""
+"""Find lessons for a text, at most as many as asked for. By default this is recall."""
 EVERYBODY = Within("", lessons=True)
 """The scope of lessons that are about no one subject."""
 
