@@ -1,4 +1,7 @@
-"""`make bench`, or `python -m bench NAME…` for some of them. Exit code 1 if a bar is missed."""
+"""`make bench`, or `python -m bench NAME…` for some of them. Exit code 1 if a bar is missed.
+
+`right` takes options when it is named alone: `python -m bench right --help`.
+"""
 
 import platform
 import sqlite3
@@ -23,6 +26,7 @@ from bench import (
     workflow,
 )  # fmt: skip
 from bench.figure import Figure
+from bench.right import parts as right
 
 BENCHES: dict[str, Callable[[], Iterator[Figure]]] = {
     "append": store.append,
@@ -34,6 +38,7 @@ BENCHES: dict[str, Callable[[], Iterator[Figure]]] = {
     "compile": routines.compile_retail,
     "export": routines.export_retail,
     "run": routines.run_steps,
+    "right": right.figures,
     "sandbox": sandbox.calls,
     "behaviour": behaviour.hits,
     "recall": recall.quality,
@@ -82,7 +87,11 @@ def show(figure: Figure) -> str:
     )
 
 
-def main(names: list[str]) -> int:
+def main(words: list[str]) -> int:
+    names = words
+    if words[:1] == ["right"] and len(words) > 1:
+        options = right.read_options(words[1:])
+        names, BENCHES["right"] = ["right"], lambda: right.figures(options)
     unknown = set(names) - BENCHES.keys()
     if unknown:
         print(f"no bench {min(unknown)!r}; there are: {', '.join(BENCHES)}", file=sys.stderr)

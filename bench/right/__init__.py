@@ -1,0 +1,1 @@
+"""Right or refuse: what routines do to real databases, beside what they should do."""
