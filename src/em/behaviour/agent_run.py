@@ -16,7 +16,7 @@ from em.behaviour.codec import Form, NotEncodable, encode, is_lazy, snapshot
 from em.behaviour.result import Progress
 from em.behaviour.task import Task
 from em.behaviour.tool import Bound, Contexts, EngineTool
-from em.compiler.calls import TracedCall, infer_effect
+from em.compiler.calls import TracedCall
 from em.errors import EmError, NotRecordable
 from em.runner.drivers import CallTool, Effects, adrive, drive
 from em.traces.recorder import RecordedCall, Recorder, error_text
@@ -33,16 +33,18 @@ class Call(RecordedCall):
     forms: how arguments are restored from JSON. live: arguments that are an earlier call's own
     result, by the number of that call. began, ended: ticks of the run; `ended` is 0 for a call
     that did not return. fixed: of a replayed call, the arguments that no result determines.
+    owner: the object of a method.
     """
 
     __slots__ = (
-        "began", "ended", "fixed", "forms", "live", "opaque", "post", "pre", "replayed", "tool",
-        "value",
+        "began", "ended", "fixed", "forms", "live", "opaque", "owner", "post", "pre", "replayed",
+        "tool", "value",
     )  # fmt: skip
 
     def __init__(self, tool: EngineTool) -> None:
-        super().__init__(None, tool.name, {})
+        super().__init__(None, tool.name, {}, tool.effect)
         self.tool = tool
+        self.owner: Any = None
         self.forms: dict[str, Form] = {}
         self.live: dict[str, int] = {}
         self.value: Any = None
@@ -65,7 +67,10 @@ class Call(RecordedCall):
 
 
 class Run(Recorder):
-    """One run of an agent. `problem` is the reason why it can't be stored, if it can't."""
+    """One run of an agent. `problem` is the reason why it can't be stored, if it can't.
+
+    answer: returns the call of a replay that answers a call of the agent, or None.
+    """
 
     def __init__(
         self,
@@ -85,6 +90,7 @@ class Run(Recorder):
         self.problem: EmError | None = None
         self.progress = progress
         self.briefed = False
+        self.answer: Callable[[Call], Call | None] = _no_replay
         self._owners: dict[str, Any] = {}
         self._ticks = 0
 
@@ -104,14 +110,21 @@ class Run(Recorder):
             self.problem = problem
 
     def begin(self, tool: EngineTool, bound: Bound) -> Call:
-        """Begin to record a call, with its arguments as they are now."""
+        """Begin to record a call, with its arguments as they are now.
+
+        Return an identical call that a replay completed instead, if there is one.
+        """
         call = Call(tool)
         call.began = self.tick()
-        self.calls.append(call)
+        call.owner = bound.owner
         for name, value in bound.arguments.items():
             self._take(call, name, value)
         if tool.is_method:
             self._take_owner(tool, bound.owner)
+        completed = self.answer(call)
+        if completed is not None:
+            return completed
+        self.calls.append(call)
         return call
 
     def _take_owner(self, tool: EngineTool, owner: Any) -> None:
@@ -186,6 +199,11 @@ class Run(Recorder):
         call.ended = self.tick()
 
 
+def _no_replay(_call: Call) -> Call | None:
+    """Answer no call: nothing was replayed."""
+    return None
+
+
 def _goal(task: Task) -> str:
     """Return the argument that is called task, goal, prompt or the like; others may be secret."""
     texts = (task.arguments.get(name) for name in _GOALS)
@@ -228,6 +246,8 @@ def record_call(
     token = current.set(NESTED)
     try:
         call = run.begin(tool, bound)
+        if call.replayed:
+            return call.value, None
         if tool.pre_check is not None:
             call.pre = yield from _captured(run, tool, tool.pre_check, bound, "pre-check")
         try:
@@ -338,16 +358,15 @@ def refuse_unknown_effects(calls: Sequence[Call]) -> None:
     for number, call in enumerate(calls):
         if call.error is None:
             continue
-        name = call.tool.name.rpartition(".")[2]
         traced = TracedCall(
             index=number,
-            name=name,
+            name=call.tool.name,
             is_udf=False,
             args=call.args,
             result=None,
             error=call.error,
-            effect=infer_effect(name),
-            effect_inferred=True,
+            effect="write" if call.tool.writes else "read",
+            effect_inferred=call.tool.effect is None,
             said="",
         )
         again = any(

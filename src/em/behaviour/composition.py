@@ -16,7 +16,7 @@ from em.behaviour.agent_run import Call, Run, refuse_unfinished, refuse_unknown_
 from em.behaviour.behaviour import Answer, Behaviour, Capture, Step, Twin, result_hash
 from em.behaviour.codec import NotEncodable, encode
 from em.behaviour.task import HOLE, Params, Task, constant_texts, escaped, followed, param_names
-from em.compiler.calls import Names, infer_effect, result_name, words_of
+from em.compiler.calls import Names, result_name, words_of
 from em.compiler.wire import OUTPUT, Wiring, literal, plain_segment
 from em.errors import EmError, ExpressionError, NotRecordable
 from em.runner.expressions.language import compile_value
@@ -84,10 +84,7 @@ class Sources:
         about = {*words, *(f"{word}s" for word in words), *(f"{word}_id" for word in words)}
         if not source.path:
             # The whole result of `new_ticket` is a `ticket`; that of `stock` isn't a `quantity`.
-            made = (
-                plain.endswith("id")
-                and infer_effect(short_name(self._calls[source.call])) == "write"
-            )
+            made = plain.endswith("id") and self._calls[source.call].tool.writes
             return (made or plain in about) and not says_nothing(source.value)
         last = source.path[-1]
         key = str(last.key).lower()
@@ -266,8 +263,7 @@ class _Composer:
         self._wiring = Wiring(task.inputs, names)
         self._scope: Json = dict(task.inputs)
         self._names = [
-            names.free(result_name(name, is_write=infer_effect(name) == "write"))
-            for name in map(short_name, calls)
+            names.free(result_name(short_name(call), is_write=call.tool.writes)) for call in calls
         ]
         self._sources = Sources(calls, self._names)
         self._known: set[int] = set()

@@ -23,6 +23,7 @@ from em.errors import NotRecordable, UsageError
 from em.log.event import check_name
 from em.runner.drivers import adrive, drive
 from em.store import Store, open_store
+from em.values.call import Effect
 from em.values.canonical import Json
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -243,9 +244,13 @@ class Engine:
         pre_check: Check[Any] | None = None,
         post_check: Check[Any] | None = None,
         name: str | None = None,
+        effect: Effect | None = None,
     ) -> Callable[[F], F]:
-        """Decorate a function so that its calls are recorded and replayed."""
-        return self._decorator(name, pre_check, post_check, is_method=False)
+        """Decorate a function so that its calls are recorded and replayed.
+
+        effect: "read" if its calls change nothing, else "write"; by default inferred from its name.
+        """
+        return self._decorator(name, pre_check, post_check, effect, is_method=False)
 
     def method(
         self,
@@ -253,15 +258,17 @@ class Engine:
         pre_check: Check[Any] | None = None,
         post_check: Check[Any] | None = None,
         name: str | None = None,
+        effect: Effect | None = None,
     ) -> Callable[[F], F]:
         """Decorate a method; it is replayed on the object given to `set_context`."""
-        return self._decorator(name, pre_check, post_check, is_method=True)
+        return self._decorator(name, pre_check, post_check, effect, is_method=True)
 
     def _decorator(
         self,
         name: str | None,
         pre_check: Check[Any] | None,
         post_check: Check[Any] | None,
+        effect: Effect | None,
         *,
         is_method: bool,
     ) -> Callable[[F], F]:
@@ -272,6 +279,7 @@ class Engine:
                 is_method=is_method,
                 pre_check=pre_check,
                 post_check=post_check,
+                effect=effect,
             )
             self._refuse_second(tool)
             self.tools[tool.name] = tool

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Literal, NamedTuple
 
 from em.behaviour.agent_run import Call, Run
@@ -14,6 +15,7 @@ from em.behaviour.tool import Bound, Contexts, EngineTool
 from em.behaviour.tree import Node, Sight, members, newest, restored
 from em.errors import EmError, NotRecordable
 from em.runner.drivers import Effects
+from em.runner.expressions.language import compile_value
 from em.traces.recorder import error_text
 from em.values.canonical import Json
 
@@ -65,6 +67,7 @@ class Replay:
         self._lost = False
         self.done: list[Done] = []
         self.failed: Done | None = None
+        self.failed_in_a_write = False
         self.reasons: list[str | _Refusal] = []
         self.cause: Cause = ""
         self.started = time.perf_counter()
@@ -251,10 +254,10 @@ class Replay:
         try:
             value = yield tool.call(*tool.unbind(bound.owner, bound.arguments))
         except Exception as error:  # noqa: BLE001 - a tool may raise anything
-            self.failed = Done(step.tool, prepared.args, None, error_text(error), True)
+            self._fail(prepared, error_text(error))
             return self._diverge("error", f"{self._place(step)} raised {error_text(error)}")
         if is_lazy(value):
-            self.failed = Done(step.tool, prepared.args, None, "its work is not done", True)
+            self._fail(prepared, "its work is not done")
             return self._diverge("error", f"{self._place(step)} returned work that is not done yet")
         result, is_complete = snapshot(value)
         prepared.value, prepared.result, prepared.is_complete = value, result, is_complete
@@ -273,8 +276,24 @@ class Replay:
         self.alive &= passing
         return True
 
-    def recount(self, run: Run) -> None:
-        """Add the replayed calls to the run of the agent that takes over."""
+    def _fail(self, prepared: "_Prepared", error: str) -> None:
+        self.failed = Done(prepared.step.tool, prepared.args, None, error, True)
+        self.failed_in_a_write = prepared.tool.writes
+
+    def steps_to_come(self) -> list[tuple[EngineTool, Json]]:
+        """Return the calls that the newest possible behaviour would have made next.
+
+        Calls whose arguments need results that are not there are left out.
+        """
+        steps = self._known.stored[newest(self.alive)].behaviour.steps[len(self.taken) :]
+        found = []
+        for step in steps:
+            with suppress(EmError, ValueError, TypeError, LookupError):
+                found.append((self._tools[step.tool], compile_value(step.args, "")(self._scope)))
+        return found
+
+    def recount(self, run: Run) -> list[Call]:
+        """Add the replayed calls to the run of the agent that takes over; return them."""
         for prepared in self.taken:
             call = Call(prepared.tool)
             call.began = run.tick()
@@ -284,6 +303,7 @@ class Replay:
             call.opaque = not prepared.is_complete
             call.seconds = prepared.seconds
             call.replayed = True
+            call.owner = prepared.bound.owner
             call.fixed = {
                 name: value
                 for name, value in prepared.args.items()
@@ -293,6 +313,7 @@ class Replay:
             call.ended = run.tick()
             call.post = self._capture(run, prepared, prepared.tool.post_check, "post-check")
             run.calls.append(call)
+        return list(run.calls)
 
     def _capture(
         self, run: Run, prepared: _Prepared, check: Check[Any] | None, name: str

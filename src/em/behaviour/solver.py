@@ -8,15 +8,15 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from em.behaviour.agent_run import NESTED, Call, Run, current, refuse_unfinished
+from em.behaviour.agent_run import NESTED, Run, current, refuse_unfinished
 from em.behaviour.behaviour import Behaviour
 from em.behaviour.cache import Known, Stored, expired
 from em.behaviour.composition import compose
+from em.behaviour.hand_over import HandOver
 from em.behaviour.replay import Replay
 from em.behaviour.result import Done, Progress, Result, Saved
 from em.behaviour.task import Task
 from em.behaviour.tree import members, newest
-from em.compiler.calls import infer_effect
 from em.errors import Diverged, EmError, NotRecordable, StoreError
 from em.log.event import Draft, behaviour_stream
 from em.runner.drivers import CallTool, Consult, Effects
@@ -213,9 +213,7 @@ def _run_agent(
     progress = yield from _progress(engine, task.arguments, start)
     run = Run(task, engine.name, progress, engine.contexts)
     replay = start.replay if engine.on_divergence == "continue" else None
-    if replay is not None:
-        replay.recount(run)
-    inherited = len(run.calls)
+    hand_over = None if replay is None else HandOver(replay, run)
     given = dict(kwargs)
     if engine.takes_progress:
         given["progress"] = run.progress
@@ -228,9 +226,8 @@ def _run_agent(
         raise
     seconds = time.perf_counter() - began
     steps = [*_done(run)] if replay is not None else [*_done_before(start), *_done(run)]
-    if inherited and (not run.briefed or _did_all_again(run, inherited)):
-        # The agent did everything itself, so its own calls are the behaviour.
-        _forget_inherited(run, inherited)
+    if hand_over is not None:
+        hand_over.settle()
     how = "miss" if start.replay is None else "handed_over"
     result = Result(how, value, steps=steps, reason=start.reason, problem=start.problem)  # type: ignore[arg-type]  # one of the two
     missed = _missed(engine, task, start, seconds)
@@ -284,46 +281,6 @@ def _done(run: Run) -> list[Done]:
 
 def _done_before(start: _Start) -> Sequence[Done]:
     return () if start.replay is None else start.replay.done
-
-
-def _did_all_again(run: Run, count: int) -> bool:
-    """Return whether the agent repeated all replayed calls. A part repeated can't be stored."""
-    before, own = run.calls[:count], run.calls[count:]
-    if len(own) >= count and all(map(_is_again, before, own)):
-        return True
-    for call in own:
-        name = call.tool.name
-        if infer_effect(name.rpartition(".")[2]) == "write" and any(
-            old.tool is call.tool and identical(old.args, call.args) for old in before
-        ):
-            run.cannot_store(
-                NotRecordable(
-                    "the agent repeated a write that the replay had done",
-                    place=f"tool {name}",
-                    fix="let the agent continue after progress.done",
-                )
-            )
-    return False
-
-
-def _is_again(old: Call, new: Call) -> bool:
-    return old.tool is new.tool and all(
-        name in new.args and identical(value, new.args[name]) for name, value in old.fixed.items()
-    )
-
-
-def _forget_inherited(run: Run, count: int) -> None:
-    del run.calls[:count]
-    for call in run.calls:
-        for name, source in call.live.items():
-            call.live[name] = source - count
-            if source < count:
-                run.cannot_store(
-                    NotRecordable(
-                        "it was given an object that a replayed call had returned",
-                        place=f"tool {call.tool.name}, argument {name}",
-                    )
-                )
 
 
 def _missed(

@@ -11,13 +11,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from types import CodeType, FunctionType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 from em.behaviour.check import Check
 from em.behaviour.codec import hints_of
+from em.compiler.calls import infer_effect
 from em.errors import UsageError
 from em.runner.drivers import CallTool
 from em.runner.tools import Function, Tool
+from em.values.call import Effect
 from em.values.canonical import Json
 
 _NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
@@ -42,12 +44,19 @@ class EngineTool(Tool):
         is_method: bool,
         pre_check: Check[Any] | None,
         post_check: Check[Any] | None,
+        effect: Effect | None = None,
     ) -> None:
         # Without the function that a class is defined in: it is not part of the tool's name.
         self._qualified = getattr(function, "__qualname__", type(function).__qualname__)
         short = self._qualified.rpartition("<locals>.")[2]
         name = name or (short if is_method else short.rpartition(".")[2])
-        super().__init__(name, function, is_method=is_method)
+        if effect not in (None, *get_args(Effect)):
+            raise UsageError(
+                f"effect must be 'read' or 'write', got {effect!r}", place=f"tool {name}"
+            )
+        super().__init__(name, function, effect, is_method=is_method)
+        # Whether a call may change anything; in doubt it does.
+        self.writes = (self.effect or infer_effect(name.rpartition(".")[2])) == "write"
         if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
             raise UsageError(
                 "a generator can't be a tool: its end can't be recorded",
