@@ -16,6 +16,7 @@ import msgspec
 from em.behaviour.agent_run import Run
 from em.behaviour.behaviour import KIND, Behaviour
 from em.behaviour.codec import snapshot
+from em.behaviour.outlook import Outlook
 from em.behaviour.task import Task
 from em.behaviour.tree import Node, plant
 from em.errors import InputError, NotFound, NotRecordable
@@ -55,6 +56,14 @@ class Known:
         self.tool_seconds = [sum(step.seconds for step in item.behaviour.steps) for item in stored]
         self.fitting: tuple[int, int, str] | None = None
         self.has_pins = any(item.behaviour.pinned for item in stored)
+        self._outlook: Outlook | None = None
+
+    @property
+    def outlook(self) -> Outlook:
+        """What a replay can try before its next write; made on the first replay."""
+        if self._outlook is None:
+            self._outlook = Outlook(self.root)
+        return self._outlook
 
 
 def behaviour_id(engine: str, key: str, version: int) -> str:

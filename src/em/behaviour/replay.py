@@ -10,10 +10,11 @@ from em.behaviour.behaviour import Capture, Step, result_hash
 from em.behaviour.cache import Known
 from em.behaviour.check import Check
 from em.behaviour.codec import NotEncodable, copy, encode, is_lazy, snapshot
+from em.behaviour.outlook import FAILURES, Part
 from em.behaviour.result import Done, short
 from em.behaviour.tool import Bound, Contexts, EngineTool
 from em.behaviour.tree import Node, Sight, members, newest, restored
-from em.errors import EmError, NotRecordable
+from em.errors import NotRecordable
 from em.runner.drivers import Effects
 from em.runner.expressions.language import compile_value
 from em.traces.recorder import error_text
@@ -64,6 +65,8 @@ class Replay:
         self.alive = alive
         self.taken: list[_Prepared] = []
         self._alike: list[int] = []
+        self._due: list[Part] = []
+        self._doomed: list[tuple[int, str]] = []
         self._lost = False
         self.done: list[Done] = []
         self.failed: Done | None = None
@@ -90,6 +93,7 @@ class Replay:
     def run(self, hint: Any) -> Effects[bool]:
         """Replay; return whether it reached the end. If not, `reason` and `done` say more."""
         node = self._known.root
+        self._due += self._known.outlook.after(node)
         try:
             while True:
                 if not self._has_time():
@@ -100,6 +104,7 @@ class Replay:
                 if not (yield from self._take(chosen)):
                     return False
                 node = chosen.node
+                self._due += self._known.outlook.after(node)
         finally:
             self.seconds = time.perf_counter() - self.started
 
@@ -125,10 +130,10 @@ class Replay:
         unchecked: _Prepared | None = None
         self.reasons.clear()
         possible = [child for child in node.children if child.mask & self.alive]
-        parting = self._parts(node, possible)
+        parting = self._parts(node, possible, self.alive)
         if len(possible) > 1:
             possible.sort(key=self._order)
-        alike = self._alive_and_alike() if parting else self.alive
+        alike = self._alike_of(self.alive) if parting else self.alive
         refused = 0
         for child in possible:
             prepared = self._prepare(child)
@@ -136,12 +141,13 @@ class Replay:
                 continue
             check = prepared.tool.pre_check
             if check is None or not child.pre:
-                if child.mask & alike:
-                    unchecked = unchecked or prepared
+                if unchecked is None and self._may_take(prepared, child.mask & alike):
+                    unchecked = prepared
                 continue
             passing = yield from self._compare(prepared, check, child.pre, "pre-check")
-            if passing & child.mask:
-                self.alive &= passing & child.mask
+            passing &= child.mask & self.alive
+            if self._may_take(prepared, passing):
+                self.alive = passing
                 return prepared
             refused |= child.mask
         if refused & alike and parting:
@@ -151,6 +157,42 @@ class Replay:
         self.alive &= unchecked.node.mask
         return unchecked
 
+    def _may_take(self, prepared: "_Prepared", mask: int) -> bool:
+        """Return whether one of these behaviours may take a step that some of them prepared.
+
+        Before a write, all that can be evaluated by now of what follows is tried.
+        """
+        if not mask or not prepared.tool.writes:
+            return bool(mask)
+        waiting = []
+        for part in self._due:
+            if not part.mask & mask:
+                waiting.append(part)
+            elif problem := part.problem(self._scope):
+                self._doomed.append((part.mask, problem))
+        self._due = waiting
+        for doomed, problem in self._doomed:
+            if doomed & mask:
+                mask &= ~doomed
+                self._diverge("value", problem)
+        return bool(mask) and self._can_be_decided(prepared.node, mask)
+
+    def _can_be_decided(self, node: Node, mask: int) -> bool:
+        """Return whether this run's results may still decide where these behaviours differ."""
+        while mask & (mask - 1):
+            possible = [child for child in node.children if child.mask & mask]
+            ending = node.end_mask & mask
+            if any(child.pre for child in possible):
+                return True
+            if self._parts(node, possible, mask) or self._answers_differ(node, ending):
+                return bool(self._alike_of(mask)) or self._diverge(
+                    "value", f"{self._where()} returned a result that was never recorded"
+                )
+            if len(possible) != 1:
+                return True
+            node = possible[0]
+        return True
+
     def _narrow(self, alike: int) -> bool:
         """Continue with these behaviours only; stop if there are none."""
         self._lost = not alike
@@ -159,19 +201,18 @@ class Replay:
         self.alive = alike or self.alive
         return not self._lost
 
-    def _parts(self, node: Node, possible: Sequence[Node]) -> bool:
-        """Return whether the behaviours that are still possible differ in what comes next."""
-        if node.end_mask & self.alive:
+    def _parts(self, node: Node, possible: Sequence[Node], mask: int) -> bool:
+        """Return whether these behaviours differ in what comes next."""
+        if node.end_mask & mask:
             return bool(possible)
         return len(possible) > 1 and len({child.call for child in possible}) > 1
 
-    def _alive_and_alike(self) -> int:
-        """Return the possible behaviours whose recorded results all equal this run's."""
+    def _alike_of(self, mask: int) -> int:
+        """Return those of these behaviours whose recorded results all equal this run's."""
         self._compare_results()
-        alike = self.alive
-        for mask in self._alike:
-            alike &= mask
-        return alike
+        for alike in self._alike:
+            mask &= alike
+        return mask
 
     def _where(self) -> str:
         return f"step {len(self.done)} ({self.taken[-1].step.tool})" if self.taken else "the task"
@@ -205,7 +246,7 @@ class Replay:
                 for name, source in step.live.items():
                     arguments[name] = self._lives[source]
             problem = node.disagreement(self._scope)
-        except (EmError, ValueError, TypeError, LookupError) as error:
+        except FAILURES as error:
             problem = f"its arguments can't be evaluated: {error}"
         if problem:
             self._diverge("value", f"{self._place(step)}: {problem}")
@@ -288,7 +329,7 @@ class Replay:
         steps = self._known.stored[newest(self.alive)].behaviour.steps[len(self.taken) :]
         found = []
         for step in steps:
-            with suppress(EmError, ValueError, TypeError, LookupError):
+            with suppress(*FAILURES):
                 found.append((self._tools[step.tool], compile_value(step.args, "")(self._scope)))
         return found
 
@@ -328,15 +369,20 @@ class Replay:
             return None
         return Capture(value, form)
 
+    def _answers_differ(self, node: Node, ending: int) -> bool:
+        """Return whether behaviours that end here have different answers."""
+        several = bool(ending & (ending - 1))
+        return several and len({node.ends[one].content for one in members(ending)}) > 1
+
     def _end(self, node: Node, hint: Any) -> bool:
         """Set the answer if a behaviour ends here; return whether one does."""
         ending = node.end_mask & self.alive
         if not ending or self._lost:
             return False
         self.reasons.clear()
-        if ending & (ending - 1) and len({node.ends[one].content for one in members(ending)}) > 1:
+        if self._answers_differ(node, ending):
             # Equal calls with different answers: the recorded results decide.
-            ending &= self._alive_and_alike()
+            ending = self._alike_of(ending)
             if not self._narrow(ending):
                 return False
         number = newest(ending)
@@ -345,7 +391,7 @@ class Replay:
         end = node.ends[number]
         try:
             self.value = end.value(self._scope, self._lives, hint)
-        except (EmError, ValueError, TypeError, LookupError) as error:
+        except FAILURES as error:
             return self._diverge("value", f"the answer can't be evaluated: {error}")
         self.alive = ending
         self.ended_as = end.number

@@ -27,7 +27,8 @@ def _compile_twins(twins: Sequence[Twin]) -> list[_Pair]:
     ]
 
 
-def _disagreement(pairs: Sequence[_Pair], scope: Json) -> str:
+def disagreement(pairs: Sequence[_Pair], scope: Json) -> str:
+    """Say which argument's source is ambiguous with these values; "" if none is."""
     for argument, one, other in pairs:
         here, there = one(scope), other(scope)
         if here != there:
@@ -119,7 +120,7 @@ class Node:
 
     def disagreement(self, scope: Json) -> str:
         """Say which argument's source is ambiguous in this run; "" if none is."""
-        return _disagreement(self._twins, scope)
+        return disagreement(self._twins, scope)
 
     def _compile(self) -> None:
         assert self.step is not None
@@ -162,7 +163,7 @@ class End:
         if self._evaluate is None:
             self._evaluate = compile_value(self.answer.value, "the return value")
             self._twins = _compile_twins(self.answer.twins)
-        if problem := _disagreement(self._twins, scope):
+        if problem := disagreement(self._twins, scope):
             raise ValueError(problem)
         return decode(copy(self._evaluate(scope)), self.answer.form, hint)
 
