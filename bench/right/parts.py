@@ -9,15 +9,25 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
+from bench import behaviour
 from bench.figure import Figure
-from bench.right import same
-from bench.right.recording import Aim, Recording, recordings, succeeded
+from bench.right import changed, constants, failed, pairs, same, suite, times
+from bench.right.recording import Recording, recordings
 from bench.right.shelf import Shelf
-from bench.right.world import HOW_TO_GET_IT, Domain, checkout, digest, domain
+from bench.right.suite import Suite
+from bench.right.world import HOW_TO_GET_IT, checkout, digest, domain
 from bench.routines import DATA
+
+SYNTHESISED = (
+    ("synthesised retail train", "retail", "train", 60),
+    ("synthesised retail dev", "retail", "dev", 20),
+    ("synthesised airline", "airline", "test", 50),
+)
+"""Title, domain and tasks of the runs that are made up, and how many at most."""
 
 
 class Options(NamedTuple):
@@ -28,7 +38,7 @@ class Options(NamedTuple):
 
 
 class Bench:
-    """What the parts share: the options, the recorded runs, and the routines compiled from them."""
+    """What the parts share: the options, the runs, and the routines compiled from them."""
 
     def __init__(self, options: Options, folder: Path) -> None:
         self.options = options
@@ -42,40 +52,86 @@ class Bench:
         return found
 
     @cached_property
-    def successes(self) -> list[Recording]:
-        return list(succeeded(self.runs))[: self.options.limit]
+    def recorded(self) -> Suite | None:
+        """The successful retail runs, if the data and a checkout are there."""
+        if not self.runs or not _has_checkout():
+            return None
+        successes = [run for run in self.runs if run.reward == 1.0]
+        return suite.recorded(successes[: self.options.limit], domain("retail"))
 
     @cached_property
-    def retail(self) -> Domain:
-        return domain("retail")
+    def synthesised(self) -> list[Suite]:
+        if not _has_checkout():
+            return []
+        return [
+            suite.synthesised(title, domain(name), split, min(self.options.limit or most, most))
+            for title, name, split, most in SYNTHESISED
+        ]
 
-    @cached_property
-    def aims(self) -> dict[str, Aim]:
-        return same.aims(self.successes, self.retail, "test")
 
-    @property
-    def has_tools(self) -> bool:
-        if checkout() is None:
-            print(HOW_TO_GET_IT)
-        return checkout() is not None and bool(self.runs)
+def _has_checkout() -> bool:
+    if checkout() is None:
+        print(HOW_TO_GET_IT)
+    return checkout() is not None
 
 
 def same_task(bench: Bench) -> Iterator[Figure]:
-    if bench.has_tools:
-        yield from same.figures(
-            same.same_task(
-                bench.shelf,
-                bench.successes,
-                bench.aims,
-                bench.retail,
-                verbose=bench.options.verbose,
-            ),
-            "same task",
-        )
+    if bench.recorded:
+        yield from same.same_task(bench.shelf, bench.recorded, verbose=bench.options.verbose)
+
+
+def failed_runs(bench: Bench) -> Iterator[Figure]:
+    runs = [run for run in bench.runs if run.reward != 1.0]
+    if runs:
+        chosen = runs[: bench.options.limit]
+        yield from failed.refused(bench.shelf, chosen, verbose=bench.options.verbose)
+
+
+def other_task(bench: Bench) -> Iterator[Figure]:
+    if bench.recorded:
+        pairs_, verbose = bench.options.pairs, bench.options.verbose
+        yield from pairs.other_task(bench.shelf, bench.recorded, pairs_, verbose=verbose)
+
+
+def changed_world(bench: Bench) -> Iterator[Figure]:
+    if bench.recorded:
+        yield from changed.acts(bench.shelf, bench.recorded, verbose=bench.options.verbose)
+
+
+def synthesised_runs(bench: Bench) -> Iterator[Figure]:
+    """The same three questions, on runs that are made up from tau-bench's gold actions."""
+    verbose = bench.options.verbose
+    for one in bench.synthesised:
+        yield from same.same_task(bench.shelf, one, verbose=verbose)
+        yield from pairs.other_task(bench.shelf, one, bench.options.pairs, verbose=verbose)
+        yield from changed.acts(bench.shelf, one, verbose=verbose)
+
+
+def two_that_differ(bench: Bench) -> Iterator[Figure]:
+    yield from constants.constants(verbose=bench.options.verbose)
+
+
+def hits(_bench: Bench) -> Iterator[Figure]:
+    """A hit of the behaviour cache, as `python -m bench behaviour` measures it."""
+    few, many = islice(behaviour.hits(), 2)
+    what = f"a hit with {behaviour.STEPS} trivial steps: microseconds"
+    yield Figure(what, few.ours, "the plain calls", few.theirs, "µs", few.ours, 400, False)
+    yield many
+
+
+def compile_times(_bench: Bench) -> Iterator[Figure]:
+    yield from times.growth()
 
 
 PARTS: dict[str, Callable[[Bench], Iterator[Figure]]] = {
     "same": same_task,
+    "failed": failed_runs,
+    "other": other_task,
+    "changed": changed_world,
+    "synthesised": synthesised_runs,
+    "constants": two_that_differ,
+    "hits": hits,
+    "times": compile_times,
 }
 
 

@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from bench.right.world import Domain, World, Write
@@ -48,10 +48,6 @@ def recording_of(name: str, line: bytes) -> Recording:
     ]
     answers = [m["content"] or "" for m in chat["messages"] if m["role"] == "tool"]
     return Recording(name, chat["task_id"], chat["reward"], line, calls, answers)
-
-
-def succeeded(of: Iterable[Recording]) -> Iterator[Recording]:
-    return (one for one in of if one.reward == 1.0)
 
 
 def recorded_aim(recording: Recording, of: Domain) -> Aim:

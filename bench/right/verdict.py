@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from bench.figure import Figure
 from bench.right.recording import Aim, key_of
 from bench.right.world import World, Write
 
@@ -114,7 +115,7 @@ class Tally:
 
     def add(self, row: str, case: str, verdict: Verdict) -> None:
         self._rows.setdefault(row, Counter())[verdict.kind] += 1
-        if self._verbose and verdict.kind != "right":
+        if self._verbose and verdict.kind not in ("right", "generalised"):
             print(f"  {row} | {case} | {verdict.kind}: {verdict.why}", flush=True)
 
     def count(self, *kinds: str, without: str = "\0") -> int:
@@ -128,3 +129,13 @@ class Tally:
         for row, found in self._rows.items():
             print(f"{row:<{width}}  " + "".join(f"{found[name]:>14}" for name in self._columns))
         print(flush=True)
+
+
+def share(what: str, part: int, whole: int) -> Figure:
+    """A figure that must be the whole."""
+    return Figure(what, part, "of", whole, "", part / max(whole, 1), 1.0, True)
+
+
+def zero(what: str, found: int, whole: int) -> Figure:
+    """A figure that must be zero."""
+    return Figure(what, found, "of", whole, "", found, 0, False)

@@ -36,6 +36,8 @@ WRITES = {
         " update_reservation_flights update_reservation_passengers".split()
     ),
 }
+UNORDERED = frozenset({"items", "orders", "reservations", "saved_passengers", "search"})
+"""Lists in results whose order says nothing. Legs of a trip and payments have an order."""
 TRANSFER = "transfer_to_human_agents"
 """A call with an effect that the database doesn't show."""
 
@@ -145,7 +147,7 @@ class World:
     """A fresh database, the tools on it, and the writes that they were asked for.
 
     order: how the tools' results are given back: as they are, with shuffled `keys`, or with
-    shuffled keys and `lists`.
+    shuffled keys and unordered `lists`.
     """
 
     def __init__(self, of: Domain, order: str = "as is", seed: str = "") -> None:
@@ -166,7 +168,7 @@ class World:
             said = self.say(name, args)
             if said.startswith("Error"):
                 raise ToolError(said)
-            return self._shuffled(as_value(said))
+            return self._shuffled(as_value(said), name.partition("_")[0])
 
         call.__name__ = name
         signature = inspect.signature(self.domain.tools[name].invoke)
@@ -188,16 +190,16 @@ class World:
             self.asked.append(Write(name, deepcopy(dict(args)), failed))
         return said
 
-    def _shuffled(self, value: Any) -> Any:
+    def _shuffled(self, value: Any, name: str) -> Any:
         if self._order == "as is":
             return value
         if isinstance(value, dict):
             keys = list(value)
             self._random.shuffle(keys)
-            return {key: self._shuffled(value[key]) for key in keys}
+            return {key: self._shuffled(value[key], key) for key in keys}
         if isinstance(value, list):
-            items = [self._shuffled(item) for item in value]
-            if self._order == "lists":
+            items = [self._shuffled(item, "") for item in value]
+            if self._order == "lists" and name in UNORDERED:
                 self._random.shuffle(items)
             return items
         return value
