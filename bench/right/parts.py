@@ -22,6 +22,7 @@ from bench.right.suite import Suite
 from bench.right.world import HOW_TO_GET_IT, checkout, digest, domain
 from bench.routines import DATA
 
+DOMAINS = ("retail", "airline")
 SYNTHESISED = (
     ("synthesised retail train", "retail", "train", 60),
     ("synthesised retail dev", "retail", "dev", 20),
@@ -146,17 +147,31 @@ def read_options(words: Sequence[str]) -> Options:
 
 
 def figures(options: Options | None = None) -> Iterator[Figure]:
-    """The figures of the chosen parts, or of all."""
+    """The figures of the chosen parts, or of all; then one line for each."""
     chosen = options or Options()
+    found: dict[str, list[Figure]] = {}
     with tempfile.TemporaryDirectory() as name:
         bench = Bench(chosen, Path(name))
-        before = {one: digest(domain(one)) for one in ("retail", "airline") if checkout()}
+        before = {one: digest(domain(one)) for one in DOMAINS if checkout()}
         for part in chosen.parts or PARTS:
             start = time.perf_counter()
             print(f"\n== {part}", flush=True)
-            yield from PARTS[part](bench)
+            found[part] = []
+            for figure in PARTS[part](bench):
+                found[part].append(figure)
+                yield figure
             print(f"({part} took {time.perf_counter() - start:.0f} s)", flush=True)
-        assert before == {one: digest(domain(one)) for one in before}, (
-            "a run changed shared records"
-        )
+        after = {one: digest(domain(one)) for one in before}
+        assert before == after, "a run changed the records that all runs share"
         bench.shelf.memory.close()
+    _summary(found)
+
+
+def _summary(found: dict[str, list[Figure]]) -> None:
+    print("\n== summary")
+    for part, measured in found.items():
+        if not measured:
+            print(f"{part:<12} passed over")
+        for one in measured:
+            verdict = "cleared" if one.cleared else "MISSED"
+            print(f"{part:<12} {verdict:<8} {one.ours:>10,.0f} | {one.theirs:>8,.0f}  {one.what}")
