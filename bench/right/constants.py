@@ -143,7 +143,7 @@ def _one(case: Case) -> Verdict:
     from em.runner.package import find_routine, texts_of
 
     tasks = [case.make(*names) for names in case.names]
-    own = [text for names in case.names[:2] for text in _marks(names)]
+    own = [text for names in case.names[:2] for text in marks(names)]
     with Memory(":memory:") as memory:
         ids = [memory.add_trace(_trace(task)) for task in tasks[:2]]
         try:
@@ -151,12 +151,12 @@ def _one(case: Case) -> Verdict:
         except EmError as error:
             return Verdict("refused", f"{error.code}: {error}")
         given = texts_of(find_routine(memory.store, routine.ref))["input.json"]
-        for first, second, third in zip(*(_marks(names) for names in case.names), strict=True):
+        for first, second, third in zip(*(marks(names) for names in case.names), strict=True):
             given = given.replace(first, third).replace(second, third)
         return _ran(memory, routine, given, tasks[2], own)
 
 
-def _marks(names: Sequence[str]) -> list[str]:
+def marks(names: Sequence[str]) -> list[str]:
     """The texts by which a trace can be told from the others: the names, and their elements."""
     return [*names, *(_ref(name) for name in names), *(name.lower() for name in names)]
 
