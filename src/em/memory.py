@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from em.state.rules import Alert
     from em.state.state import Conflict, State
     from em.state.subjects import Subjects
-    from em.traces.recorder import Recording
+    from em.traces.recording import Recording
     from em.traces.trace import KeptTrace, Outcome, Trace
     from em.traces.transcripts import FileRead, Progress
     from em.values.call import Effect
@@ -216,14 +216,12 @@ class Memory:
         """Record an agent: as a context manager, or as a decorator of a sync or async agent.
 
         The trace is stored when the agent is done. Calls are recorded of tools made by
-        `recorder.tool`, and of those decorated with `em.recorded_tool` anywhere.
+        `recorder.tool`, and of those decorated with `em.recorded_tool` anywhere, also in thread
+        pools and asyncio's tasks. A decorated agent's arguments are the input of its trace.
         """
-        from em.traces.recorder import Recording
+        from em.traces.recording import Recording
 
-        def store_trace(trace: "Trace") -> str:
-            return self.add_trace(trace, subject=subject)
-
-        return Recording(store_trace, goal, input_summary, app=app)
+        return Recording(self.log, goal, input_summary, app=app, subject=subject)
 
     def add_trace(self, trace: "Trace | Mapping[str, Any]", *, subject: str | None = None) -> str:
         """Store one attempt at a task. Return the trace's id; its stream is `trace/ID`.

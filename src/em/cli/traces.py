@@ -79,7 +79,7 @@ def _row(one: TraceSummary) -> tuple[str, ...]:
         one.id,
         one.at.strftime("%Y-%m-%d %H:%M"),
         one.app,
-        one.outcome,
+        f"{one.outcome}, incomplete" if one.incomplete else one.outcome,
         str(one.calls),
         str(one.failed),
         "-" if one.tokens is None else f"{one.tokens:,}",
@@ -157,6 +157,8 @@ def print_timeline(found: KeptTrace, *, full: bool = False, indent: str = "") ->
         f"{count(found.unknown, 'line')} stored verbatim" if found.unknown else "",
     ]
     lines.add("", ", ".join(part for part in facts if part))
+    if trace.incomplete:
+        lines.add("", f"incomplete: {trace.incomplete}", fg="yellow")
     for number, event in enumerate(trace.events, 1):
         _print_event(lines, number, event)
 

@@ -33,6 +33,14 @@ def compile_trace(
     udfs: Udfs = None,
 ) -> Draft:
     """Compile a trace into a routine, and prove it by replaying the recording."""
+    if trace.incomplete:
+        raise RoutineError(
+            f"the trace is incomplete: {trace.incomplete}",
+            place="trace",
+            fix="record the agent again: start its threads inside of the recording, in a"
+            " ThreadPoolExecutor, with asyncio or by contextvars.copy_context().run, and let the"
+            " agent wait for its calls",
+        )
     if not trace.calls:
         raise RoutineError(
             "the trace has no tool call",

@@ -253,10 +253,11 @@ class Loop:
         }
         recorder = Recorder(goal, app=LOOP, tags=[self._stream])
         recorder.said("user", prompt)
-        with recorder.call(AGENT, {"command": self._started.agent}, "read") as call:
-            agent = run_agent(self._started.agent, prompt, environ, self._timeout)
-            for event in _happened(agent):
-                recorder.add(event)
+        call = recorder.call(AGENT, {"command": self._started.agent}, "read")
+        agent = run_agent(self._started.agent, prompt, environ, self._timeout)
+        for event in _happened(agent):
+            recorder.add(event)
+        with call:  # after what the agent did, so that the last call is the one that ended it
             _end_call(call, agent)
         check = None
         if self._started.until:

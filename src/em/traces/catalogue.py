@@ -26,7 +26,8 @@ from em.values.canonical import Json, identical
 class TraceSummary(msgspec.Struct, frozen=True, kw_only=True):
     """A trace in short. `seq` is the number of its first event.
 
-    `calls` and `failed` are None where `list_traces` was not asked to count them.
+    `calls` and `failed` are None where `list_traces` was not asked to count them. `incomplete`
+    says why calls may be missing from the trace, so that it can't be compiled.
     """
 
     id: str
@@ -34,6 +35,7 @@ class TraceSummary(msgspec.Struct, frozen=True, kw_only=True):
     at: datetime
     goal: str
     outcome: Outcome = "unknown"
+    incomplete: str = ""
     input: Any = None
     app: str = ""
     tags: Sequence[str] = ()
@@ -130,6 +132,7 @@ def _summary(started: Event, body: Json, end: Json) -> TraceSummary:
         at=started.at,
         goal=str(body.get("goal", "")),
         outcome=end.get("outcome", "unknown"),
+        incomplete=end.get("incomplete", ""),
         input=body.get("input"),
         app=str(app.get("name", "")) if isinstance(app, dict) else "",
         tags=body.get("tags") or (),

@@ -67,6 +67,7 @@ class Incoming:
         self.parent: str | None = None
         self.parent_call: str | None = None
         self.outcome: Outcome = "unknown"
+        self.incomplete = ""
         self.output: Any = msgspec.UNSET
         self.usage: dict[str, Any] = {}
         self.thoughts: Any = None
@@ -216,6 +217,8 @@ class Incoming:
             body["output"] = self.output
         if self.thoughts is not None:
             body["thoughts"] = self.thoughts
+        if self.incomplete:
+            body["incomplete"] = self.incomplete
         self._put(f"end-{digest(body)[:12]}", "trace_ended", body, self._last)
         self.usage.pop("duration_ms", None)
 

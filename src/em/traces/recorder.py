@@ -2,15 +2,23 @@
 
 One recorder for all: `memory.record`, decorated tools, the learning loop, and the behaviour engine,
 whose run of an agent is a Recorder that also notes what its checks saw.
+
+The recording that a call of a decorated tool belongs to travels in a context variable. Python
+hands it on to asyncio's tasks and `to_thread`; `ThreadPoolExecutor.submit`, and with it
+`run_in_executor`, hands it on from the first recording on. A call without that context while
+recordings are open may belong to any of them or to none, so it is not guessed: each of their
+traces is marked incomplete, and an incomplete trace is not compiled.
 """
 
 import contextvars
 import functools
 import inspect
+import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
-from types import TracebackType
 from typing import Any, Self, TypeVar
 
 import msgspec
@@ -20,11 +28,15 @@ from em.values.call import Effect, Signature, Usage
 from em.values.canonical import Json, canonical
 
 F = TypeVar("F", bound=Callable[..., Any])
-StoreTrace = Callable[[Trace], str]
 
-_current: contextvars.ContextVar["Recorder | None"] = contextvars.ContextVar(
+_current: contextvars.ContextVar["Recorder | RecordedCall | None"] = contextvars.ContextVar(
     "em_recorder", default=None
 )
+"""The recording that this code belongs to, or the recorded call that it is a part of."""
+_recording: "list[Recorder]" = []
+"""The recordings whose agents are running, in any thread."""
+_lock = threading.Lock()
+_LAZY = (inspect.isgenerator, inspect.isasyncgen, inspect.isawaitable)
 
 
 def error_text(error: BaseException) -> str:
@@ -38,11 +50,13 @@ def error_text(error: BaseException) -> str:
 class RecordedCall:
     """One call, from its start on: arguments by name, result or error, times.
 
-    A context manager: at its end the call is added to its recorder.
+    A context manager: the call has its place among the recorder's events from its beginning on.
+    What is called inside of it is a part of it, and is not recorded again.
     """
 
     __slots__ = (
-        "_recorder", "_start", "args", "effect", "error", "is_udf", "name", "result", "seconds",
+        "_place", "_recorder", "_start", "_token", "args", "effect", "error", "is_open", "is_udf",
+        "name", "result", "seconds",
     )  # fmt: skip
 
     def __init__(
@@ -61,6 +75,7 @@ class RecordedCall:
         self.result: Any = None  # as JSON
         self.error: str | None = None
         self.seconds = 0.0
+        self.is_open = False
         self._start = time.perf_counter()
 
     def stop(self, error: BaseException | None = None) -> None:
@@ -70,12 +85,23 @@ class RecordedCall:
             self.error = error_text(error)
 
     def __enter__(self) -> Self:
+        if self._recorder is not None:
+            self._place = self._recorder.begin_call(self)
+        self.is_open = True
+        self._token = _current.set(self)
         return self
 
     def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
         self.stop(error)
+        self.is_open = False
+        with suppress(ValueError):  # as in `recording_into`
+            _current.reset(self._token)
         if self._recorder is not None:
-            self._recorder.add(self.event())
+            self._recorder.end_call(self._place, self.event())
+
+    def is_part_of(self, recorder: "Recorder") -> bool:
+        """Return whether this call is being recorded by `recorder`."""
+        return self.is_open and self._recorder is recorder
 
     @property
     def arguments(self) -> Json:
@@ -87,6 +113,11 @@ class RecordedCall:
         """When the call began, in ISO 8601; from one clock, so that calls keep their order."""
         ago = time.perf_counter() - self._start
         return datetime.fromtimestamp(time.time() - ago, UTC).isoformat()
+
+    def unfinished(self) -> Call:
+        """Return the call as an event while it runs."""
+        event = self.event()
+        return msgspec.structs.replace(event, error="still running when the recording ended")
 
     def event(self) -> Call:
         """Return the call as an event of a trace."""
@@ -130,7 +161,9 @@ class Recorder:
         self._mission = Mission(goal, input_summary or {})
         self._app: Json = {"name": app} if app else {}
         self._tags = list(tags)
-        self._events: list[TraceEvent] = []
+        self._events: list[TraceEvent | RecordedCall] = []
+        self._late: Callable[[str], None] | None = None
+        self.incomplete = ""
         self._started = time.perf_counter()
         self._model_calls = 0
         self.tokens: int | None = None
@@ -156,11 +189,15 @@ class Recorder:
 
     def tool(self, function: F, *, name: str | None = None, effect: Effect | None = None) -> F:
         """Wrap a tool so that its calls are recorded."""
-        return _recorded(function, name, lambda: self, effect=effect)
+        return _recorded(function, name, self._unless_inside, effect=effect)
 
     def udf(self, function: F, *, name: str | None = None) -> F:
         """Wrap a function of the agent's own so that its calls are recorded."""
-        return _recorded(function, name, lambda: self, is_udf=True)
+        return _recorded(function, name, self._unless_inside, is_udf=True)
+
+    def _unless_inside(self, _name: str) -> "Recorder | None":
+        around = _current.get()
+        return None if isinstance(around, RecordedCall) and around.is_part_of(self) else self
 
     def call(self, name: str, args: Json, effect: Effect | None = None) -> RecordedCall:
         """Begin to record a call: a context manager whose `result` the caller sets."""
@@ -170,10 +207,59 @@ class Recorder:
         """Add an event to the trace."""
         self._events.append(event)
 
+    def given(self, name: str, result: Any) -> Any:
+        """Return what `name` returned, as JSON; work that is still to be done can't be recorded."""
+        if isinstance(result, Future) or any(is_lazy(result) for is_lazy in _LAZY):
+            self.mark_incomplete(
+                f"`{name}` returned a {type(result).__name__}, whose work was not done yet"
+            )
+        return plain(result)
+
+    def begin_call(self, call: RecordedCall) -> int:
+        """Give a call its place among the events: concurrent calls are in the order of starts."""
+        with _lock:
+            self._events.append(call)
+            return len(self._events) - 1
+
+    def end_call(self, place: int, event: Call) -> None:
+        """Put the finished call in its place."""
+        self._events[place] = event
+
+    def mark_incomplete(self, why: str) -> None:
+        """Note that calls may be missing, so that the trace is not compiled.
+
+        The first reason counts. Of a trace that is stored already, the note is stored too.
+        """
+        with _lock:
+            if self.incomplete:
+                return
+            self.incomplete = why
+        if self._late is not None:
+            self._late(why)
+
+    def close(self, stored: Trace, late: Callable[[str], None]) -> None:
+        """Note that the trace is stored; `late` is called if it turns out to be incomplete."""
+        self._late = late
+        if self.incomplete and not stored.incomplete:
+            late(self.incomplete)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether calls can still be added."""
+        return self._late is None
+
     @property
     def events(self) -> list[TraceEvent]:
-        """What was recorded so far, in order."""
-        return list(self._events)
+        """What was recorded so far, in order of starts; a call that still runs has failed."""
+        return [one.unfinished() if isinstance(one, RecordedCall) else one for one in self._events]
+
+    def _missing(self) -> str:
+        """Return why the trace is incomplete, "" if it is not."""
+        running = (one.name for one in self._events if isinstance(one, RecordedCall))
+        name = next(running, None)
+        if self.incomplete or name is None:
+            return self.incomplete
+        return f"a call of `{name}` was still running when the recording ended"
 
     def trace(
         self,
@@ -191,6 +277,7 @@ class Recorder:
             events=self.events,
             final_output=final_output,
             outcome=outcome,
+            incomplete=self._missing(),
             tags=self._tags,
             usage=Usage(
                 duration_ms=taken * 1e3,
@@ -210,103 +297,90 @@ def recorded_tool(
     """
     if function is None:
         return functools.partial(recorded_tool, name=name, effect=effect)
-    return _recorded(function, name, _current.get, effect=effect)
+    return _recorded(function, name, _recorder_of, effect=effect)
 
 
-class Recording:
-    """What `memory.record` returns: a context manager, and a decorator for an agent.
+@contextmanager
+def recording_into(recorder: Recorder) -> Iterator[None]:
+    """Record the calls of decorated tools that are made inside, in its threads and tasks too."""
+    _follow_into_pools()
+    with _lock:
+        _recording.append(recorder)
+    token = _current.set(recorder)
+    try:
+        yield
+    finally:
+        with _lock:
+            _recording.remove(recorder)
+        with suppress(ValueError):  # it ended in another context than it began, as fixtures may
+            _current.reset(token)
 
-    As a context manager it gives a `Recorder`. As a decorator, it records each call of the agent as
-    a trace: the arguments are the input, the return value is the output. The trace is stored at
-    the end, also when the agent raises, which is a failure.
+
+def _recorder_of(tool: str) -> Recorder | None:
+    """Return the recorder that a call of a decorated tool belongs to.
+
+    None for a call inside of a recorded call, and outside of all recordings.
     """
+    around = _current.get()
+    if around is not None and around.is_open:
+        return around if isinstance(around, Recorder) else None
+    if isinstance(around, Recorder):
+        around.mark_incomplete(f"`{tool}` was called after the recording had ended")
+    if _recording:
+        with _lock:
+            open_ones = list(_recording)
+        for recorder in open_ones:
+            recorder.mark_incomplete(
+                f"`{tool}` was called in a thread or task that no recording started, so it is not"
+                " known whether the call belongs to this one"
+            )
+    return None
 
-    def __init__(
-        self,
-        store_trace: StoreTrace,
-        goal: str | None,
-        input_summary: Json | None,
-        *,
-        app: str,
-    ) -> None:
-        self._store_trace, self._goal, self._input, self._app = (
-            store_trace,
-            goal,
-            input_summary,
-            app,
-        )
-        self._recorder: Recorder | None = None
-        self._token: contextvars.Token[Recorder | None] | None = None
-        self.trace_id = ""
 
-    def __enter__(self) -> Recorder:
-        self._recorder = Recorder(self._goal or "", self._input, self._app)
-        self._token = _current.set(self._recorder)
-        return self._recorder
+def _follow_into_pools() -> None:
+    """Let `ThreadPoolExecutor.submit` hand the recording on; without one it does as before.
 
-    def __exit__(
-        self,
-        _kind: type[BaseException] | None,
-        error: BaseException | None,
-        _traceback: TracebackType | None,
-    ) -> None:
-        assert self._recorder is not None
-        assert self._token is not None
-        _current.reset(self._token)
-        recorder = self._recorder
-        ended: Outcome = "failure" if error is not None else "success"
-        trace = recorder.trace(final_output=recorder.output, outcome=recorder.outcome or ended)
-        self.trace_id = self._store_trace(trace)
+    It is never taken back: another library may have wrapped it in the meantime.
+    """
+    submit: Any = ThreadPoolExecutor.submit
+    if _followed.is_set():
+        return
+    _followed.set()
 
-    async def __aenter__(self) -> Recorder:
-        return self.__enter__()
+    @functools.wraps(submit)
+    def submit_within(pool: Any, function: Any, /, *args: Any, **kwargs: Any) -> Any:
+        around = _current.get()
+        if around is not None:
+            function = functools.partial(_within, around, function)
+        return submit(pool, function, *args, **kwargs)
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.__exit__(kind, error, traceback)
+    ThreadPoolExecutor.submit = submit_within  # type: ignore[method-assign]  # see above
 
-    def __call__(self, agent: F) -> F:
-        """Wrap an agent so that each of its calls is recorded as a trace."""
-        goal = self._goal or inspect.getdoc(agent) or agent.__name__
-        signature = Signature(agent)
 
-        def begin(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Recording:
-            given = {**(self._input or {}), **_by_name(signature, args, kwargs)}
-            return Recording(self._store_trace, goal, given, app=self._app)
+_followed = threading.Event()
 
-        if inspect.iscoroutinefunction(agent):
 
-            @functools.wraps(agent)
-            async def run_async(*args: Any, **kwargs: Any) -> Any:
-                with begin(args, kwargs) as recorder:
-                    recorder.output = _plain(result := await agent(*args, **kwargs))
-                    return result
-
-            return run_async  # type: ignore[return-value]  # as the agent
-
-        @functools.wraps(agent)
-        def run(*args: Any, **kwargs: Any) -> Any:
-            with begin(args, kwargs) as recorder:
-                recorder.output = _plain(result := agent(*args, **kwargs))
-                return result
-
-        return run  # type: ignore[return-value]  # as the agent
+def _within(
+    around: Recorder | RecordedCall, function: Callable[..., Any], /, *args: Any, **kwargs: Any
+) -> Any:
+    """Call a function as a part of `around`."""
+    token = _current.set(around)
+    try:
+        return function(*args, **kwargs)
+    finally:
+        _current.reset(token)
 
 
 def _recorded(
     function: F,
     name: str | None,
-    recorder_now: Callable[[], Recorder | None],
+    recorder_of: Callable[[str], Recorder | None],
     *,
     effect: Effect | None = None,
     is_udf: bool = False,
 ) -> F:
     signature = Signature(function)
-    own = name or function.__name__
+    own = name or name_of(function)
 
     def begin(recorder: Recorder, args: tuple[Any, ...], kwargs: dict[str, Any]) -> RecordedCall:
         # Before the call: it may change its arguments.
@@ -316,49 +390,72 @@ def _recorded(
 
         @functools.wraps(function)
         async def call_async(*args: Any, **kwargs: Any) -> Any:
-            recorder = recorder_now()
+            recorder = recorder_of(own)
             if recorder is None:
                 return await function(*args, **kwargs)
             with begin(recorder, args, kwargs) as call:
-                call.result = _plain(result := await function(*args, **kwargs))
+                call.result = recorder.given(own, result := await function(*args, **kwargs))
                 return result
 
         return call_async  # type: ignore[return-value]  # as the function
 
     @functools.wraps(function)
     def call_plainly(*args: Any, **kwargs: Any) -> Any:
-        recorder = recorder_now()
+        recorder = recorder_of(own)
         if recorder is None:
             return function(*args, **kwargs)
         with begin(recorder, args, kwargs) as call:
-            call.result = _plain(result := function(*args, **kwargs))
+            call.result = recorder.given(own, result := function(*args, **kwargs))
             return result
 
     return call_plainly  # type: ignore[return-value]  # as the function
 
 
+def name_of(function: Callable[..., Any]) -> str:
+    """Return a function's name; of a callable object, its class's."""
+    own: str = getattr(function, "__name__", type(function).__name__)
+    return own
+
+
 def _by_name(signature: Signature, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Json:
     """Return arguments by name as JSON, as a routine will give them."""
+    return {name: plain(value) for name, value in bound_by_name(signature, args, kwargs).items()}
+
+
+def bound_by_name(
+    signature: Signature, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> dict[str, Any]:
+    """Return arguments by name, without the object of a method or the class of a class method."""
     bound = signature.bind(args, kwargs)
     if bound is None:  # the function will complain itself
         bound = {**{f"arg{n}": value for n, value in enumerate(args)}, **kwargs}
-    named: Json = {}
+    named: dict[str, Any] = {}
     for name, value in bound.items():
-        if name == "self":
+        if name in ("self", "cls") and signature.positional[:1] == [name]:
             continue
         if name == signature.var_keyword:
-            named |= {key: _plain(part) for key, part in value.items()}
+            named |= value
         else:
-            named[name] = _plain(value)
+            named[name] = value
     return named
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """Return a value as JSON; what JSON can't express becomes its repr."""
     try:
-        return canonical(msgspec.to_builtins(value, enc_hook=_as_text))[1]
+        return as_json(value, repr)
     except Exception:  # noqa: BLE001 - a foreign class's own code must not fail a call that is done
         return _repr(value)
+
+
+def as_json(value: Any, other: Callable[[Any], Any]) -> Any:
+    """Return a value as JSON; `other` converts objects of classes that are not known here."""
+
+    def convert(value: Any) -> Any:
+        dump = getattr(value, "model_dump", None)  # pydantic's own way
+        return dump(mode="json") if callable(dump) else other(value)
+
+    return canonical(msgspec.to_builtins(value, enc_hook=convert))[1]
 
 
 def _repr(value: Any) -> str:
@@ -366,8 +463,3 @@ def _repr(value: Any) -> str:
         return repr(value)
     except Exception as error:  # noqa: BLE001 - as above
         return f"<{type(value).__qualname__}: its repr raised {type(error).__name__}>"
-
-
-def _as_text(value: Any) -> Any:
-    dump = getattr(value, "model_dump", None)  # pydantic's own way
-    return dump(mode="json") if callable(dump) else repr(value)

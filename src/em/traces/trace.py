@@ -92,6 +92,7 @@ class Mission(msgspec.Struct, frozen=True, omit_defaults=True):
 class Trace(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One attempt at a task. `final_output` is UNSET where the recording has none.
 
+    `incomplete` says why calls may be missing; such a trace is not compiled. "" if none are.
     `parent` of a sub-agent's trace is the trace of the agent that started it, `parent_call` the id
     of the call that started it, where that is known.
     """
@@ -102,6 +103,7 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     events: Sequence[TraceEvent] = ()
     final_output: Any = msgspec.UNSET
     outcome: Outcome = "unknown"
+    incomplete: str = ""
     thoughts: Any = None
     tags: Sequence[str] = ()
     usage: Usage = Usage()
@@ -162,6 +164,7 @@ class _Trajectory(msgspec.Struct, frozen=True):
     task: str
     steps: Sequence[_Step] = ()
     outcome: Outcome = "unknown"
+    incomplete: str = ""
     input: Json = {}
     final_output: Any = msgspec.UNSET
 
@@ -195,6 +198,7 @@ def _from_trajectory(trajectory: _Trajectory) -> Trace:
         events=events,
         final_output=trajectory.final_output,
         outcome=trajectory.outcome,
+        incomplete=trajectory.incomplete,
         thoughts=[step.thought for step in trajectory.steps if step.thought] or None,
     )
 
@@ -212,10 +216,11 @@ class TraceStarted(msgspec.Struct, frozen=True):
 
 @event_body("trace_ended")
 class TraceEnded(msgspec.Struct, frozen=True):
-    """An attempt ended."""
+    """An attempt ended; `incomplete` says why calls of it may be missing."""
 
     outcome: Outcome
     output: Any = None
+    incomplete: str = ""
 
 
 @event_body("call_ended")
@@ -274,6 +279,8 @@ def trace_events(
         ended["output"] = trace.final_output
     if trace.thoughts is not None:
         ended["thoughts"] = trace.thoughts
+    if trace.incomplete:
+        ended["incomplete"] = trace.incomplete
     happened = [msgspec.to_builtins(event) for event in trace.events]
     bodies = [
         ("trace_started", started),
@@ -326,6 +333,7 @@ def kept_trace(events: Sequence[Event]) -> KeptTrace:
             events=msgspec.convert(list(happened.values()), list[TraceEvent]),
             final_output=ended.get("output", msgspec.UNSET),
             outcome=ended.get("outcome", "unknown"),
+            incomplete=ended.get("incomplete", ""),
             thoughts=ended.get("thoughts"),
             tags=started.get("tags", ()),
             usage=msgspec.convert(ended.get("usage", {}), Usage),

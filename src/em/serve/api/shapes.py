@@ -151,6 +151,9 @@ class TrajectoryIn(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit
     task: Annotated[str, msgspec.Meta(max_length=20_000)] | None = None
     steps: list[StepIn] | None = None
     outcome: Outcome = "unknown"
+    incomplete: Annotated[
+        str, msgspec.Meta(description="Why calls may be missing.", max_length=2_000)
+    ] = ""
     input: Json = {}
     final_output: Any = None
     subject: Name | None = None
@@ -166,6 +169,9 @@ class TrajectoryOut(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     task: str
     outcome: Outcome
     subject: str | None
+    incomplete: Annotated[
+        str, msgspec.Meta(description="Why calls may be missing; it can't be compiled then.")
+    ] = ""
     created_at: datetime | None = None
     steps: Sequence[Json] | None = None
     final_output: Any = None
@@ -175,7 +181,12 @@ class TrajectoryOut(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     def in_short(cls, one: TraceSummary) -> "TrajectoryOut":
         """Show a trace in a list, without its steps."""
         return cls(
-            id=one.id, task=one.goal, outcome=one.outcome, subject=one.subject, created_at=one.at
+            id=one.id,
+            task=one.goal,
+            outcome=one.outcome,
+            incomplete=one.incomplete,
+            subject=one.subject,
+            created_at=one.at,
         )
 
     @classmethod
@@ -187,6 +198,7 @@ class TrajectoryOut(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
             id=stored.id,
             task=trace.mission.goal,
             outcome=trace.outcome,
+            incomplete=trace.incomplete,
             subject=stored.subject,
             created_at=stored.at,
             steps=[msgspec.to_builtins(event) for event in trace.events],

@@ -91,6 +91,7 @@ async def post_trajectory(
             id=trace_id,
             task=trace.mission.goal,
             outcome=trace.outcome,
+            incomplete=trace.incomplete,
             subject=data.subject,
         )
         pending.commit(service.store, events, out)

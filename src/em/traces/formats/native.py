@@ -34,6 +34,7 @@ class _Reader:
         incoming.goal, incoming.input = trace.mission.goal, trace.mission.input_summary
         incoming.outcome, incoming.output = trace.outcome, trace.final_output
         incoming.thoughts, incoming.tags = trace.thoughts, trace.tags
+        incoming.incomplete = trace.incomplete
         incoming.usage = {
             name: amount for name, amount in msgspec.to_builtins(trace.usage).items() if amount
         }
