@@ -102,7 +102,7 @@ def main(words: list[str]) -> int:
         for figure in BENCHES[name]():
             print(show(figure), flush=True)
             missed += not figure.cleared
-    print(f"\n{missed} bars missed" if missed else "\nevery bar cleared")
+    print(f"\n{missed} bars missed" if missed else "\nno bar missed")
     return 1 if missed else 0
 
 

@@ -69,7 +69,9 @@ def _cases(run: Recording, made: Shelved, suite: Suite) -> Iterator[Case]:
     keys = dict.fromkeys(str(write.args[name]) for write in writes if name in write.args)
     for key in keys:
         if _was_read(run, table, name, key, suite.domain):
-            yield from _of_record(made, suite.domain, table, key)
+            yield from _status(made, suite.domain, table, key)
+            if _was_identified(run, suite.domain.tables[table][key]["user_id"]):
+                yield from _owner(made, suite.domain, table, key)
     if suite.domain.name == "retail":
         yield from _sold_out(run, made, suite)
     else:
@@ -88,33 +90,45 @@ def _was_read(run: Recording, table: str, name: str, key: str, of: Domain) -> bo
     return False
 
 
-def _of_record(made: Shelved, of: Domain, table: str, key: str) -> Iterator[Case]:
-    """The record that is written has another status, another owner, or is another person's."""
+def _was_identified(run: Recording, user: str) -> bool:
+    """Whether the agent found out who the customer is."""
+    return any(
+        answer == user or (tool == "get_user_details" and args.get("user_id") == user)
+        for (tool, args), answer in zip(run.calls, run.answers, strict=True)
+    )
+
+
+def _status(made: Shelved, of: Domain, table: str, key: str) -> Iterator[Case]:
+    """The record that is written has another status."""
+    status = of.tables[table][key].get("status")
+    if status is not None:
+        now = "cancelled" if status == "processed" else "processed"
+        change = _set_field(table, key, "status", now)
+        yield Case("status changed", f"{key} is {now}", made.input, change)
+
+
+def _owner(made: Shelved, of: Domain, table: str, key: str) -> Iterator[Case]:
+    """The record that is written belongs to somebody else, or somebody else's is named."""
     record = of.tables[table][key]
     owner = record["user_id"]
     other = next(user for user in sorted(of.tables["users"]) if user != owner)
-
-    def set_field(field: str, value: Any) -> Callable[[World], None]:
-        def change(world: World) -> None:
-            world.data[table][key][field] = value
-
-        return change
-
-    if "status" in record:
-        now = "cancelled" if record["status"] == "processed" else "processed"
-        yield Case("status changed", f"{key} is {now}", made.input, set_field("status", now))
-    yield Case("owner changed", f"{key} is {other}'s", made.input, set_field("user_id", other))
+    change = _set_field(table, key, "user_id", other)
+    yield Case("owner changed", f"{key} is {other}'s", made.input, change)
     theirs = next(
-        (
-            found
-            for found, one in sorted(of.tables[table].items())
-            if one["user_id"] != owner and one.get("status") == record.get("status")
-        ),
-        None,
+        found
+        for found, one in sorted(of.tables[table].items())
+        if one["user_id"] != owner and one.get("status") == record.get("status")
     )
-    given = _replaced(made.input, key, str(theirs))
-    if theirs is not None and given != made.input:
+    given = _replaced(made.input, key, theirs)
+    if given != made.input:
         yield Case("another person's record given", f"{theirs} instead of {key}", given)
+
+
+def _set_field(table: str, key: str, field: str, value: str) -> Callable[[World], None]:
+    def change(world: World) -> None:
+        world.data[table][key][field] = value
+
+    return change
 
 
 def _sold_out(run: Recording, made: Shelved, suite: Suite) -> Iterator[Case]:

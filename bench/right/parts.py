@@ -34,7 +34,7 @@ SYNTHESISED = (
 class Options(NamedTuple):
     parts: Sequence[str] = ()
     limit: int | None = None
-    pairs: int = 300
+    pairs: int = 1_500
     verbose: bool = False
 
 
@@ -140,7 +140,7 @@ def read_options(words: Sequence[str]) -> Options:
     parser = argparse.ArgumentParser(prog="python -m bench right", description=__doc__)
     parser.add_argument("--part", action="append", choices=[*PARTS], help="only this part")
     parser.add_argument("--limit", type=int, help="use only the first so many runs of each part")
-    parser.add_argument("--pairs", type=int, default=300, help="how many pairs of tasks  [300]")
+    parser.add_argument("--pairs", type=int, default=1_500, help="how many pairs of tasks  [1500]")
     parser.add_argument("--verbose", action="store_true", help="show each case that is not right")
     found = parser.parse_args(words)
     return Options(found.part or (), found.limit, found.pairs, found.verbose)
