@@ -199,3 +199,51 @@ def test_where_no_recording_can_decide_later_nothing_is_written_now(desk: Desk) 
     assert result.how == "handed_over"
     assert replayed_writes(desk, result) == []
     assert desk.writes[-1][-1] == "large"
+
+
+def test_each_part_is_tried_once_however_many_steps_there_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from em.behaviour.outlook import Part
+
+    tried = []
+    problem = Part.problem
+
+    def counted(part: Part, scope: Any) -> str:
+        tried.append(part)
+        return problem(part, scope)
+
+    monkeypatch.setattr(Part, "problem", counted)
+    counts = []
+    for steps in (10, 100):
+        engine = Engine()
+        create = engine.function(name="create")(lambda n, after: {"id": f"case-{1000 + n}"})
+
+        def agent(create: Any = create, steps: int = steps) -> str:
+            last = "none"
+            for n in range(steps):
+                last = create(n, last)["id"]
+            return last
+
+        engine.set_agent(lambda agent=agent: agent())
+        assert engine().stored
+        tried.clear()
+        assert engine().hit
+        counts.append(len(tried))
+    assert counts[0] > 0
+    assert counts[1] <= 11 * counts[0]
+
+
+def test_a_constant_with_braces_is_no_expression(desk: Desk) -> None:
+    def agent() -> str:
+        desk.get()
+        desk.open("use {{ name }} or {% if x %} and }} in a template")
+        return "{{ done }}"
+
+    desk.gives["info"] = {"days": 5}
+    call = desk.run(agent)
+    call()
+    result = call()
+    assert result.hit, result.reason
+    assert desk.writes == [("create", "use {{ name }} or {% if x %} and }} in a template")]
+    assert result.value == "{{ done }}"

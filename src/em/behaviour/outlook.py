@@ -69,22 +69,15 @@ def _names(source: Any) -> frozenset[str]:
 def _parts(place: str, templates: Any, twins: Sequence[Twin]) -> Iterator[tuple[Any, Part]]:
     """Yield the expressions of a template one by one, with what tells them apart."""
     for text in texts(templates):
-        for source in _expressions(text):
-            yield source, Part(place, source)
+        if "{{" not in text and "{%" not in text:
+            continue
+        holes = [text] if "{%" in text else [f"{{{{{one}}}}}" for one in HOLE.findall(text)]
+        try:
+            yield from [(hole, Part(place, hole)) for hole in holes]
+        except ExpressionError:  # a constant with braces in it
+            yield text, Part(place, text)
     for twin in twins:
         yield (twin.source, str(twin.value)), Part(place, twin.source, twin)
-
-
-def _expressions(text: str) -> list[str]:
-    if "{{" not in text and "{%" not in text:
-        return []
-    holes = [f"{{{{{inside}}}}}" for inside in HOLE.findall(text)]
-    try:
-        for hole in holes:
-            compile_value(hole, "")
-    except ExpressionError:
-        return [text]  # a constant with braces in it
-    return [text] if "{%" in text else holes
 
 
 class Outlook:
