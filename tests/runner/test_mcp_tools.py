@@ -178,14 +178,25 @@ def test_structure_is_preferred_and_the_routine_may_ask_for_text(
 def test_what_goes_wrong_is_an_error_of_the_step(tool: str, args: Any, words: str) -> None:
     failure = run(folder(*calling(tool, args))).failure
     assert failure is not None
-    assert (failure.step_id, failure.error_type) == ("s0", "McpFailed")
+    assert failure.step_id == "s0"
+    assert failure.error_type == ("McpBroken" if tool in ("die", "much") else "McpFailed")
     assert words in failure.message
 
 
 def test_a_server_that_was_killed_is_started_again_for_the_next_attempt() -> None:
-    result = run(folder(*calling("die_once", retry={"attempts": 2, "backoff": 0})))
+    path = folder(*calling("die_once", retry={"attempts": 2, "backoff": 0}, effect="read"))
+    result = run(path)
     assert (result.failure, result.output) == (None, {"result": "alive"})
     assert log().count("started") == 2
+
+
+def test_a_write_during_which_its_server_ended_is_not_made_again_but_asked_about() -> None:
+    with Memory("em.db") as memory:
+        path = folder(*calling("die_once", retry={"attempts": 2, "backoff": 0}))
+        waiting = memory.run(path, {}, allow=ALLOW)
+    assert waiting.pending_prompt is not None
+    assert "Its outcome is unknown" in waiting.pending_prompt.message
+    assert log().count("started") == 1
 
 
 def test_a_slow_tool_ends_its_step_in_time_and_nobody_knows_what_it_did() -> None:

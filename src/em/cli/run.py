@@ -433,12 +433,21 @@ def _print_fixes(result: RunResult) -> None:
 
 
 def failure_lines(failure: Mapping[str, Any]) -> tuple[str, str]:
-    """Describe a failure: the step with its error, and why a model, if asked, found no fix."""
+    """Describe a failure: the step with its error, and what else is known about it.
+
+    That is why a model, if asked, found no fix, or that the call may have happened all the same.
+    """
     place = f"step {failure['step_id']}: " if failure.get("step_id") else ""
-    reason = (failure.get("context") or {}).get("fix") or ""
+    context = failure.get("context") or {}
+    names = {"outcome": "its outcome is", "fix": "no fix:"}
+    more = [
+        f"  {words} {printable(str(context[name]))}"
+        for name, words in names.items()
+        if context.get(name)
+    ]
     return (
         f"{place}{failure['error_type']}: {printable(failure['message'])}",
-        f"  no fix: {printable(str(reason))}" if reason else "",
+        "".join(more[:1]),
     )
 
 

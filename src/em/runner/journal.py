@@ -356,14 +356,15 @@ class Attempt:
 
 
 def unknown(key: ItemKey, why: str) -> PendingPrompt:
-    """Return the question about a call's outcome; the answer counts for that call alone."""
+    """Return the question about a call's outcome; the answer counts for that call alone.
+
+    why: the first {} in it is replaced by the name of the call.
+    """
     question = question_of(key)
+    why = why.replace("{}", question.rstrip("?"), 1)
     return PendingPrompt(
         step_id=question,
-        message=(
-            f"{why.format(question.rstrip('?'))}"
-            " Its outcome is unknown. Did it happen, and with what result?"
-        ),
+        message=f"{why} Its outcome is unknown. Did it happen, and with what result?",
         fields=(
             {"name": "happened", "type": "confirm"},
             {"name": "result", "type": "json", "required": False},

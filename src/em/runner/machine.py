@@ -29,8 +29,8 @@ from em.runner.run import (
     RunResult,
     StepReport,
     StepStatus,
-    UnknownOutcome,
     failure_of,
+    outcome_is_unknown,
     plain,
     quietly,
 )
@@ -44,6 +44,7 @@ MAX_WAIT = 300.0
 """The longest wait between two attempts, in seconds; the backoff doubles up to it."""
 
 _HAPPENED = "the step returned: its effect happened, and is not repeated"
+_UNKNOWN = "unknown: the call may have happened, and is not repeated"
 
 AutoFix = Callable[[Json], Any]
 Steps = Generator[Effect, Any, Any]
@@ -204,16 +205,22 @@ class Calls:
         return step.on_error.default if isinstance(step.on_error, Default) else None
 
     def _left(self, attempt: Attempt, error: Exception, failure: Failure, count: int) -> Any:
-        """Give up a call; if its outcome is unknown, ask a person first."""
+        """Give up a call; if its outcome is unknown, ask a person, or fail without a journal.
+
+        `on_error` is for calls that failed: going on after this one could make its effect twice.
+        """
         step = attempt.step
-        if self._is_unknown(attempt, error) and self.notebook.is_kept and step.on_error == "fail":
-            self.reports.add(step.id, "failed", count, attempt.start, failure.message)
+        if not self._is_unknown(attempt, error):
+            return self.given_up(step, failure, count, attempt.start)
+        self.reports.add(step.id, "failed", count, attempt.start, failure.message)
+        if self.notebook.is_kept:
             raise Pause(unknown(attempt.item_key, f"{{}} gave {failure.message}."))
-        return self.given_up(step, failure, count, attempt.start)
+        context = {**failure.context, "outcome": _UNKNOWN}
+        raise Failed(msgspec.structs.replace(failure, context=context))
 
     def _is_unknown(self, attempt: Attempt, error: Exception) -> bool:
         """Return whether a write may have happened: it must not be repeated."""
-        return isinstance(error, UnknownOutcome) and not attempt.is_repeatable
+        return not attempt.is_repeatable and outcome_is_unknown(error)
 
     def _tool(self, step: CompiledStep) -> Tool:
         return (self._tools if step.kind == "tool" else self._udfs)[step.target]
@@ -341,8 +348,8 @@ def _check(checks: list[tuple[str, Any]], scope: Json, step: CompiledStep, when:
 
 def _writes(step: CompiledStep, tool: Tool) -> bool:
     """Return whether a step has an effect, as the routine or its tool declares it."""
-    if step.kind == "tool" and tool.effect == "write":
-        return True
+    if step.kind == "tool" and tool.effect is not None and (step.is_in_doubt or not step.is_write):
+        return tool.effect == "write"
     harmless = tool.does_no_harm
     if step.is_write and step.is_in_doubt and harmless is not None and harmless():
         return False

@@ -172,6 +172,78 @@ class StepTimeout(UnknownOutcome):
     """A call ran past its timeout. It may still be running."""
 
 
+_NOT_SENT = frozenset(
+    "builtins.ConnectionRefusedError socket.gaierror ssl.SSLCertVerificationError"
+    " httpx.ConnectError httpx.ConnectTimeout httpx.PoolTimeout httpx.ProxyError"
+    " httpx.UnsupportedProtocol httpx.LocalProtocolError"
+    " requests.ConnectTimeout requests.ProxyError requests.SSLError"
+    " urllib3.ConnectTimeoutError urllib3.NewConnectionError urllib3.ProxyError urllib3.SSLError"
+    " aiohttp.ClientConnectorError aiohttp.ConnectionTimeoutError".split()
+)
+"""Errors of HTTP libraries and of Python, by package and name: the request was not sent."""
+
+_NO_ANSWER = frozenset(
+    "builtins.TimeoutError builtins.ConnectionResetError builtins.ConnectionAbortedError"
+    " builtins.BrokenPipeError http.IncompleteRead http.BadStatusLine"
+    " httpx.TransportError httpx.DecodingError"
+    " requests.Timeout requests.ChunkedEncodingError requests.ContentDecodingError"
+    " urllib3.TimeoutError urllib3.ProtocolError urllib3.DecodeError"
+    " aiohttp.ServerConnectionError aiohttp.ClientPayloadError aiohttp.ClientOSError".split()
+)
+"""The same: the request was sent, and no whole answer came."""
+
+
+def outcome_is_unknown(error: BaseException) -> bool:
+    """Return whether a call that raised this may have had its effect all the same.
+
+    True for a timeout, for a connection that broke while the answer was awaited, and for a status
+    of 500 or above. An error that a tool raised because of another one counts as that one.
+    """
+    seen: list[BaseException] = []
+    following: list[Any] = [error]
+    while following:
+        one = following.pop(0)
+        if not isinstance(one, BaseException) or one in seen:
+            continue
+        seen.append(one)
+        known = _sent_without_answer(one)
+        if known is not None:
+            return known
+        # Libraries put the error that they wrap into its arguments or into `reason`.
+        following += [getattr(one, "reason", None), *one.args, one.__cause__]
+        following += [] if one.__suppress_context__ else [one.__context__]
+    return False
+
+
+def _sent_without_answer(error: BaseException) -> bool | None:
+    """Return what one error says by itself; None if it says nothing."""
+    if isinstance(error, UnknownOutcome):
+        return True
+    status = _status(error)
+    if status is not None:
+        return status >= 500
+    for kind in type(error).__mro__:
+        name = f"{kind.__module__.partition('.')[0]}.{kind.__name__}"
+        if name in _NOT_SENT:
+            return False
+        if name in _NO_ANSWER:
+            return True
+    return None
+
+
+def _status(error: BaseException) -> int | None:
+    """Return the HTTP status that an error of httpx, requests, urllib or aiohttp is about."""
+    for holder, field in (
+        (getattr(error, "response", None), "status_code"),
+        (error, "code"),  # urllib
+        (error, "status"),  # aiohttp
+    ):
+        status = getattr(holder, field, None)
+        if isinstance(status, int) and 400 <= status < 600:
+            return status
+    return None
+
+
 class Mismatch(RoutineError):
     """A resumed run finds other items than it began with. Raised; nothing is written."""
 

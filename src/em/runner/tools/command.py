@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import IO
 
-from em.runner.run import StepTimeout
+from em.runner.run import StepTimeout, UnknownOutcome
 
 MAX_OUTPUT = 10 * 1024 * 1024
 TAIL = 2000
@@ -26,6 +26,10 @@ class CommandFailed(Exception):
 
 class CommandTimeout(CommandFailed, StepTimeout):
     """A program ran too long: its outcome is unknown."""
+
+
+class CommandKilled(CommandFailed, UnknownOutcome):
+    """A program was killed, or printed too much and was ended: its outcome is unknown."""
 
 
 def plain_environment() -> dict[str, str]:
@@ -59,7 +63,8 @@ def run_command(
     if code:
         how = f"by signal {-code}" if code < 0 else f"with exit code {code}"
         said = errors.decode(errors="replace").strip()
-        raise CommandFailed(f"{argv[0]} ended {how}: {said}" if said else f"{argv[0]} ended {how}")
+        kind = CommandKilled if code < 0 else CommandFailed
+        raise kind(f"{argv[0]} ended {how}: {said}" if said else f"{argv[0]} ended {how}")
     return output
 
 
@@ -87,7 +92,7 @@ def _read(
                 key.data.extend(block)
             del errors[:-TAIL]
             if len(output) > MAX_OUTPUT:
-                raise CommandFailed(f"{name} printed more than {MAX_OUTPUT:,} bytes")
+                raise CommandKilled(f"{name} printed more than {MAX_OUTPUT:,} bytes")
     return bytes(output), bytes(errors)
 
 

@@ -20,6 +20,7 @@ from em.runner.expressions.language import (
     names_in,
 )
 from em.runner.routine import HttpCall, Routine, ToolSpec
+from em.runner.run import UnknownOutcome
 from em.runner.secrets import Secrets
 from em.runner.tools import Tool
 from em.runner.tools.command import CommandFailed, run_command
@@ -41,8 +42,8 @@ _OWN_HEADERS = frozenset({"host", "content-length", "transfer-encoding", "connec
 Answer = Callable[[Json, float], Any]
 
 
-class BadOutput(Exception):
-    """The output of a declared tool is not in the declared format."""
+class BadOutput(UnknownOutcome):
+    """The output of a declared tool is not in the declared format. The call was made."""
 
 
 def declared_tools(

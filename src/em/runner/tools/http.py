@@ -2,7 +2,8 @@
 
 A failure says whether the request can have had an effect. `HttpFailed` alone: it was not sent, or
 the server refused it. `HttpTimeout` and `HttpBroken`: it was sent, and its outcome is unknown, so a
-write is never repeated silently.
+write is never repeated silently. A write that is answered with a status of 500 or above counts as
+unknown too: a server may fail after it has written, and a proxy may lose the answer.
 """
 
 import os
@@ -40,7 +41,7 @@ class HttpTimeout(HttpFailed, StepTimeout):
 
 
 class HttpBroken(HttpFailed, UnknownOutcome):
-    """The connection broke after the request was sent: what it did is unknown."""
+    """No whole answer came, or one that does not say what the request did."""
 
 
 def request(
@@ -61,7 +62,7 @@ def request(
                 charset = _charset(answer.headers.get("Content-Type", ""))
                 return _read(answer, deadline, timeout), charset
             if answer.status_code not in _REDIRECTS:
-                raise _failed(answer, deadline, timeout)
+                raise _failed(answer, method, deadline, timeout)
             url = _next(url, answer, method)
     raise HttpFailed(f"{host_of(urlsplit(url))} redirects without end")
 
@@ -177,7 +178,7 @@ def _reason(error: Exception) -> str:
     return str(error) or type(error).__name__
 
 
-def _failed(answer: "httpx.Response", deadline: float, timeout: float) -> HttpFailed:
+def _failed(answer: "httpx.Response", method: str, deadline: float, timeout: float) -> HttpFailed:
     import httpx
 
     try:
@@ -185,18 +186,22 @@ def _failed(answer: "httpx.Response", deadline: float, timeout: float) -> HttpFa
     except (httpx.HTTPError, HttpFailed):
         text = ""  # the status is what counts
     status = f"status {answer.status_code} {answer.reason_phrase}".rstrip()
-    return HttpFailed(f"{status}: {text}" if text else status)
+    is_unknown = answer.status_code >= 500 and method not in _REPEATABLE
+    kind = HttpBroken if is_unknown else HttpFailed
+    return kind(f"{status}: {text}" if text else status)
 
 
 def _next(url: str, answer: "httpx.Response", method: str) -> str:
     """Return where a redirect leads, if it may be followed."""
     target: str = urljoin(url, answer.headers.get("Location", ""))
+    if method not in _REPEATABLE:
+        # 307 and 308 ask to send it again there; the others mostly follow a write that was made.
+        kind = HttpFailed if answer.status_code in (307, 308) else HttpBroken
+        raise kind(f"status {answer.status_code}: a {method} is not repeated at {target}")
     old, new = urlsplit(url), urlsplit(target)
     if (old.scheme, host_of(old)) != (new.scheme, host_of(new)):
         raise NotAllowed(
             f"{host_of(old)} redirects to another place: {new.scheme}://{host_of(new)}",
             fix="declare that address, if it is meant",
         )
-    if method not in ("GET", "HEAD"):
-        raise HttpFailed(f"status {answer.status_code}: a {method} is not repeated at {target}")
     return target

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from em.errors import MissingExtra
-from em.runner.run import StepTimeout
+from em.runner.run import StepTimeout, UnknownOutcome
 from em.runner.tools.command import MAX_OUTPUT, TAIL, plain_environment
 from em.runner.tools.permissions import check_host, find_program
 from em.settings import AllowSettings, McpServer
@@ -31,6 +31,8 @@ T = TypeVar("T")
 
 CLOSED = -32000
 """The error code of the client for a closed connection."""
+INTERNAL = -32603
+"""The error code of a server that failed, perhaps after its tool was done."""
 CLOSING = 10.0
 """Seconds to wait for servers to end."""
 
@@ -41,6 +43,10 @@ class McpFailed(Exception):
 
 class McpTimeout(McpFailed, StepTimeout):
     """A tool ran too long: its outcome is unknown."""
+
+
+class McpBroken(McpFailed, UnknownOutcome):
+    """A server ended during a call, or its answer can't be read: the call's outcome is unknown."""
 
 
 class Servers:
@@ -208,15 +214,17 @@ class Session:
             asked.cancel()
             raise McpTimeout(f"no answer from {self.name} within {seconds:g} s") from None
         except MCPError as error:
+            if error.code == INTERNAL:
+                raise McpBroken(f"{self.name} failed: {error.message}") from None
             if error.code != CLOSED:
                 raise McpFailed(f"{self.name} refuses: {error.message}") from None
             told = self._told(f"ended in the middle ({error.message})")
             self.close(client)
-            raise McpFailed(told) from None
+            raise McpBroken(told) from None
         except Exception as error:  # noqa: BLE001 - the client raises what its transport does
             told = self._told(f"can't be used: {_reason(error)}")
             self.close(client)
-            raise McpFailed(told) from None
+            raise McpBroken(told) from None
 
     def _connected(self, seconds: float) -> "Client":
         with self._lock:
@@ -292,7 +300,7 @@ def value_of(answer: "CallToolResult", output: str | None) -> Any:
     if answer.is_error:
         raise McpFailed(text[:TAIL] or "the tool failed without a message")
     if len(answer.model_dump_json()) > MAX_OUTPUT:
-        raise McpFailed(f"the answer has more than {MAX_OUTPUT:,} characters")
+        raise McpBroken(f"the answer has more than {MAX_OUTPUT:,} characters")
     if output in ("text", "lines"):
         return text.splitlines() if output == "lines" else text
     if answer.structured_content is not None:
