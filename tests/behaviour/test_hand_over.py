@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -311,6 +312,26 @@ def test_restart_starts_as_if_nothing_had_been_done(shop: Shop) -> None:
     shop.writes.clear()
     engine("a")
     assert shop.writes == [("add", 1), ("add", 1), ("finish",)]
+
+
+def test_calls_in_a_thread_pool_are_the_agents_calls(shop: Shop) -> None:
+    def make(add: Any, finish: Any, _count: Any) -> Any:
+        def agent(task: str) -> str:
+            with ThreadPoolExecutor(2) as pool:
+                list(pool.map(add, (1, 2, 3)))
+            finish()
+            return "done"
+
+        return agent
+
+    engine = counter(shop, make)
+    assert engine("a").stored
+    shop.state = 1
+    shop.writes.clear()
+    result = engine("a")
+    assert result.how == "handed_over"
+    assert sorted(shop.writes) == [("add", 1), ("add", 2), ("add", 3), ("finish",)]
+    assert result.stored, result.problem
 
 
 def test_a_method_of_another_object_is_another_call(shop: Shop) -> None:

@@ -5,6 +5,7 @@ in a context variable: concurrent runs don't mix, and a tool that calls another 
 """
 
 import functools
+import itertools
 import time
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
@@ -92,7 +93,7 @@ class Run(Recorder):
         self.briefed = False
         self.answer: Callable[[Call], Call | None] = _no_replay
         self._owners: dict[str, Any] = {}
-        self._ticks = 0
+        self._ticks = itertools.count(1)
 
     @property
     def events(self) -> list[TraceEvent]:
@@ -101,8 +102,7 @@ class Run(Recorder):
 
     def tick(self) -> int:
         """Return the next number of the run's clock, which orders starts and ends of calls."""
-        self._ticks += 1
-        return self._ticks
+        return next(self._ticks)
 
     def cannot_store(self, problem: EmError) -> None:
         """Note why this run can't be stored; the first reason counts."""

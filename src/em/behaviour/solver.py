@@ -20,7 +20,7 @@ from em.behaviour.tree import members, newest
 from em.errors import Diverged, EmError, NotRecordable, StoreError
 from em.log.event import Draft, behaviour_stream
 from em.runner.drivers import CallTool, Consult, Effects
-from em.traces.recorder import error_text
+from em.traces.recorder import error_text, follow_into_pools
 from em.values.canonical import Json, identical
 
 if TYPE_CHECKING:
@@ -263,6 +263,7 @@ def _progress(engine: "Engine", arguments: Json, start: _Start) -> Effects[Progr
 
 def _record_agent(engine: "Engine", run: Run, args: tuple[Any, ...], kwargs: Json) -> Effects[Any]:
     """Run the agent and record its calls."""
+    follow_into_pools(current)
     token = current.set(run)
     engine.watching.append(run)
     try:

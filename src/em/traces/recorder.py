@@ -303,7 +303,7 @@ def recorded_tool(
 @contextmanager
 def recording_into(recorder: Recorder) -> Iterator[None]:
     """Record the calls of decorated tools that are made inside, in its threads and tasks too."""
-    _follow_into_pools()
+    follow_into_pools(_current)
     with _lock:
         _recording.append(recorder)
     token = _current.set(recorder)
@@ -337,38 +337,46 @@ def _recorder_of(tool: str) -> Recorder | None:
     return None
 
 
-def _follow_into_pools() -> None:
-    """Let `ThreadPoolExecutor.submit` hand the recording on; without one it does as before.
+def follow_into_pools(variable: contextvars.ContextVar[Any]) -> None:
+    """Let `ThreadPoolExecutor.submit` hand on what this variable holds; None is not handed on.
 
     It is never taken back: another library may have wrapped it in the meantime.
     """
-    submit: Any = ThreadPoolExecutor.submit
-    if _followed.is_set():
+    with _lock:
+        is_first = not _followed
+        if variable not in _followed:
+            _followed.append(variable)
+    if not is_first:
         return
-    _followed.set()
+    submit: Any = ThreadPoolExecutor.submit
 
     @functools.wraps(submit)
     def submit_within(pool: Any, function: Any, /, *args: Any, **kwargs: Any) -> Any:
-        around = _current.get()
-        if around is not None:
+        around = [(one, value) for one in _followed if (value := one.get()) is not None]
+        if around:
             function = functools.partial(_within, around, function)
         return submit(pool, function, *args, **kwargs)
 
     ThreadPoolExecutor.submit = submit_within  # type: ignore[method-assign]  # see above
 
 
-_followed = threading.Event()
+_followed: list[contextvars.ContextVar[Any]] = []
 
 
 def _within(
-    around: Recorder | RecordedCall, function: Callable[..., Any], /, *args: Any, **kwargs: Any
+    around: Sequence[tuple[contextvars.ContextVar[Any], Any]],
+    function: Callable[..., Any],
+    /,
+    *args: Any,
+    **kwargs: Any,
 ) -> Any:
-    """Call a function as a part of `around`."""
-    token = _current.set(around)
+    """Call a function with these values of context variables."""
+    tokens = [(variable, variable.set(value)) for variable, value in around]
     try:
         return function(*args, **kwargs)
     finally:
-        _current.reset(token)
+        for variable, token in tokens:
+            variable.reset(token)
 
 
 def _recorded(
