@@ -35,7 +35,7 @@ def compile_retail() -> Iterator[Figure]:
             total += 1
             start = time.perf_counter()
             try:
-                draft = compile_trace(trace)
+                draft = compile_trace(trace, allow_failed=True)
             except EmError as error:
                 print(f"not compiled: {error}")
                 continue
@@ -97,7 +97,7 @@ def export_retail() -> Iterator[Figure]:
             if not trace.calls:
                 continue
             total += 1
-            draft = compile_trace(trace)
+            draft = compile_trace(trace, allow_failed=True)
             with tempfile.TemporaryDirectory() as name:
                 write_package(draft, Path(name))
                 package = Package(name)

@@ -263,13 +263,26 @@ class Memory:
         return list(find_traces(self.store, task=task, outcome=outcome))
 
     def suggest(
-        self, task: str | None = None, *, at_least: int = 2, limit: int = 10
+        self,
+        task: str | None = None,
+        *,
+        at_least: int = 2,
+        limit: int = 10,
+        allow_unlabelled: bool = False,
     ) -> "list[Suggestion]":
-        """Return groups of traces that went the same way and are worth compiling, best first."""
+        """Return groups of traces that went the same way and are worth compiling, best first.
+
+        Only successes count; `allow_unlabelled` adds traces that don't say how they ended.
+        """
         from em.compiler.suggestions import suggest
         from em.traces.catalogue import find_traces
 
-        return suggest(find_traces(self.store, task=task), at_least=at_least, limit=limit)
+        return suggest(
+            find_traces(self.store, task=task),
+            at_least=at_least,
+            limit=limit,
+            allow_unlabelled=allow_unlabelled,
+        )
 
     def compile(
         self,
@@ -279,12 +292,17 @@ class Memory:
         declared: "Mapping[str, Effect | None] | None" = None,
         keep_all: bool = False,
         client: "LlmClient | None" = None,
+        allow_failed: bool = False,
+        allow_unlabelled: bool = True,
     ) -> "KeptRoutine":
         """Compile traces of this memory into a routine, stored as a new version.
 
         Of several traces of one task, take the way that most of them went, and of those the
         shortest; prove the routine by replaying the trace it was compiled from. With a `client`
         its model may improve the routine; an improvement that fails the same proof is dropped.
+
+        Traces that say that they failed are refused unless `allow_failed`, those that don't say
+        how they ended if `allow_unlabelled` is False.
         """
         from em.compiler.compile_trace import compile_several
         from em.runner.package import keep_routine
@@ -293,7 +311,13 @@ class Memory:
         ids = [trace_ids] if isinstance(trace_ids, str) else trace_ids
         traces = get_traces(self.store, ids)
         made = compile_several(
-            traces, name=name, declared=declared, keep_all=keep_all, client=client
+            traces,
+            name=name,
+            declared=declared,
+            keep_all=keep_all,
+            client=client,
+            allow_failed=allow_failed,
+            allow_unlabelled=allow_unlabelled,
         )
         return keep_routine(self.store, made.files, made.from_events)
 

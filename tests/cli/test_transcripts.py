@@ -115,7 +115,7 @@ def test_hostile_content_does_not_steer_the_terminal() -> None:
         ["traces", "list"],
         ["traces", "show", trace],
         ["traces", "show", trace, "--full"],
-        ["suggest", "--at-least", "1"],
+        ["suggest", "--at-least", "1", "--allow-unlabelled"],
         ["traces", "diff", trace, trace],
     ):
         shown = em(*args)
@@ -126,10 +126,10 @@ def test_hostile_content_does_not_steer_the_terminal() -> None:
 def test_what_is_repeated_is_suggested_and_compiles_from_a_claude_code_log() -> None:
     sessions("W1001", "W2002", "W3003")
     em("import", "in")
-    (best,) = em("suggest", "--json").json["suggestions"]
+    (best,) = em("suggest", "--allow-unlabelled", "--json").json["suggestions"]
     assert (best["count"], best["way"], best["problem"]) == (3, ["get_order", "cancel_order"], "")
     assert (best["model_calls"], best["tokens"]) == (4, 400)
-    text = em("suggest", "--explain")
+    text = em("suggest", "--explain", "--allow-unlabelled")
     assert "the median of its traces" in text.out
     assert "em compile" in text.out
     assert em("compile", *best["traces"], "--keep", "--name", "cancel_order").code == 0
@@ -154,7 +154,7 @@ def test_what_otel_traces_repeat_is_suggested_and_compiles() -> None:
         trace = otlp(f"{number:032x}".replace("0", "a"), order)
         Path("in", f"{order}.json").write_text(json.dumps(trace))
     assert "otel" in em("import", "in").out
-    (best,) = em("suggest", "--json").json["suggestions"]
+    (best,) = em("suggest", "--allow-unlabelled", "--json").json["suggestions"]
     assert (best["way"], best["problem"]) == (["get_order", "cancel_order"], "")
     assert best["seconds"] is not None
     made = em("compile", *best["traces"], "--keep", "--name", "cancel", "--json")

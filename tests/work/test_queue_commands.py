@@ -135,15 +135,26 @@ def test_all_tasks_are_compiled_here_or_by_workers(on_sqlite: Workplace) -> None
         for number in range(3):
             memory.add_trace(trace(f"do task {number}", "get_it"))
         memory.add_trace({**trace("a failure", "get_it"), "outcome": "failure"})
+        unlabelled = memory.add_trace({**trace("who knows", "get_it"), "outcome": "unknown"})
     here = em("compile", "--all", "--json", "--db", on_sqlite.db)
     assert here.code == 0, here.err
     assert sorted(here.json["kept"]) == ["do task 0", "do task 1", "do task 2"]
     worker = on_sqlite.worker()
     there = em("compile", "--all", "--distributed", "--json", "--db", on_sqlite.db)
     assert there.json == {"done": 3, "waiting": {}, "failed": {}}
+    there = em(
+        "compile", "--all", "--distributed", "--allow-unlabelled", "--json", "--db", on_sqlite.db
+    )
+    assert there.json == {"done": 4, "waiting": {}, "failed": {}}
     worker.terminate()
     on_sqlite.said_by(worker)
     assert worker.returncode == 0
+    with on_sqlite.queue() as queue:
+        jobs = queue.add_compilations({"who knows": [unlabelled]})
+    on_sqlite.drain()
+    with on_sqlite.queue() as queue:
+        failed = queue.reports(jobs).failed
+    assert "does not say whether it succeeded" in failed["who knows"]
 
 
 def test_waiting_shows_a_bar_on_a_terminal(on_sqlite: Workplace) -> None:

@@ -178,6 +178,12 @@ def print_healing(healing: "Healing", run_id: str) -> None:
 @click.option("--udf", metavar="MODULE|FILE", help="Python module of the trace's functions.")
 @click.option("--keep-all", is_flag=True, help="Copy every call that did not fail.")
 @click.option("--llm", is_flag=True, help="Let a model improve it. Its result must verify too.")
+@click.option("--allow-failed", is_flag=True, help="Compile a trace that says that it failed.")
+@click.option(
+    "--allow-unlabelled",
+    is_flag=True,
+    help="With --all: also take traces that don't say whether they succeeded.",
+)
 @click.option("--explain", is_flag=True, help="Explain each call and each argument.")
 @everywhere
 def compile_(
@@ -196,6 +202,9 @@ def compile_(
     sequence of calls is compiled. Left out: failed calls that were retried successfully, repeats,
     and reads whose results are not used. Every argument is traced to its source. The routine is
     replayed against the recording, and written only if it reproduces the trace.
+
+    A trace that says that it failed is refused. One that doesn't say how it ended is compiled, and
+    the routine is marked "outcome unknown". --all takes only traces that succeeded.
     """
     if everything != (not traces) or (distributed and not everything):
         raise click.UsageError("Name traces, or give --all. --distributed needs --all.")
@@ -251,6 +260,7 @@ def _compiled(traces: tuple[str, ...], options: dict[str, Any]) -> "CompiledTrac
         "keep_all": options["keep_all"],
         "client": model(wanted=options["llm"]),
         "udfs": options["udf"],
+        "allow_failed": options["allow_failed"],
     }
     if len(traces) == 1 and (Path(traces[0]).exists() or not _is_id(traces[0])):
         return compile_file(traces[0], **how)
@@ -273,6 +283,7 @@ def _store_compiled(made: "CompiledTrace", *, keep: bool) -> str:
 
 
 def _print_compiled(draft: "Draft", place: str, *, explained: bool) -> None:
+    from em.compiler.package_files import OUTCOMES
     from em.compiler.wire import OUTPUT
 
     steps = sum(verdict.keep for verdict in draft.verdicts)
@@ -280,6 +291,8 @@ def _print_compiled(draft: "Draft", place: str, *, explained: bool) -> None:
         f"{count(len(draft.calls), 'call')} became {count(steps, 'step')} in {place};"
         " replayed against the recording: the same calls, the same output"
     )
+    if draft.outcome in OUTCOMES:
+        note(f"note: {OUTCOMES[draft.outcome]}")
     for contradiction in draft.contradictions:
         # Shown without --explain too: a wrong trace makes a wrong routine.
         note(f"note: the trace contradicts itself at {contradiction}")
@@ -385,6 +398,7 @@ def _report(draft: "Draft", place: str) -> dict[str, Any]:
     return {
         "routine": place,
         "name": draft.routine.name,
+        "outcome": draft.outcome,
         "calls": [
             {
                 "call": call.index + 1,
@@ -406,18 +420,19 @@ def _report(draft: "Draft", place: str) -> dict[str, Any]:
 
 def _compile_all(options: dict[str, Any], *, distributed: bool) -> int:
     """Compile and store a routine for each task in the log. Return 1 if one failed."""
-    for name in ("name", "tools", "udf", "output", "explain"):
+    for name in ("name", "tools", "udf", "output", "explain", "allow_failed"):
         if options[name]:
             raise UsageError(
                 "--all takes no options of a single routine",
-                place=f"--{name}",
-                fix=f"leave out --{name}, or name the traces of one task",
+                place=(flag := f"--{name.replace('_', '-')}"),
+                fix=f"leave out {flag}, or name the traces of one task",
             )
     if distributed:
         from em.cli.queue import open_queue, report_queued
 
         queue = open_queue()
-        chosen = {name: True for name in ("keep_all", "llm") if options[name]}
+        names = ("keep_all", "llm", "allow_unlabelled")
+        chosen = {name: True for name in names if options[name]}
         return report_queued(queue, queue.add_compilations(how=chosen), "compiling", wait=True)
     return _compile_all_here(options)
 
@@ -427,7 +442,7 @@ def _compile_all_here(options: dict[str, Any]) -> int:
 
     memory = open_memory()
     client = model(wanted=options["llm"])
-    tasks = attempts(memory.store)
+    tasks = attempts(memory.store, allow_unlabelled=options["allow_unlabelled"])
     stored: dict[str, str] = {}
     failed: dict[str, str] = {}
     with only_results_on_stdout(), progress("compiling", len(tasks)) as advance:

@@ -388,19 +388,32 @@ that the transcripts do not report tokens or times."""
     help="How many traces must have made the same calls.",
 )
 @limited(10)
+@click.option(
+    "--allow-unlabelled",
+    is_flag=True,
+    help="Also take traces that don't say whether they succeeded.",
+)
 @click.option("--explain", is_flag=True, help="Explain how the savings are estimated.")
 @everywhere
-def suggest(task: str | None, at_least: int, limit: int, explain: bool) -> None:
+def suggest(
+    task: str | None, at_least: int, limit: int, allow_unlabelled: bool, explain: bool
+) -> None:
     """List the traces that are worth compiling, the most worthwhile first.
 
-    Traces that made the same calls form a group. Each group is compiled, to see whether that works;
-    nothing is stored. The saving is an estimate for one run: see --explain.
+    Traces that succeeded and made the same calls form a group. Each group is compiled, to see
+    whether that works; nothing is stored. The saving is an estimate for one run: see --explain.
     """
-    found = open_memory().suggest(task, at_least=at_least, limit=limit)
+    memory = open_memory()
+    found = memory.suggest(task, at_least=at_least, limit=limit, allow_unlabelled=allow_unlabelled)
 
     def text() -> None:
         if not found:
-            note("no traces made the same calls; `em suggest --at-least 1` lists all")
+            note(
+                "no traces that succeeded made the same calls; `em suggest --at-least 1` lists all"
+            )
+        if not allow_unlabelled:
+            _note_unlabelled(memory, task)
+        if not found:
             return
         columns = ("traces", "answers", "tokens", "seconds", "steps", "calls")
         print_table(columns, [_suggestion_row(one) for one in found])
@@ -413,6 +426,12 @@ def suggest(task: str | None, at_least: int, limit: int, explain: bool) -> None:
             note("answers, tokens and seconds: saved in each run, estimated (see --explain)")
 
     emit({"suggestions": found, "estimate": " ".join(EXPLAINED.split())}, text)
+
+
+def _note_unlabelled(memory: Memory, task: str | None) -> None:
+    unlabelled = len(list_traces(memory.store, task=task, outcome="unknown").traces)
+    if unlabelled:
+        note(f"without an outcome: {count(unlabelled, 'trace')}; --allow-unlabelled takes them too")
 
 
 def _suggestion_row(one: "Suggestion") -> tuple[str, ...]:

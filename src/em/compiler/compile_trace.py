@@ -31,8 +31,13 @@ def compile_trace(
     declared: Mapping[str, Effect | None] | None = None,
     keep_all: bool = False,
     udfs: Udfs = None,
+    allow_failed: bool = False,
 ) -> Draft:
-    """Compile a trace into a routine, and prove it by replaying the recording."""
+    """Compile a trace into a routine, and prove it by replaying the recording.
+
+    A trace that says that it failed is refused unless `allow_failed`; an incomplete one always.
+    """
+    _check_outcomes([trace], allow_failed=allow_failed)
     if trace.incomplete:
         raise RoutineError(
             f"the trace is incomplete: {trace.incomplete}",
@@ -50,7 +55,34 @@ def compile_trace(
     chosen = name or _name_of(trace)
     draft = draft_routine(trace, name=chosen, declared=declared or {}, keep_all=keep_all)
     verify_draft(draft, load_udfs(udfs).functions)
-    return draft
+    return msgspec.structs.replace(draft, outcome=trace.outcome)
+
+
+def _check_outcomes(
+    traces: Sequence[Trace], *, allow_failed: bool, allow_unlabelled: bool = True
+) -> None:
+    """Refuse traces none of which may be compiled because of their outcomes."""
+    outcomes = {trace.outcome for trace in traces}
+    alone = len(traces) == 1
+    if "success" in outcomes:
+        return
+    if outcomes == {"failure"} and not allow_failed:
+        raise RoutineError(
+            "the trace says that it failed"
+            if alone
+            else f"all {len(traces)} traces say that they failed",
+            place="outcome",
+            fix="compile an attempt that succeeded, or allow it with --allow-failed, in Python"
+            " allow_failed=True",
+        )
+    if "unknown" in outcomes and not allow_unlabelled:
+        raise RoutineError(
+            "the trace does not say whether it succeeded"
+            if alone
+            else f"none of the {len(traces)} traces says that it succeeded",
+            place="outcome",
+            fix="allow it with --allow-unlabelled, in Python allow_unlabelled=True",
+        )
 
 
 def compile_trace_file(
@@ -61,16 +93,23 @@ def compile_trace_file(
     declared: Mapping[str, Effect | None] | None = None,
     keep_all: bool = False,
     udfs: Udfs = None,
+    allow_failed: bool = False,
 ) -> Draft:
     """Compile a trace file into a package folder. Write nothing unless the replay succeeds.
 
     udfs: the real functions that the trace called, as a mapping, a `package.module` or a file.
+    allow_failed: compile a trace that says that it failed.
     Secrets in the file are redacted first, and become secrets of the routine.
     """
     trace = read_trace_file(trace_path)
     given = load_udfs(udfs)
     draft = compile_trace(
-        trace, name=name, declared=declared, keep_all=keep_all, udfs=given.functions
+        trace,
+        name=name,
+        declared=declared,
+        keep_all=keep_all,
+        udfs=given.functions,
+        allow_failed=allow_failed,
     )
     write_package(draft, Path(output_dir), given)
     return draft
@@ -132,23 +171,31 @@ def compile_several(
     keep_all: bool = False,
     udfs: Udfs = None,
     client: LlmClient | None = None,
+    allow_failed: bool = False,
+    allow_unlabelled: bool = True,
 ) -> CompiledTrace:
-    """Compile one routine from attempts at one task; use failed ones only if none succeeded.
+    """Compile one routine from attempts at one task: from those that succeeded, if any did.
 
     With a `client`, its model improves the chosen routine; `udfs` as for `compile_trace_file`.
+    If all say that they failed, they are refused unless `allow_failed`. Compiling in bulk sets
+    `allow_unlabelled` to False: traces that don't say whether they succeeded are refused then.
     """
     given = load_udfs(udfs)
-    if not traces:
-        raise UsageError("no traces to compile", fix="give the id of at least one trace")
-    succeeded = [kept for kept in traces if kept.trace.outcome == "success"]
     drafts: dict[str, Draft] = {}
     failed: dict[str, str] = {}
-    for kept in succeeded or [kept for kept in traces if kept.trace.outcome != "failure"] or traces:
+    for kept in _usable(traces, allow_failed=allow_failed, allow_unlabelled=allow_unlabelled):
         try:
             drafts[kept.id] = compile_trace(
-                kept.trace, name=name, declared=declared, keep_all=keep_all, udfs=given.functions
+                kept.trace,
+                name=name,
+                declared=declared,
+                keep_all=keep_all,
+                udfs=given.functions,
+                allow_failed=allow_failed,
             )
         except EmError as error:
+            if len(traces) == 1:
+                raise
             failed[kept.id] = str(error)
     if not drafts:
         raise RoutineError(
@@ -178,6 +225,25 @@ def compile_several(
     )
 
 
+def _usable(
+    traces: Sequence[KeptTrace], *, allow_failed: bool, allow_unlabelled: bool
+) -> Sequence[KeptTrace]:
+    """Return the traces to compile: those that succeeded, else the unlabelled, else the failed."""
+    if not traces:
+        raise UsageError("no traces to compile", fix="give the id of at least one trace")
+    whole = [kept for kept in traces if not kept.trace.incomplete] or traces
+    _check_outcomes(
+        [kept.trace for kept in whole],
+        allow_failed=allow_failed,
+        allow_unlabelled=allow_unlabelled,
+    )
+    for outcome in ("success", "unknown"):
+        found = [kept for kept in whole if kept.trace.outcome == outcome]
+        if found:
+            return found
+    return whole
+
+
 def compile_file(
     trace_path: str | Path,
     *,
@@ -186,11 +252,17 @@ def compile_file(
     keep_all: bool = False,
     udfs: Udfs = None,
     client: LlmClient | None = None,
+    allow_failed: bool = False,
 ) -> CompiledTrace:
     """Compile the trace in a file into a routine."""
     trace, given = read_trace_file(trace_path), load_udfs(udfs)
     draft = compile_trace(
-        trace, name=name, declared=declared, keep_all=keep_all, udfs=given.functions
+        trace,
+        name=name,
+        declared=declared,
+        keep_all=keep_all,
+        udfs=given.functions,
+        allow_failed=allow_failed,
     )
     return _improved(trace, draft, given, client)
 

@@ -38,7 +38,7 @@ from em.runner.routine import (
     UdfStep,
 )
 from em.runner.tools import Function, functions_of, load_module
-from em.traces.trace import Trace
+from em.traces.trace import Outcome, Trace
 from em.values.call import Effect, Usage
 from em.values.canonical import Json
 from em.values.json_schema import of_input, of_output
@@ -75,6 +75,8 @@ class Draft(msgspec.Struct, frozen=True):
     """The text of udf.py, if it holds more than stubs."""
     written_by: str = ""
     """The model that wrote `udf_source`."""
+    outcome: Outcome = "success"
+    """What the trace says about its outcome."""
 
 
 def draft_routine(

@@ -17,10 +17,15 @@ def llm_compile_trace(
     *,
     name: str | None = None,
     declared: Mapping[str, Effect | None] | None = None,
+    allow_failed: bool = False,
 ) -> Improved:
-    """Compile a trace and let a model improve the routine, which must still reproduce the trace."""
+    """Compile a trace and let a model improve the routine, which must still reproduce the trace.
+
+    A trace that says that it failed is refused unless `allow_failed`.
+    """
     trace = without_secrets(trace)
-    return improve(trace, compile_trace(trace, name=name, declared=declared), client)
+    draft = compile_trace(trace, name=name, declared=declared, allow_failed=allow_failed)
+    return improve(trace, draft, client)
 
 
 def llm_compile_trace_file(
@@ -30,9 +35,12 @@ def llm_compile_trace_file(
     *,
     name: str | None = None,
     declared: Mapping[str, Effect | None] | None = None,
+    allow_failed: bool = False,
 ) -> Improved:
     """Compile a trace file into a package folder with a model's help."""
     trace = read_trace_file(trace_path)
-    improved = llm_compile_trace(trace, client, name=name, declared=declared)
+    improved = llm_compile_trace(
+        trace, client, name=name, declared=declared, allow_failed=allow_failed
+    )
     write_package(improved.draft, Path(output_dir))
     return improved

@@ -200,11 +200,16 @@ def check_text(draft: Draft, text: str) -> None:
 def package_texts(draft: Draft, udfs: GivenUdfs | None = None) -> dict[str, str]:
     """Render the files of a package, by name."""
     files = {
-        ROUTINE: render_routine(draft.routine, draft.comments),
+        ROUTINE: _outcome_note(draft) + render_routine(draft.routine, draft.comments),
         "input.json": as_json(draft.input),
         "expected_output.json": as_json(draft.output),
         "recording.json": as_json(
-            {"calls": draft.recording, "answers": draft.answers, "usage": draft.usage}
+            {
+                "calls": draft.recording,
+                "answers": draft.answers,
+                "usage": draft.usage,
+                **({"outcome": draft.outcome} if draft.outcome in OUTCOMES else {}),
+            }
         ),
     }
     if draft.udf_source.strip():
@@ -217,6 +222,17 @@ def package_texts(draft: Draft, udfs: GivenUdfs | None = None) -> dict[str, str]
             files[WRITTEN_BY] = render_marks({UDF: files[UDF].encode()}, given.written_by)
         files["test_udf.py"] = render_udf_tests(draft)
     return files
+
+
+OUTCOMES = {
+    "unknown": "outcome unknown: the trace does not say whether it succeeded",
+    "failure": "compiled from a failed trace: it says that it failed",
+}
+"""What to say about a routine whose trace did not say that it succeeded."""
+
+
+def _outcome_note(draft: Draft) -> str:
+    return f"# {OUTCOMES[draft.outcome]}\n" if draft.outcome in OUTCOMES else ""
 
 
 def as_json(value: Any) -> str:

@@ -57,12 +57,23 @@ class _Group:
         self.seconds: list[float] = []
 
 
-def suggest(traces: Iterable[KeptTrace], *, at_least: int = 2, limit: int = 10) -> list[Suggestion]:
-    """Return the paths that at least `at_least` traces took, the largest savings first."""
+def suggest(
+    traces: Iterable[KeptTrace],
+    *,
+    at_least: int = 2,
+    limit: int = 10,
+    allow_unlabelled: bool = False,
+) -> list[Suggestion]:
+    """Return the paths that at least `at_least` traces took, the largest savings first.
+
+    Only traces that say that they succeeded count; with `allow_unlabelled` also those that don't
+    say how they ended.
+    """
+    usable = {"success", "unknown"} if allow_unlabelled else {"success"}
     groups: dict[tuple[str, ...], _Group] = {}
     for kept in traces:
         way = way_of(kept.trace)
-        if way and kept.trace.outcome != "failure":
+        if way and kept.trace.outcome in usable and not kept.trace.incomplete:
             _add(groups.setdefault(way, _Group()), kept)
     found = [_suggestion(way, group) for way, group in groups.items() if group.count >= at_least]
     best = sorted(found, key=lambda one: one.worth, reverse=True)[:limit]

@@ -185,11 +185,16 @@ def _get(store: Store, trace_id: str) -> KeptTrace:
     return kept_trace(events)
 
 
-def attempts(store: Store) -> dict[str, list[str]]:
-    """Map each task to the ids of its traces that did not fail, oldest first."""
+def attempts(store: Store, *, allow_unlabelled: bool = False) -> dict[str, list[str]]:
+    """Map each task to the ids of its traces that succeeded, oldest first.
+
+    With `allow_unlabelled` also of those that don't say how they ended. Incomplete traces are
+    left out: they can't be compiled.
+    """
+    usable = {"success", "unknown"} if allow_unlabelled else {"success"}
     found: dict[str, list[str]] = {}
     for one in reversed(list_traces(store).traces):
-        if one.outcome != "failure" and one.goal:
+        if one.outcome in usable and one.goal and not one.incomplete:
             found.setdefault(one.goal, []).append(one.id)
     return found
 

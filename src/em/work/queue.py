@@ -219,10 +219,14 @@ class Queue:
     ) -> list[str]:
         """Queue the compilation of each task, given with the ids of its traces, or of all tasks.
 
-        how: `keep_all`, as for `Memory.compile`; `llm`: use the model of the worker's settings.
+        how: `keep_all`, as for `Memory.compile`; `llm`: use the model of the worker's settings;
+            `allow_unlabelled`: also take traces that don't say whether they succeeded.
         """
-        chosen = attempts(self._memory.store) if tasks is None else tasks
-        return self.add(compile_jobs(chosen, chunk, dict(how or {})), queue)
+        options = dict(how or {})
+        if tasks is None:
+            unlabelled = options.get("allow_unlabelled", False)
+            tasks = attempts(self._memory.store, allow_unlabelled=unlabelled)
+        return self.add(compile_jobs(tasks, chunk, options), queue)
 
     def jobs(
         self,

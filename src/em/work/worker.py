@@ -125,6 +125,7 @@ def _checkpoint(equipment: Equipment, job: Job, item: Item) -> ItemResult:
 def _compile(equipment: Equipment, job: Job, item: Item) -> ItemResult:
     how = dict(job.how)
     client = equipment.client(how)
+    how.setdefault("allow_unlabelled", False)
     equipment.memory.compile(item.traces, client=client, **how)
     return DONE
 

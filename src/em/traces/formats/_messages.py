@@ -220,10 +220,26 @@ def _add_result(trace: Incoming, message: Json, content: Any, at: Any) -> None:
         trace.say("tool", text or text_or_json(content), at)
 
 
-def outcome_of(reward: Any) -> Outcome:
-    """Return the outcome for a reward: above zero is a success."""
-    if isinstance(reward, bool):
-        return "success" if reward else "failure"
-    if not isinstance(reward, int | float):
+TAU = frozenset({"task_id", "instruction", "reward"})
+"""The fields of a run of tau-bench, whose reward is 1.0 where the task was done, else less."""
+
+
+def outcome_of(chat: Json) -> Outcome:
+    """Return the outcome that a chat's reward stands for.
+
+    A number is one only where the format defines its maximum: tau-bench does. Elsewhere nobody
+    knows how much would have been all.
+    """
+    reward = chat.get("reward")
+    if isinstance(reward, int | float) and not isinstance(reward, bool):
+        if not chat.keys() >= TAU or not 0 <= reward <= 1:
+            return "unknown"
+        reward = reward == 1
+    return said_outcome(reward)
+
+
+def said_outcome(success: Any) -> Outcome:
+    """Return the outcome that a boolean stands for; anything else says nothing."""
+    if not isinstance(success, bool):
         return "unknown"
-    return "success" if reward > 0 else "failure"
+    return "success" if success else "failure"

@@ -54,7 +54,7 @@ class _Reader:
             add_messages(trace, [answer])
         elif "stop_reason" in chat and isinstance(chat.get("content"), list):
             add_messages(trace, [{"role": "assistant", **_own(chat)}])
-        trace.outcome = outcome_of(chat.get("reward"))
+        trace.outcome = outcome_of(chat)
         trace.close()
 
     def end(self) -> None:

@@ -72,7 +72,7 @@ class _Reader:
         tokens = tokens_of((answer or {}).get("usage"))
         if tokens is not None and not trace.usage:
             trace.spent(tokens, turn=str(when(chat.get("created"))))
-        trace.outcome = outcome_of(chat.get("reward"))
+        trace.outcome = outcome_of(chat)
         trace.close()
 
     def end(self) -> None:

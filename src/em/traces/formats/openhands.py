@@ -6,7 +6,7 @@ from em.traces.formats import Importer
 from em.traces.formats._messages import (
     as_args,
     as_value,
-    outcome_of,
+    said_outcome,
     text_of,
     text_or_json,
     tokens_of,
@@ -167,7 +167,7 @@ def _failure(event: Json, content: Any) -> str | None:
 
 
 def _add_about(trace: Incoming, value: Json) -> None:
-    trace.outcome = outcome_of(value.get("success"))
+    trace.outcome = said_outcome(value.get("success"))
     if isinstance(value.get("instruction"), str):
         trace.goal = value["instruction"]
     metrics = value.get("metrics")
