@@ -55,6 +55,7 @@
     │   └── StoreCorrupt      a stored value can't be read
     └── Conflict              another writer was faster: read again, then decide
         ├── PositionConflict  the stream has moved on since it was read
+        │   └── RunBusy       another process works on this run
         ├── DuplicateEvent    the log has an event with this id already
         ├── ChainConflict     an imported event does not continue its stream
         └── ClaimLost         another process took over the request key
@@ -422,6 +423,12 @@ class PositionConflict(Conflict):
     """The stream has moved on since it was read."""
 
     code = "position_conflict"
+
+
+class RunBusy(PositionConflict):
+    """Another process works on this run, or has continued it."""
+
+    code = "run_busy"
 
 
 class DuplicateEvent(Conflict):

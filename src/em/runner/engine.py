@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from pathlib import Path
 from typing import Any, Self, TypedDict, Unpack
 
@@ -11,6 +11,7 @@ import msgspec
 from em.errors import RoutineError, UsageError
 from em.redaction.redactor import MARKER
 from em.runner.answers import check_steps
+from em.runner.authorship import code_hash
 from em.runner.drivers import Effects, WriteNotes, adrive, drive
 from em.runner.history import PastRun, package_of, read_run
 from em.runner.journal import (
@@ -18,13 +19,14 @@ from em.runner.journal import (
     Note,
     answered_note,
     keepable,
+    running,
     started_note,
 )
 from em.runner.machine import AutoFix, Machine
-from em.runner.package import Package
+from em.runner.package import UDF, Package
 from em.runner.run import RunResult, StepReport
 from em.runner.secrets import Given, Secrets, without_secrets
-from em.runner.tools import Function, Tool, ToolRegistry
+from em.runner.tools import Function, Tool, ToolRegistry, code_digest
 from em.settings import AllowSettings
 from em.store.protocol import Store
 from em.values.canonical import Json, identical
@@ -52,6 +54,8 @@ class RunOptions(TypedDict, total=False):
     """The options that `em resume` needs again, stored to be shown."""
     trust: bool
     """A person has read the functions that a model wrote: run them in this process."""
+    is_held: bool
+    """The caller makes sure that nobody else works on this run, as a workflow does."""
 
 
 def run_routine(
@@ -72,8 +76,11 @@ def run_routine(
     too, before anything is journalled. Functions that a model wrote run in the sandbox. See
     `RunOptions` for the rest.
     """
-    given = _input(input_data)
-    with _Run(routine_dir, tool_registry, auto_fix_fn, options) as run:
+    given, run_id = _input(input_data), run_id or new_id()
+    with (
+        _held(store, run_id, options),
+        _Run(routine_dir, tool_registry, auto_fix_fn, options) as run,
+    ):
         machine, write = run.begin(given, store, run_id)
         return run.secrets.result(drive(machine, write))
 
@@ -89,8 +96,11 @@ async def arun_routine(
     **options: Unpack[RunOptions],
 ) -> RunResult:
     """Run a routine under asyncio: await coroutines, run other tools in threads."""
-    given = _input(input_data)
-    with _Run(routine_dir, tool_registry, auto_fix_fn, options) as run:
+    given, run_id = _input(input_data), run_id or new_id()
+    with (
+        _held(store, run_id, options),
+        _Run(routine_dir, tool_registry, auto_fix_fn, options) as run,
+    ):
         machine, write = run.begin(given, store, run_id)
         return run.secrets.result(await adrive(machine, write))
 
@@ -107,8 +117,26 @@ def resume_run(
     """Resume a run that was interrupted, or that waits for an answer.
 
     No completed step runs again. A call that was under way is repeated only if it is a read or has
-    an idempotency key; otherwise the run asks for its outcome (`needs_input`).
+    an idempotency key; otherwise the run asks for its outcome (`needs_input`). Raises RoutineError
+    if the routine, its functions or its tools were changed, and RunBusy if somebody else works on
+    the run.
     """
+    with _held(store, run_id, options):
+        return _resume(store, run_id, tool_registry, auto_fix_fn, input_data, options)
+
+
+def _held(store: Store | None, run_id: str, options: RunOptions) -> AbstractContextManager[None]:
+    return nullcontext() if store is None or options.get("is_held") else running(store, run_id)
+
+
+def _resume(
+    store: Store,
+    run_id: str,
+    tool_registry: Tools,
+    auto_fix_fn: AutoFix | None,
+    input_data: Json | None,
+    options: RunOptions,
+) -> RunResult:
     past = read_run(store, run_id)
     if input_data is not None:
         past.input = same_input(past, _input(input_data))
@@ -186,11 +214,12 @@ class _Run:
             self.package, registry, options.get("allow"), self.secrets, self._servers
         )
         self._udfs = self.package.udfs(trust=options.get("trust", False))
+        self._given_udfs = options.get("udfs") or {}
         self._options: dict[str, Any] = {
             "tools": known,
             "secrets": self.secrets,
             "refusal": refusal,
-            "udfs": {**self._udfs, **(options.get("udfs") or {})},
+            "udfs": {**self._udfs, **self._given_udfs},
             "auto_fix": self.secrets.asking(auto_fix),
             "answers": self._answers,
             "on_step": self.secrets.telling(options.get("on_step")),
@@ -205,10 +234,9 @@ class _Run:
             self._udfs.__exit__(*exc)
 
     def begin(
-        self, input_data: Json, store: Store | None, run_id: str | None
+        self, input_data: Json, store: Store | None, run_id: str
     ) -> tuple[Effects[RunResult], WriteNotes]:
         """Begin a new run; its first note is written with its first step's."""
-        run_id = run_id or new_id()
         notes: list[Note] | None = None
         write: WriteNotes = _keep_nothing
         if store is not None:
@@ -216,7 +244,12 @@ class _Run:
             kept = keepable(input_data, "input")
             notes = [
                 started_note(
-                    folder, name, self.package.content_hash, kept, stored=self.package.stored
+                    folder,
+                    name,
+                    self.package.content_hash,
+                    kept,
+                    stored=self.package.stored,
+                    code=self._code(),
                 )
             ]
             if self._resume_with:
@@ -243,7 +276,30 @@ class _Run:
         )
         # Raise instead of failing the run: a run that ended could not be resumed later.
         machine.check()
+        self._check_code(past)
         return machine.run(past.input), Journal(store, past.run_id, past.pos).write
+
+    def _code(self) -> list[tuple[str, str]]:
+        """Return what errors call each piece of code that the run can call, and its digest."""
+        own = self.package.udf_hash
+        others = sorted({*map(code_digest, {**self._udfs, **self._given_udfs}.values())})
+        found = [(UDF, code_hash(repr([own, others]).encode()) if own or any(others) else "")]
+        for name in sorted(self.package.program.tool_names):
+            tool: Tool | None = self._options["tools"].get(name)
+            digest = "" if tool is None else tool.digest or code_digest(tool.function)
+            found.append((f"the tool {name!r}", digest))
+        return [(what, digest[:16]) for what, digest in found]
+
+    def _check_code(self, past: PastRun) -> None:
+        """Raise if functions or tools differ from those that the run began with."""
+        now = dict(self._code())
+        for what, before in past.code:
+            if now.get(what) != before:
+                raise RoutineError(
+                    f"{what} was changed since this run began",
+                    place=f"run {past.run_id}",
+                    fix="restore the old code, or start a new run",
+                )
 
     def _answered(self) -> list[Note]:
         if not self._answers:

@@ -84,6 +84,9 @@ class PastRun:
         self.folder = str(self.started.get("folder", ""))
         self.stored = str(self.started.get("stored", ""))
         self.routine_hash = str(self.started["hash"])
+        self.code: list[tuple[str, str]] = [
+            (what, has) for what, has in self.started.get("code", ())
+        ]
         self.resume_with = str(self.started.get("resume_with", ""))
         self.is_over = last.kind == "run_ended"
         self.ended = last.at if self.is_over else None

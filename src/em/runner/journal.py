@@ -5,16 +5,28 @@ step and the intent of the next share a transaction. So a run that was killed an
 resumed: no completed step runs again, and a call under way differs from one that never began.
 """
 
+import fcntl
+import os
+import tempfile
 import threading
 import time
-from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from hashlib import sha256
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from em.errors import BadBody, EmError, RoutineError, StoreBusy, StoreUnreachable
+from em.errors import (
+    BadBody,
+    EmError,
+    PositionConflict,
+    RoutineError,
+    RunBusy,
+    StoreBusy,
+    StoreUnreachable,
+)
 from em.log.event import Draft, run_stream
 from em.runner.answers import check_answers
 from em.runner.drivers import Outcome, Write
@@ -58,12 +70,13 @@ class Journal:
     """Writes a run's notes; a second worker on the same run is fenced off.
 
     patience: seconds for which a write is repeated while the database can't be reached. If an
-    attempt was written after all, the expected position differs: that raises Conflict, and a
+    attempt was written after all, the expected position differs: that raises RunBusy, and a
     resumed run goes on from there.
     """
 
     def __init__(self, store: Store, run_id: str, pos: int = 0, patience: float = 0.0) -> None:
         self._store = store
+        self._run_id = run_id
         self._stream = run_stream(run_id)
         self._pos = pos
         self._patience = patience
@@ -80,6 +93,8 @@ class Journal:
                 if not self._patience:
                     raise
                 self._repeat(commit)
+            except PositionConflict as error:
+                raise self._overtaken() from error
             self._pos += len(drafts)
 
     def _repeat(self, commit: Commit) -> None:
@@ -92,8 +107,68 @@ class Journal:
             except (StoreUnreachable, StoreBusy):
                 if time.monotonic() > until:
                     raise
+            except PositionConflict as error:
+                raise self._overtaken() from error
             else:
                 return
+
+    def _overtaken(self) -> RunBusy:
+        return RunBusy(
+            "this run was continued elsewhere: its journal has moved on",
+            place=f"run {self._run_id}",
+            fix="look at the run, and resume it if it is not over",
+        )
+
+
+@contextmanager
+def running(store: Store, run_id: str) -> Iterator[None]:
+    """Hold a run while this block works on it. Raise RunBusy if another block or process does.
+
+    A lock of the operating system: it ends with its process, however that ends. It counts on one
+    machine and for one user. Elsewhere the journal's position decides: who writes second stops.
+    """
+    place = store.location if "://" in store.location else str(Path(store.location).resolve())
+    name = sha256(f"{place}\0{run_id}".encode()).hexdigest()
+    try:
+        held = _locked(_lock_folder() / name)
+    except BlockingIOError:
+        raise RunBusy(
+            "another process works on this run",
+            place=f"run {run_id}",
+            fix="wait until it ends; the run's steps show how far it is",
+        ) from None
+    except OSError:
+        held = None  # no folder for locks: the position in the journal still decides
+    try:
+        yield
+    finally:
+        if held is not None:
+            with suppress(OSError):
+                (_lock_folder() / name).unlink()
+            os.close(held)
+
+
+def _lock_folder() -> Path:
+    folder = Path(tempfile.gettempdir()) / f"em-runs-{os.getuid()}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    found = folder.lstat()
+    if found.st_uid != os.getuid() or not folder.is_dir() or folder.is_symlink():
+        raise PermissionError(f"{folder} belongs to somebody else")
+    return folder
+
+
+def _locked(path: Path) -> int:
+    """Open and lock a file. Another block may remove it in between: then try the new one."""
+    while True:
+        file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.path.exists(path) and os.path.samestat(os.fstat(file), os.stat(path)):
+                return file
+        except BaseException:
+            os.close(file)
+            raise
+        os.close(file)
 
 
 def how_to_resume(run_id: str, options: str) -> str:
@@ -108,10 +183,22 @@ def question_of(key: ItemKey) -> str:
 
 
 def started_note(
-    folder: str, routine: str, routine_hash: str, input_data: Json, *, stored: str = ""
+    folder: str,
+    routine: str,
+    routine_hash: str,
+    input_data: Json,
+    *,
+    stored: str = "",
+    code: Sequence[tuple[str, str]] = (),
 ) -> Note:
-    """The first note of a run; `stored` is the `name@version` of a routine in the memory."""
-    body = {"routine": routine, "hash": routine_hash, "input": input_data}
+    """The first note of a run; `stored` is the `name@version` of a routine in the memory.
+
+    code: what errors call each piece of code, and its digest.
+    """
+    body: Json = {"routine": routine, "hash": routine_hash, "input": input_data}
+    if code:
+        # Pairs, not a mapping: redaction takes a name such as `get_token` for that of a secret.
+        body["code"] = [list(pair) for pair in code]
     body |= {"stored": stored} if stored else {"folder": folder}
     return ROUTINE_STARTED, body
 

@@ -163,6 +163,14 @@ class Package:
         """The hash of routine.yaml."""
         return hashlib.sha256(self._text).hexdigest()
 
+    @property
+    def udf_hash(self) -> str:
+        """The hash of udf.py; empty without one."""
+        try:
+            return code_hash((self.folder / UDF).read_bytes())
+        except FileNotFoundError:
+            return ""
+
     def check_unchanged(self, routine_hash: str) -> None:
         """Raise if the routine has changed since a run began."""
         if self.content_hash != routine_hash:

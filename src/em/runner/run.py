@@ -57,7 +57,10 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
 
 @event_body("run_started")
 class RunStarted(msgspec.Struct, frozen=True):
-    """A routine begins to run: one in a folder, or one stored as `name@version`."""
+    """A routine begins to run: one in a folder, or one stored as `name@version`.
+
+    code: digests of its functions and tools. A resumed run must have the same.
+    """
 
     routine: str
     hash: str
@@ -65,6 +68,7 @@ class RunStarted(msgspec.Struct, frozen=True):
     folder: str = ""
     stored: str = ""
     resume_with: str = ""
+    code: list[tuple[str, str]] = []
 
 
 @event_body("step_started")

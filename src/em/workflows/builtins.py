@@ -218,7 +218,7 @@ class Routines:
             for name, answer in answers.items()
             if name.startswith(f"{step}/")
         }
-        options: RunOptions = {"answers": said, "allow": self._allow}
+        options: RunOptions = {"answers": said, "allow": self._allow, "is_held": True}
         if not self._store.head(run_stream(run_id))[0]:
             with opened(self._store, routine) as package:
                 return run_routine(

@@ -4,26 +4,30 @@ One Tool for all: a routine calls it, a workflow step calls it, and a behaviour 
 a Tool with checks.
 """
 
+import functools
 import importlib
 import importlib.util
 import inspect
 import re
 import sys
+import sysconfig
 from collections.abc import Callable, Collection, Iterator, Mapping
 from difflib import get_close_matches
 from hashlib import sha256
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import Any, TypeVar
 
 from em.errors import RoutineError, UsageError
-from em.runner.authorship import refuse_unread
+from em.runner.authorship import code_hash, refuse_unread
 from em.values.call import Effect, Signature
 
 F = TypeVar("F", bound=Callable[..., Any])
 Function = Callable[..., Any]
 
 _EFFECT = "__em_effect__"
+_CODE = "__em_code__"
+"""Where a module that `load_file` loaded has the hash of its source."""
 
 
 def declare(function: F, effect: Effect | None) -> F:
@@ -37,8 +41,8 @@ class Tool:
     """A function that routines may call."""
 
     __slots__ = (
-        "description", "does_no_harm", "effect", "function", "is_async", "name", "parameters",
-        "signature", "takes_key", "within",
+        "description", "digest", "does_no_harm", "effect", "function", "is_async", "name",
+        "parameters", "signature", "takes_key", "within",
     )  # fmt: skip
 
     def __init__(
@@ -64,6 +68,8 @@ class Tool:
         self.within: Callable[[float | None], Function] | None = None
         # For a tool that can say at run time whether repeating a call is harmless.
         self.does_no_harm: Callable[[], bool] | None = None
+        # For a declared tool: a digest of its declaration.
+        self.digest = ""
         self.description = (inspect.getdoc(function) or "").partition("\n")[0]
 
 
@@ -192,6 +198,7 @@ def load_file(path: Path, name: str, code: bytes | None = None) -> ModuleType:
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None
     module = importlib.util.module_from_spec(spec)
+    setattr(module, _CODE, code_hash(code))
     try:
         exec(compile(code, str(path), "exec"), vars(module))  # noqa: S102 - as an import does
     except ModuleNotFoundError as error:
@@ -210,6 +217,63 @@ def load_file(path: Path, name: str, code: bytes | None = None) -> ModuleType:
             f"the file raised {type(error).__name__}: {error}", place=f"{path}:{line}"
         ) from error
     return module
+
+
+def code_digest(function: Function) -> str:
+    """Return a digest of the code behind a callable; empty for what Python or em brings.
+
+    It is that of the whole file, since a function uses what stands around it. Code without a file,
+    as in a notebook, is compared by itself.
+    """
+    found = _innermost(function)
+    loaded = getattr(found, "__globals__", {}).get(_CODE)
+    if loaded:
+        return str(loaded)
+    code = getattr(found, "__code__", None)
+    if isinstance(code, CodeType):
+        name = code.co_filename
+    else:
+        module = sys.modules.get(getattr(found, "__module__", None) or "")
+        name = getattr(module, "__file__", None) or ""
+    path = Path(name)
+    if path.suffix == ".py" and path.is_file():
+        return "" if _is_of_python_or_em(path) else code_hash(path.read_bytes())
+    return code_hash(repr(_parts(code)).encode()) if isinstance(code, CodeType) else ""
+
+
+def _innermost(function: Any) -> Any:
+    """Return the function, or the class, behind wrappers, partial calls, methods and objects."""
+    while True:
+        if isinstance(function, functools.partial):
+            function = function.func
+        elif inspect.ismethod(function):
+            function = function.__func__
+        elif callable(getattr(function, "__wrapped__", None)):
+            function = function.__wrapped__
+        elif isinstance(function, type) or hasattr(function, "__code__"):
+            return function
+        else:
+            return type(function)
+
+
+def _is_of_python_or_em(path: Path) -> bool:
+    library = Path(sysconfig.get_path("stdlib"))
+    if path.is_relative_to(library):
+        return "site-packages" not in path.relative_to(library).parts
+    return path.is_relative_to(Path(__file__).parents[2])
+
+
+def _parts(code: CodeType) -> list[Any]:
+    """Return what code does, without its place in a file."""
+    constants = [
+        _parts(part)
+        if isinstance(part, CodeType)
+        else sorted(map(repr, part))
+        if isinstance(part, frozenset)
+        else repr(part)
+        for part in code.co_consts
+    ]
+    return [code.co_code.hex(), code.co_names, code.co_varnames, constants]
 
 
 def _line_in(error: Exception, path: Path) -> int:

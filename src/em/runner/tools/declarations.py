@@ -12,6 +12,7 @@ from urllib.parse import quote, urlencode, urlsplit
 import msgspec
 
 from em.errors import RoutineError
+from em.runner.authorship import code_hash
 from em.runner.expressions.language import (
     FUNCTIONS,
     Evaluate,
@@ -50,14 +51,17 @@ def declared_tools(
     routine: Routine, names: set[str], allow: AllowSettings, secrets: Secrets, servers: Servers
 ) -> dict[str, Tool]:
     """Make the tools of these names that the routine declares. May raise NotAllowed."""
-    specs = {name: spec_of(routine, name, allow) for name in sorted(names)}
-    return {
-        name: _server_tool(spec, allow, secrets, servers)
-        if spec.mcp is not None
-        else _tool(spec, allow, secrets)
-        for name, spec in specs.items()
-        if spec is not None
-    }
+    tools: dict[str, Tool] = {}
+    for name in sorted(names):
+        spec = spec_of(routine, name, allow)
+        if spec is None:
+            continue
+        if spec.mcp is not None:
+            tools[name] = _server_tool(spec, allow, secrets, servers)
+        else:
+            tools[name] = _tool(spec, allow, secrets)
+        tools[name].digest = code_hash(msgspec.json.encode(spec))
+    return tools
 
 
 def spec_of(routine: Routine, name: str, allow: AllowSettings) -> ToolSpec | None:
