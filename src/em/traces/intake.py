@@ -38,11 +38,12 @@ class Known(NamedTuple):
 class _Entry:
     """An event that is not written yet."""
 
-    __slots__ = ("at", "body", "event_id", "is_open", "kind", "size", "suffix")
+    __slots__ = ("at", "body", "event_id", "is_open", "kind", "size", "suffix", "turn")
 
     def __init__(self, kind: str, body: Json, at: datetime | None, suffix: str, size: int) -> None:
         self.kind, self.body, self.at, self.suffix, self.size = kind, body, at, suffix, size
         self.is_open = False
+        self.turn = 0
 
     @property
     def identity(self) -> Json:
@@ -77,7 +78,8 @@ class Incoming:
         self._last: datetime | None = None
         self._queue: deque[_Entry] = deque()
         self._waiting_bytes = 0
-        self._open: dict[str, _Entry] = {}
+        self._open: dict[str, list[_Entry]] = {}
+        self._turn = 0
         self._kept_calls: dict[str, tuple[str, datetime | None]] = {}
         self._numbers: tuple[int, int] = (0, 0)
         self._last_turn: tuple[str | None, int] = (None, 0)
@@ -95,6 +97,7 @@ class Incoming:
         """Add a message; an empty text is ignored."""
         if not text:
             return
+        self._turn += role == "user"
         if role == "user" and not self.goal:
             self._first_said = self._first_said or text
             # A text in tags was written by a program.
@@ -115,7 +118,12 @@ class Incoming:
         tokens: int | None = None,
         key: str | None = None,
     ) -> None:
-        """Add a call; its result may follow."""
+        """Add a call; its result may follow.
+
+        Calls may share an id: those of one turn get their results in order, and a call of an
+        earlier turn that got none gets none any more. With a `key`, an open call of the same id
+        is the same call, told again.
+        """
         args = args if isinstance(args, dict) else {"value": args}
         body: Json = {"tool": tool, "args": args}
         if call_id:
@@ -125,24 +133,31 @@ class Incoming:
         if tokens is not None:
             body["tokens"] = tokens
         entry = self._add("tool_call", body, at, key)
-        entry.is_open = True
-        if call_id and not (key is not None and call_id in self._open):
-            self._open[call_id] = entry
+        entry.is_open, entry.turn = True, self._turn
+        waiting = self._open.get(call_id or "", [])
+        if key is None or not waiting:
+            same = [one for one in waiting if one.turn == self._turn]
+            self._open[call_id or ""] = [*same, entry]
 
     def result(
         self,
-        call_id: str,
+        call_id: str | None,
         result: Any = None,
         error: Any = None,
         at: datetime | None = None,
         *,
         duration_ms: float | None = None,
     ) -> bool:
-        """Add the result of a call; return False if there is no such call."""
+        """Add the result of a call; return False if there is no such call.
+
+        Without an id, it is the result of the first call of the last turn that waits for one.
+        """
         self._seen(at)
-        entry = self._open.pop(call_id, None)
+        self._turn += 1
+        entry = self._next_open(call_id)
         if entry is None:
-            return self._late(call_id, result, error, at, duration_ms)
+            return self._late(call_id or "", result, error, at, duration_ms)
+        self._no_longer_open(entry)
         duration_ms = _took(entry.at, at) if duration_ms is None else duration_ms
         entry.is_open = False
         self._intake.changed(self)
@@ -152,6 +167,22 @@ class Incoming:
     def has_open(self, call_id: str) -> bool:
         """Return whether a call of this id waits for its result."""
         return call_id in self._open
+
+    def _next_open(self, call_id: str | None) -> _Entry | None:
+        """Return the call that the next result belongs to."""
+        if call_id:
+            return self._open.get(call_id, [None])[0]
+        waiting = [entry for entries in self._open.values() for entry in entries]
+        last = max((entry.turn for entry in waiting), default=0)
+        now = {id(entry) for entry in waiting if entry.turn == last}
+        return next((entry for entry in self._queue if id(entry) in now), None)
+
+    def _no_longer_open(self, entry: _Entry) -> None:
+        """Note that a call does not wait for its result any more."""
+        call_id = entry.body.get("id", "")
+        left = [one for one in self._open.pop(call_id, ()) if one is not entry]
+        if left:
+            self._open[call_id] = left
 
     def unknown(self, why: str, text: str | None = None, *, key: str | None = None) -> None:
         """Store the current value verbatim: it has neither a message nor a call."""
@@ -263,9 +294,10 @@ class Incoming:
         event_id = f"{self.id}-{entry.suffix}"
         if entry.kind == "tool_call":
             self._intake.calls += 1
+            if entry.is_open:
+                self._no_longer_open(entry)
             if entry.is_open and "id" in entry.body:
                 self._kept_calls[entry.body["id"]] = (event_id, entry.at)
-                self._open.pop(entry.body["id"], None)
         if event_id not in self._there:
             self._put(entry.suffix, entry.kind, entry.body, entry.at)
         elif event_id in self._there_open and not entry.is_open:

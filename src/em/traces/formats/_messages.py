@@ -1,5 +1,6 @@
 """Messages of chats, as OpenAI, Anthropic and LangChain write them."""
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -165,14 +166,15 @@ def add_message(trace: Incoming, message: Json) -> None:
     if tokens is not None:
         trace.spent(tokens)
     blocks = content if isinstance(content, list) else [content]
-    for block in blocks:
-        _add_block(trace, block, role, at)
+    told = Counter(_add_block(trace, block, role, at) for block in blocks)
     for call in message.get("tool_calls") or ():
         if isinstance(call, dict):
             name, args, call_id = call_parts(call)
-            if not trace.has_open(call_id):
-                trace.call(name, args, call_id, at, tokens=tokens)
-                tokens = 0 if tokens is not None else None
+            if call_id and told[call_id]:
+                told[call_id] -= 1  # LangChain writes a call as a block too
+                continue
+            trace.call(name, args, call_id, at, tokens=tokens)
+            tokens = 0 if tokens is not None else None
     legacy = message.get("function_call")
     if isinstance(legacy, dict):
         trace.call(str(legacy.get("name")), as_args(legacy.get("arguments")), "", at)
@@ -189,11 +191,14 @@ def call_parts(call: Json) -> tuple[str, Json, str]:
     return str(inner.get("name", "")), as_args(given), str(call.get("id") or "")
 
 
-def _add_block(trace: Incoming, block: Any, role: str, at: Any) -> None:
+def _add_block(trace: Incoming, block: Any, role: str, at: Any) -> str | None:
+    """Add a block of a message; return the id of the call that it is, if any."""
     kind = block.get("type") if isinstance(block, dict) else None
     if kind in _CALLS:
-        trace.call(str(block.get("name")), call_parts(block)[1], block.get("id"), at)
-    elif kind in _RESULTS:
+        name, args, call_id = call_parts(block)
+        trace.call(name, args, call_id, at)
+        return call_id
+    if kind in _RESULTS:
         _add_result(trace, block, block.get("content"), at)
     elif kind == "thinking":
         trace.say("thinking", str(block.get("thinking", "")), at)
@@ -201,23 +206,33 @@ def _add_block(trace: Incoming, block: Any, role: str, at: Any) -> None:
         trace.say(role, text_of(block) if kind is None else text_of([block]), at)
     else:
         trace.say(role, text_or_json(block), at)
+    return None
 
 
 def _add_result(trace: Incoming, message: Json, content: Any, at: Any) -> None:
-    text = text_of(content)
-    failed = (
-        message.get("status") == "error"
-        or message.get("is_error") is True
-        or (isinstance(content, str) and content.startswith("Error"))
-    )
+    result, error = ended(message, content)
     ids = message.get("tool_call_ids") or [
         message.get("tool_call_id") or message.get("tool_use_id")
     ]
-    result = None if failed else as_value(content)
-    error = (text or content or "failed") if failed else None
-    known = [trace.result(str(call_id), result, error, at) for call_id in ids]
+    known = [
+        trace.result(None if call_id is None else str(call_id), result, error, at)
+        for call_id in ids
+    ]
     if not any(known):
-        trace.say("tool", text or text_or_json(content), at)
+        trace.say("tool", text_of(content) or text_or_json(content), at)
+
+
+def ended(message: Json, content: Any) -> tuple[Any, Any]:
+    """Return how a call ended, by the message with its result: the result, or the error.
+
+    A text that begins with "Error" is an error: chats have no other way to say it.
+    """
+    value = as_value(content)
+    said = value if isinstance(value, str) else text_of(content)
+    flagged = message.get("status") == "error" or message.get("is_error") is True
+    if flagged or said.startswith("Error"):
+        return None, said or content or "failed"
+    return value, None
 
 
 TAU = frozenset({"task_id", "instruction", "reward"})

@@ -10,11 +10,21 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
-from em.traces.formats._messages import as_args, as_value, first_of, text_of, text_or_json
+from em.traces.formats._messages import (
+    as_args,
+    as_value,
+    call_parts,
+    ended,
+    first_of,
+    plain,
+    role_of,
+    text_of,
+    text_or_json,
+)
 from em.traces.intake import Incoming, Intake
 from em.traces.trace import Outcome
 from em.values.canonical import Json
@@ -23,6 +33,7 @@ Kind = Literal["tool", "llm", "agent", ""]
 BATCH_BYTES = 16 * 1024 * 1024
 """Bytes of spans that are read before they are added: a trace's spans stand close together."""
 _LAST = datetime.max.replace(tzinfo=UTC)
+NamedT = TypeVar("NamedT", "Called", "Ended")
 
 
 class Utterance(msgspec.Struct, frozen=True):
@@ -38,6 +49,14 @@ class Called(msgspec.Struct, frozen=True):
     id: str
     name: str
     args: Json
+
+
+class Ended(msgspec.Struct, frozen=True):
+    """How a call of a conversation ended: the call's id, and its result or its error."""
+
+    id: str
+    result: Any
+    error: Any = None
 
 
 class Span(msgspec.Struct, kw_only=True):
@@ -60,7 +79,7 @@ class Span(msgspec.Struct, kw_only=True):
     answered: Sequence[Utterance] = ()
     asked_for: Sequence[Called] = ()
     earlier: Sequence[Called] = ()
-    results: dict[str, Any] = {}
+    results: Sequence[Ended] = ()
     goal: str = ""
     output: Any = msgspec.UNSET
     raw: Any = None
@@ -102,20 +121,58 @@ def add_spans(intake: Intake, name: str, spans: Sequence[Span]) -> None:
         intake.after_value()
 
 
+def _numbered(spans: Sequence[Span]) -> list[Span]:
+    """Tell calls that share an id apart: the second one of an id gets a number, and so on.
+
+    In a conversation calls and results are in order. Of tools' spans, one that begins after
+    another of its id has ended is another call; at the same time it is the same call.
+    """
+    made: list[Span] = []
+    last: dict[str, tuple[Span, int]] = {}
+    for span in spans:
+        asked: Counter[str] = Counter()
+        given: Counter[str] = Counter()
+        changed = msgspec.structs.replace(
+            span,
+            earlier=[_with_number(call, asked) for call in span.earlier],
+            asked_for=[_with_number(call, asked) for call in span.asked_for],
+            results=[_with_number(one, given) for one in span.results],
+        )
+        if span.kind == "tool" and span.call_id:
+            before, number = last.get(span.call_id, (None, 0))
+            if before is None or (span.start and before.end and span.start >= before.end):
+                number += 1
+                last[span.call_id] = span, number
+            changed.call_id = _number(span.call_id, number)
+        made.append(changed)
+    return made
+
+
+def _with_number(one: NamedT, seen: Counter[str]) -> NamedT:
+    seen[one.id] += 1
+    return msgspec.structs.replace(one, id=_number(one.id, seen[one.id]))
+
+
+def _number(call_id: str, number: int) -> str:
+    return call_id if number == 1 or not call_id else f"{call_id} ({number})"
+
+
 class _SpanTrace:
     """The spans of one trace."""
 
     def __init__(self, intake: Intake, name: str, trace_id: str, spans: list[Span]) -> None:
         self._intake, self._name, self._trace_id = intake, name, trace_id
-        self._spans = sorted(spans, key=lambda span: span.start or _LAST)
+        spans = _numbered(sorted(spans, key=lambda span: span.start or _LAST))
+        self._spans = spans
         self._by_id = {span.id: span for span in spans}
         self._keys: dict[str, str] = {}
         self._traces: dict[str, Incoming] = {}
         self._seen_texts: dict[str, Counter[Utterance]] = {}
-        self._results: dict[str, Any] = {}
+        self._results: dict[str, Ended] = {}
         self._asked: dict[str, Called] = {}
+        self._told: dict[str, Json] = {}
         for span in spans:
-            self._results.update(span.results)
+            self._results.update({one.id: one for one in span.results})
             for call in (*span.earlier, *span.asked_for):
                 if call.id:
                     self._asked.setdefault(call.id, call)
@@ -156,8 +213,9 @@ class _SpanTrace:
         for n, call in enumerate(calls.get(span.id, ())):
             key = f"call {call.id}" if call.id else f"call {span.id} {n}"
             trace.call(call.name, call.args, call.id, span.end, key=key)
-            if call.id in self._results:
-                trace.result(call.id, self._results[call.id])
+            found = self._results.get(call.id)
+            if found is not None:
+                trace.result(call.id, found.result, found.error)
 
     def _say(self, trace: Incoming, one: Utterance, time: int, at: datetime | None) -> None:
         """Add a message unless it was added `time` times: every span repeats the conversation."""
@@ -172,14 +230,19 @@ class _SpanTrace:
         args = span.args if span.args is not None else (asked.args if asked else {})
         call_id = span.call_id or f"span {span.id}"
         key = f"call {span.call_id}" if span.call_id else f"span {span.id}"
+        told = self._told.setdefault(key, args)
+        if told.keys() == args.keys() and told != args:
+            trace.incomplete = f"two calls of `{span.name}` at the same time share an id"
         trace.call(span.name, args, call_id, span.start, key=key)
-        result = span.result if span.result is not msgspec.UNSET else self._results.get(call_id)
-        took = None
+        result, error, took = span.result, span.error, None
+        if result is msgspec.UNSET:
+            found = self._results.get(call_id, Ended(call_id, None))
+            result, error = found.result, found.error if error is None else error
         if span.start is not None and span.end is not None:
             took = (span.end - span.start).total_seconds() * 1e3
-        if span.error is not None or result is not None or span.end is not None:
-            shown = None if span.error is not None else result
-            trace.result(call_id, shown, span.error, span.end, duration_ms=took)
+        if error is not None or result is not None or span.end is not None:
+            shown = None if error is not None else result
+            trace.result(call_id, shown, error, span.end, duration_ms=took)
 
     def _agent(self, span: Span) -> None:
         trace = self._trace_of(span)
@@ -317,13 +380,11 @@ def _outcome(roots: Sequence[Span]) -> Outcome:
     )
 
 
-def read_messages(messages: Any) -> tuple[list[Utterance], list[Called], dict[str, Any]]:
-    """Return the texts, the calls and the results in messages of any provider."""
-    from em.traces.formats._messages import call_parts, plain, role_of
-
+def read_messages(messages: Any) -> tuple[list[Utterance], list[Called], list[Ended]]:
+    """Return the texts, the calls and the results in messages of any provider, in order."""
     texts: list[Utterance] = []
     asked: list[Called] = []
-    results: dict[str, Any] = {}
+    results: list[Ended] = []
     for given in messages if isinstance(messages, list) else [messages]:
         if isinstance(given, str):
             texts.append(Utterance("user", given))
@@ -331,49 +392,52 @@ def read_messages(messages: Any) -> tuple[list[Utterance], list[Called], dict[st
             continue
         message = plain(given)
         role, content = role_of(message), message.get("content", message.get("parts"))
+        own: list[Called] = []
         for call in message.get("tool_calls") or ():
             if isinstance(call, dict):
                 name, args, call_id = call_parts(call)
-                asked.append(Called(call_id, name, args))
+                own.append(Called(call_id, name, args))
         if role == "tool" and message.get("tool_call_id"):
-            results[str(message["tool_call_id"])] = _value(content)
+            results.append(Ended(str(message["tool_call_id"]), *ended(message, content)))
             continue
+        told = Counter(call.id for call in own)
         for part in content if isinstance(content, list) else [content]:
-            _part(part, role, texts, asked, results)
+            _part(part, role, texts, own, results, told)
+        asked += own
     return texts, asked, results
 
 
 def _part(
-    part: Any, role: str, texts: list[Utterance], asked: list[Called], results: dict[str, Any]
+    part: Any,
+    role: str,
+    texts: list[Utterance],
+    asked: list[Called],
+    results: list[Ended],
+    told: Counter[str],
 ) -> None:
-    from em.traces.formats._messages import call_parts
-
+    """Read a part of a message; `told` counts the calls that the message has elsewhere too."""
     kind = part.get("type") if isinstance(part, dict) else None
     if kind in ("tool_call", "tool_use"):
         name, args, call_id = call_parts(part)
-        if all(call.id != call_id or not call_id for call in asked):
+        if call_id and told[call_id]:
+            told[call_id] -= 1
+        else:
             asked.append(Called(call_id, name, args))
     elif kind in ("tool_call_response", "tool_result"):
         own = str(part.get("id") or part.get("tool_use_id"))
         found = [part[name] for name in ("response", "result", "content") if name in part]
-        results[own] = _value(found[0] if found else None)
+        results.append(Ended(own, *ended(part, found[0] if found else None)))
     elif isinstance(part, dict) and "function_call" in part:
         name, args, call_id = call_parts(part["function_call"])
         asked.append(Called(call_id, name, args))
     elif isinstance(part, dict) and "function_response" in part:
         answer = part["function_response"]
-        results[str(answer.get("id"))] = answer.get("response")
+        results.append(Ended(str(answer.get("id")), answer.get("response")))
     else:
         text = text_of(part)
         role = "thinking" if kind in ("reasoning", "thinking") else role
         if text:
             texts.append(Utterance(role or "user", text))
-
-
-def _value(content: Any) -> Any:
-    from em.traces.formats._messages import as_value
-
-    return as_value(content)
 
 
 def prompt_text(value: Any) -> str:
@@ -531,7 +595,7 @@ def _read_model(span: Span, attributes: Json, events: list[tuple[str, Json]]) ->
     span.answered = [*span.answered, *(Utterance("assistant", one.text) for one in answers)]
     span.earlier = [*span.earlier, *earlier]
     span.asked_for = [*span.asked_for, *asked]
-    span.results = {**span.results, **results}
+    span.results = [*span.results, *results]
     span.tokens = _tokens(attributes)
 
 
@@ -583,7 +647,8 @@ def _read_event(span: Span, name: str, attributes: Json) -> None:
         return
     if role == "tool":
         own = attributes.get("id") or attributes.get("gen_ai.tool.call.id")
-        span.results = {**span.results, str(own): as_value(attributes.get("content"))}
+        found = Ended(str(own), *ended(attributes, attributes.get("content")))
+        span.results = [*span.results, found]
         return
     fields = {**attributes, "tool_calls": as_value(attributes.get("tool_calls")) or []}
     if role in ("user", "system", "assistant"):

@@ -93,6 +93,7 @@ class _Reader:
         if trace.has_open(call_id) and digest(name, as_args(given)) in self._done:
             return  # a repetition
         _remember(self._done, digest(name, as_args(given)))
+        self._done.pop(call_id, None)
         trace.call(name, as_args(given), call_id, at)
         if kind == "web_search_call" and call_id:
             trace.result(call_id, body.get("status"), None, at)

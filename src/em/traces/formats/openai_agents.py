@@ -4,8 +4,16 @@ from collections.abc import Iterator
 from typing import Any
 
 from em.traces.formats import Importer
-from em.traces.formats._messages import as_args, as_value, text_of, tokens_of, when
-from em.traces.formats._spans import Called, Kind, Span, SpanReader, Utterance, read_messages
+from em.traces.formats._messages import as_args, as_value, ended, text_of, tokens_of, when
+from em.traces.formats._spans import (
+    Called,
+    Ended,
+    Kind,
+    Span,
+    SpanReader,
+    Utterance,
+    read_messages,
+)
 from em.traces.intake import Intake
 from em.values.canonical import Json
 
@@ -77,11 +85,11 @@ def _read_model(span: Span, data: Json) -> None:
     span.asked_for = asked
 
 
-def _conversation(items: Any) -> tuple[list[Utterance], list[Called], dict[str, Any]]:
+def _conversation(items: Any) -> tuple[list[Utterance], list[Called], list[Ended]]:
     """Return the texts, the calls and the results of a conversation's items."""
     messages: list[Any] = []
     asked: list[Called] = []
-    results: dict[str, Any] = {}
+    results: list[Ended] = []
     for item in items if isinstance(items, list) else [items] if items else []:
         kind = item.get("type") if isinstance(item, dict) else None
         if kind == "function_call":
@@ -90,13 +98,13 @@ def _conversation(items: Any) -> tuple[list[Utterance], list[Called], dict[str, 
             )
             asked.append(call)
         elif kind == "function_call_output":
-            results[str(item.get("call_id"))] = as_value(item.get("output"))
+            results.append(Ended(str(item.get("call_id")), *ended(item, item.get("output"))))
         elif kind == "message" and isinstance(item, dict):
             messages.append({**item, "content": text_of(item.get("content"))})
         else:
             messages.append(item)
     texts, more, found = read_messages(messages)
-    return texts, [*asked, *more], {**results, **found}
+    return texts, [*asked, *more], [*results, *found]
 
 
 def _reader(intake: Intake) -> SpanReader:
