@@ -119,7 +119,7 @@ def test_after_two_corrections_the_draft_is_kept_and_the_report_says_so() -> Non
     assert not found.by_model
     assert len(client.requests) == 3
     assert [len(problems) > 0 for problems in found.problems] == [True] * 3
-    assert found.draft.udf_source == ""
+    assert "not valid YAML" in found.fell_back
     assert found.draft.routine.steps[0].id == "find_orders"
 
 
@@ -127,6 +127,64 @@ def test_a_model_that_can_not_be_asked_costs_nothing_but_its_help() -> None:
     found, _ = improved(LlmUnavailable("no answer"))
     assert not found.by_model
     assert "no answer" in found.problems[0][0]
+    assert "no answer" in found.fell_back
+    assert (list(found.functions), found.draft.udf_source) == ([], "")
+
+
+TWO_FUNCTIONS = msgspec.structs.replace(
+    TRACE,
+    events=[
+        *TRACE.events,
+        UdfCall(function="count_of", args={"orders": ORDERS}, result=2),
+    ],
+    final_output={"refund": 42, "count": 2},
+    outcome="success",
+)
+
+
+def test_functions_that_reproduce_are_kept_where_another_does_not(tmp_path: Path) -> None:
+    (tmp_path / "trace.json").write_bytes(msgspec.json.encode(TWO_FUNCTIONS))
+    bad = "def count_of(orders):\n    return len(orders) + 1\n"
+    wrong = answer(udf=f"import math\n\n{UDF}\n\n{bad}")
+    client = ScriptedClient([wrong] * 3)
+    found = llm_compile_trace_file(tmp_path / "trace.json", tmp_path / "out", client)
+    assert not found.by_model
+    assert "count_of" in found.fell_back
+    assert found.functions == ["total_of"]
+    assert found.left_out.keys() == {"count_of"}
+    assert "and returns 3" in found.left_out["count_of"]
+    code = (tmp_path / "out/udf.py").read_text()
+    assert 'return sum(order["total"] for order in orders)' in code
+    assert "write count_of: its docstring has examples" in code
+    assert (tmp_path / "out/written_by.json").exists()
+    assert found.draft.routine.steps[0].id == "find_orders"
+
+
+@pytest.mark.parametrize(
+    ("code", "why"),
+    [
+        ("def total_of(orders):\n    return 42\n", "does not use its arguments"),
+        ("def total_of(orders):\n    return len(orders) * 21 if '#W1001' else 0\n", "hard-coded"),
+        ("def total_of(orders):\n    return helper(orders)\n", "helper"),
+        ("def other(orders):\n    return 42\n", "did not write it"),
+    ],
+)
+def test_a_function_that_only_seems_to_reproduce_is_left_out(code: str, why: str) -> None:
+    client = ScriptedClient([answer(udf=code)] * 3)
+    found = llm_compile_trace(TRACE, client)
+    assert not found.by_model
+    assert (list(found.functions), found.draft.udf_source) == ([], "")
+    assert why in found.left_out["total_of"]
+
+
+def test_a_function_that_needs_one_that_is_left_out_is_left_out_too() -> None:
+    code = (
+        "def count_of(orders):\n    return len(orders) + 1\n\n\n"
+        "def total_of(orders):\n    return 14 * count_of(orders)\n"
+    )
+    client = ScriptedClient([answer(udf=code)] * 3)
+    found = llm_compile_trace(TWO_FUNCTIONS, client)
+    assert (list(found.functions), found.left_out.keys()) == ([], {"count_of", "total_of"})
 
 
 def test_code_in_a_markdown_fence_is_taken_out_of_it() -> None:

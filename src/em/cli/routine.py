@@ -320,10 +320,14 @@ def _looks_computed(value: Any) -> bool:
 
 def _print_stubs(made: "CompiledTrace") -> None:
     """Name the functions that a person must write before the routine can run."""
-    if made.draft.udf_source.strip():
+    improved = made.improved
+    written = set(made.udfs.functions)
+    if improved is not None and improved.by_model and made.draft.udf_source.strip():
         return
+    if improved is not None:
+        written |= set(improved.functions)
     called = {item.name for item in made.draft.recording if item.is_udf}
-    for name in sorted(called - made.udfs.functions.keys()):
+    for name in sorted(called - written):
         note(f"note: write {name} in {UDF} (a stub with examples is there)")
 
 
@@ -342,9 +346,15 @@ def _print_improved(improved: "Improved") -> None:
         if improved.draft.udf_source.strip():
             note("its functions run in the sandbox until you read and trust them: em trust")
         return
-    click.echo(f"the model did not help ({tokens}{cost}); the routine was compiled without it:")
+    click.echo(f"fell back to the routine compiled without the model ({tokens}{cost}):")
     for problem in improved.problems[-1] if improved.problems else ():
         click.echo(f"  {printable(problem)}")
+    if improved.functions:
+        names = ", ".join(improved.functions)
+        click.echo(f"used all the same, since they reproduce the recording: {printable(names)}")
+        note("these functions run in the sandbox until you read and trust them: em trust")
+    for name, why in improved.left_out.items():
+        note(f"note: the model's {printable(name)} is not used: {printable(why)}")
 
 
 def _asked(made: "CompiledTrace") -> dict[str, Any] | None:
@@ -353,6 +363,9 @@ def _asked(made: "CompiledTrace") -> dict[str, Any] | None:
         return None
     return {
         "improved": improved.by_model,
+        "fell_back": improved.fell_back,
+        "functions": improved.functions,
+        "left_out": improved.left_out,
         "problems": improved.problems,
         "notes": improved.notes,
         "not_compared": improved.not_compared,

@@ -1,20 +1,22 @@
 """Improvement of a draft by a model, whose routine must validate and reproduce the trace.
 
 An answer with problems goes back to the model twice. After that the routine compiled without a
-model is used, and the report says so.
+model is used, with those of the model's functions that hold on their own, and the report says so.
 """
 
-import queue
+import functools
 import re
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
-from em.compiler.draft import Draft, GivenUdfs, Recorded
+from em.compiler.draft import Draft, GivenUdfs
+from em.compiler.model_functions import TriedFunctions, check_examples, try_functions
 from em.compiler.package_files import check_text, render_routine, render_udfs
 from em.compiler.verification import (
     WAYS,
@@ -38,9 +40,9 @@ from em.settings import Settings
 from em.store import redactor_of
 from em.traces.trace import Trace
 from em.values.call import Effect
-from em.values.canonical import identical, short
 from em.values.leaves import texts
 
+T = TypeVar("T")
 LONGEST_VALUE = 2_000
 """The most characters of one recorded value in the prompt."""
 LONGEST_LIST = 20
@@ -311,11 +313,17 @@ class Improved(msgspec.Struct, frozen=True, kw_only=True):
     draft: the model's routine if `by_model`, else the one compiled without it.
     problems: for each failed try, what was wrong with the answer.
     not_compared: why the routine could not be compared with the draft on other values, if so.
+    fell_back: why the routine compiled without the model is used; "" if the model's is.
+    functions: if so, the model's functions that are used all the same: each holds on its own.
+    left_out: why the other functions don't hold; a person must write them.
     """
 
     draft: Draft
     by_model: bool
     problems: list[list[str]]
+    fell_back: str = ""
+    functions: Sequence[str] = ()
+    left_out: Mapping[str, str] = {}
     notes: str = ""
     not_compared: str = ""
     spent: Spent = Spent()
@@ -335,6 +343,7 @@ def improve(
     given = _of_these(given or GivenUdfs(), draft)
     messages = [Message("user", first_prompt(trace, draft, given, redact))]
     tried: list[list[str]] = []
+    codes: list[str] = []
     before = client.spent
     while len(tried) <= CORRECTIONS:
         try:
@@ -350,6 +359,7 @@ def improve(
             tried.append([f"the request to the model failed: {error}"])
             break
         model = f"{client.provider}/{client.model}"
+        codes.append(_without_fence(answer.udf_py))
         try:
             improved, not_compared = _checked(draft, answer, model, given)
         except _Refused as wrong:
@@ -365,8 +375,36 @@ def improve(
             )
         tried.append(problems)
         messages += [Message("assistant", completion.text), Message("user", correction(problems))]
-    spent = _difference(before, client.spent)
-    return Improved(draft=draft, by_model=False, problems=tried, spent=spent)
+    found = TriedFunctions(draft=draft)
+    if codes and not given.functions:
+        found = _best_functions(draft, codes, model)
+    return Improved(
+        draft=found.draft,
+        by_model=False,
+        problems=tried,
+        fell_back=f"the model's routine was not taken: {tried[-1][0]}",
+        functions=found.names,
+        left_out={name: redact.text(why) for name, why in found.left_out.items()},
+        spent=_difference(before, client.spent),
+    )
+
+
+def _best_functions(draft: Draft, codes: Sequence[str], model: str) -> TriedFunctions:
+    """Return the functions of the answer, the latest among equals, of which most hold."""
+    best = TriedFunctions(draft=draft)
+    for code in codes:
+        if not code.strip() or len(code) > LONGEST_ROUTINE:
+            continue
+        try:
+            found = _within(REPLAY_SECONDS, functools.partial(try_functions, draft, code, model))
+            if found.names:
+                _refuse(_invalid(draft, render_routine(draft.routine, {}), found.draft.udf_source))
+        except Exception as error:  # noqa: BLE001 - code that can't be loaded may raise anything
+            called = {item.name for item in draft.recording if item.is_udf}
+            found = TriedFunctions(draft=draft, left_out=dict.fromkeys(called, str(error)))
+        if len(found.names) >= len(best.names):
+            best = found
+    return best
 
 
 def _of_these(given: GivenUdfs, draft: Draft) -> GivenUdfs:
@@ -421,7 +459,12 @@ def _refuse(problems: list[str]) -> None:
         raise _Refused(problems)
 
 
-def _invalid(draft: Draft, text: str, code: str, given: GivenUdfs) -> list[str]:
+def _invalid(
+    draft: Draft,
+    text: str,
+    code: str,
+    given: GivenUdfs = GivenUdfs(),  # noqa: B008 - frozen
+) -> list[str]:
     from em.runner.validation import validate
 
     with tempfile.TemporaryDirectory() as name:
@@ -438,24 +481,23 @@ def _invalid(draft: Draft, text: str, code: str, given: GivenUdfs) -> list[str]:
         ]
 
 
-def _within(seconds: float, work: Callable[[], str]) -> str:
+def _within(seconds: float, work: Callable[[], T]) -> T:
     """Do some work in a thread and return its result; give up after `seconds`."""
-    done: queue.SimpleQueue[tuple[str, Exception | None]] = queue.SimpleQueue()
+    done: Future[T] = Future()
 
     def run() -> None:
         try:
-            done.put((work(), None))
+            done.set_result(work())
         except Exception as error:  # noqa: BLE001 - raised again by the waiting thread
-            done.put(("", error))
+            done.set_exception(error)
 
     threading.Thread(target=run, daemon=True).start()
     try:
-        found, error = done.get(timeout=seconds)
-    except queue.Empty:
+        return done.result(timeout=seconds)
+    except TimeoutError:
+        if done.done():  # the work's own
+            raise
         raise NotReproduced(f"its replay did not end within {seconds:g} s") from None
-    if error is not None:
-        raise error
-    return found
 
 
 def _replay(draft: Draft, improved: Draft, given: GivenUdfs) -> str:
@@ -466,9 +508,9 @@ def _replay(draft: Draft, improved: Draft, given: GivenUdfs) -> str:
     if not code:
         return _compare(draft, improved, {}, recorded=bool(given.functions))
     with sandboxed(Path(UDF), code.encode()) as functions:
-        for item in improved.recording:
-            if item.is_udf and item.name in functions:
-                _check_example(functions[item.name], item)
+        for name in dict.fromkeys(item.name for item in improved.recording if item.is_udf):
+            if name in functions:
+                check_examples(improved, name, functions[name], code)
         return _compare(draft, improved, functions, recorded=False)
 
 
@@ -486,16 +528,6 @@ def _compare(
     verify_improved(same, own, effects_of(draft))
     failed = [verify_renamed(draft, improved, functions, way) for way in WAYS]
     return failed[0] or "" if all(failed) else ""
-
-
-def _check_example(function: Function, item: Recorded) -> None:
-    result = function(**item.args)
-    if not identical(result, item.result):
-        raise NotReproduced(
-            f"{item.name}({short(item.args)}) returned {short(item.result)} in the recording,"
-            f" and returns {short(result)}",
-            place=f"{UDF}, {item.name}",
-        )
 
 
 def _without_fence(text: str) -> str:

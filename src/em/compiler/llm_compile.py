@@ -37,7 +37,11 @@ def llm_compile_trace_file(
     declared: Mapping[str, Effect | None] | None = None,
     allow_failed: bool = False,
 ) -> Improved:
-    """Compile a trace file into a package folder with a model's help."""
+    """Compile a trace file into a package folder with a model's help.
+
+    If the model's routine does not hold, the one compiled without it is written: the result's
+    `fell_back` says why, and `functions` and `left_out` which of its functions are used.
+    """
     trace = read_trace_file(trace_path)
     improved = llm_compile_trace(
         trace, client, name=name, declared=declared, allow_failed=allow_failed

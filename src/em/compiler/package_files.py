@@ -1,7 +1,7 @@
 """The files of a routine package: rendered as text, checked, and written to a folder."""
 
 import keyword
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -115,6 +115,12 @@ def render_udfs(draft: Draft, given: GivenUdfs) -> str:
     if lines:
         parts[0] += "\n" + "".join(f"{line}\n" for line in lines)
     return "\n\n".join([*parts, *_stubs(stubs)])
+
+
+def render_stubs(draft: Draft, names: Collection[str]) -> list[str]:
+    """Render a stub for each of these functions of a draft, with its recorded examples."""
+    called = _by_function(draft)
+    return list(_stubs({name: called[name] for name in names}))
 
 
 def _stubs(called: Mapping[str, list[Recorded]]) -> Iterator[str]:
