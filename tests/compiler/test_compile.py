@@ -311,6 +311,7 @@ def test_inputs_are_what_was_stated_and_said_and_nothing_else() -> None:
         "type": "object",
         "properties": {"id": {"type": "string"}, "to": {"type": "string"}},
         "required": ["id", "to"],
+        "additionalProperties": False,
     }
 
 

@@ -154,7 +154,8 @@ if __name__ == "__main__":
 '''
 HEAD = (
     "input_schema: {type: object, required: [url, limit], properties:"
-    " {url: {type: string}, limit: {type: integer}}}\noutput_schema: {type: [object, 'null']}"
+    " {url: {type: string}, limit: {type: integer}, note: {type: array}}}\n"
+    "output_schema: {type: [object, 'null']}"
 )
 
 

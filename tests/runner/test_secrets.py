@@ -124,7 +124,7 @@ def test_secrets_come_from_the_environment_or_the_caller(
 def test_no_secret_reaches_the_disk_and_a_run_can_be_resumed(folder: Path, tmp_path: Path) -> None:
     tools = Tools()
     with Memory(tmp_path / "em.db") as memory:
-        given = {"city": "Faro", "said": f"my key is {KEY}"}
+        given = {"city": f"Faro, my key is {KEY}"}
         waiting = memory.run(folder, given, tools.by_name, secrets=GIVEN)
         assert waiting.status == "needs_input"
         with pytest.raises(RoutineError, match="was a secret"):

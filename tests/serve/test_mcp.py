@@ -14,6 +14,7 @@ from mcp_agents import ASKING, Connect, agent, keep, over_http, over_stdio
 from mcp_types import ElicitRequestParams, ElicitResult, ToolListChangedNotification
 
 from em import Memory
+from em.runner.tools import ToolRegistry
 from mcp import Client, MCPError
 
 ECHO = (
@@ -425,7 +426,8 @@ def test_what_a_run_unpacked_goes_with_a_server_that_is_told_to_end() -> None:
     assert process.returncode == 143
     assert not [folder for folder in mine if folder.exists()]
     with Memory("em.db") as memory:
-        assert memory.resume(_only_run(), {"wait": lambda seconds: None}).pending_prompt is not None
+        tools = ToolRegistry.load("tools.py")
+        assert memory.resume(_only_run(), tools).pending_prompt is not None
 
 
 def _text(path: Path) -> str:

@@ -39,6 +39,7 @@ from em.runner.tools import Function, Tool, missing_tool
 from em.values import json_schema
 from em.values.call import Fix
 from em.values.canonical import Json
+from em.values.mismatch import closest
 
 MAX_WAIT = 300.0
 """The longest wait between two attempts, in seconds; the backoff doubles up to it."""
@@ -375,6 +376,22 @@ def check_schema(schema: Json, value: Any, what: str, step_id: str = "") -> None
         )
 
 
+def check_input(schema: Json, given: Json) -> None:
+    """Raise if a routine does not declare an input, or if the input does not fit its schema."""
+    declared = json_schema.Declared(schema)
+    undeclared = declared.without(given)
+    if undeclared:
+        known = sorted(declared.names)
+        inputs = f"its inputs are: {', '.join(known)}" if known else "it takes no input"
+        raise RoutineError(
+            f"the routine has no input {undeclared[0]!r}",
+            place="input",
+            fix=closest(undeclared[0], known) or inputs,
+            problems=[f"{name}: not declared" for name in undeclared],
+        )
+    check_schema(schema, given, "input")
+
+
 def _violated(step: CompiledStep, scope: Json, value: Any) -> Exception | None:
     try:
         _check_result(step, scope, value)
@@ -480,7 +497,7 @@ class Machine:
         if self._refusal is not None:
             raise self._refusal
         if self._program.routine.input_schema is not None:
-            check_schema(self._program.routine.input_schema, input_data, "input")
+            check_input(self._program.routine.input_schema, input_data)
         try:
             self._check_targets()
         except RoutineError as error:

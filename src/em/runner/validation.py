@@ -192,6 +192,16 @@ class _Package:
         if any(json_schema.schema_problems(schema)):
             return  # reported already
         lines = Lines.of_json((self._folder / name).read_bytes())
+        if field == "input_schema" and isinstance(recorded, dict):
+            declared = json_schema.Declared(schema)
+            for extra in declared.without(recorded):
+                message = f"{field} does not declare {extra!r}"
+                fix = closest(extra, declared.names)
+                place = str(self._folder / name)
+                yield Problem(place, lines.of((extra,)), extra, message, fix)
+            recorded = {
+                key: value for key, value in recorded.items() if not declared.without([key])
+            }
         for where, problem in json_schema.value_problems(schema, recorded):
             place = _dotted(where) or "value"
             message = f"it does not fit {field}: {problem}"

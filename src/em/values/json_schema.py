@@ -1,8 +1,10 @@
 """JSON Schema: check values, check schemas, and derive simple schemas from values."""
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import Any
+from urllib.parse import unquote
 
 import msgspec
 
@@ -81,12 +83,81 @@ def kind_of(value: Any) -> Json:
 
 
 def of_input(inputs: Json) -> Json:
-    """Return a schema that requires every input, with the type that it has."""
+    """Return a schema that requires every input, with the type that it has, and allows no other."""
     return {
         "type": "object",
         "properties": {name: kind_of(value) for name, value in inputs.items()},
         "required": list(inputs),
+        "additionalProperties": False,
     }
+
+
+class Declared:
+    """The names that a schema of an object declares, wherever in it they stand.
+
+    is_open: other names may come too: the schema says so, or it lists no properties.
+    """
+
+    def __init__(self, schema: Any) -> None:
+        self.names: set[str] = set()
+        self.patterns: list[str] = []
+        self.is_open = False
+        self._root = schema
+        self._lists_properties = False
+        self._seen: list[Any] = []
+        self._take(schema)
+        self.is_open = self.is_open or not self._lists_properties
+
+    def without(self, names: Iterable[str]) -> list[str]:
+        """Return those of the names that the schema does not declare."""
+        if self.is_open:
+            return []
+        rest = [name for name in names if name not in self.names]
+        return [name for name in rest if not any(re.search(one, name) for one in self.patterns)]
+
+    def _take(self, part: Any) -> None:
+        if not isinstance(part, dict) or any(part is one for one in self._seen):
+            return
+        self._seen.append(part)
+        properties = part.get("properties")
+        if isinstance(properties, dict):
+            self._lists_properties = True
+            self.names |= properties.keys()
+        self.names |= {name for name in part.get("required", ()) if isinstance(name, str)}
+        self.patterns += part.get("patternProperties", ())
+        for word in ("additionalProperties", "unevaluatedProperties"):
+            # A schema for other names is checked as a part of the whole.
+            self.is_open = self.is_open or part.get(word, False) is not False
+        for word in ("allOf", "anyOf", "oneOf"):
+            for inner in part.get(word, ()):
+                self._take(inner)
+        for word in ("if", "then", "else"):
+            self._take(part.get(word))
+        for inner in (part.get("dependentSchemas") or {}).values():
+            self._take(inner)
+        if isinstance(part.get("$ref"), str):
+            self._take_reference(part["$ref"])
+
+    def _take_reference(self, reference: str) -> None:
+        found = self._root
+        for name in reference.split("/")[1:]:
+            key = unquote(name).replace("~1", "/").replace("~0", "~")
+            found = found.get(key) if isinstance(found, dict) else None
+        if (reference == "#" or reference.startswith("#/")) and isinstance(found, dict):
+            self._take(found)
+        else:
+            self.is_open = True  # it may declare anything
+
+
+def closed(schema: Json) -> Json:
+    """Return a schema that refuses by itself what a routine refuses: undeclared names."""
+    found = Declared(schema)
+    if found.is_open or "additionalProperties" in schema:
+        return schema
+    own = {*schema.get("properties", ()), *schema.get("patternProperties", ())}
+    # `additionalProperties` knows the names beside it only.
+    word = "additionalProperties" if found.names <= own else "unevaluatedProperties"
+    return {**schema, word: False}
 
 
 def of_output(wired: Any, recorded: Any) -> Json:

@@ -48,6 +48,7 @@ from em.runner.routine import (
 )
 from em.runner.tools import one_line
 from em.values.canonical import Json, same
+from em.values.json_schema import closed
 
 WIDTH = 100
 NEEDS_RUNNER: Json = {
@@ -361,7 +362,7 @@ class _Script:
 
     def _constants(self) -> str:
         named = {
-            "INPUT_SCHEMA": self._routine.input_schema,
+            "INPUT_SCHEMA": self._routine.input_schema and closed(self._routine.input_schema),
             "OUTPUT_SCHEMA": self._routine.output_schema,
             **self._section.constants,
         }

@@ -16,6 +16,7 @@ import msgspec
 
 from em.errors import ExpressionError
 from em.values.canonical import Json, same
+from em.values.json_schema import Declared
 from em.values.leaves import scalars
 from em.values.mismatch import Found, Where, closest
 
@@ -279,18 +280,15 @@ _NEVER_EVALUATED = (
     "on_error",
     "retry",
 )
-_SCHEMA_IS_OPEN = ("$ref", "allOf", "anyOf", "oneOf", "patternProperties", "additionalProperties")
 
 
 class Inputs:
     """The names of a routine's inputs, as far as its schema and example show them."""
 
     def __init__(self, schema: Any, example: Any, secrets: Any = ()) -> None:
-        properties = schema.get("properties") if isinstance(schema, dict) else None
-        self.is_closed = isinstance(properties, dict) and not any(
-            schema.get(word) for word in _SCHEMA_IS_OPEN
-        )
-        self.names = frozenset(properties if isinstance(properties, dict) else ())
+        declared = Declared(schema)
+        self.is_closed = not declared.is_open and not declared.patterns
+        self.names = frozenset(declared.names)
         if not self.is_closed and isinstance(example, dict):
             self.names |= example.keys()
         for secret in secrets if isinstance(secrets, list) else ():

@@ -32,6 +32,7 @@ from em.serve.mcp.desk import Context, Desk
 from em.serve.mcp.tools import BUILT_IN
 from em.store.protocol import Artefact
 from em.values.canonical import Json
+from em.values.json_schema import closed
 
 _TYPES = {"number": "number", "integer": "integer", "confirm": "boolean"}
 _PYTHON: dict[str, tuple[type, ...]] = {
@@ -316,7 +317,7 @@ def _named(newest: dict[str, Artefact]) -> dict[str, str]:
 
 
 def _input_schema(routine: Routine) -> Json:
-    schema = routine.input_schema or {}
+    schema = closed(routine.input_schema or {})
     return schema if schema.get("type") == "object" else {**schema, "type": "object"}
 
 
