@@ -146,8 +146,6 @@ def start() -> World:
             "ana_silva_1001": {
                 "user_id": "ana_silva_1001",
                 "name": "Ana Silva",
-                "first": "ana",
-                "last": "silva",
                 "email": "ana@example.org",
                 "role": "admin",
                 "city": "Lisbon",
@@ -163,8 +161,6 @@ def start() -> World:
             "bo_larsen_2002": {
                 "user_id": "bo_larsen_2002",
                 "name": "Bo Larsen",
-                "first": "bo",
-                "last": "larsen",
                 "email": "bo@example.org",
                 "role": "guest",
                 "city": "Oslo",
@@ -427,8 +423,8 @@ def confirm_from_bank(t: Any) -> str:
 
 
 def login_of_name(t: Any, user_id: str) -> str:
-    user = t.get_user(user_id)
-    t.create_login(f"{user['first']}.{user['last']}")
+    first, last = t.get_user(user_id)["name"].lower().split()
+    t.create_login(f"{first}.{last}")
     return "done"
 
 
@@ -640,7 +636,7 @@ def reorder(table: str, *keys: str) -> Callable[[World], Any]:
 
 
 def renamed(world: World) -> None:
-    ana(world).update(name="Ana Costa", last="costa")
+    ana(world).update(name="Ana Costa")
 
 
 def second_namesake(world: World) -> None:
@@ -833,73 +829,14 @@ PAIRS = [
 
 WRONG_TODAY = frozenset(
     (
-        "status now shipped",
         "another order, shipped",
-        "status one level down",
-        "stock now 0",
         "quantity above stock",
-        "not available any more",
-        "a type changed",
-        "account blocked",
         "balance too low",
-        "currency changed",
-        "coupon no longer valid",
-        "coupon expired",
-        "coupon is gone",
-        "too late to return",
-        "placed too long ago",
-        "session expired",
-        "a flag was raised",
-        "a note was added",
-        "discount missing, was none",
-        "discount given, was none",
-        "flag of two records, the order's flips",
-        "flag of two records, the user's flips",
-        "ticket taken meanwhile",
-        "role changed",
-        "approver's role changed",
-        "the policy asks for another role",
-        "too few items",
-        "the order is gone",
-        "boolean passed on",
         "somebody else's order",
-        "the order changed hands",
-        "a payment method was removed",
         "somebody else's account",
         "an unknown e-mail",
         "an id that is the start of another",
-        "policy that equalled a param",
-        "approver equalled the owner",
-        "only the owner changed",
-        "two ids swapped",
-        "city that equalled a param",
-        "a constant that equals a status",
-        "a date that equals another date",
-        "the cheapest is not the first any more",
-        "the cheapest, shuffled",
         "a colour in another case",
-        "the only one is not the only one",
-        "the only one is another",
-        "the largest changed",
-        "the latest changed",
-        "the first free slot is taken",
-        "an earlier slot appeared",
-        "the default address changed",
-        "the methods reordered",
-        "another one is urgent",
-        "two are urgent",
-        "one more member",
-        "a new last member",
-        "a number inside a text",
-        "the text comes from somebody else",
-        "a sum",
-        "a sum that equals the total",
-        "a difference",
-        "a product, another price",
-        "a number plus one",
-        "a count",
-        "a part of a text",
-        "a count inside a text",
     )
 )
 """The rows that the explanations of the compiler will mend."""

@@ -267,6 +267,7 @@ def test_a_read_is_answered_until_a_write_may_have_changed_it(shop: Shop) -> Non
     engine = counter(shop, make)
     for task, reads in (("read last", 1), ("read first", 2)):
         shop.state = 0
+        shop.writes.clear()
         engine(task)
         shop.state, shop.reads = 1, 0
         shop.writes.clear()

@@ -40,7 +40,8 @@ class Step(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One call. `args` are expressions; `live` maps an argument to the step that returned it.
 
     `gave` is a hash of the recorded result. Where several behaviours are possible, the one whose
-    recorded results equal this run's is followed.
+    recorded results equal this run's is followed. `seen` are hashes of its parts, `asked` of the
+    arguments (see `likeness`); `chosen` says that an argument took an item of it by its position.
     """
 
     tool: str
@@ -51,6 +52,9 @@ class Step(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     twins: Sequence[Twin] = ()
     save_as: str | None = None
     gave: str = ""
+    asked: Sequence[str] = ()
+    seen: Mapping[str, Sequence[str]] = {}
+    chosen: bool = False
     pre: Capture | None = None
     post: Capture | None = None
     seconds: float = 0.0
@@ -63,12 +67,16 @@ def result_hash(result: Any) -> str:
 
 
 class Answer(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What the agent returned: an expression over the results, or the object of step `live`."""
+    """What the agent returned: an expression over the results, or the object of step `live`.
+
+    `uses` are the paths whose values it takes, by the name of the result.
+    """
 
     value: Any = None
     form: Form = ""
     live: int | None = None
     twins: Sequence[Twin] = ()
+    uses: Mapping[str, Sequence[str]] = {}
 
 
 class Behaviour(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -93,7 +101,7 @@ class Behaviour(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return msgspec.json.encode(
             (
                 [(s.tool, s.code, s.args, s.live, _seen(s.pre), _seen(s.post)) for s in self.steps],
-                self.answer,
+                (self.answer.value, self.answer.form, self.answer.live, self.answer.twins),
                 self.pinned,
             ),
             order="sorted",

@@ -16,6 +16,7 @@ import msgspec
 from em.behaviour.agent_run import Run
 from em.behaviour.behaviour import KIND, Behaviour
 from em.behaviour.codec import snapshot
+from em.behaviour.likeness import merged
 from em.behaviour.outlook import Outlook
 from em.behaviour.task import Task
 from em.behaviour.tree import Node, plant
@@ -134,6 +135,14 @@ class Cache:
             for artefact in self.store.artefacts(KIND, f"{self.engine}/{key}")
             if (stored := as_stored(artefact)) is not None
         ]
+
+    def merged(self, key: str, behaviour: Behaviour) -> Behaviour:
+        """Return a new behaviour with what earlier recordings of the same one have shown."""
+        digest = behaviour.digest()
+        for item in self.find(key).stored:
+            if item.behaviour.digest() == digest:
+                behaviour = merged(behaviour, item.behaviour)
+        return behaviour
 
     def record(self, task: Task, run: Run, behaviour: Behaviour, missed: Draft, value: Any) -> str:
         """Store a run and its behaviour in one transaction; return the behaviour's id."""

@@ -15,13 +15,14 @@ import msgspec
 from em.behaviour.agent_run import Call, Run, refuse_unfinished, refuse_unknown_effects
 from em.behaviour.behaviour import Answer, Behaviour, Capture, Step, Twin, result_hash
 from em.behaviour.codec import NotEncodable, encode
+from em.behaviour.likeness import facts_of, is_one_of_few, traits_of
 from em.behaviour.task import HOLE, Params, Task, constant_texts, escaped, followed, param_names
 from em.compiler.calls import Names, result_name, words_of
 from em.compiler.wire import OUTPUT, Wiring, literal, plain_segment
 from em.errors import EmError, ExpressionError, NotRecordable
-from em.runner.expressions.language import compile_value
+from em.runner.expressions.language import compile_value, parse_reference
 from em.values.canonical import Json, identical
-from em.values.leaves import Path, Scalar, Segment, is_informative, leaves, mentioned_in
+from em.values.leaves import Path, Scalar, Segment, is_informative, leaves, mentioned_in, texts
 
 _NUMBERS = ("number", "no", "nr", "id")
 """Words that stand before an id in texts."""
@@ -170,6 +171,10 @@ _NUMBER = re.compile(
 )
 """Matches a word with a digit, and the word before it."""
 
+_ONLY = re.compile(r"only\(([^()]*)\)")
+_THE_ONE = "the_only_one"
+_POSITION = re.compile(r"\[\d+\]|\bnth\(")
+
 LONGEST_TEXT = 10_000
 """Single numbers are not searched in longer texts: it is slow, and they show little."""
 
@@ -192,17 +197,27 @@ def compose(run: Run, task: Task, value: Any, hint: Any, seconds: float) -> Beha
     composer = _Composer(run, task, calls)
     steps = [composer.step(number) for number in range(len(calls))]
     answer = composer.answer(value, hint)
+    steps = composer.with_explained(steps)
     return Behaviour(
         task=task.template,
         tags=list(task.tags),
         params=list(task.params),
-        pinned=pinned(task, steps, answer, composer.lost),
+        # Another value of a param may choose another item, unless a check looks at the choice.
+        pinned=dict(task.params)
+        if any(_takes_by_position(step) for step in steps)
+        else pinned(task, steps, answer, composer.lost),
         steps=steps,
         answer=answer,
         seconds=seconds,
         tokens=run.tokens,
         cost_usd=run.cost_usd,
     )
+
+
+def _takes_by_position(step: Step) -> bool:
+    """Return whether a call without a check takes an item of a list by its position."""
+    holes = (hole for text in texts(step.args) for hole in HOLE.findall(text))
+    return step.pre is None and any(map(_POSITION.search, holes))
 
 
 def _in_literals(template: str, change: Callable[[str], str]) -> str:
@@ -321,10 +336,66 @@ class _Composer:
             twins=twins,
             save_as=self._names[number],
             gave=result_hash(call.result),
+            asked=[result_hash(call.args)],
+            seen=self._seen(call),
             pre=self._capture(call.pre),
             post=self._capture(call.post),
             seconds=call.seconds,
         )
+
+    def _seen(self, call: Call) -> dict[str, list[str]]:
+        """Return the hashes of what a call returned, to be compared on a replay."""
+        if call.opaque:
+            return {}
+        if call.tool.writes:
+            found = facts_of(call.result, call.args, self._task.inputs)
+        else:
+            found = traits_of(call.result)
+        return {path: [trait] for path, trait in found.items()}
+
+    def with_explained(self, steps: Sequence[Step]) -> list[Step]:
+        """Return the steps; what arguments take from a result may differ in it."""
+        uses, chosen = self._explained([step.args for step in steps])
+        return [
+            msgspec.structs.replace(
+                step,
+                seen={
+                    path: [] if path in uses.get(step.save_as or "", ()) else traits
+                    for path, traits in step.seen.items()
+                },
+                chosen=step.save_as in chosen,
+            )
+            for step in steps
+        ]
+
+    def _explained(self, templates: Any) -> tuple[dict[str, list[str]], set[str]]:
+        """Return the paths that expressions surely take, by result, and results by position."""
+        uses: dict[str, list[str]] = {}
+        chosen: set[str] = set()
+        for hole in (hole for text in texts(templates) for hole in HOLE.findall(text)):
+            if _POSITION.search(hole):
+                chosen |= followed([f"{{{{{hole}}}}}"], self._names)
+                continue
+            reference = parse_reference(_ONLY.sub(rf"\1.{_THE_ONE}", hole))
+            if reference is None or reference[0] not in self._names:
+                continue
+            # What a write made is passed on, and seldom looked at.
+            of_write = self._calls[self._names.index(reference[0])].tool.writes
+            if of_write or self._is_sure(self._value_of(f"{{{{{hole}}}}}")):
+                path = "".join("*" if part == _THE_ONE else f".{part}" for part in reference[1])
+                uses.setdefault(reference[0], []).append(path)
+        return uses, chosen
+
+    def _is_sure(self, value: Any) -> bool:
+        """Return whether a text stands in one place only: not in the task, nor elsewhere."""
+        if not isinstance(value, str) or is_one_of_few(value) or not is_informative(value):
+            return False
+        places = [
+            source
+            for source in self._sources.equal(value)
+            if not any(leaf == value for _, leaf in leaves(self._calls[source.call].args))
+        ]
+        return len(places) == 1 and not self._is_in_task(value)
 
     def _refuse_hidden(self, template: Any, place: str) -> None:
         """Refuse an id without a source: it may come from an object that can't be inspected."""
@@ -367,7 +438,7 @@ class _Composer:
         proved = self._proved(template, encoded)
         if self._hides:
             self._refuse_hidden(proved, "the agent's return value")
-        return Answer(value=proved, form=form, twins=twins)
+        return Answer(value=proved, form=form, twins=twins, uses=self._explained([proved])[0])
 
     def _whole_result(self, value: Any) -> str | None:
         """Return the expression of the newest call whose whole result is the answer, or None."""

@@ -10,13 +10,14 @@ from em.behaviour.behaviour import Capture, Step, result_hash
 from em.behaviour.cache import Known
 from em.behaviour.check import Check
 from em.behaviour.codec import NotEncodable, copy, encode, is_lazy, snapshot
+from em.behaviour.likeness import Seen
 from em.behaviour.outlook import FAILURES, Part
 from em.behaviour.result import Done, short
 from em.behaviour.tool import Bound, Contexts, EngineTool
-from em.behaviour.tree import Node, Sight, members, newest, restored
+from em.behaviour.tree import End, Node, Sight, members, newest, restored
 from em.errors import NotRecordable
 from em.runner.drivers import Effects
-from em.runner.expressions.language import compile_value
+from em.runner.expressions.language import compile_value, whole_expression
 from em.traces.recorder import error_text
 from em.values.canonical import Json
 
@@ -27,9 +28,10 @@ class _Prepared:
     """A step with this run's arguments and, once it is taken, its result."""
 
     __slots__ = (
-        "args", "bound", "is_complete", "node", "result", "seconds", "sights", "step", "tool",
-        "value",
+        "args", "bound", "is_complete", "node", "result", "seconds", "seen", "sights", "step",
+        "tool", "value",
     )  # fmt: skip
+    seen: Seen
 
     def __init__(self, node: Node, step: Step, tool: EngineTool, bound: Bound, args: Json) -> None:
         self.node = node
@@ -67,6 +69,8 @@ class Replay:
         self._alike: list[int] = []
         self._due: list[Part] = []
         self._doomed: list[tuple[int, str]] = []
+        self._compared: dict[int, int] = {}
+        self._unlike: dict[int, str] = {}
         self._lost = False
         self.done: list[Done] = []
         self.failed: Done | None = None
@@ -146,7 +150,7 @@ class Replay:
                 continue
             passing = yield from self._compare(prepared, check, child.pre, "pre-check")
             passing &= child.mask & self.alive
-            if self._may_take(prepared, passing):
+            if self._may_take(prepared, passing, is_checked=True):
                 self.alive = passing
                 return prepared
             refused |= child.mask
@@ -157,13 +161,26 @@ class Replay:
         self.alive &= unchecked.node.mask
         return unchecked
 
-    def _may_take(self, prepared: "_Prepared", mask: int) -> bool:
+    def _may_take(self, prepared: "_Prepared", mask: int, *, is_checked: bool = False) -> bool:
         """Return whether one of these behaviours may take a step that some of them prepared.
 
-        Before a write, all that can be evaluated by now of what follows is tried.
+        Before a write, all that can be evaluated by now of what follows is tried, and results are
+        compared with the recorded ones; where a check has passed, it has compared what matters.
         """
         if not mask or not prepared.tool.writes:
             return bool(mask)
+        if self._due:
+            self._try_parts(mask)
+        for doomed, problem in self._doomed:
+            if doomed & mask:
+                mask &= ~doomed
+                self._diverge("value", problem)
+        if not is_checked:
+            mask = self._like_of(mask)
+        return bool(mask) and self._can_be_decided(prepared.node, mask)
+
+    def _try_parts(self, mask: int) -> None:
+        """Try the parts that are due and that one of these behaviours needs."""
         waiting = []
         for part in self._due:
             if not part.mask & mask:
@@ -171,11 +188,29 @@ class Replay:
             elif problem := part.problem(self._scope):
                 self._doomed.append((part.mask, problem))
         self._due = waiting
-        for doomed, problem in self._doomed:
-            if doomed & mask:
-                mask &= ~doomed
+
+    def _like_of(self, mask: int) -> int:
+        """Return those of these behaviours whose reads returned what was recorded."""
+        for number in members(mask):
+            self._compare_parts(number)
+            if problem := self._unlike.get(number):
+                mask &= ~(1 << number)
                 self._diverge("value", problem)
-        return bool(mask) and self._can_be_decided(prepared.node, mask)
+        return mask
+
+    def _compare_parts(self, number: int) -> None:
+        """Compare the results since the last time with those that a behaviour recorded."""
+        steps = self._known.stored[number].behaviour.steps
+        for place in range(self._compared.get(number, 0), len(self.taken)):
+            path = steps[place].seen and self.taken[place].seen.difference(steps[place])
+            if path:
+                self._unlike[number] = self._differs(place, str(path))
+                break
+        self._compared[number] = len(self.taken)
+
+    def _differs(self, place: int, path: str) -> str:
+        tool = self.taken[place].step.tool
+        return f"step {place + 1} ({tool}) returned another {path} than when this was recorded"
 
     def _can_be_decided(self, node: Node, mask: int) -> bool:
         """Return whether this run's results may still decide where these behaviours differ."""
@@ -245,7 +280,8 @@ class Replay:
                 arguments = restored(arguments, step.forms, tool.hints)
                 for name, source in step.live.items():
                     arguments[name] = self._lives[source]
-            problem = node.disagreement(self._scope)
+            # Before a write, `_may_take` compares as well, and looks further.
+            problem = "" if tool.writes else node.disagreement(self._scope)
         except FAILURES as error:
             problem = f"its arguments can't be evaluated: {error}"
         if problem:
@@ -303,6 +339,7 @@ class Replay:
         result, is_complete = snapshot(value)
         prepared.value, prepared.result, prepared.is_complete = value, result, is_complete
         prepared.seconds = time.perf_counter() - started
+        prepared.seen = Seen(prepared.args, result, writes=tool.writes)
         self.taken.append(prepared)
         self._lives.append(value)
         self.done.append(Done(step.tool, prepared.args, result, None, True))
@@ -374,6 +411,22 @@ class Replay:
         several = bool(ending & (ending - 1))
         return several and len({node.ends[one].content for one in members(ending)}) > 1
 
+    def _outdated(self, end: End) -> str:
+        """Say which result an answer may not fit any more; "" if it takes all of it from them."""
+        answer = end.answer
+        if (
+            answer.live is not None
+            or answer.value is None
+            or (isinstance(answer.value, str) and whole_expression(answer.value) is not None)
+        ):
+            return ""
+        steps = self._known.stored[end.number].behaviour.steps
+        for place, step in enumerate(steps):
+            uses = answer.uses.get(step.save_as or "", ())
+            if path := self.taken[place].seen.difference(step, uses):
+                return self._differs(place, path)
+        return ""
+
     def _end(self, node: Node, hint: Any) -> bool:
         """Set the answer if a behaviour ends here; return whether one does."""
         ending = node.end_mask & self.alive
@@ -393,6 +446,8 @@ class Replay:
             self.value = end.value(self._scope, self._lives, hint)
         except FAILURES as error:
             return self._diverge("value", f"the answer can't be evaluated: {error}")
+        if problem := self._outdated(end):
+            return self._diverge("value", f"the answer may be out of date: {problem}")
         self.alive = ending
         self.ended_as = end.number
         return True

@@ -321,7 +321,8 @@ def _keep(
 
     def store() -> str:
         refuse_unfinished(run)
-        stored = engine.cache.record(task, run, behaviour, missed, result.value)
+        known = engine.cache.merged(task.key, behaviour)
+        stored = engine.cache.record(task, run, known, missed, result.value)
         engine.cache.make_room(task.key, stored, engine.max_per_task)
         if engine.max_behaviours is not None:
             engine.cache.limit(engine.max_behaviours)

@@ -200,7 +200,12 @@ def newest(mask: int) -> int:
 
 def members(mask: int) -> list[int]:
     """Return the numbers in a set, newest first."""
-    return [number for number in range(newest(mask), -1, -1) if mask >> number & 1]
+    found = []
+    while mask:
+        number = mask.bit_length() - 1
+        found.append(number)
+        mask ^= 1 << number
+    return found
 
 
 def _is_constant(value: Any) -> bool:

@@ -1,0 +1,163 @@
+"""Likeness: whether a call returned what it returned when the behaviour was recorded.
+
+An agent reads in order to decide. What a call was given can be traced to its source; what was only
+looked at can't. A replay therefore compares the results of its reads, field by field, before it
+writes and before it answers. A field may differ if an argument takes its value, or if another
+recording of the same behaviour had another value there. Only hashes are stored.
+
+A read with other arguments than recorded (another order) is about something else, and is left to
+guards. Of what a write returned, only what is one of a few (true, none, a status) is compared.
+"""
+
+import re
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from em.behaviour.behaviour import Behaviour, Step, result_hash
+from em.values.canonical import Json
+from em.values.leaves import is_by_id, leaves
+
+Traits = Mapping[str, Sequence[str]]
+"""By path, the hashes of the values that were recorded; of none if any value will do."""
+
+MOST_PATHS = 200
+"""A result with more different paths is compared as a whole."""
+MOST_RECORDED = 16
+"""Recorded values that are stored of one path."""
+FEW, MANY, ABSENT = "=", "~", "-"
+"""How a hash begins: of a value that is one of a few, of any other, of a path that was missing.
+
+Two recordings that differ in a value of the second kind show that it does not matter. Of the first
+kind, only the recorded values are known to be fine.
+"""
+_FEW = re.compile(r"[a-z][a-z _-]{0,30}")
+
+
+def is_one_of_few(value: Any) -> bool:
+    """Return whether a value is a fact such as true, none, an empty text or `pending`."""
+    if value is None or isinstance(value, bool) or value == "":
+        return True
+    return isinstance(value, str) and _FEW.fullmatch(value) is not None
+
+
+def traits_of(result: Any) -> dict[str, str]:
+    """Return the hash of every path of a result. The order of a mapping's keys does not count."""
+    found: dict[str, list[Any]] = {}
+    sizes: dict[str, list[int]] = {}
+    todo: list[tuple[str, Any]] = [("", result)]
+    while todo:
+        path, value = todo.pop()
+        if isinstance(value, list) or (isinstance(value, dict) and is_by_id(value)):
+            items = value if isinstance(value, list) else [value[key] for key in sorted(value)]
+            sizes.setdefault(f"{path}#", []).append(len(items))
+            if isinstance(value, dict):
+                found.setdefault(f"{path}@", []).append(sorted(value))
+            todo += [(f"{path}*", item) for item in reversed(items)]
+        elif isinstance(value, dict):
+            todo += [(f"{path}.{key}", item) for key, item in reversed(value.items())]
+        else:
+            found.setdefault(path, []).append(value)
+    if len(found) > MOST_PATHS:
+        return {"": MANY + result_hash(result)}
+    traits = {path: _trait(values) for path, values in found.items()}
+    return traits | {path: FEW + _hash(size) for path, size in sizes.items()}
+
+
+def _trait(values: list[Any]) -> str:
+    few = len(values) == 1 and is_one_of_few(values[0])
+    return (FEW if few else MANY) + _hash(values[0] if len(values) == 1 else values)
+
+
+def _hash(value: Any) -> str:
+    """Return a short hash; it only has to tell two values of one path apart."""
+    return f"{zlib.crc32(msgspec.json.encode(value)):08x}"
+
+
+def facts_of(result: Any, args: Json, inputs: Json) -> dict[str, str]:
+    """Return the hashes of what a write returned that is one of a few and repeats no argument."""
+    known = {value for _, value in leaves([args, inputs]) if isinstance(value, str)}
+    return {
+        path: FEW + _hash(value)
+        for path, value in _fixed(result)
+        if is_one_of_few(value) and value not in known
+    }
+
+
+def _fixed(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    if isinstance(value, dict) and not is_by_id(value):
+        for key, item in value.items():
+            yield from _fixed(item, f"{path}.{key}")
+    elif not isinstance(value, dict | list):
+        yield path, value
+
+
+class Seen:
+    """What a call of this run returned; hashes are made when they are needed, and once."""
+
+    __slots__ = ("_args", "_asked", "_gave", "_result", "_traits", "_writes")
+
+    def __init__(self, args: Json, result: Any, *, writes: bool) -> None:
+        self._args, self._result, self._writes = args, result, writes
+        self._gave = self._asked = ""
+        self._traits: dict[str, str] | None = None
+
+    def difference(self, step: Step, but: Sequence[str] = ()) -> str:
+        """Return a path in which the result differs from the recorded ones; "" if none matters.
+
+        but: paths that may differ.
+        """
+        if not step.seen:
+            return ""
+        self._gave = self._gave or result_hash(self._result)
+        if self._gave == step.gave or not self._is_about_the_same(step):
+            return ""
+        now = self._now()
+        for path in step.seen if self._writes else {**step.seen, **now}:
+            recorded = step.seen.get(path, (ABSENT,))
+            if recorded and path not in but and not _fits(now.get(path, ABSENT), recorded, step):
+                return path.lstrip(".") or "result"
+        return ""
+
+    def _is_about_the_same(self, step: Step) -> bool:
+        self._asked = self._asked or result_hash(self._args)
+        return self._writes or self._asked in step.asked
+
+    def _now(self) -> dict[str, str]:
+        if self._traits is None:
+            self._traits = (
+                {path: FEW + _hash(value) for path, value in _fixed(self._result)}
+                if self._writes
+                else traits_of(self._result)
+            )
+        return self._traits
+
+
+def _fits(now: str, recorded: Sequence[str], step: Step) -> bool:
+    if now in recorded:
+        return True
+    differing = [one for one in recorded if one.startswith(MANY)]
+    return now.startswith(MANY) and len(differing) > 1 and not step.chosen
+
+
+def merged(new: Behaviour, old: Behaviour) -> Behaviour:
+    """Return a behaviour with what another recording of the same one has shown."""
+    steps = [
+        _merged(one, other) if other.seen else one
+        for one, other in zip(new.steps, old.steps, strict=True)
+    ]
+    return msgspec.structs.replace(new, steps=steps)
+
+
+def _merged(new: Step, old: Step) -> Step:
+    if not new.seen:
+        return new
+    seen = {}
+    for path in {**new.seen, **old.seen}:
+        one, other = new.seen.get(path, (ABSENT,)), old.seen.get(path, (ABSENT,))
+        both = list(dict.fromkeys([*one, *other]))[:MOST_RECORDED]
+        seen[path] = both if one and other else []
+    asked = list(dict.fromkeys([*new.asked, *old.asked]))[:MOST_RECORDED]
+    return msgspec.structs.replace(new, seen=seen, asked=asked, chosen=new.chosen or old.chosen)
