@@ -154,7 +154,25 @@ def test_a_reward_is_a_label_only_where_its_maximum_is_known(
     assert kept.trace.outcome == outcome
 
 
-def test_a_page_of_openhands_is_a_success_only_if_it_says_so() -> None:
+def test_the_files_that_tau_bench_writes_are_read() -> None:
+    talk = [
+        {"role": "user", "content": "cancel #W1"},
+        {"role": "assistant", "content": None, "tool_calls": [
+            {"id": "c", "function": {"name": "cancel", "arguments": "{}"}, "type": "function"}
+        ]},
+        {"role": "tool", "tool_call_id": "c", "name": "cancel", "content": "Error: no"},
+    ]  # fmt: skip
+    runs = [
+        {"task_id": n, "reward": reward, "info": {"task": {"instruction": "You want to cancel."}},
+         "traj": talk, "trial": 0}
+        for n, reward in enumerate((1.0, 0.0))
+    ]  # fmt: skip
+    good, bad = (kept.trace for kept in read_traces(json.dumps(runs).encode(), "results.json"))
+    assert (good.outcome, bad.outcome) == ("success", "failure")
+    assert (good.mission.goal, good.calls[0].error) == ("You want to cancel.", "Error: no")
+
+
+def test_a_history_of_openhands_is_a_success_only_if_it_says_so() -> None:
     history = [{"action": "run", "source": "agent", "args": {"command": "ls"}, "id": 1}]
     for success, outcome in (
         (True, "success"),

@@ -244,6 +244,33 @@ def test_a_call_after_the_end_makes_the_stored_trace_incomplete(memory: Memory) 
     assert (trace.final_output, seen(trace)) == (10, [1])
 
 
+def test_work_that_a_tool_leaves_behind_makes_only_its_own_trace_incomplete(
+    memory: Memory,
+) -> None:
+    end = threading.Event()
+
+    def later() -> None:
+        end.wait(10)
+        look(2)
+
+    with ThreadPoolExecutor(1) as pool:
+
+        @recorded_tool
+        def begin(n: int) -> int:
+            pool.submit(later)
+            return n
+
+        with memory.record("begin"):
+            begin(1)
+        with memory.record("another"):
+            look(3)
+            end.set()
+            pool.submit(look, 4).result()
+    first, second = (kept.trace for kept in memory.traces())
+    assert first.incomplete == "`look` was called by `begin` after that had returned"
+    assert (second.incomplete, seen(second)) == ("", [3, 4])
+
+
 def test_what_is_not_finished_when_a_tool_returns_makes_the_trace_incomplete(
     memory: Memory,
 ) -> None:

@@ -2,10 +2,12 @@
 
 import json
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from em import Memory
 from em.traces.formats._spans import Span, add_spans, read_messages
 from em.traces.intake import Intake
 from em.traces.trace import Trace
@@ -176,6 +178,39 @@ def test_tools_spans_with_a_reused_id_are_calls_of_their_own() -> None:
     assert (pairs(same), same.incomplete) == ([("W1", DONE, None)], "")
     both = from_spans(tool(1, "W1", error=FAILED), tool(1, "W2", result=DONE))
     assert both.incomplete == "two calls of `cancel` at the same time share an id"
+
+
+def test_a_reused_id_in_a_later_export_makes_the_trace_incomplete(tmp_path: Path) -> None:
+    def tool(number: int, order: str) -> Span:
+        return Span(
+            trace="t", id=f"s{number}", kind="tool", name="cancel", call_id="c1",
+            args={"order": order}, result=DONE, **at(number),
+        )  # fmt: skip
+
+    with Memory(tmp_path / "em.db") as memory:
+        for spans in ([tool(1, "W1")], [tool(1, "W1")], [tool(2, "W2")]):
+            assert not any(kept.trace.incomplete for kept in memory.traces())
+            intake = Intake(memory.store)
+            add_spans(intake, "otel", spans)
+            intake.close()
+        (kept,) = memory.traces()
+    assert kept.trace.incomplete == "two calls of `cancel` share the id 'c1'"
+
+
+def test_a_span_that_comes_again_with_its_secret_is_the_same_call(tmp_path: Path) -> None:
+    key = "sk-ant-api03-" + "Zx9" * 30
+    span = Span(
+        trace="t", id="s", kind="tool", name="log_in", call_id="c1",
+        args={"key": key, "user": "ana"}, result=DONE, **at(1),
+    )  # fmt: skip
+    with Memory(tmp_path / "em.db") as memory:
+        for _ in range(2):
+            intake = Intake(memory.store)
+            add_spans(intake, "otel", [span])
+            intake.close()
+        (kept,) = memory.traces()
+    assert key not in str(kept.trace.calls[0].args)
+    assert kept.trace.incomplete == ""
 
 
 def test_codex_sessions_with_a_reused_id_keep_both_results() -> None:

@@ -10,6 +10,7 @@ import msgspec
 
 from em.errors import Conflict, InputError
 from em.log.event import TRACE_PREFIX, Draft, Event, EventQuery, trace_stream, transcript_stream
+from em.redaction.redactor import MARKER
 from em.store.protocol import Commit, Store
 from em.traces.trace import KeptTrace, Outcome, kept_trace
 from em.values.canonical import Json
@@ -87,6 +88,7 @@ class Incoming:
         self._pos = 0
         self._there: set[str] = set()
         self._there_open: set[str] = set()
+        self._there_args: dict[str, Json] = {}
         self._keyed: set[str] = set()
         if self.id:
             self._look_up()
@@ -298,10 +300,21 @@ class Incoming:
                 self._no_longer_open(entry)
             if entry.is_open and "id" in entry.body:
                 self._kept_calls[entry.body["id"]] = (event_id, entry.at)
+            if entry.suffix in self._keyed:
+                self._compare(event_id, entry.body)
         if event_id not in self._there:
             self._put(entry.suffix, entry.kind, entry.body, entry.at)
         elif event_id in self._there_open and not entry.is_open:
             self._ended(event_id, entry.body)
+
+    def _compare(self, event_id: str, body: Json) -> None:
+        """Mark the trace incomplete if another call is stored under the key of this one."""
+        there, args = self._there_args.get(event_id), body["args"]
+        if there is None or there.keys() != args.keys():
+            return
+        # A secret was stored as a marker.
+        if any(there[name] != args[name] and not _is_redacted(there[name]) for name in args):
+            self.incomplete = f"two calls of `{body['tool']}` share the id {body.get('id')!r}"
 
     def _ended(self, call: str, body: Json) -> None:
         ended = {"call": call, "from_events": [call]}
@@ -339,6 +352,8 @@ class Incoming:
             assert event.id is not None
             self._there.add(event.id)
             body = event.body or {}
+            if event.kind == "tool_call" and event.body:
+                self._there_args[event.id] = body.get("args", {})
             if event.kind == "tool_call" and event.body and not {"result", "error"} & body.keys():
                 self._there_open.add(event.id)
                 if "id" in body:
@@ -558,6 +573,10 @@ class Intake:
         for stream, drafts in self._gathered.items():
             if stream.startswith(TRACE_PREFIX):
                 yield kept_trace([_as_event(draft, n) for n, draft in enumerate(drafts)])
+
+
+def _is_redacted(value: Any) -> bool:
+    return MARKER.search(_encode(value).decode()) is not None
 
 
 def _instead(draft: Draft, why: str) -> Draft:

@@ -114,6 +114,13 @@ class RecordedCall:
         ago = time.perf_counter() - self._start
         return datetime.fromtimestamp(time.time() - ago, UTC).isoformat()
 
+    def left_behind(self, tool: str) -> None:
+        """Note that work which this call began called a tool after the call had ended."""
+        if self._recorder is not None:
+            self._recorder.mark_incomplete(
+                f"`{tool}` was called by `{self.name}` after that had returned"
+            )
+
     def unfinished(self) -> Call:
         """Return the call as an event while it runs."""
         event = self.event()
@@ -324,7 +331,10 @@ def _recorder_of(tool: str) -> Recorder | None:
     around = _current.get()
     if around is not None and around.is_open:
         return around if isinstance(around, Recorder) else None
-    if isinstance(around, Recorder):
+    if isinstance(around, RecordedCall):
+        around.left_behind(tool)
+        return None
+    if around is not None:
         around.mark_incomplete(f"`{tool}` was called after the recording had ended")
     if _recording:
         with _lock:
@@ -353,7 +363,8 @@ def follow_into_pools(variable: contextvars.ContextVar[Any]) -> None:
     @functools.wraps(submit)
     def submit_within(pool: Any, function: Any, /, *args: Any, **kwargs: Any) -> Any:
         around = [(one, value) for one in _followed if (value := one.get()) is not None]
-        if around:
+        # What runs in another interpreter can't be recorded, and must be pickled as it is.
+        if around and type(pool).__name__ != "InterpreterPoolExecutor":
             function = functools.partial(_within, around, function)
         return submit(pool, function, *args, **kwargs)
 
