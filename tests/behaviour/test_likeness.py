@@ -36,8 +36,8 @@ class Desk:
 
         tools = (
             engine.function()(get_record),
-            engine.function(pre_check=check)(close),
-            engine.function()(mail),
+            engine.function(pre_check=check, effect="write")(close),
+            engine.function(effect="write")(mail),
         )
         return engine.set_agent(lambda *args: agent(*tools, *args))
 
@@ -230,6 +230,32 @@ def test_a_behaviour_that_was_stored_without_hashes_still_loads(desk: Desk) -> N
             step.pop(name, None)
     old = msgspec.convert(body, Behaviour)
     assert [step.seen for step in old.steps] == [{}, {}]
+
+
+@pytest.mark.parametrize("name", ["stock", "check_stock", "order_status"])
+def test_a_tool_whose_effect_is_not_known_may_have_been_asked_something(name: str) -> None:
+    engine = Engine()
+    left, bought = [5], []
+    stock = engine.function(name=name)(lambda item: left[0])
+    buy = engine.function(name="buy")(bought.append)
+    engine.set_agent(lambda item: buy(item) if stock(item) > 0 else None)
+    engine("lamp")
+    left[0] = 0
+    engine("lamp")
+    assert bought == ["lamp"]
+
+
+def test_stock_that_varied_may_vary_and_is_still_not_gone(desk: Desk) -> None:
+    engine = desk.engine(lambda get, close, mail: close(7) if get()["views"] > 0 else None)
+    for views in (10, 20):
+        desk.record = {"views": views}
+        engine()
+    desk.record = {"views": 30}
+    assert engine().hit
+    desk.writes.clear()
+    desk.record = {"views": 0}
+    engine()
+    assert desk.writes == []
 
 
 def test_a_large_result_is_compared_as_a_whole() -> None:

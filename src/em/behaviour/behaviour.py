@@ -41,7 +41,8 @@ class Step(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     `gave` is a hash of the recorded result. Where several behaviours are possible, the one whose
     recorded results equal this run's is followed. `seen` are hashes of its parts, `asked` of the
-    arguments (see `likeness`); `chosen` says that an argument took an item of it by its position.
+    arguments if the call asks something (see `likeness`). `chosen` says that an argument took an
+    item of it by its position.
     """
 
     tool: str

@@ -17,6 +17,7 @@ from em.behaviour.behaviour import Answer, Behaviour, Capture, Step, Twin, resul
 from em.behaviour.codec import NotEncodable, encode
 from em.behaviour.likeness import facts_of, is_one_of_few, traits_of
 from em.behaviour.task import HOLE, Params, Task, constant_texts, escaped, followed, param_names
+from em.behaviour.tool import EngineTool
 from em.compiler.calls import Names, result_name, words_of
 from em.compiler.wire import OUTPUT, Wiring, literal, plain_segment
 from em.errors import EmError, ExpressionError, NotRecordable
@@ -281,6 +282,10 @@ class _Composer:
             names.free(result_name(short_name(call), is_write=call.tool.writes)) for call in calls
         ]
         self._sources = Sources(calls, self._names)
+        self._answers: dict[tuple[EngineTool, str], set[str]] = {}
+        for call in calls:
+            asked = call.tool, result_hash(call.args)
+            self._answers.setdefault(asked, set()).add(result_hash(call.result))
         self._known: set[int] = set()
         self._claimed: set[Place] = set()
         # An object that is passed on is a handle, such as a page; other objects were read.
@@ -336,7 +341,7 @@ class _Composer:
             twins=twins,
             save_as=self._names[number],
             gave=result_hash(call.result),
-            asked=[result_hash(call.args)],
+            asked=[result_hash(call.args)] if self._is_asking(call) else [],
             seen=self._seen(call),
             pre=self._capture(call.pre),
             post=self._capture(call.post),
@@ -347,11 +352,19 @@ class _Composer:
         """Return the hashes of what a call returned, to be compared on a replay."""
         if call.opaque:
             return {}
-        if call.tool.writes:
-            found = facts_of(call.result, call.args, self._task.inputs)
-        else:
+        if self._is_asking(call):
             found = traits_of(call.result)
+        else:
+            found = facts_of(call.result, call.args, self._task.inputs)
         return {path: [trait] for path, trait in found.items()}
+
+    def _is_asking(self, call: Call) -> bool:
+        """Return whether a call was made to know something.
+
+        Not if its name says that it writes, or if it gave something else when it was made again.
+        """
+        answers = self._answers[call.tool, result_hash(call.args)]
+        return not call.tool.writes or (call.tool.reads and len(answers) == 1)
 
     def with_explained(self, steps: Sequence[Step]) -> list[Step]:
         """Return the steps; what arguments take from a result may differ in it."""
@@ -372,15 +385,16 @@ class _Composer:
         """Return the paths that expressions surely take, by result, and results by position."""
         uses: dict[str, list[str]] = {}
         chosen: set[str] = set()
+        numbers = {name: number for number, name in enumerate(self._names)}
         for hole in (hole for text in texts(templates) for hole in HOLE.findall(text)):
             if _POSITION.search(hole):
                 chosen |= followed([f"{{{{{hole}}}}}"], self._names)
                 continue
             reference = parse_reference(_ONLY.sub(rf"\1.{_THE_ONE}", hole))
-            if reference is None or reference[0] not in self._names:
+            if reference is None or reference[0] not in numbers:
                 continue
             # What a write made is passed on, and seldom looked at.
-            of_write = self._calls[self._names.index(reference[0])].tool.writes
+            of_write = self._calls[numbers[reference[0]]].tool.writes
             if of_write or self._is_sure(self._value_of(f"{{{{{hole}}}}}")):
                 path = "".join("*" if part == _THE_ONE else f".{part}" for part in reference[1])
                 uses.setdefault(reference[0], []).append(path)

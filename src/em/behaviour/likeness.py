@@ -11,7 +11,7 @@ guards. Of what a write returned, only what is one of a few (true, none, a statu
 
 import re
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -33,6 +33,8 @@ FEW, MANY, ABSENT = "=", "~", "-"
 Two recordings that differ in a value of the second kind show that it does not matter. Of the first
 kind, only the recorded values are known to be fine.
 """
+_SIGNS = "pnz"
+"""Marks of positive and negative numbers and of 0; hashes don't begin with them."""
 _FEW = re.compile(r"[a-z][a-z _-]{0,30}")
 
 
@@ -67,8 +69,15 @@ def traits_of(result: Any) -> dict[str, str]:
 
 
 def _trait(values: list[Any]) -> str:
-    few = len(values) == 1 and is_one_of_few(values[0])
-    return (FEW if few else MANY) + _hash(values[0] if len(values) == 1 else values)
+    """Return the hash of the values at a path; one number is marked with its sign."""
+    if len(values) > 1:
+        return MANY + _hash(values)
+    value = values[0]
+    if is_one_of_few(value):
+        return FEW + _hash(value)
+    if isinstance(value, str):
+        return MANY + _hash(value)
+    return MANY + ("p" if value > 0 else "n" if value < 0 else "z") + _hash(value)
 
 
 def _hash(value: Any) -> str:
@@ -97,10 +106,10 @@ def _fixed(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
 class Seen:
     """What a call of this run returned; hashes are made when they are needed, and once."""
 
-    __slots__ = ("_args", "_asked", "_gave", "_result", "_traits", "_writes")
+    __slots__ = ("_args", "_asked", "_gave", "_result", "_traits")
 
-    def __init__(self, args: Json, result: Any, *, writes: bool) -> None:
-        self._args, self._result, self._writes = args, result, writes
+    def __init__(self, args: Json, result: Any) -> None:
+        self._args, self._result = args, result
         self._gave = self._asked = ""
         self._traits: dict[str, str] | None = None
 
@@ -112,34 +121,34 @@ class Seen:
         if not step.seen:
             return ""
         self._gave = self._gave or result_hash(self._result)
-        if self._gave == step.gave or not self._is_about_the_same(step):
+        if self._gave == step.gave:
             return ""
-        now = self._now()
-        for path in step.seen if self._writes else {**step.seen, **now}:
-            recorded = step.seen.get(path, (ABSENT,))
-            if recorded and path not in but and not _fits(now.get(path, ABSENT), recorded, step):
-                return path.lstrip(".") or "result"
-        return ""
-
-    def _is_about_the_same(self, step: Step) -> bool:
+        if not step.asked:
+            now = {path: FEW + _hash(value) for path, value in _fixed(self._result)}
+            return _differing(step, step.seen, now, but)
         self._asked = self._asked or result_hash(self._args)
-        return self._writes or self._asked in step.asked
-
-    def _now(self) -> dict[str, str]:
+        if self._asked not in step.asked:
+            return ""
         if self._traits is None:
-            self._traits = (
-                {path: FEW + _hash(value) for path, value in _fixed(self._result)}
-                if self._writes
-                else traits_of(self._result)
-            )
-        return self._traits
+            self._traits = traits_of(self._result)
+        return _differing(step, {**step.seen, **self._traits}, self._traits, but)
+
+
+def _differing(step: Step, paths: Iterable[str], now: Json, but: Sequence[str]) -> str:
+    for path in paths:
+        recorded = step.seen.get(path, (ABSENT,))
+        if recorded and path not in but and not _fits(now.get(path, ABSENT), recorded, step):
+            return path.lstrip(".") or "result"
+    return ""
 
 
 def _fits(now: str, recorded: Sequence[str], step: Step) -> bool:
     if now in recorded:
         return True
+    if step.chosen or not now.startswith(MANY):
+        return False
     differing = [one for one in recorded if one.startswith(MANY)]
-    return now.startswith(MANY) and len(differing) > 1 and not step.chosen
+    return len(differing) > 1 and any(one[1] == now[1] or one[1] not in _SIGNS for one in differing)
 
 
 def merged(new: Behaviour, old: Behaviour) -> Behaviour:

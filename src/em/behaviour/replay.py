@@ -339,7 +339,7 @@ class Replay:
         result, is_complete = snapshot(value)
         prepared.value, prepared.result, prepared.is_complete = value, result, is_complete
         prepared.seconds = time.perf_counter() - started
-        prepared.seen = Seen(prepared.args, result, writes=tool.writes)
+        prepared.seen = Seen(prepared.args, result)
         self.taken.append(prepared)
         self._lives.append(value)
         self.done.append(Done(step.tool, prepared.args, result, None, True))

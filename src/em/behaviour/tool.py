@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, get_args
 
 from em.behaviour.check import Check
 from em.behaviour.codec import hints_of
-from em.compiler.calls import infer_effect
+from em.compiler.calls import infer_effect, is_named_write
 from em.errors import UsageError
 from em.runner.drivers import CallTool
 from em.runner.tools import Function, Tool
@@ -55,8 +55,10 @@ class EngineTool(Tool):
                 f"effect must be 'read' or 'write', got {effect!r}", place=f"tool {name}"
             )
         super().__init__(name, function, effect, is_method=is_method)
-        # Whether a call may change anything; in doubt it does.
-        self.writes = (self.effect or infer_effect(name.rpartition(".")[2])) == "write"
+        # Whether a call may change anything, and whether it may tell something: in doubt both.
+        short = name.rpartition(".")[2]
+        self.writes = (self.effect or infer_effect(short)) == "write"
+        self.reads = not self.writes or (self.effect is None and not is_named_write(short))
         if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
             raise UsageError(
                 "a generator can't be a tool: its end can't be recorded",

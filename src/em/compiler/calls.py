@@ -117,6 +117,11 @@ def infer_effect(name: str) -> Effect:
     return "read" if reads else "write"
 
 
+def is_named_write(name: str) -> bool:
+    """Return whether a tool's name says that it writes; `infer_effect` also assumes it in doubt."""
+    return not _WRITES.isdisjoint(words_of(name))
+
+
 _VERBS = frozenset(
     "get list find search fetch read query lookup look check show describe view load select"
     " calculate compute parse extract resolve retrieve download".split()
