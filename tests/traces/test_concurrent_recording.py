@@ -298,6 +298,26 @@ def test_an_incomplete_trace_is_listed_exported_and_not_compiled(memory: Memory)
         assert "record the agent again" in str(raised.value)
 
 
+def test_an_agent_inside_of_another_is_a_call_of_it_or_makes_its_trace_incomplete(
+    memory: Memory,
+) -> None:
+    @memory.record("help")
+    def helper(n: int) -> int:
+        return look(n)  # type: ignore[no-any-return]
+
+    with memory.record("alone"):
+        helper(1)
+    with memory.record("as a tool"):
+        recorded_tool(helper)(2)
+    with memory.record("without calls"), memory.record("idle"):
+        pass
+    traces = {kept.trace.mission.goal: kept.trace for kept in memory.traces()}
+    assert "recorded_tool" in traces["alone"].incomplete
+    assert '"help"' in traces["alone"].incomplete
+    assert [call.result for call in traces["as a tool"].calls] == [20]
+    assert [goal for goal, trace in traces.items() if trace.incomplete] == ["alone"]
+
+
 # What the agent was asked, and what it gave
 
 

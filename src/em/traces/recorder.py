@@ -323,6 +323,12 @@ def recording_into(recorder: Recorder) -> Iterator[None]:
             _current.reset(token)
 
 
+def recorder_here() -> Recorder | None:
+    """Return the recorder of the agent that runs this code itself, not within a recorded call."""
+    around = _current.get()
+    return around if isinstance(around, Recorder) and around.is_open else None
+
+
 def _recorder_of(tool: str) -> Recorder | None:
     """Return the recorder that a call of a decorated tool belongs to.
 

@@ -19,11 +19,12 @@ from em.traces.recorder import (
     bound_by_name,
     name_of,
     plain,
+    recorder_here,
     recording_into,
 )
 from em.traces.trace import Outcome, trace_events
 from em.values.call import Signature
-from em.values.canonical import Json
+from em.values.canonical import Json, short
 from em.values.ids import new_id
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -49,6 +50,7 @@ class Recording:
         self._app, self._subject = app, subject
         self._inside: AbstractContextManager[None] | None = None
         self.recorder: Recorder | None = None
+        self._outer: Recorder | None = None
         self.trace_id = ""
 
     def __enter__(self) -> Recorder:
@@ -70,6 +72,7 @@ class Recording:
 
     def open(self) -> Recorder:
         """Make the recorder; nothing is recorded into it yet."""
+        self._outer = recorder_here()
         self.recorder = Recorder(self._goal or "", self._input, self._app)
         return self.recorder
 
@@ -78,6 +81,11 @@ class Recording:
         recorder = self.recorder
         assert recorder is not None
         trace = recorder.trace(final_output=recorder.output, outcome=recorder.outcome or ended)
+        if self._outer is not None and trace.calls:
+            self._outer.mark_incomplete(
+                f"the calls of {short(trace.mission.goal)} inside of it are in a trace of their"
+                " own; decorate that agent with recorded_tool too, and it is one call here"
+            )
         trace_id = self.trace_id = new_id()
         self._log.append_many(trace_events(trace, trace_id, subject=self._subject))
 
