@@ -8,6 +8,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Generator, Sequence
+from contextlib import suppress
 from typing import Any, ClassVar, TypeVar
 
 import msgspec
@@ -78,6 +79,8 @@ Effects = Generator[Effect, Any, T]
 
 WriteNotes = Callable[[list[tuple[str, Json]]], None]
 
+_UNSET = object()
+
 CANCEL_SECONDS = 0.5
 """How long a coroutine has to end after its timeout."""
 
@@ -130,7 +133,9 @@ def _perform(effect: Effect) -> Any:
         from concurrent.futures import ThreadPoolExecutor
 
         with ThreadPoolExecutor(max_workers=effect.limit) as pool:
-            return list(pool.map(_outcome, effect.calls))
+            # A context can be entered once at a time: each call has a copy.
+            contexts = [contextvars.copy_context() for _ in effect.calls]
+            return list(pool.map(_outcome_within, contexts, effect.calls))
     assert isinstance(effect, Wait)
     time.sleep(effect.seconds)
     return None
@@ -144,19 +149,24 @@ def _call(call: CallTool) -> Any:
     done: queue.SimpleQueue[Any] = queue.SimpleQueue()
     context = contextvars.copy_context()
     # A daemon: a call past its timeout is left behind, and the process can still end.
-    threading.Thread(
-        target=lambda: context.run(_call_into, done, call),
-        daemon=True,
-    ).start()
+    threading.Thread(target=context.run, args=(_call_into, done, call), daemon=True).start()
     # A coroutine is cancelled at its timeout; one that never yields is left behind too.
     grace = CANCEL_SECONDS if call.is_async else 0
     try:
         value, error = done.get(timeout=None if call.timeout is None else call.timeout + grace)
     except queue.Empty:
         raise _too_late(call) from None
+    _adopt(context)
     if error is not None:
         raise error
     return value
+
+
+def _adopt(context: contextvars.Context) -> None:
+    """Set here the context variables that a call set in its copy: later calls see them."""
+    for variable, value in context.items():
+        if variable.get(_UNSET) is not value:
+            variable.set(value)
 
 
 def _call_into(done: "queue.SimpleQueue[Any]", call: CallTool) -> None:
@@ -188,6 +198,10 @@ def _run_coroutine(call: CallTool) -> Any:
 
 def _too_late(call: CallTool) -> StepTimeout:
     return StepTimeout(f"no answer within {call.timeout:g} s")
+
+
+def _outcome_within(context: contextvars.Context, call: CallTool) -> Outcome:
+    return context.run(_outcome, call)
 
 
 def _outcome(call: CallTool) -> Outcome:
@@ -252,7 +266,7 @@ async def _acall(call: CallTool) -> Any:
         return await value if call.is_async else value
     import asyncio
 
-    running = _in_loop(call) if call.is_async else asyncio.to_thread(_in_thread, call)
+    running = _in_loop(call) if call.is_async else _beside_the_loop(call)
     clock = asyncio.timeout(call.timeout)
     try:
         async with clock:
@@ -263,16 +277,35 @@ async def _acall(call: CallTool) -> Any:
         raise  # the tool's own
 
 
-def _in_thread(call: CallTool) -> Any:
-    try:
-        return call.function(*call.positional, **call.args)
-    except StopIteration as error:
-        # A future can't hold it: the waiting coroutine would wait for ever.
-        raise RuntimeError(f"the tool raised StopIteration({error})") from error
-    except (Exception, KeyboardInterrupt):
-        raise
-    except BaseException as error:
-        raise _failure(error) from error
+async def _beside_the_loop(call: CallTool) -> Any:
+    """Make a call in a thread, as `_call` does.
+
+    With a timeout not in one of the loop's own: the end of the loop would wait for it.
+    """
+    import asyncio
+
+    loop, ended = asyncio.get_running_loop(), asyncio.Event()
+    done: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    context = contextvars.copy_context()
+
+    def work() -> None:
+        context.run(_call_into, done, call)
+        with suppress(RuntimeError):  # the loop is over
+            loop.call_soon_threadsafe(ended.set)
+
+    if call.timeout is None:
+        await loop.run_in_executor(None, work)
+    else:
+        threading.Thread(target=work, daemon=True).start()
+        await ended.wait()
+    _adopt(context)
+    value, error = done.get_nowait()
+    if isinstance(error, StopIteration):
+        told = f"the tool raised StopIteration({error})"
+        raise RuntimeError(told) from error  # noqa: TRY004 - a coroutine can't raise that itself
+    if error is not None:
+        raise error
+    return value
 
 
 async def _in_loop(call: CallTool) -> Any:

@@ -3,6 +3,7 @@
 `Calls` makes the calls of one step: once or for each item, checked, retried and fixed.
 """
 
+import contextvars
 import queue
 import threading
 import time
@@ -33,6 +34,7 @@ from em.runner.run import (
     outcome_is_unknown,
     plain,
     quietly,
+    report_of,
 )
 from em.runner.secrets import Secrets
 from em.runner.tools import Function, Tool, missing_tool
@@ -43,6 +45,9 @@ from em.values.mismatch import closest
 
 MAX_WAIT = 300.0
 """The longest wait between two attempts, in seconds; the backoff doubles up to it."""
+
+SLACK = 5.0
+"""Seconds beyond its timeout for a tool that enforces it itself."""
 
 _HAPPENED = "the step returned: its effect happened, and is not repeated"
 _UNKNOWN = "unknown: the call may have happened, and is not repeated"
@@ -127,8 +132,11 @@ class Calls:
             args["idempotency_key"] = key
         if step.args_schema is not None:
             check_schema(step.args_schema, args, "arguments", step.id)
-        function = tool.function if tool.within is None else tool.within(step.timeout)
-        return CallTool(function, args, tool.is_async, step.timeout)
+        if tool.within is None:
+            return CallTool(tool.function, args, tool.is_async, step.timeout)
+        # Such a tool ends its work in time, and nothing is left behind. This is if it does not.
+        timeout = None if step.timeout is None else step.timeout + SLACK
+        return CallTool(tool.within(step.timeout), args, tool.is_async, timeout)
 
     def once(self, step: CompiledStep, scope: Json, item: int | None, start: float) -> Steps:
         """Make a call, unless the journal has its result."""
@@ -141,7 +149,8 @@ class Calls:
             self.reports.add(step.id, "done", 0, start)
             return known.value
         yield from notebook.announce([attempt])
-        return self._kept(attempt, (yield from self._tried(attempt)))
+        value = yield from self._tried(attempt)
+        return self._kept(attempt, value, self.reports.made[-1])
 
     def for_each(self, step: CompiledStep, items: Any, scope: Json, start: float) -> Steps:
         """Make a call for each item; return the results in the order of the items."""
@@ -241,17 +250,19 @@ class Calls:
                     attempt.problem = error
         return attempt
 
-    def _kept(self, attempt: Attempt, value: Any) -> Any:
+    def _kept(self, attempt: Attempt, value: Any, report: StepReport) -> Any:
         try:
-            return self.notebook.kept(attempt, value, self.reports.made[-1])
+            return self.notebook.kept(attempt, value, report)
         except EmError as error:
             raise Failed(failure_of(attempt.step.id, error, {})) from error
 
-    def _tried(self, attempt: Attempt) -> Steps:
-        """Make one call with its checks; repeat it as its retry policy says."""
+    def _tried(self, attempt: Attempt, count: int = 0) -> Steps:
+        """Make one call with its checks; repeat it as its retry policy says.
+
+        count: how often it was made before.
+        """
         step, scope = attempt.step, attempt.scope
         retry = step.retry or Retry(attempts=1)
-        count = 0
         while True:
             count += 1
             returned = False
@@ -264,7 +275,7 @@ class Calls:
             except Exception as error:  # noqa: BLE001 - a tool may raise anything; reported
                 final = returned or self._is_unknown(attempt, error) or count >= retry.attempts
                 if not final and _retriable(retry, error):
-                    yield Wait(min(retry.backoff * 2 ** (count - 1), MAX_WAIT))
+                    yield _wait_after(retry, count)
                     continue
                 return (yield from self.mended(attempt, error, count, returned=returned))
             self.reports.add(step.id, "done", count, attempt.start)
@@ -290,11 +301,12 @@ class Calls:
             yield from notebook.announce([attempts[item] for item in todo])
         calls, failed = self._many(attempts, todo)
         outcomes = yield CallMany(list(calls.values()), step.parallel)
-        self.reports.add(step.id, "done", 1, start)
+        # One report for all items that were done at once, unless another item ends the run.
+        done = report_of(step.id, "done", 1, start)
         for item, outcome in zip(calls, outcomes, strict=True):
             problem = outcome.error or _violated(step, attempts[item].scope, outcome.value)
             if problem is None:
-                values[item] = self._kept(attempts[item], outcome.value)
+                values[item] = self._kept(attempts[item], outcome.value, done)
             else:
                 failed.append((item, problem, outcome.error is None))
         # Write what was done before a failure ends the run or is retried.
@@ -304,7 +316,9 @@ class Calls:
         failed.sort(key=lambda failure: self._is_unknown(attempts[failure[0]], failure[1]))
         for item, problem, returned in failed:
             value = yield from self._again(attempts[item], problem, returned=returned)
-            values[item] = self._kept(attempts[item], value)
+            values[item] = self._kept(attempts[item], value, self.reports.made[-1])
+        if len(failed) < len(attempts) or not attempts:
+            self.reports.tell(done)
         return [values[item] for item in range(len(attempts))]
 
     def _many(
@@ -327,7 +341,8 @@ class Calls:
         retry = attempt.step.retry
         final = returned or self._is_unknown(attempt, error)
         if not final and retry is not None and retry.attempts > 1 and _retriable(retry, error):
-            return (yield from self._tried(attempt))
+            yield _wait_after(retry, 1)
+            return (yield from self._tried(attempt, 1))
         return (yield from self.mended(attempt, error, 1, returned=returned))
 
 
@@ -398,6 +413,10 @@ def _violated(step: CompiledStep, scope: Json, value: Any) -> Exception | None:
     except EmError as error:
         return error
     return None
+
+
+def _wait_after(retry: Retry, count: int) -> Wait:
+    return Wait(min(retry.backoff * 2 ** (count - 1), MAX_WAIT))
 
 
 def _retriable(retry: Retry, error: Exception) -> bool:
@@ -646,8 +665,9 @@ class Machine:
                 error = problem
             ended.put((step, calls, error))
 
+        context = contextvars.copy_context()
         # A daemon: Ctrl-C does not wait for it.
-        threading.Thread(target=work, daemon=True).start()
+        threading.Thread(target=context.run, args=(work,), daemon=True).start()
 
     def _do(self, step: CompiledStep, start: float) -> Steps:
         if step.kind == "assert":

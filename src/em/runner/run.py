@@ -142,18 +142,32 @@ class Reports:
         fix: Json | None = None,
     ) -> None:
         """Report how a step ended that began at `start`."""
-        duration = (time.perf_counter() - start) * 1e3
-        report = StepReport(
-            id=step_id,
-            status=status,
-            attempts=attempts,
-            duration_ms=duration,
-            error=error,
-            fix=fix,
-        )
+        self.tell(report_of(step_id, status, attempts, start, error, fix))
+
+    def tell(self, report: StepReport) -> None:
+        """Add a report that was made before."""
         self.made.append(report)
         if self._on_step is not None:
             self._on_step(report)
+
+
+def report_of(
+    step_id: str,
+    status: StepStatus,
+    attempts: int,
+    start: float,
+    error: str = "",
+    fix: Json | None = None,
+) -> StepReport:
+    """Make the report of a step that began at `start` and ends now."""
+    return StepReport(
+        id=step_id,
+        status=status,
+        attempts=attempts,
+        duration_ms=(time.perf_counter() - start) * 1e3,
+        error=error,
+        fix=fix,
+    )
 
 
 class CheckFailed(RoutineError):

@@ -54,10 +54,11 @@ def run_command(
         )
     except (OSError, ValueError) as error:
         raise CommandFailed(f"{argv[0]} can't be run: {error}") from None
+    deadline = time.monotonic() + timeout
     try:
-        output, errors = _read(process, argv[0], time.monotonic() + timeout, timeout)
+        output, errors = _read(process, argv[0], deadline, timeout)
         # It may have closed its output before it ends.
-        code = _ended(process, argv[0], time.monotonic() + timeout, timeout)
+        code = _ended(process, argv[0], deadline, timeout)
     finally:
         _end(process)
     if code:

@@ -110,7 +110,7 @@ def _tool(spec: ToolSpec, allow: AllowSettings, secrets: Secrets) -> Tool:
     known = names | set(schema.get("properties", ()))
 
     def within(timeout: float | None) -> Callable[..., Any]:
-        seconds = min(timeout or TIMEOUT, spec.timeout or timeout or TIMEOUT)
+        seconds = _seconds(timeout, spec.timeout)
 
         def call(**args: Any) -> Any:
             unknown = sorted(args.keys() - known)
@@ -148,7 +148,7 @@ def _server_tool(spec: ToolSpec, allow: AllowSettings, secrets: Secrets, servers
     own = spec.tool_of_server
 
     def within(timeout: float | None) -> Callable[..., Any]:
-        seconds = min(timeout or TIMEOUT, spec.timeout or timeout or TIMEOUT)
+        seconds = _seconds(timeout, spec.timeout)
 
         def call(**args: Any) -> Any:
             try:
@@ -165,6 +165,11 @@ def _server_tool(spec: ToolSpec, allow: AllowSettings, secrets: Secrets, servers
     tool.within = within
     tool.does_no_harm = lambda: session.does_no_harm(own, spec.timeout or TIMEOUT)
     return tool
+
+
+def _seconds(of_step: float | None, of_tool: float | None) -> float:
+    """Return the time that a call has: the shorter of the two that are set."""
+    return min((time for time in (of_step, of_tool) if time is not None), default=TIMEOUT)
 
 
 def _env_names(spec: ToolSpec) -> set[str]:
