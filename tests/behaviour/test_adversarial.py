@@ -82,7 +82,11 @@ def tools_of(world: World, writes: list[Any], engine: Engine | None) -> SimpleNa
         return lambda *args: copy.deepcopy(read(world, *args))
 
     def writer(name: str) -> Callable[..., Any]:
-        return lambda *args: writes.append((name, *args)) or {"ok": True}
+        def write(*args: Any) -> Any:
+            writes.append((name, *args))
+            return world.get("replies", {}).get(name, {"ok": True})
+
+        return write
 
     for name, read in READS.items():
         add(name, "read", list(inspect.signature(read).parameters)[1:], reader(read))
@@ -620,8 +624,35 @@ def approve_recent(t: Any, order_id: str) -> str:
     return "done"
 
 
+def pay_then_ship(t: Any, account_id: str, amount: int, order_id: str) -> str:
+    if t.pay(account_id, amount)["ok"]:
+        t.ship(order_id, "Rua Nova 1")
+    return "done"
+
+
+def pay_then_tell(t: Any, account_id: str, amount: int) -> str:
+    if t.pay(account_id, amount).get("state", "accepted") == "accepted":
+        t.send_mail("desk@example.org", "paid")
+    return "done"
+
+
+def cancel_listed(t: Any, order_id: str) -> str:
+    order = next(order for order in t.list_orders() if order["order_id"] == order_id)
+    if order["status"] == "pending":
+        t.cancel_order(order_id)
+    return "done"
+
+
 def ana(world: World) -> Any:
     return world["users"]["ana_silva_1001"]
+
+
+def bo(world: World) -> Any:
+    return world["users"]["bo_larsen_2002"]
+
+
+def w2(world: World) -> Any:
+    return world["orders"]["#W2002"]
 
 
 def w1(world: World) -> Any:
@@ -651,7 +682,13 @@ def numbered(world: World) -> None:
     world["products"]["prod_301"]["product_id"] = 301
 
 
+def second_coupon(world: World) -> None:
+    coupons = world["coupons"]
+    coupons["WINTER25"] = {"code": "WINTER25", "valid": False, "until": "2026-01-31"}
+
+
 W1 = {"order_id": "#W1001"}
+W2 = {"order_id": "#W2002"}
 OWN = {"email": "ana@example.org", "order_id": "#W1001"}
 METHOD = {"user_id": "ana_silva_1001", "method": "card_77120", "order_id": "#W1001"}
 ANA = {"user_id": "ana_silva_1001"}
@@ -705,6 +742,48 @@ PAIRS = [
     Pair("the order is gone", cancel_existing, W1, lambda w: w["orders"].pop("#W1001")),
     Pair("total too large", pay_small_total, BOTH, lambda w: w1(w).update(total=2500)),
     Pair("boolean passed on", flag_as_active, ANA, lambda w: ana(w).update(active=False)),
+    Pair("the payment is declined", pay_then_ship, {**ACCOUNT, **W1}, lambda w: w.update(
+        replies={"pay": {"ok": False}})),
+    Pair("the payment is put on hold", pay_then_tell, ACCOUNT, lambda w: w.update(
+        replies={"pay": {"state": "held"}})),
+    # The same facts, of another record
+    Pair("another order, not paid", cancel_paid, W1, lambda w: w2(w)["payment"].update(
+        status="due"), W2),
+    Pair("another order, flagged", cancel_unflagged, W1, lambda w: w2(w).update(flags=["fraud"]),
+         W2),
+    Pair("another order, with a note", cancel_unflagged, W1, lambda w: w2(w).update(
+        note="do not touch"), W2),
+    Pair("another order, discounted", cancel_undiscounted, W1, lambda w: w2(w).update(discount=5),
+         W2),
+    Pair("another order, returned too late", cancel_returnable, W1, lambda w: w2(w).update(
+        return_by="2026-03-30"), W2),
+    Pair("another order, too few items", approve_many_items, W1, again=W2),
+    Pair("another order, of somebody who is no vip", cancel_of_vip, W1, lambda w: w2(w).update(
+        vip=True), W2),
+    Pair("another ticket, taken", assign_if_free, {"ticket_id": "T-41", **ANA}, lambda w: w[
+        "tickets"]["T-42"].update(owner="bo_larsen_2002"), {"ticket_id": "T-42"}),
+    Pair("another user, an admin", delete_guest, {"user_id": "bo_larsen_2002"}, again=ANA),
+    Pair("another approver, a guest", approve_by_admin, {**ANA, **W1}, again={
+        "user_id": "bo_larsen_2002"}),
+    Pair("another product, digital", buy_physical, {"product_id": "prod_301"}, lambda w: w[
+        "products"]["prod_302"].update(kind="digital"), {"product_id": "prod_302"}),
+    Pair("another product, sold out", buy_in_stock, MUG, lambda w: w["products"]["prod_302"].update(
+        stock=0), {"product_id": "prod_302"}),
+    Pair("another product, too few of it", buy_in_stock, MUG, lambda w: w["products"][
+        "prod_302"].update(stock=1), {"product_id": "prod_302"}),
+    Pair("another account, in dollars", pay_in_euro, ACCOUNT, lambda w: w["accounts"][
+        "acc_9002"].update(currency="USD"), {"account_id": "acc_9002"}),
+    Pair("another account, blocked", pay_unblocked, ACCOUNT, lambda w: w["accounts"][
+        "acc_9002"].update(blocked=True), {"account_id": "acc_9002"}),
+    Pair("another coupon, not valid", apply_valid_coupon, SPRING, second_coupon, {
+        "code": "WINTER25"}),
+    Pair("another coupon, expired", apply_coupon_in_time, SPRING, second_coupon, {
+        "code": "WINTER25"}),
+    Pair("another coupon, unknown", apply_valid_coupon, SPRING, again={"code": "AUTUMN26"}),
+    Pair("another order of the list, shipped", cancel_listed, W1, lambda w: w2(w).update(
+        status="shipped"), W2),
+    Pair("not this order of the list, shipped", cancel_listed, W1, lambda w: w2(w).update(
+        status="shipped")),
     # Who it is about
     Pair("somebody else's order", cancel_own, OWN, again={"order_id": "#W2002"}),
     Pair("the order changed hands", cancel_own, OWN, lambda w: w1(w).update(
@@ -816,7 +895,8 @@ PAIRS = [
     Pair("nothing changed", cancel_pending, W1, replays=True),
     Pair("the status of another order", cancel_pending, W1, lambda w: w["orders"]["#W2002"].update(
         status="shipped"), replays=True),
-    Pair("the same kind of order, own", cancel_own, OWN, again={
+    Pair("the same kind of order, own", cancel_own, OWN, lambda w: (
+        w2(w).update(vip=True), bo(w).update(vip=True, role="admin")), {
         "email": "bo@example.org", "order_id": "#W2002"}, replays=True),
     Pair("keys of a record reordered", cancel_pending, W1, lambda w: w["orders"].update(
         {"#W1001": dict(reversed(w1(w).items()))}), replays=True),
@@ -832,6 +912,23 @@ WRONG_TODAY = frozenset(
         "another order, shipped",
         "quantity above stock",
         "balance too low",
+        "another order, not paid",
+        "another order, flagged",
+        "another order, with a note",
+        "another order, discounted",
+        "another order, returned too late",
+        "another order, too few items",
+        "another order, of somebody who is no vip",
+        "another ticket, taken",
+        "another user, an admin",
+        "another approver, a guest",
+        "another product, digital",
+        "another product, sold out",
+        "another product, too few of it",
+        "another account, in dollars",
+        "another account, blocked",
+        "another coupon, not valid",
+        "another coupon, expired",
         "somebody else's order",
         "somebody else's account",
         "an unknown e-mail",
