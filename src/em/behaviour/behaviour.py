@@ -1,5 +1,6 @@
 """Behaviour: how a task was done, as calls whose arguments are wired to their sources."""
 
+import functools
 import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -63,8 +64,15 @@ class Step(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 def result_hash(result: Any) -> str:
     """Return a short hash of a result."""
+    if type(result) in (int, bool, type(None)):
+        return _hash_of_scalar(result)  # what most writes return, on the path of every hit
     text = msgspec.json.encode(result, order="sorted")
     return hashlib.blake2b(text, digest_size=8).hexdigest()
+
+
+@functools.lru_cache(maxsize=1024, typed=True)
+def _hash_of_scalar(value: int | bool | None) -> str:
+    return hashlib.blake2b(msgspec.json.encode(value), digest_size=8).hexdigest()
 
 
 class Answer(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -175,9 +175,11 @@ class Replay:
             if doomed & mask:
                 mask &= ~doomed
                 self._diverge("value", problem)
-        if not is_checked:
+        if not is_checked and mask:
             mask = self._like_of(mask)
-        return bool(mask) and self._can_be_decided(prepared.node, mask)
+        if not mask & (mask - 1):
+            return bool(mask)  # one is left: nothing has to be decided
+        return self._can_be_decided(prepared.node, mask)
 
     def _try_parts(self, mask: int) -> None:
         """Try the parts that are due and that one of these behaviours needs."""
@@ -192,7 +194,8 @@ class Replay:
     def _like_of(self, mask: int) -> int:
         """Return those of these behaviours whose reads returned what was recorded."""
         for number in members(mask):
-            self._compare_parts(number)
+            if self._compared.get(number) != len(self.taken):
+                self._compare_parts(number)
             if problem := self._unlike.get(number):
                 mask &= ~(1 << number)
                 self._diverge("value", problem)
@@ -202,9 +205,8 @@ class Replay:
         """Compare the results since the last time with those that a behaviour recorded."""
         steps = self._known.stored[number].behaviour.steps
         for place in range(self._compared.get(number, 0), len(self.taken)):
-            path = steps[place].seen and self.taken[place].seen.difference(steps[place])
-            if path:
-                self._unlike[number] = self._differs(place, str(path))
+            if path := self.taken[place].seen.difference(steps[place]):
+                self._unlike[number] = self._differs(place, path)
                 break
         self._compared[number] = len(self.taken)
 
