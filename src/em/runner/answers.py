@@ -58,6 +58,14 @@ def json_or_text(text: str) -> Any:
         return text
 
 
+def read_number(text: str) -> int | float:
+    """Read a number; a whole one stays whole. Raise ValueError if it is not one."""
+    try:
+        return int(text)
+    except ValueError:
+        return float(text)
+
+
 def check_steps(
     program: Program, answers: Mapping[str, Any], *, asking: Collection[str] = ()
 ) -> None:
@@ -129,12 +137,14 @@ def _secret(_field: Field, answer: Any, place: str) -> str:
 def _number(field: Field, answer: Any, place: str) -> int | float:
     whole = field.type == "integer"
     try:
-        number = float(answer)
-    except (TypeError, ValueError, OverflowError):
+        number = read_number(answer) if isinstance(answer, str) else answer
+    except ValueError:
         raise _wrong("a number", answer, place) from None
-    if isinstance(answer, bool) or not isfinite(number) or (whole and number != int(number)):
+    if isinstance(number, int) and not isinstance(number, bool):
+        return number
+    if not isinstance(number, float) or not isfinite(number) or (whole and number % 1):
         raise _wrong("a whole number" if whole else "a number", answer, place)
-    return int(number) if whole or isinstance(answer, int) else number
+    return int(number) if whole else number
 
 
 def _confirm(_field: Field, answer: Any, place: str) -> bool:

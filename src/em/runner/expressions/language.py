@@ -215,7 +215,13 @@ def _compile_filled(text: str, place: str) -> Evaluate | None:
 
     def evaluate(scope: Scope) -> str:
         filled = list(parts)
-        filled[1::2] = [as_text(hole(scope)) for hole in holes]
+        values = [hole(scope) for hole in holes]
+        try:
+            filled[1::2] = map(as_text, values)
+        except Exception as error:
+            raise ExpressionError(
+                f"a value can't be written into the text: {error}", place=place
+            ) from error
         return "".join(filled)
 
     return evaluate
