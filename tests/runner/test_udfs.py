@@ -299,3 +299,45 @@ def test_a_version_that_is_not_there_is_told_with_those_that_are(tmp_path: Path)
         memory.store.commit(Commit(retire=[find_routine(memory.store, "where").id]))
         with pytest.raises(NotFound, match="retired; name one: where@1"):
             find_routine(memory.store, "where")
+
+
+@pytest.mark.parametrize("future", ["", "from __future__ import annotations\n"])
+def test_a_dataclass_can_stand_in_udf_py_and_in_a_file_of_tools(
+    tmp_path: Path, future: str
+) -> None:
+    code = (
+        f"{future}from dataclasses import dataclass, field\n"
+        "from typing import ClassVar, NamedTuple\n"
+        "import enum\n"
+        "@dataclass\n"
+        "class Order:\n"
+        "    id: str\n"
+        "    items: list[str] = field(default_factory=list)\n"
+        "    KINDS: ClassVar[int] = 3\n"
+        "class Colour(enum.Enum):\n"
+        "    RED = 1\n"
+        "def order(id): return Order(id)\n"
+        "def total(order): return len(order.items) + order.KINDS\n"
+    )
+    (tmp_path / "udf.py").write_text(code)
+    (tmp_path / "tools.py").write_text(code)
+    (tmp_path / "routine.yaml").write_text(
+        "name: r\nsteps:\n"
+        "  - {id: a, type: udf.call, function: order, args: {id: W1}, save_as: o}\n"
+        '  - {id: b, type: udf.call, function: total, args: {order: "{{ o }}"}, save_as: n}\n'
+        "  - {id: c, type: tool.call, tool: order, args: {id: W2}, save_as: p}\n"
+        '  - {id: d, type: return, value: ["{{ o.id }}", "{{ n }}", "{{ p.id }}"]}\n'
+    )
+    result = run_routine(tmp_path, {}, ToolRegistry.load(str(tmp_path / "tools.py")))
+    assert result.failure is None
+    assert result.output == ["W1", 3, "W2"]
+
+
+def test_a_file_that_breaks_leaves_no_module_behind(tmp_path: Path) -> None:
+    import sys
+
+    (tmp_path / "tools.py").write_text("raise ValueError('broken')\n")
+    before = set(sys.modules)
+    with pytest.raises(RoutineError):
+        ToolRegistry.load(str(tmp_path / "tools.py"))
+    assert set(sys.modules) == before

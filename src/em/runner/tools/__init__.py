@@ -168,7 +168,7 @@ def load_module(source: str) -> ModuleType:
             return importlib.import_module(source)
         code = path.read_bytes()
         refuse_unread(path, code)
-        return load_file(path, f"em_tools_{path.stem}", code)
+        return load_file(path, f"em_tools_{path.stem}_{code_hash(code)[:12]}", code)
     except ModuleNotFoundError as error:
         if error.name is None or not f"{source}.".startswith(f"{error.name}."):
             raise RoutineError(
@@ -199,6 +199,19 @@ def load_file(path: Path, name: str, code: bytes | None = None) -> ModuleType:
     assert spec is not None
     module = importlib.util.module_from_spec(spec)
     setattr(module, _CODE, code_hash(code))
+    # As for an import: dataclasses look their module up by its name.
+    before = sys.modules.get(name)
+    sys.modules[name] = module
+    try:
+        return _executed(module, path, code)
+    except BaseException:
+        sys.modules.pop(name, None)
+        if before is not None:
+            sys.modules[name] = before
+        raise
+
+
+def _executed(module: ModuleType, path: Path, code: bytes) -> ModuleType:
     try:
         exec(compile(code, str(path), "exec"), vars(module))  # noqa: S102 - as an import does
     except ModuleNotFoundError as error:
