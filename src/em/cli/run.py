@@ -34,7 +34,7 @@ from em.cli.output import (
 )
 from em.errors import EmError, NotFound, UsageError
 from em.memory import Memory
-from em.runner.answers import Field, fields_of, json_or_text
+from em.runner.answers import Field, fields_of, json_or_text, read_number
 from em.runner.engine import resume_run, run_routine
 from em.runner.history import PastRun, find_runs, read_run, savings
 from em.runner.journal import how_to_resume
@@ -52,6 +52,7 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 Go = Callable[[dict[str, Any], "Watcher"], RunResult]
+Ask = Callable[[PendingPrompt], dict[str, Any] | None]
 
 
 def _shared(function: F) -> F:
@@ -120,6 +121,7 @@ def run(
                 on_start=watcher.began,
                 store=None if memory is None else memory.store,
                 run_id=run_id,
+                ask=None if memory else watcher.asking(lambda asked: _reply(asked, yes=yes)),
                 **again,
             )
 
@@ -194,18 +196,25 @@ def _converse(
                 result = go(given, watcher)
         except KeyboardInterrupt:
             return print_interrupted(memory, run_id, again["resume_with"])
+        except click.Abort:
+            return print_interrupted(memory, run_id, again["resume_with"])
         prompt = result.pending_prompt
-        if prompt is None:
+        # A run without a journal has asked already: it can't be resumed.
+        if prompt is None or memory is None:
             break
         try:
-            reply = answer(prompt, yes=yes, ask=sys.stdin.isatty() and not as_json)
+            reply = _reply(prompt, yes=yes)
         except click.Abort:
             return print_interrupted(memory, run_id, again["resume_with"])
         if reply is None:
             break
         given = {**given, prompt.step_id: reply}
-        go = go if memory is None else _resuming(memory, result.run_id, again)
+        go = _resuming(memory, result.run_id, again)
     return print_outcome(memory, result, again["resume_with"])
+
+
+def _reply(prompt: PendingPrompt, *, yes: bool) -> dict[str, Any] | None:
+    return answer(prompt, yes=yes, ask=sys.stdin.isatty() and not wants_json())
 
 
 def _resuming(memory: Memory, run_id: str, again: dict[str, Any]) -> Go:
@@ -245,7 +254,7 @@ def _ask(field: Field) -> Any:
         return click.prompt(label, type=choice, default=default, err=True)
     if kind == "multiselect":
         return _ask_several(field, label)
-    types: dict[str, Any] = {"number": float, "integer": int, "json": json_or_text}
+    types: dict[str, Any] = {"number": read_number, "integer": int, "json": json_or_text}
     if default is None and not field.required:
         read = types.get(kind, str)
         return click.prompt(
@@ -301,6 +310,10 @@ class Watcher:
     def ended(self, report: StepReport) -> None:
         """Note that a step, or one item of it, has ended."""
 
+    def asking(self, ask: Ask) -> Ask:
+        """Return a function that asks, and shows nothing else meanwhile."""
+        return ask
+
 
 class _Live(Watcher):
     """Prints each step as it ends, and shows the one that runs."""
@@ -311,6 +324,16 @@ class _Live(Watcher):
 
     def began(self, step_id: str) -> None:
         self._bar.reset(self._task, description=printable(step_id))
+
+    def asking(self, ask: Ask) -> Ask:
+        def alone(prompt: PendingPrompt) -> dict[str, Any] | None:
+            self._bar.stop()
+            try:
+                return ask(prompt)
+            finally:
+                self._bar.start()
+
+        return alone
 
     def ended(self, report: StepReport) -> None:
         from rich.text import Text
@@ -397,7 +420,7 @@ def print_outcome(memory: Memory | None, result: RunResult, options: str = "") -
 
     try:
         emit(lambda: {**msgspec.structs.asdict(result), "saved": saved}, text)
-    except TypeError as error:
+    except (TypeError, ValueError) as error:
         odd = [name for name, value in result.context.items() if not _is_json(value)]
         raise UsageError(
             f"the output can't be written as JSON: {error}",
@@ -481,7 +504,7 @@ def print_prompt(prompt: PendingPrompt) -> None:
 def _is_json(value: Any) -> bool:
     try:
         msgspec.json.encode(value)
-    except TypeError:
+    except (TypeError, ValueError):
         return False
     return True
 

@@ -24,7 +24,7 @@ from em.runner.journal import (
 )
 from em.runner.machine import AutoFix, Machine
 from em.runner.package import UDF, Package
-from em.runner.run import RunResult, StepReport
+from em.runner.run import PendingPrompt, RunResult, StepReport
 from em.runner.secrets import Given, Secrets, without_secrets
 from em.runner.tools import Function, Tool, ToolRegistry, code_digest
 from em.settings import AllowSettings
@@ -54,6 +54,8 @@ class RunOptions(TypedDict, total=False):
     """The options that `em resume` needs again, stored to be shown."""
     trust: bool
     """A person has read the functions that a model wrote: run them in this process."""
+    ask: Callable[[PendingPrompt], Json | None] | None
+    """Called with each question of a run without a journal. Without its answer the run waits."""
     is_held: bool
     """The caller makes sure that nobody else works on this run, as a workflow does."""
 
@@ -79,7 +81,7 @@ def run_routine(
     given, run_id = _input(input_data), run_id or new_id()
     with (
         _held(store, run_id, options),
-        _Run(routine_dir, tool_registry, auto_fix_fn, options) as run,
+        _Run(routine_dir, tool_registry, auto_fix_fn, options, is_kept=store is not None) as run,
     ):
         machine, write = run.begin(given, store, run_id)
         return run.secrets.result(drive(machine, write))
@@ -99,7 +101,7 @@ async def arun_routine(
     given, run_id = _input(input_data), run_id or new_id()
     with (
         _held(store, run_id, options),
-        _Run(routine_dir, tool_registry, auto_fix_fn, options) as run,
+        _Run(routine_dir, tool_registry, auto_fix_fn, options, is_kept=store is not None) as run,
     ):
         machine, write = run.begin(given, store, run_id)
         return run.secrets.result(await adrive(machine, write))
@@ -145,7 +147,7 @@ def _resume(
         raise RoutineError(f"this run is over: {past.status}", place=f"run {past.run_id}")
     with package_of(store, past) as package:
         package.check_unchanged(past.routine_hash)
-        with _Run(package, tool_registry, auto_fix_fn, options) as run:
+        with _Run(package, tool_registry, auto_fix_fn, options, is_kept=True) as run:
             machine, write = run.go_on(past, store)
             return run.secrets.result(drive(machine, write))
 
@@ -198,6 +200,8 @@ class _Run:
         tools: Tools,
         auto_fix: AutoFix | None,
         options: RunOptions,
+        *,
+        is_kept: bool,
     ) -> None:
         self.package = routine_dir if isinstance(routine_dir, Package) else Package(routine_dir)
         self._answers = options.get("answers")
@@ -224,6 +228,8 @@ class _Run:
             "answers": self._answers,
             "on_step": self.secrets.telling(options.get("on_step")),
             "on_start": options.get("on_start"),
+            # An answer to a journalled run is written before it is used: the run waits for it.
+            "ask": None if is_kept else self.secrets.questioning(options.get("ask")),
         }
 
     def __enter__(self) -> Self:

@@ -177,6 +177,7 @@ class PastRun:
             restored.items[key] = body["item_hash"]
         restored.in_flight.discard(key)
         restored.results[key] = body.get("result")
+        restored.ends[key] = (body["status"], str(body.get("error", "")), body.get("fix"))
         if _has_marker(body.get("result")):
             restored.redacted.add(key)
         if following is not None:

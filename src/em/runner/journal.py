@@ -55,9 +55,16 @@ ItemKey = tuple[str, int | None]
 """A step, and the number of its item where it runs for each of several."""
 
 
+Past = tuple[StepStatus, str, Json | None]
+"""How a call ended before a resume: its status, its error, and the fix that it needed."""
+
+PAST_DONE: Past = ("done", "", None)
+
+
 class Restored(msgspec.Struct):
     """What a resumed run knows of its earlier attempts."""
 
+    ends: dict[ItemKey, Past] = {}
     results: dict[ItemKey, Any] = {}
     keys: dict[ItemKey, Any] = {}
     items: dict[ItemKey, str] = {}
@@ -281,6 +288,17 @@ class Notebook:
         except RoutineError as error:
             problem = f"{error.place}: {error.message}" + (f" ({error.fix})" if error.fix else "")
             raise Pause(msgspec.structs.replace(prompt, problem=problem)) from error
+
+    def take(self, prompt: PendingPrompt, answer: Json) -> Json:
+        """Check an answer that a person gives while the run waits."""
+        self._answers = {**self._answers, prompt.step_id: answer}
+        checked = self.answer_to(prompt)
+        assert checked is not None
+        return checked
+
+    def past(self, key: ItemKey) -> Past:
+        """Return how a call ended whose result is known."""
+        return self._restored.ends.get(key, PAST_DONE)
 
     def key_before(self, key: ItemKey) -> Any:
         """Return the idempotency key that an interrupted call was announced with."""

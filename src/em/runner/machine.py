@@ -16,7 +16,7 @@ from em.errors import EmError, InputError, RoutineError, UsageError, WorkflowErr
 from em.runner.answers import fields_of
 from em.runner.drivers import CallMany, CallTool, Effect, Wait, WriteNotes, drive
 from em.runner.expressions.language import FUNCTIONS
-from em.runner.journal import Attempt, Note, Notebook, Restored, keepable, unknown
+from em.runner.journal import PAST_DONE, Attempt, Note, Notebook, Restored, keepable, unknown
 from em.runner.routine import CompiledStep, Default, Program, Retry
 from em.runner.run import (
     CheckFailed,
@@ -39,7 +39,7 @@ from em.runner.run import (
 from em.runner.secrets import Secrets
 from em.runner.tools import Function, Tool, missing_tool
 from em.values import json_schema
-from em.values.call import Fix
+from em.values.call import Fix, fix_problem
 from em.values.canonical import Json
 from em.values.mismatch import closest
 
@@ -146,7 +146,7 @@ class Calls:
             return (yield from self._tried(attempt))
         known = notebook.known(attempt)
         if known is not None:
-            self.reports.add(step.id, "done", 0, start)
+            self._report_past(attempt)
             return known.value
         yield from notebook.announce([attempt])
         value = yield from self._tried(attempt)
@@ -180,8 +180,13 @@ class Calls:
             "error_type": failure.error_type,
             "message": failure.message,
         }
-        fix: Fix = yield CallTool(self._auto_fix, {}, positional=(context,))
-        told = msgspec.to_builtins(fix)
+        fix = yield from self._fix(self._auto_fix, context)
+        told: Json = {
+            "strategy": fix.strategy,
+            "args": plain(fix.args),
+            "default": plain(fix.default),
+            "reason": fix.reason,
+        }
         if fix.strategy == "skip":
             self.reports.add(step.id, "defaulted", count, start, failure.message, told)
             return fix.default
@@ -199,6 +204,19 @@ class Calls:
             return self._left(attempt, again, failure, count + 1)
         self.reports.add(step.id, "done", count + 1, start, failure.message, told)
         return value
+
+    def _fix(self, ask: AutoFix, context: Json) -> Generator[Effect, Any, Fix]:
+        """Ask for a fix. One that is not to be had is a reason to fail, never raised."""
+        try:
+            fix = yield CallTool(ask, {}, positional=(context,))
+        except Exception as error:  # noqa: BLE001 - a user's function may raise anything; reported
+            problem = f"it raised {type(error).__name__}: {error}"
+        else:
+            problem = fix_problem(fix)
+            if not problem:
+                assert isinstance(fix, Fix)
+                return fix
+        return Fix(strategy="fail", reason=f"auto_fix_fn gave no fix: {problem}")
 
     def mended_plain(
         self, step: CompiledStep, scope: Json, error: Exception, start: float
@@ -250,6 +268,11 @@ class Calls:
                     attempt.problem = error
         return attempt
 
+    def _report_past(self, attempt: Attempt) -> None:
+        """Report a call whose end the journal has, as it ended."""
+        status, error, fix = self.notebook.past(attempt.item_key)
+        self.reports.add(attempt.step.id, status, 0, attempt.start, error, fix)
+
     def _kept(self, attempt: Attempt, value: Any, report: StepReport) -> Any:
         try:
             return self.notebook.kept(attempt, value, report)
@@ -289,13 +312,8 @@ class Calls:
         return self.call(attempt.step, attempt.scope, args, attempt.key)
 
     def _side_by_side(self, step: CompiledStep, attempts: list[Attempt], start: float) -> Steps:
-        values: dict[int, Any] = {}
         notebook = self.notebook
-        if notebook.is_kept:
-            for item, attempt in enumerate(attempts):
-                known = notebook.known(attempt)
-                if known is not None:
-                    values[item] = known.value
+        values = self._known(attempts) if notebook.is_kept else {}
         todo = [item for item in range(len(attempts)) if item not in values]
         if notebook.is_kept and todo:
             yield from notebook.announce([attempts[item] for item in todo])
@@ -320,6 +338,17 @@ class Calls:
         if len(failed) < len(attempts) or not attempts:
             self.reports.tell(done)
         return [values[item] for item in range(len(attempts))]
+
+    def _known(self, attempts: list[Attempt]) -> dict[int, Any]:
+        """Return the values that the journal has, by item; report what was not simply done."""
+        values: dict[int, Any] = {}
+        for item, attempt in enumerate(attempts):
+            known = self.notebook.known(attempt)
+            if known is not None:
+                values[item] = known.value
+                if self.notebook.past(attempt.item_key) != PAST_DONE:
+                    self._report_past(attempt)
+        return values
 
     def _many(
         self, attempts: list[Attempt], todo: list[int]
@@ -446,6 +475,7 @@ class Machine:
         refusal: RoutineError | None = None,
         hooks: Hooks | None = None,
         write: WriteNotes | None = None,
+        ask: Callable[[PendingPrompt], Json | None] | None = None,
     ) -> None:
         self._program = program
         # Why the program can't run here at all; reported as the result.
@@ -457,6 +487,7 @@ class Machine:
         self._hooks = hooks
         # Writes the notes of steps that run side by side.
         self._write = write
+        self._ask_person = ask
         self._on_start, self._on_step = on_start, on_step
         if hooks is not None and hooks.width:
             self._on_start, self._on_step = _in_turn(on_start), _in_turn(on_step)
@@ -704,8 +735,14 @@ class Machine:
         )
         secret = [field.name for field in fields_of(pending.fields) if field.type == "secret"]
         checked = self._notebook.answer_to(pending, secret)
-        if checked is None:
-            raise Pause(pending)
+        while checked is None:
+            answer = None if self._ask_person is None else self._ask_person(pending)
+            if answer is None:
+                raise Pause(pending)
+            try:
+                checked = self._notebook.take(pending, answer)
+            except Pause as again:
+                pending = again.prompt
         for name in secret:
             self._secrets.add(name, checked[name])
         return checked

@@ -17,7 +17,7 @@ from em.redaction.redactor import marker
 from em.runner.routine import PromptStep, Routine, Secret
 from em.runner.run import Failure, PendingPrompt, RunResult, StepReport
 from em.settings import AllowSettings
-from em.values.call import Fix
+from em.values.call import Fix, fix_problem
 from em.values.canonical import Json
 
 Given = Mapping[str, str] | Callable[[str], str | None] | None
@@ -105,6 +105,12 @@ class Secrets:
             return None
         return lambda report: tell(self._report(report))
 
+    def questioning(self, ask: Callable[[PendingPrompt], Json | None] | None) -> Any:
+        """Wrap a callback so that it gets masked questions."""
+        if ask is None:
+            return None
+        return lambda prompt: ask(self._prompt(prompt) if self._masker else prompt)
+
     def asking(self, ask: Callable[[Json], Any] | None) -> Any:
         """Wrap a function that asks for fixes: it sees markers in the place of secrets."""
         if ask is None:
@@ -116,6 +122,8 @@ class Secrets:
                 return fix
             shown = self._values(context)
             fix = ask(shown)
+            if fix_problem(fix):
+                return fix  # the run reports it
             try:
                 if fix.strategy == "modify_args":
                     args = put_back(fix.args, shown["args"], context["args"])

@@ -30,6 +30,17 @@ class Fix(msgspec.Struct, frozen=True, kw_only=True):
     reason: str = ""
 
 
+def fix_problem(fix: Any) -> str:
+    """Say why a value is not a fix that a run can follow; "" if it is one."""
+    if not isinstance(fix, Fix):
+        return f"expected a Fix, got a {type(fix).__name__}"
+    if fix.strategy not in ("modify_args", "skip", "fail"):
+        return f"a fix has no strategy {fix.strategy!r}"
+    if not isinstance(fix.args, dict):
+        return f"the arguments of a fix must be a mapping, got a {type(fix.args).__name__}"
+    return ""
+
+
 _NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
 
