@@ -21,7 +21,8 @@ from em.compiler.wire import Wiring
 from em.errors import EmError, RoutineError
 from em.redaction.redactor import marker
 from em.runner.drivers import drive
-from em.runner.expressions.language import FUNCTIONS, compile_value
+from em.runner.expressions.functions import FUNCTIONS
+from em.runner.expressions.language import compile_value
 from em.runner.history import PastRun, PastStep, package_of, read_run
 from em.runner.machine import Machine
 from em.runner.package import ROUTINE, files_in, keep_routine, write_files

@@ -32,7 +32,8 @@ from em.errors import EmError, LlmError
 from em.llm.client import LlmClient, Spent
 from em.llm.wires import Message, Tokens
 from em.redaction.redactor import Redactor
-from em.runner.expressions.language import FUNCTIONS, syntax_of
+from em.runner.expressions.functions import FUNCTIONS
+from em.runner.expressions.language import syntax_of
 from em.runner.package import ROUTINE, UDF, parse_yaml, read_routine
 from em.runner.routine import AssertStep, PromptStep, ReturnStep, Routine, Step, ToolStep, UdfStep
 from em.runner.tools import Function

@@ -15,7 +15,7 @@ import msgspec
 from em.errors import EmError, InputError, RoutineError, UsageError, WorkflowError
 from em.runner.answers import fields_of
 from em.runner.drivers import CallMany, CallTool, Effect, Wait, WriteNotes, drive
-from em.runner.expressions.language import FUNCTIONS
+from em.runner.expressions.functions import FUNCTIONS
 from em.runner.journal import PAST_DONE, Attempt, Note, Notebook, Restored, keepable, unknown
 from em.runner.routine import CompiledStep, Default, Program, Retry
 from em.runner.run import (

@@ -10,7 +10,7 @@ from typing import Any
 
 from em.errors import WorkflowError
 from em.runner.drivers import CallTool
-from em.runner.expressions.language import FUNCTIONS
+from em.runner.expressions.functions import FUNCTIONS
 from em.runner.history import PastStep
 from em.runner.journal import Restored
 from em.runner.machine import Ended, Hooks, Steps

@@ -11,7 +11,7 @@ import msgspec
 
 from em.errors import EmError
 from em.log.kinds import event_body
-from em.runner.expressions.language import FUNCTIONS
+from em.runner.expressions.functions import FUNCTIONS
 from em.runner.history import PastRun, PastStep, read_run, run_id_of, started_runs
 from em.runner.run import Failure, PendingPrompt, Status, StepReport
 from em.runner.tools import Tool

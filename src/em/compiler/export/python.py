@@ -23,18 +23,8 @@ import msgspec
 from em.compiler.export import script as runtime
 from em.errors import ExportError
 from em.runner.authorship import runs_in_sandbox
-from em.runner.expressions.language import (
-    FUNCTIONS,
-    items_of,
-    lexed,
-    matches,
-    nth,
-    only,
-    parse_reference,
-    pick,
-    syntax_of,
-    whole_expression,
-)
+from em.runner.expressions.functions import FUNCTIONS, items_of, matches, nth, only, pick
+from em.runner.expressions.language import lexed, parse_reference, syntax_of, whole_expression
 from em.runner.package import UDF, Package
 from em.runner.routine import (
     AssertStep,

@@ -3,11 +3,12 @@
 A text that is exactly one `{{ expression }}` keeps the type of its value; text around it makes
 the result a text. `a.b` on a mapping is the key `b`. An undefined name is an error that names it.
 The value of an expression is never evaluated again. References like `a.b[0]` are compiled here;
-everything else goes to Jinja2's sandbox (`jinja`), which is imported only when needed.
+selections that compilers write in `direct`; everything else goes to Jinja2's sandbox (`jinja`),
+which is imported only when needed.
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterator, Mapping, Set
 from difflib import get_close_matches
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -15,7 +16,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from em.errors import ExpressionError
-from em.values.canonical import Json, same
+from em.runner.expressions.direct import compile_direct
+from em.runner.expressions.functions import FUNCTIONS
+from em.values.canonical import Json
 from em.values.json_schema import Declared
 from em.values.leaves import scalars
 from em.values.mismatch import Found, Where, closest
@@ -24,74 +27,11 @@ if TYPE_CHECKING:
     from em.runner.expressions.jinja import Sandboxed
 
 
-def only(items: Any) -> Any:
-    """Return the one item of a list, or the one value of a mapping; else fail."""
-    found = items_of(items)
-    if len(found) != 1:
-        raise ValueError(f"only() needs exactly one item, there are {len(found)}")
-    return found[0]
-
-
-def pick(items: Any, **fields: Any) -> Any:
-    """Return the one item whose fields have these values; texts match in any case."""
-    found = [item for item in items_of(items) if matches(item, fields)]
-    if len(found) != 1:
-        asked = ", ".join(f"{name}={value!r}" for name, value in fields.items())
-        raise ValueError(f"pick({asked}) needs exactly one item, there are {len(found)}")
-    return found[0]
-
-
-def nth(items: Any, number: int) -> Any:
-    """Return an item of a list, or a value of a mapping, by its position from 0."""
-    found = items_of(items)
-    if number >= len(found):
-        raise ValueError(f"there is no item {number}, there are {len(found)}")
-    return found[number]
-
-
-def items_of(items: Any) -> list[Any]:
-    """Return the items of a list, or the values of a mapping."""
-    if isinstance(items, Mapping):
-        return list(items.values())
-    if isinstance(items, Iterable) and not isinstance(items, str):
-        return list(items)
-    raise ValueError(f"a {type(items).__name__} has no items")
-
-
-def matches(item: Any, fields: Mapping[str, Any]) -> bool:
-    """Return whether an item has these fields with these values."""
-    return isinstance(item, Mapping) and all(
-        name in item and same(item[name], value) for name, value in fields.items()
-    )
-
-
 def as_text(value: Any) -> str:
     """Return a value as it is written into a text: lists and mappings as JSON."""
     if isinstance(value, dict | list):
         return msgspec.json.encode(value).decode()
     return str(value)
-
-
-def _as_str(value: Any) -> str:
-    return str(value)
-
-
-def _as_int(value: Any) -> int:
-    return int(value)
-
-
-def _as_float(value: Any) -> float:
-    return float(value)
-
-
-FUNCTIONS: dict[str, Callable[..., Any]] = {
-    function.__name__: function
-    for function in (
-        len, sum, min, max, sorted, round, any, all, abs, zip, enumerate, only, pick, nth
-    )
-}  # fmt: skip
-# Functions instead of the types, whose methods (`str.format`) the sandbox does not check.
-FUNCTIONS |= {"str": _as_str, "int": _as_int, "float": _as_float}
 
 
 class Missing(str):
@@ -158,7 +98,8 @@ def compile_expression(source: str, place: str) -> Evaluate:
     if reference is not None:
         name, path = reference
         return _compile_reference(name, path, place)
-    return _jinja().expression(source.strip(), place)
+    direct = compile_direct(source, place, _compile_reference)
+    return direct or _jinja().expression(source.strip(), place)
 
 
 def parse_reference(source: str) -> tuple[str, tuple[str | int, ...]] | None:

@@ -1,0 +1,181 @@
+"""The functions of expressions. Those that select fail unless one thing fits."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+from em.values.canonical import identical, same
+
+KEYS = "@"
+"""The part of a path that stands for the keys of a mapping."""
+ANY = "*"
+"""The part of a path that stands for every item of a list, or every value of a mapping."""
+
+
+def only(items: Any) -> Any:
+    """Return the one item of a list, or the one value of a mapping; else fail."""
+    found = items_of(items)
+    if len(found) != 1:
+        raise ValueError(f"only() needs exactly one item, there are {len(found)}")
+    return found[0]
+
+
+def pick(items: Any, **fields: Any) -> Any:
+    """Return the one item whose fields have these values; texts match in any case."""
+    found = [item for item in items_of(items) if matches(item, fields)]
+    if len(found) != 1:
+        asked = ", ".join(f"{name}={value!r}" for name, value in fields.items())
+        raise ValueError(f"pick({asked}) needs exactly one item, there are {len(found)}")
+    return found[0]
+
+
+def nth(items: Any, number: int) -> Any:
+    """Return an item of a list by its position from 0. A mapping has no order to count by."""
+    if isinstance(items, Mapping):
+        raise TypeError("nth() needs a list: the keys of a mapping have no order")
+    found = items_of(items)
+    if number >= len(found):
+        raise ValueError(f"there is no item {number}, there are {len(found)}")
+    return found[number]
+
+
+def every(value: Any, path: str) -> list[Any]:
+    """Return all values at a path such as `items.*.id`: `*` is any item, `@` are the keys."""
+    return list(_at(value, path.split(".")))
+
+
+def _at(value: Any, parts: list[str]) -> Iterator[Any]:
+    if not parts:
+        yield value
+        return
+    first, rest = parts[0], parts[1:]
+    if first == KEYS:
+        if isinstance(value, Mapping):
+            yield from value
+    elif first == ANY:
+        if isinstance(value, Mapping | list | tuple):
+            for item in items_of(value):
+                yield from _at(item, rest)
+    elif isinstance(value, Mapping) and first in value:
+        yield from _at(value[first], rest)
+
+
+def among(values: Any, wanted: Any) -> Any:
+    """Return what is wanted, a value or a list of them, if all of it is among the values."""
+    known = items_of(values)
+    for value in wanted if isinstance(wanted, list | tuple) else (wanted,):
+        if not any(identical(value, one) for one in known):
+            raise ValueError(f"{value!r} is not among the {len(known)} values there")
+    return wanted
+
+
+def fact_of(records: Any, key: str, wanted: Any, field: str) -> Any:
+    """Return the value that a field has in every record whose key is wanted; fail if they differ.
+
+    `key` and `field` are paths within a record.
+    """
+    values = wanted if isinstance(wanted, list | tuple) else [wanted]
+    facts = []
+    for record in items_of(records):
+        if any(identical(one, value) for one in _at(record, key.split(".")) for value in values):
+            facts += _at(record, field.split("."))
+    if not facts:
+        raise ValueError(f"no record has one of these as its {key}")
+    if any(not identical(fact, facts[0]) for fact in facts):
+        raise ValueError(f"{field} differs between the records")
+    return facts[0]
+
+
+def least(items: Any, path: str) -> Any:
+    """Return the one item whose value at a path is the smallest, or earliest."""
+    return _extreme(items, path, min)
+
+
+def most(items: Any, path: str) -> Any:
+    """Return the one item whose value at a path is the largest, or latest."""
+    return _extreme(items, path, max)
+
+
+def _extreme(items: Any, path: str, choose: Callable[[Any], Any]) -> Any:
+    found = [(value, item) for item in items_of(items) for value in every(item, path)]
+    if not found:
+        raise ValueError(f"no item has {path!r}")
+    try:
+        bound = choose([value for value, _ in found])
+    except TypeError:
+        raise ValueError(f"the values of {path!r} can't be compared") from None
+    best = [item for value, item in found if value == bound]
+    if len(best) != 1:
+        raise ValueError(f"{len(best)} items share the same {path!r}")
+    return best[0]
+
+
+def value_at(items: Any, key: Any) -> Any:
+    """Return the value of a mapping under a key that is itself a value; texts in any case."""
+    if not isinstance(items, Mapping):
+        raise TypeError(f"a {type(items).__name__} has no keys")
+    if isinstance(key, str) and key in items:
+        return items[key]
+    found = [value for name, value in items.items() if same(name, key)]
+    if len(found) != 1:
+        raise ValueError(f"there is no {key!r}")
+    return found[0]
+
+
+def between(text: Any, before: str, after: str) -> str:
+    """Return the part of a text between two texts, each of which must occur just once."""
+    whole = str(text)
+    if before and whole.count(before) != 1:
+        raise ValueError(f"the text must contain {before!r} once")
+    rest = whole.partition(before)[2] if before else whole
+    if after and rest.count(after) != 1:
+        raise ValueError(f"the text must contain {after!r} once")
+    return rest.partition(after)[0] if after else rest
+
+
+def items_of(items: Any) -> list[Any]:
+    """Return the items of a list, or the values of a mapping."""
+    if isinstance(items, Mapping):
+        return list(items.values())
+    if isinstance(items, Iterable) and not isinstance(items, str):
+        return list(items)
+    raise ValueError(f"a {type(items).__name__} has no items")
+
+
+def matches(item: Any, fields: Mapping[str, Any]) -> bool:
+    """Return whether an item has these fields with these values."""
+    return isinstance(item, Mapping) and all(
+        name in item and same(item[name], value) for name, value in fields.items()
+    )
+
+
+def _as_str(value: Any) -> str:
+    return str(value)
+
+
+def _as_int(value: Any) -> int:
+    return int(value)
+
+
+def _as_float(value: Any) -> float:
+    return float(value)
+
+
+SELECTIONS: dict[str, Callable[..., Any]] = {
+    function.__name__: function
+    for function in (
+        only, pick, every, among, fact_of, least, most, value_at, between
+    )
+}  # fmt: skip
+"""The functions that compiled routines select with; `direct` evaluates them without Jinja."""
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    **{
+        function.__name__: function
+        for function in (len, sum, min, max, sorted, round, any, all, abs, zip, enumerate, nth)
+    },
+    **SELECTIONS,
+    # Functions instead of the types, whose methods (`str.format`) the sandbox does not check.
+    "str": _as_str,
+    "int": _as_int,
+    "float": _as_float,
+}
