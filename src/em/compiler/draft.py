@@ -2,12 +2,14 @@
 
 import importlib
 import inspect
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from em.compiler.arguments import OUTPUT, Arguments, Mode, Wired
 from em.compiler.calls import (
     Names,
     TracedApproval,
@@ -20,10 +22,15 @@ from em.compiler.calls import (
     unused,
 )
 from em.compiler.contradictions import Contradiction, contradictions
-from em.compiler.wire import OUTPUT, Explained, Wiring
+from em.compiler.evidence import ENOUGH, information
+from em.compiler.explanations import Explained, Explainer
+from em.compiler.guards import Guard, guards_of
+from em.compiler.inputs import Input, Inputs, Use, named_value, with_names
+from em.compiler.sources import Sources, text_key
 from em.errors import InputError
 from em.runner.authorship import is_model_written, model_of
 from em.runner.routine import (
+    Asked,
     AssertStep,
     FieldType,
     Prompt,
@@ -42,6 +49,7 @@ from em.traces.trace import Outcome, Trace
 from em.values.call import Effect, Usage
 from em.values.canonical import Json
 from em.values.json_schema import of_input, of_output
+from em.values.leaves import leaves, texts
 
 MAX_ROUNDS = 8
 
@@ -102,7 +110,7 @@ def draft_routine(
             for call in calls
             if verdicts[call.index].keep
             and call.effect == "read"
-            and call.index not in builder.used
+            and call.index not in builder.used | builder.identifying
         ]
         if not idle:
             break
@@ -149,6 +157,12 @@ def _as_expression(value: Any) -> str:
 
 
 class _Builder:
+    """Builds a routine in two passes: one finds the inputs of effects, one writes the steps.
+
+    An input that an effect is asked for may explain a read before it, so all of them must be known
+    before the first step is written.
+    """
+
     def __init__(
         self,
         trace: Trace,
@@ -159,18 +173,50 @@ class _Builder:
     ) -> None:
         self._trace, self._calls, self._verdicts, self._name = trace, calls, verdicts, name
         self._approvals = list(approvals)
-        self._ids, names = Names(), Names()
-        self._names = names
-        self._wiring = Wiring(trace.mission.input_summary, names)
+        self._ids = Names()
+        self._names = Names()
+        mission = trace.mission
+        said = [calls[-1].said] if calls else []
+        self._inputs = Inputs(
+            mission.input_summary, mission.goal, said, self._names, _mark_for(trace)
+        )
+        self._kept = [call for call in calls if verdicts[call.index].keep]
+        effects = [call for call in self._kept if call.effect == "write"]
+        self._saved = self._result_names()
+        self._asked: dict[tuple[int, str], Input] = {}
+        self._is_reading = not effects
+        self._start()
         self._steps: list[Step] = []
         self._recording: list[Recorded] = []
         self._answers: dict[str, Json] = {}
         self._step_of: dict[int, str] = {}
-        self._saved: dict[int, str] = {}
+        self._needs: dict[int, frozenset[int]] = {}
+        self._decides = False
         self.used: set[int] = set()
+        self.identifying: set[int] = set()
+        """Reads whose arguments come from the request."""
+
+    def _result_names(self) -> dict[int, str]:
+        return {
+            call.index: self._names.free(result_name(call.name, is_write=call.effect == "write"))
+            for call in self._kept
+        }
+
+    def _start(self) -> None:
+        """Begin a pass: no result is known yet."""
+        self._sources = Sources()
+        self._explainer = Explainer(self._inputs, self._sources)
+        self._arguments = Arguments(
+            self._inputs, self._sources, self._explainer, self._asked, is_reading=self._is_reading
+        )
 
     def build(self) -> Draft:
         """Build the routine."""
+        for call in self._kept:
+            if call.effect == "write":
+                self._wire(call)
+            self._learn(call)
+        self._start()
         for call in self._calls:
             self._ask_before(call.index)
             if self._verdicts[call.index].keep:
@@ -178,56 +224,198 @@ class _Builder:
         self._ask_before(len(self._calls))
         output = self._add_return()
         self._contradictions = self._contradicted()
+        return self._finished(output)
+
+    def _finished(self, output: Any) -> Draft:
+        named = self._inputs.named()
+        steps = [_renamed_step(step, named) for step in self._ordered_steps()]
         routine = Routine(
             name=self._name,
             description=self._trace.mission.goal,
             tools=self._tools(),
-            input_schema=of_input(self._wiring.inputs),
-            output_schema=of_output(self._returned, output) or None,
-            secrets=tuple(Secret(name) for name in self._wiring.secrets.values()),
-            steps=self._without_idle_names(),
+            secrets=tuple(Secret(name) for name in self._arguments.secrets.values()),
+            steps=steps,
         )
+        inputs, asks = self._named_inputs(routine, named)
+        request = self._inputs.request(named, decides=self._decides)
+        returned = next(step.value for step in steps if isinstance(step, ReturnStep))
+        routine = msgspec.structs.replace(
+            routine,
+            input_schema=of_input(inputs, asked=asks, request=request and request.input),
+            output_schema=of_output(returned, output) or None,
+            request=request,
+            asks=asks,
+        )
+        order = {step.id: number for number, step in enumerate(steps)}
         return Draft(
             routine=routine,
-            input=self._wiring.inputs,
+            input=inputs,
             output=output,
-            recording=self._recording,
+            recording=sorted(self._recording, key=lambda item: order[item.step]),
             answers=self._answers,
             calls=self._calls,
             verdicts=self._verdicts,
-            explained=self._wiring.explained,
-            comments=self._comments(),
+            explained=[_renamed_note(one, named) for one in self._arguments.explained.values()],
+            comments=self._comments(named),
             usage=self._trace.recorded_usage,
-            secrets={name: text for text, name in self._wiring.secrets.items()},
+            secrets={name: text for text, name in self._arguments.secrets.items()},
             contradictions=self._contradictions,
         )
 
+    def _named_inputs(self, routine: Routine, named: Mapping[str, str]) -> tuple[Json, Any]:
+        """Return the recorded inputs, and those of them that are asked for.
+
+        An input of the task that no step uses is asked for as well: it may have been the reason for
+        something that was done.
+        """
+        stated = self._inputs.stated_values()
+        used = names_used(routine)
+        asks = self._inputs.asked(named)
+        for name, value in stated.items():
+            if name not in used and not self._is_reading:
+                asks[name] = Asked(recorded=value, is_unused=True)
+        secret = self._arguments.secrets.values()
+        kept = {
+            name: value
+            for name, value in stated.items()
+            if (name in used or name in asks) and name not in secret
+        }
+        return kept | {named[one.token]: one.value for one in self._inputs.made}, asks
+
+    # --- calls ------------------------------------------------------------------------------------
+
+    def _wire(self, call: TracedCall) -> Wired:
+        use = Use("", call.name, call.effect == "write")
+        mode: Mode = "effect" if call.effect == "write" else "read"
+        parts = {
+            name: self._arguments.wire(
+                value, use._replace(name=name), call.index, f"args.{name}", mode
+            )
+            for name, value in self._together(call.args)
+        }
+        return Wired.joined({name: part.value for name, part in parts.items()}, [*parts.values()])
+
+    def _together(self, args: Json) -> Iterator[tuple[str, Any]]:
+        self._explainer.read_together(args)
+        yield from args.items()
+        self._explainer.read_together({})
+
+    def _learn(self, call: TracedCall) -> None:
+        """Let later values come from a call's result."""
+        self._sources.add(call.index, self._saved[call.index], call.result)
+        if call.effect == "write":
+            for _, value in leaves(call.result):
+                if not self._sources.is_older(value, call.index):
+                    self._explainer.fresh.setdefault(text_key(value), call.index)
+        else:
+            self._explainer.read_by |= {text_key(value) for _, value in leaves(call.args)}
+
     def _add(self, call: TracedCall) -> None:
-        wired, used = self._wiring.wire(call.args, call.said, call.index, "args")
-        self.used |= used
-        args = wired if isinstance(wired, dict) else call.args
+        wired = self._wire(call)
         step_id = self._ids.free(identifier(call.name))
-        saved = self._names.free(result_name(call.name, is_write=call.effect == "write"))
-        common: dict[str, Any] = {"id": step_id, "args": args, "save_as": saved}
+        saved = self._saved[call.index]
+        common: dict[str, Any] = {"id": step_id, "args": wired.value, "save_as": saved}
+        common["agree"] = {place.removeprefix("args."): t for place, t in wired.agree.items()}
+        needs = set(wired.calls)
+        if call.effect == "write":
+            guards = self._guards(call, wired)
+            common["guards"] = tuple(guard.check for guard in guards)
+            needs |= {index for guard in guards for index in guard.calls}
+            self._decides = self._decides or not wired.follows_request
+        elif self._is_identifying(call):
+            self.identifying.add(call.index)
         if call.effect_unknown:
             common["on_error"] = "continue"
-        if call.is_udf:
-            self._steps.append(UdfStep(function=call.name, **common))
-        else:
-            self._steps.append(ToolStep(tool=call.name, **common))
+        self._steps.append(
+            UdfStep(function=call.name, **common)
+            if call.is_udf
+            else ToolStep(tool=call.name, **common)
+        )
+        self.used |= needs
+        self._needs[call.index] = frozenset(needs)
         self._step_of[call.index] = step_id
-        self._saved[call.index] = saved
-        self._wiring.add_result(call.index, saved, call.result, computed=call.is_udf)
+        self._learn(call)
         self._recording.append(Recorded(step_id, call.name, call.is_udf, call.args, call.result))
+
+    def _guards(self, call: TracedCall, wired: Wired) -> list[Guard]:
+        reads = [one for one in self._kept if one.effect == "read" and one.index < call.index]
+        # What was read before an effect on the same thing is no longer how it was.
+        fresh = [read for read in reads if not self._is_stale(read, call.index)]
+        return guards_of(wired.acted, fresh, self._sources)
+
+    def _is_stale(self, read: TracedCall, until: int) -> bool:
+        between = [
+            one for one in self._kept if one.effect == "write" and read.index < one.index < until
+        ]
+        return any(_share_an_id(read.args, one.args) for one in between)
+
+    def _is_identifying(self, call: TracedCall) -> bool:
+        """Return whether an argument of a read comes from the request."""
+        hows = {
+            found.how
+            for (index, _), found in self._arguments.explained.items()
+            if index == call.index and found.bits >= ENOUGH
+        }
+        return not hows.isdisjoint({"said", "input"})
+
+    # --- order ------------------------------------------------------------------------------------
+
+    def _ordered_steps(self) -> list[Step]:
+        """Return the steps, with reads that an effect needs before the first effect if they can be.
+
+        So a refusal comes before anything was done. A read stays behind an effect that it may
+        show: one whose result it uses, or on the same thing.
+        """
+        index_of = {step_id: index for index, step_id in self._step_of.items()}
+        early: list[Step] = []
+        late: list[Step] = []
+        moved: set[int] = set()
+        effects: list[TracedCall] = []
+        for step in self._without_idle_names():
+            index = index_of.get(step.id)
+            call = None if index is None else self._calls[index]
+            if call is None or call.effect == "write":
+                effects += [call] if call is not None and call.effect == "write" else []
+                (late if late or call is None or effects else early).append(step)
+                continue
+            if (not effects and not late) or self._may_move(call, effects, moved):
+                early.append(step)
+                moved.add(call.index)
+            else:
+                late.append(step)
+        return [*early, *late]
+
+    def _may_move(self, read: TracedCall, effects: Sequence[TracedCall], moved: set[int]) -> bool:
+        if read.is_udf or not self._is_for_an_effect(read.index):
+            return False
+        if not self._needs[read.index] <= moved:
+            return False
+        if not any(information(value) >= ENOUGH for _, value in leaves(read.args)):
+            return False  # it reads how things are now, such as a page
+        made = {text_key(v) for one in effects for _, v in leaves(one.result) if _is_id(v)}
+        held = {text_key(value) for _, value in leaves(read.result)}
+        return not any(_share_an_id(read.args, one.args) for one in effects) and not (
+            {key for key in made if self._explainer.fresh.get(key)} & held
+        )
+
+    def _is_for_an_effect(self, index: int) -> bool:
+        later = [call for call in self._kept if call.index > index]
+        return any(
+            call.effect == "write" or self._is_for_an_effect(call.index)
+            for call in later
+            if index in self._needs.get(call.index, ())
+        )
 
     def _ask_before(self, index: int) -> None:
         while self._approvals and self._approvals[0].index <= index:
             approval = self._approvals.pop(0)
             step_id = self._ids.free("approval")
             saved = self._names.free("approval")
-            said = self._calls[min(index, len(self._calls) - 1)].said if self._calls else ""
-            message, used = self._wiring.wire(approval.prompt, said, index, "approval")
-            self.used |= used
+            wired = self._arguments.wire(
+                approval.prompt, Use("", "approval", False), index, "approval", "output"
+            )
+            self.used |= wired.calls
+            message = wired.value
             field = PromptField(
                 name="answer",
                 type=_field_type(approval.answer),
@@ -255,13 +443,12 @@ class _Builder:
             if last and last[0].index in self._saved:
                 self.used.add(last[0].index)
                 return self._return(f"{{{{ {self._saved[last[0].index]} }}}}", output)
-        said = self._calls[-1].said if self._calls else ""
-        value, used = self._wiring.wire(output, said, len(self._calls), OUTPUT)
-        self.used |= used
-        return self._return(value, output)
+        use = Use("", "output", False)
+        wired = self._arguments.wire(output, use, len(self._calls), OUTPUT, "output")
+        self.used |= wired.calls
+        return self._return(wired.value, output)
 
     def _return(self, value: Any, output: Any) -> Any:
-        self._returned = value
         self._steps.append(ReturnStep(id=self._ids.free("return"), value=value))
         return output
 
@@ -291,15 +478,74 @@ class _Builder:
             for step in self._steps
         ]
 
-    def _comments(self) -> dict[str, list[str]]:
+    def _comments(self, named: Mapping[str, str]) -> dict[str, list[str]]:
         comments: dict[str, list[str]] = {}
-        for found in self._wiring.explained:
+        for found in self._arguments.explained.values():
             step = self._step_of.get(found.call, "return")
             if found.note:
-                comments.setdefault(step, []).append(f"{found.place}: {found.note}")
+                note = with_names(f"{found.place}: {found.note}", named)
+                comments.setdefault(step, []).append(note)
         for contradiction in self._contradictions:
             comments.setdefault("return", []).append(str(contradiction))
         return comments
+
+
+def _mark_for(trace: Trace) -> str:
+    """Return how the tokens of inputs begin: a text that the trace does not contain."""
+    mark, text = "IN__", msgspec.json.encode(trace)
+    while mark.encode() in text:
+        mark += "_"
+    return mark
+
+
+def _is_id(value: Any) -> bool:
+    return information(value) >= ENOUGH
+
+
+def _share_an_id(one: Any, other: Any) -> bool:
+    """Return whether two calls were made with the same id."""
+    known = {text_key(value) for _, value in leaves(one) if _is_id(value)}
+    return any(text_key(value) in known for _, value in leaves(other))
+
+
+def _renamed_step(step: Step, named: Mapping[str, str]) -> Step:
+    """Return a step with the names of its inputs."""
+    if isinstance(step, PromptStep):
+        message = with_names(step.prompt.message, named)
+        prompt = msgspec.structs.replace(step.prompt, message=message)
+        return msgspec.structs.replace(step, prompt=prompt)
+    if isinstance(step, ReturnStep):
+        return msgspec.structs.replace(step, value=named_value(step.value, named))
+    if isinstance(step, AssertStep):
+        return step
+    return msgspec.structs.replace(
+        step,
+        args=named_value(step.args, named),
+        agree={place: [with_names(t, named) for t in texts] for place, texts in step.agree.items()},
+        guards=tuple(with_names(text, named) for text in step.guards),
+    )
+
+
+def _renamed_note(found: Explained, named: Mapping[str, str]) -> Explained:
+    return msgspec.structs.replace(
+        found,
+        wired=named_value(found.wired, named),
+        agree=[with_names(text, named) for text in found.agree],
+    )
+
+
+def names_used(routine: Routine) -> set[str]:
+    """Return the names that the steps of a routine refer to."""
+    found: set[str] = set()
+    for step in routine.steps:
+        value = msgspec.to_builtins(step)
+        for text in texts(value):
+            for part in re.findall(r"\{\{(.*?)\}\}", text, re.DOTALL):
+                found.update(re.findall(r"[A-Za-z_]\w*", part))
+        if isinstance(step, ToolStep | UdfStep):
+            for text in (*(t for ts in step.agree.values() for t in ts), *step.guards):
+                found.update(re.findall(r"[A-Za-z_]\w*", text))
+    return found
 
 
 Udfs = Mapping[str, Function] | str | None

@@ -18,7 +18,7 @@ from em.values.canonical import identical
 WIDTH = 100
 MAX_EXAMPLES = 3
 _FIRST = ("id", "type", "description", "when", "tool", "function")
-_LAST = ("on_error", "save_as")
+_LAST = ("agree", "guards", "on_error", "save_as")
 
 
 class _Dumper(yaml.SafeDumper):
@@ -59,6 +59,8 @@ def render_routine(routine: Routine, comments: Mapping[str, Sequence[str]]) -> s
             "input_schema",
             "output_schema",
             "secrets",
+            "request",
+            "asks",
         )
         if value.get(key)
     }

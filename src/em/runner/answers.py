@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from em.errors import RoutineError, UsageError
+from em.runner.agreement import INPUTS
 from em.runner.routine import Program
 from em.runner.run import PendingPrompt
 from em.values.canonical import Json
@@ -73,7 +74,8 @@ def check_steps(
 
     `asking`: names of other steps that ask something.
     """
-    prompts = [*asking, *(step.id for step in program.steps if step.kind == "prompt")]
+    settling = (INPUTS,) if program.is_settling else ()
+    prompts = [*settling, *asking, *(step.id for step in program.steps if step.kind == "prompt")]
     calls = [step.id for step in program.steps if step.kind in ("tool", "udf")]
     for name, answer in answers.items():
         asked = name in prompts or (name.endswith("?") and _CALL.sub("", name) in calls)

@@ -300,6 +300,10 @@ class Notebook:
         """Return how a call ended whose result is known."""
         return self._restored.ends.get(key, PAST_DONE)
 
+    def answers_to(self, step_id: str) -> Json:
+        """Return all answers that were given under a name, now or before, unchecked."""
+        return {**self._restored.answers.get(step_id, {}), **self._answers.get(step_id, {})}
+
     def key_before(self, key: ItemKey) -> Any:
         """Return the idempotency key that an interrupted call was announced with."""
         return self._restored.keys.get(key) if key in self._restored.in_flight else None

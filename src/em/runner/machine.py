@@ -13,11 +13,12 @@ from typing import Any, NamedTuple
 import msgspec
 
 from em.errors import EmError, InputError, RoutineError, UsageError, WorkflowError
+from em.runner.agreement import INPUTS, Agreement
 from em.runner.answers import fields_of
 from em.runner.drivers import CallMany, CallTool, Effect, Wait, WriteNotes, drive
 from em.runner.expressions.functions import FUNCTIONS
 from em.runner.journal import PAST_DONE, Attempt, Note, Notebook, Restored, keepable, unknown
-from em.runner.routine import CompiledStep, Default, Program, Retry
+from em.runner.routine import CompiledStep, Default, Program, Retry, Routine
 from em.runner.run import (
     CheckFailed,
     Declined,
@@ -498,6 +499,7 @@ class Machine:
         self._notebook, self._reports = self._calls.notebook, self._calls.reports
         self._saved: Json = {}
         self._scope: Json = {}
+        self._agreement: Agreement | None = None
 
     def _line(self, notes: list[Note] | None) -> Calls:
         """Return a line of steps: its notebook, its reports and its calls."""
@@ -546,14 +548,26 @@ class Machine:
     def _prepare(self, input_data: Json) -> None:
         if self._refusal is not None:
             raise self._refusal
-        if self._program.routine.input_schema is not None:
-            check_input(self._program.routine.input_schema, input_data)
+        routine = self._program.routine
+        if self._program.is_settling:
+            self._agreement = self._agree(routine)
+            input_data = self._agreement.inputs(input_data)
+        if routine.input_schema is not None:
+            check_input(routine.input_schema, input_data)
         try:
             self._check_targets()
         except RoutineError as error:
             raise Failed(failure_of(error.data["step"], error, {})) from error
         self._secrets.check()
         self._scope = {**FUNCTIONS, **self._udfs, **input_data, **self._secrets.values}
+
+    def _agree(self, routine: Routine) -> Agreement:
+        terms = [step.terms for step in self._program.steps]
+        answers = self._notebook.answers_to(INPUTS)
+        return Agreement(routine.request, routine.asks, routine.input_schema, terms, answers)
+
+    def _has_effect(self, step: CompiledStep) -> bool:
+        return step.kind == "tool" and _writes(step, self._tools[step.target])
 
     def _check_targets(self) -> None:
         """Raise if a tool or function that a step calls is missing."""
@@ -707,6 +721,8 @@ class Machine:
             answer = self._ask(step, self._scope)
             self._reports.add(step.id, "done", 0, start)
             return answer
+        if step.terms is not None and self._agreement is not None:
+            self._agreement.settle(step.terms, self._scope, writes=self._has_effect(step))
         if step.for_each is None:
             return (yield from self._calls.once(step, self._scope, None, start))
         items = self._evaluated(step, step.for_each)

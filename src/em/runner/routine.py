@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from em.errors import InvalidRoutine
+from em.runner.agreement import SETTLED, Terms, with_answers
 from em.runner.expressions.language import Evaluate, compile_expression, compile_value
 from em.settings import McpServer
 from em.values.call import Effect
@@ -94,6 +95,10 @@ class _Common(
     checks: Checks | None = None
     effect: Effect | None = None
     idempotency_key: str | None = None
+    agree: dict[str, list[str]] = {}
+    """By argument: further expressions for its value. Unless all give the same, the run asks."""
+    guards: Sequence[str] = ()
+    """Expressions that held when it was recorded, and must hold before the call."""
 
     def __post_init__(self) -> None:
         """Refuse a field that would be ignored: its author expects an effect."""
@@ -101,10 +106,17 @@ class _Common(
             if getattr(self, name) != _DEFAULTS[name]:
                 kind = self.__struct_config__.tag
                 raise ValueError(f"a `{kind}` step can't have `{name}`")
+        if self.for_each is not None and (self.agree or self.guards):
+            raise ValueError("a step with `for_each` can't have `agree` or `guards`")
 
 
-_CALLS_ONLY = ("parallel", "retry", "timeout", "checks", "effect", "idempotency_key")
-_DEFAULTS = {field.name: field.default for field in msgspec.structs.fields(_Common)}
+_CALLS_ONLY = (
+    "parallel", "retry", "timeout", "checks", "effect", "idempotency_key", "agree", "guards",
+)  # fmt: skip
+_DEFAULTS = {
+    field.name: {} if field.default is msgspec.NODEFAULT else field.default
+    for field in msgspec.structs.fields(_Common)
+}
 
 
 class ToolStep(_Common, frozen=True, kw_only=True, tag="tool.call"):
@@ -266,6 +278,31 @@ class Secret(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
         return self.env or f"EM_SECRET_{self.name.upper()}"
 
 
+class Asked(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """An input that nothing recorded explains well enough.
+
+    recorded: its value in the recording. It counts when all other inputs are the recorded ones.
+    candidates: expressions that gave this value in the recording; a question shows their values.
+    is_unused: no step uses it, though it may have been the reason for something that was done.
+    """
+
+    recorded: Any
+    candidates: Sequence[str] = ()
+    is_unused: bool = False
+
+
+class Request(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """The request in words, with the inputs that it mentions: `refund order {{ order_id }}`.
+
+    A run that is given the text under the name `input` takes its inputs from there.
+    decides: some value may follow from the wording alone, so other wording is asked about.
+    """
+
+    input: str
+    template: str
+    decides: bool = False
+
+
 class Routine(
     msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
 ):
@@ -278,6 +315,8 @@ class Routine(
     input_schema: Json | None = None
     output_schema: Json | None = None
     secrets: Sequence[Secret] = ()
+    request: Request | None = None
+    asks: dict[str, Asked] = {}
     steps: Sequence[Step] = ()
 
     def says_how(self, name: str, servers: Sequence[ToolSpec] = ()) -> ToolSpec | None:
@@ -304,14 +343,17 @@ class CompiledStep:
     """A step with its expressions compiled. `kind` is tool, udf, assert, prompt or return."""
 
     __slots__ = (
-        "args", "args_schema", "as_name", "check", "for_each", "gate", "id", "is_in_doubt",
-        "is_plain", "is_write", "key", "kind", "message", "on_error", "parallel", "post", "pre",
-        "prompt", "result_schema", "retry", "save_as", "target", "timeout", "value", "when",
+        "args", "args_schema", "as_name", "check", "for_each", "gate", "id", "is_asking",
+        "is_in_doubt", "is_plain", "is_write", "key", "kind", "message", "on_error", "parallel",
+        "post", "pre", "prompt", "result_schema", "retry", "save_as", "target", "terms", "timeout",
+        "value", "when",
     )  # fmt: skip
 
-    def __init__(self, step: Step, spec: ToolSpec | None) -> None:
+    def __init__(self, step: Step, spec: ToolSpec | None, *, is_asking: bool = False) -> None:
         place = f"step {step.id}"
         self.id = step.id
+        # The routine asks for inputs, so each step has to see whether its own are there.
+        self.is_asking = is_asking
         self.save_as = step.save_as
         self.when = _expression(step.when, f"{place}, field when")
         self.for_each = _value(step.for_each, f"{place}, field for_each")
@@ -338,12 +380,14 @@ class CompiledStep:
         self.message: Evaluate = _nothing
         self.prompt: Evaluate | None = None
         self.value: Evaluate = _nothing
+        # What must be settled before the call; only compiled routines have it.
+        self.terms: Terms | None = None
         self._take_details(step, place)
         # Only a call and a name for its result: the common case has a fast path.
         self.is_plain = self.kind in ("tool", "udf") and not (
             self.when or self.for_each or self.retry or self.pre or self.post or self.timeout
         )
-        if self.args_schema is not None or self.result_schema is not None:
+        if self.args_schema is not None or self.result_schema is not None or self.terms is not None:
             self.is_plain = False
 
     def _take_details(self, step: Step, place: str) -> None:
@@ -351,6 +395,7 @@ class CompiledStep:
             self.kind = "tool" if isinstance(step, ToolStep) else "udf"
             self.target = step.tool if isinstance(step, ToolStep) else step.function
             self.args = compile_value(step.args, f"{place}, field args")
+            self._take_terms(step)
         elif isinstance(step, AssertStep):
             self.kind = "assert"
             self.check = compile_expression(step.check, f"{place}, field check")
@@ -364,19 +409,35 @@ class CompiledStep:
         elif isinstance(step, ReturnStep):
             self.value = compile_value(step.value, f"{place}, field value")
 
+    def _take_terms(self, step: "ToolStep | UdfStep") -> None:
+        if not self.is_asking and not step.agree and not step.guards:
+            return
+        self.terms = Terms(step.id, step.args, step.agree, step.guards)
+        args = self.args
+
+        def evaluate(scope: Any) -> Any:
+            return with_answers(args(scope), scope.get(SETTLED, {}).get(step.id, {}))
+
+        self.args = evaluate
+
 
 class Program:
     """A routine, ready to run."""
 
-    __slots__ = ("declared_names", "routine", "steps", "tool_names", "udf_names")
+    __slots__ = ("declared_names", "is_settling", "routine", "steps", "tool_names", "udf_names")
 
     def __init__(self, routine: Routine) -> None:
         self.routine = routine
         specs = {tool.name: tool for tool in routine.tools}
         self.steps = [
-            CompiledStep(step, specs.get(step.tool) if isinstance(step, ToolStep) else None)
+            CompiledStep(
+                step,
+                specs.get(step.tool) if isinstance(step, ToolStep) else None,
+                is_asking=bool(routine.asks or routine.request),
+            )
             for step in routine.steps
         ]
+        self.is_settling = any(step.terms is not None for step in self.steps)
         _check_ids(self.steps)
         self.tool_names = {step.target for step in self.steps if step.kind == "tool"}
         # The called tools that need no code.

@@ -1,7 +1,7 @@
 """JSON Schema: check values, check schemas, and derive simple schemas from values."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from functools import lru_cache
 from typing import Any
 from urllib.parse import unquote
@@ -82,12 +82,20 @@ def kind_of(value: Any) -> Json:
     return {}
 
 
-def of_input(inputs: Json) -> Json:
-    """Return a schema that requires every input, with the type that it has, and allows no other."""
+def of_input(inputs: Json, *, asked: Collection[str] = (), request: str | None = None) -> Json:
+    """Return a schema of recorded inputs, with the type and the recorded value of each.
+
+    asked: inputs that a run asks for if they are missing. request: an input that takes a whole
+    request as text, from which the others can be read; so none of them is required.
+    """
+    properties = {name: {**kind_of(value), "examples": [value]} for name, value in inputs.items()}
+    required = [] if request else [name for name in inputs if name not in asked]
+    if request and request not in properties:
+        properties[request] = {"type": "string"}
     return {
         "type": "object",
-        "properties": {name: kind_of(value) for name, value in inputs.items()},
-        "required": list(inputs),
+        "properties": properties,
+        "required": required,
         "additionalProperties": False,
     }
 

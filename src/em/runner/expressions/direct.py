@@ -146,6 +146,8 @@ def _arithmetic(op: ast.operator) -> Callable[[Any, Any], Any] | None:
         return None
 
     def computed(one: Any, other: Any) -> Any:
+        if compute is operator.add and isinstance(one, list) and isinstance(other, list):
+            return one + other
         for value in (one, other):
             if isinstance(value, bool) or not isinstance(value, int | float):
                 raise TypeError(f"expected a number, got a {type(value).__name__}")

@@ -63,7 +63,7 @@ def among(values: Any, wanted: Any) -> Any:
     """Return what is wanted, a value or a list of them, if all of it is among the values."""
     known = items_of(values)
     for value in wanted if isinstance(wanted, list | tuple) else (wanted,):
-        if not any(identical(value, one) for one in known):
+        if not any(equal(value, one) for one in known):
             raise ValueError(f"{value!r} is not among the {len(known)} values there")
     return wanted
 
@@ -76,7 +76,7 @@ def fact_of(records: Any, key: str, wanted: Any, field: str) -> Any:
     values = wanted if isinstance(wanted, list | tuple) else [wanted]
     facts = []
     for record in items_of(records):
-        if any(identical(one, value) for one in _at(record, key.split(".")) for value in values):
+        if any(equal(one, value) for one in _at(record, key.split(".")) for value in values):
             facts += _at(record, field.split("."))
     if not facts:
         raise ValueError(f"no record has one of these as its {key}")
@@ -130,6 +130,15 @@ def between(text: Any, before: str, after: str) -> str:
     if after and rest.count(after) != 1:
         raise ValueError(f"the text must contain {after!r} once")
     return rest.partition(after)[0] if after else rest
+
+
+def equal(one: Any, other: Any) -> bool:
+    """Compare two values; a number equals the same number as a text."""
+    if isinstance(one, str) != isinstance(other, str) and not isinstance(one, bool):
+        numbers = int | float | str
+        if isinstance(one, numbers) and isinstance(other, numbers) and not isinstance(other, bool):
+            return str(one).strip() == str(other).strip()
+    return identical(one, other)
 
 
 def items_of(items: Any) -> list[Any]:

@@ -1,0 +1,89 @@
+"""Evidence: how much a recording says for an explanation of a value, in bits.
+
+All weighing of explanations is here. An explanation may be acted on if its being wrong would be a
+coincidence of `ENOUGH` bits; it is dropped only if its being right would be one of `INCREDIBLE`
+bits. The figures are rough on purpose: they separate ids from small numbers, not 9 bits from 11.
+"""
+
+import math
+import re
+from typing import Any
+
+ENOUGH = 10.0
+"""Bits of evidence that an explanation needs before a routine acts on it."""
+INCREDIBLE = 12.0
+"""Bits from which a second match is no coincidence: an id in the request, not the number 100."""
+EQUAL_NAMES = 6.0
+"""Bits for an argument and a field of the same name, such as `country`."""
+OWN_INPUT = 12.0
+"""Bits for an argument and an input of the same name: the caller chose the name."""
+SMALL = 3.5
+"""Values below this many bits (true, 1, 10) stand everywhere, so a match says next to nothing."""
+
+_DIGIT, _LETTER, _SIGN = 3.3, 1.7, 1.0
+_MOST_OF_A_WORD = 12.0
+_WORD = re.compile(r"[^\W\d_]+|\d+|[\W_]")
+
+
+def information(value: Any) -> float:
+    """Return how many bits a value has: how unlikely it is to stand somewhere by chance."""
+    if value is None or isinstance(value, bool):
+        return 1.0
+    if isinstance(value, int):
+        return math.log2(abs(value) + 1) + 1 if abs(value) < 2**63 else 64.0
+    if isinstance(value, float):
+        digits = sum(char.isdigit() for char in repr(value).rstrip("0"))
+        return _DIGIT * digits
+    if not isinstance(value, str):
+        return sum(map(information, value.values() if isinstance(value, dict) else value))
+    return _of_text(value)
+
+
+def _of_text(text: str) -> float:
+    bits = 0.0
+    for part in _WORD.findall(text[:500]):
+        if part[0].isdigit():
+            bits += _DIGIT * len(part)
+        elif part[0].isalpha():
+            bits += min(_LETTER * len(part), _MOST_OF_A_WORD)
+        elif not part.isspace():
+            bits += _SIGN
+    return bits
+
+
+def of_match(value: Any, places: int, *, equal_names: bool = False) -> float:
+    """Return the evidence that a value comes from a place that holds it.
+
+    places: how many values it could have matched by chance; of equal names where they count.
+    """
+    name = EQUAL_NAMES if equal_names else 0.0
+    return max(0.0, information(value) + name - math.log2(max(places, 1)))
+
+
+def of_choice(count: int, tasks: int = 1) -> float:
+    """Return the evidence of a choice among `count` that the request does not name.
+
+    Each different task adds as much; the bits of the chosen id don't count, because some id had to
+    be chosen.
+    """
+    return math.log2(max(count, 1)) * tasks
+
+
+def of_constant(tasks: int = 1) -> float:
+    """Return the evidence that a value is a constant: nothing from one task."""
+    return EQUAL_NAMES * (tasks - 1)
+
+
+def of_mention(value: Any, words: int, codes: int) -> float:
+    """Return the evidence that a value comes from the request that mentions it.
+
+    words, codes: how many words, and how many words with a digit, it could have matched there.
+    """
+    text = str(value)
+    rivals = codes if any(map(str.isdigit, text)) else 1 + words / 8
+    return max(0.0, information(value) - math.log2(max(rivals, 1)))
+
+
+def is_incredible(value: Any) -> bool:
+    """Return whether two independent places can't hold this value by chance."""
+    return information(value) >= INCREDIBLE

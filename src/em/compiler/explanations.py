@@ -1,0 +1,538 @@
+"""Explanations: every expression that gives a recorded value from what was known at that time.
+
+A recorded value usually has several: the constant 100, the input `limit`, the field `policy.max`,
+the cheapest item, the item that was asked for. The compiler keeps all that fit the recording. A
+routine acts on them only if they agree when it runs, and only if one of them has enough evidence;
+otherwise it asks. `evidence` does the weighing.
+"""
+
+import itertools
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+
+from em.compiler.evidence import (
+    ENOUGH,
+    SMALL,
+    information,
+    is_incredible,
+    of_choice,
+    of_constant,
+    of_match,
+)
+from em.compiler.inputs import Inputs, Use, escaped
+from em.compiler.sources import (
+    Column,
+    Place,
+    Sources,
+    is_collection,
+    quoted,
+    reference,
+    text_key,
+)
+from em.runner.expressions.functions import ANY, KEYS, items_of
+from em.values.canonical import same
+from em.values.leaves import Scalar, is_informative
+
+How = Literal[
+    "input", "said", "asked", "result", "key", "only", "match", "extreme", "computed", "parts",
+    "secret", "constant",
+]  # fmt: skip
+
+_ORDER: tuple[How, ...] = (
+    "input", "said", "asked", "result", "key", "only", "match", "extreme", "computed", "parts",
+    "secret", "constant",
+)  # fmt: skip
+_FEWEST_FIELDS = 3
+MOST = 12
+"""Explanations that are kept of one value. With more of them the run asks."""
+MOST_NUMBERS = 24
+"""Numbers that sums, differences and products are tried with."""
+LONGEST_TEXT = 2_000
+"""Longer texts are not searched for parts."""
+
+_CODE = re.compile(r"[#\w@.+-]*\d[\w@+-]*")
+_NUMBER = re.compile(r"(?<![\w.,-])\d+(?:\.\d+)?(?![\w]|[.,]\d)")
+
+
+class Explanation(NamedTuple):
+    """One way to get a recorded value: a bare expression, and the evidence for it in bits."""
+
+    expression: str
+    how: How
+    bits: float
+    call: int | None = None
+
+
+class Explained(msgspec.Struct, frozen=True):
+    """Where one value of a call or of the output comes from, for `--explain`."""
+
+    call: int
+    place: str
+    recorded: Any
+    wired: Any
+    how: How
+    note: str = ""
+    agree: Sequence[str] = ()
+    bits: float = 0.0
+
+
+class Leaf(NamedTuple):
+    """A value as the routine writes it, with what must agree with it and the calls it needs."""
+
+    value: Any
+    how: How
+    bits: float
+    agree: tuple[str, ...] = ()
+    calls: frozenset[int] = frozenset()
+    note: str = ""
+    follows_request: bool = True
+    """Whether it follows from inputs, or identifies who the task is about."""
+
+
+class Explainer:
+    """Explains values by the inputs and by the results that are there so far."""
+
+    def __init__(self, inputs: Inputs, sources: Sources) -> None:
+        self._inputs, self._sources = inputs, sources
+        self.position_guards: dict[str, None] = {}
+        """Conditions on lists of the task's input that expressions count positions in."""
+        self.read_by: set[str] = set()
+        """The values that reads were made with: what they identify is not a preference."""
+        self._together: dict[tuple[int, Any], float] = {}
+        self.fresh: dict[str, int] = {}
+        """Values that a call with an effect returned first, with that call."""
+
+    # --- all explanations of a value --------------------------------------------------------------
+
+    def explanations(self, value: Scalar, name: str) -> list[Explanation]:
+        """Return every explanation of a value, the best first."""
+        found = [*self._from_inputs(value, name), *self.from_results(value, name)]
+        if not any(one.bits >= ENOUGH for one in found):
+            found += itertools.islice(self._computed(value), MOST)
+        sure = [one for one in found if one.bits >= ENOUGH]
+        if not any(one.how == "input" or is_incredible(value) for one in sure):
+            found.append(Explanation(quoted(value), "constant", of_constant()))
+        return sorted(found, key=lambda one: -one.bits)[: MOST + 1]
+
+    def _from_inputs(self, value: Scalar, name: str) -> Iterator[Explanation]:
+        for stated in self._inputs.stated(value, name):
+            expression = converted(stated.expression, value, stated.place.value)
+            yield Explanation(expression, "input", stated.bits)
+
+    def read_together(self, record: Mapping[str, Any]) -> None:
+        """Take the fields of a record that is being wired: together they show where it is from.
+
+        A country says little; beside a street and a postcode of the same address it says enough.
+        """
+        self._together = {}
+        if len(record) < _FEWEST_FIELDS:
+            return
+        held: dict[tuple[int, Any], dict[str, float]] = {}
+        for key, value in record.items():
+            for group in () if isinstance(value, dict | list) else self._sources.groups(value):
+                place = group[0]
+                if place.is_fixed and place.parts and place.parts[-1] == key:
+                    held.setdefault((place.call, place.parts[:-1]), {})[key] = information(value)
+        for base, fields in held.items():
+            if len(fields) >= _FEWEST_FIELDS:
+                self._together[base] = sum(fields.values())
+
+    def likeliest(
+        self, value: Scalar, name: str, found: Sequence[Explanation]
+    ) -> Explanation | None:
+        """Return the explanation to show where nothing depends on it; None for a constant.
+
+        A short value counts only where it is a whole result, has the same name, or stands alone.
+        """
+        ranked = sorted(found, key=lambda one: (_ORDER.index(one.how), -one.bits, one.expression))
+        for one in ranked:
+            if one.bits >= ENOUGH or one.how == "result":
+                return one
+        if information(value) >= ENOUGH:
+            return ranked[0] if ranked else None
+        named = [one for one in ranked if one.expression.endswith(f".{name}")]
+        if named:
+            return named[-1] if len({one.call for one in named}) > 1 else named[0]
+        alone = {one.expression.rpartition(".")[2] for one in ranked}
+        if len(alone) == 1 and information(value) > SMALL:
+            return ranked[0]
+        return None
+
+    def from_results(self, value: Scalar, name: str) -> list[Explanation]:
+        """Return the places in results, where a choice earns only the bits of choosing."""
+        return list(self._from_results(value, name))
+
+    def _from_results(self, value: Scalar, name: str) -> Iterator[Explanation]:
+        groups = self._sources.groups(value)
+        made = self.fresh.get(text_key(value))
+        named = any(_is_named(group[0], name, self._sources) for group in groups)
+        if information(value) < SMALL and named:
+            # 1 and true stand everywhere; only a field of the same name says something.
+            groups = [group for group in groups if _is_named(group[0], name, self._sources)]
+        chosen = max((self._rivals(group[0]) for group in groups), default=1)
+        for group in groups:
+            place = group[0]
+            equal = _is_named(place, name, self._sources)
+            count = self._sources.count(place.key) if equal else self._sources.size
+            bits = of_match(value, count, equal_names=equal)
+            if place.is_fixed and place.parts:
+                bits = max(bits, self._together.get((place.call, place.parts[:-1]), 0.0))
+            if made != place.call and (chosen > 1 or any(g[0].collections for g in groups)):
+                bits = min(bits, of_choice(chosen))
+            for expression, how, better in self._ways(group, place):
+                shown = converted(expression, value, place.value)
+                yield Explanation(shown, how, max(bits, better), place.call)
+
+    def _rivals(self, place: Place) -> int:
+        """Return how many values the recorded one was chosen from, as far as the names tell."""
+        if place.collections:
+            return max(place.width, self._sources.rivals(place))
+        return self._sources.rivals(place)
+
+    # --- ways to a place --------------------------------------------------------------------------
+
+    def _ways(self, group: list[Place], place: Place) -> Iterator[tuple[str, How, float]]:
+        """Yield expressions that lead to a place: by keys, and by what tells items apart."""
+        name = self._sources.names[place.call]
+        if place.is_fixed:
+            yield reference(name, place.parts), "key" if place.parts else "result", 0.0
+            return
+        if len(group) > 1:
+            return  # several items hold it: no selection is single
+        ways: list[tuple[str, How, float]] = [(name, "key", 0.0)]
+        done = 0
+        for depth, items in place.collections:
+            fixed = place.parts[done:depth]
+            ways = [(reference(way, fixed), how, bits) for way, how, bits in ways]
+            at = place.parts[depth]
+            if place.general[depth] == KEYS:
+                return
+            ways = [
+                (step, _worse(how, chosen), max(bits, more))
+                for way, how, bits in ways
+                for step, chosen, more in self._selections(way, items, at, place)
+            ][:MOST]
+            done = depth + 1
+        for way, how, bits in ways:
+            yield reference(way, place.parts[done:]), how, bits
+
+    def _selections(
+        self, way: str, items: Any, at: str | int, place: Place
+    ) -> Iterator[tuple[str, How, float]]:
+        """Yield what singles out an item: being the only one, a field, being the least.
+
+        A field with the value itself says nothing about why it was chosen.
+        """
+        if isinstance(items, dict) and isinstance(at, str) and not same(at, place.value):
+            known = self._inputs.of_value(at)
+            if known is not None or self._inputs.mentions(at):
+                known = known or self._mentioned(at, place)
+                yield f"value_at({way}, {known})", "match", information(at)
+        if len(items) == 1:
+            yield f"only({way})", "only", 0.0
+        item = items[at]
+        if not isinstance(item, dict):
+            return
+        for field, content in item.items():
+            if not _is_name(field) or isinstance(content, dict | list | bool) or content is None:
+                continue
+            column = self._sources.column(items, field)
+            if column.count(content) == 1 and not same(content, place.value):
+                yield from self._by_field(way, field, content, place)
+                yield from _extremes(way, field, content, column)
+
+    def _by_field(
+        self, way: str, field: str, content: Any, place: Place
+    ) -> Iterator[tuple[str, How, float]]:
+        known = self._inputs.of_value(content) if information(content) >= SMALL else None
+        if known is None and self._inputs.mentions(content):
+            known = self._mentioned(content, place)
+        if known is not None:
+            yield f"pick({way}, {field}={known})", "match", information(content)
+            return
+        if not is_incredible(content):
+            return
+        for group in self._sources.groups(content):
+            other = group[0]
+            if other.call != place.call and other.is_fixed:
+                there = reference(self._sources.names[other.call], other.parts)
+                yield f"pick({way}, {field}={there})", "match", 0.0
+                return
+
+    def _mentioned(self, content: str, place: Place) -> str:
+        """Return the input for a text that names an item: `item_name` for one of `items`."""
+        named = [part for part in place.general if part not in (ANY, KEYS)]
+        kind = named[-2].rstrip("s") if len(named) > 1 else "chosen"
+        use = Use(f"{kind}_name", self._sources.names[place.call], False)
+        return self._inputs.take(content, use, is_said=True).token
+
+    # --- computed ---------------------------------------------------------------------------------
+
+    def _computed(self, value: Scalar) -> Iterator[Explanation]:
+        if isinstance(value, bool) or value is None:
+            return
+        if isinstance(value, int | float):
+            yield from self._arithmetic(value)
+        elif isinstance(value, str) and is_informative(value):
+            yield from self._parts_of_texts(value)
+
+    def _arithmetic(self, value: float) -> Iterator[Explanation]:
+        """Yield sums over lists, counts, and simple computations of two numbers."""
+        numbers: dict[str, float] = {}
+        for call, result in self._sources.results.items():
+            name = self._sources.names[call]
+            yield from _of_lists(name, result, value, call)
+            _add_numbers(numbers, name, result)
+        _add_numbers(numbers, "", self._inputs.numbers())
+        few = list(numbers.items())[-MOST_NUMBERS:]
+        for (one, a), (other, b) in itertools.permutations(few, 2):
+            if one < other and _close(a + b, value):
+                yield Explanation(f"{one} + {other}", "computed", 0.0)
+            if one < other and _close(a * b, value) and 1 not in (a, b):
+                yield Explanation(f"{one} * {other}", "computed", 0.0)
+            if _close(a - b, value) and b:
+                yield Explanation(f"{one} - {other}", "computed", 0.0)
+
+    def _parts_of_texts(self, value: str) -> Iterator[Explanation]:
+        """Yield the places whose text contains this value between two recognisable ends."""
+        for call, result in self._sources.results.items():
+            name = self._sources.names[call]
+            for path, text in _fixed_texts(result):
+                if len(value) < len(text) <= LONGEST_TEXT and text.count(value) == 1:
+                    before, _, after = text.partition(value)
+                    before, after = _end(before), _start(after)
+                    if (before or after) and _between(text, before, after) == value:
+                        way = reference(name, path)
+                        ends = f"{quoted(before)}, {quoted(after)}"
+                        yield Explanation(f"between({way}, {ends})", "computed", 0.0, call)
+
+    # --- texts with values in them ----------------------------------------------------------------
+
+    def template(self, value: str, use: Use) -> Leaf | None:
+        """Explain a text that contains known values; the rest of it stays as it is."""
+        if len(value) > LONGEST_TEXT:
+            return None
+        holes: dict[str, tuple[str, int | None]] = {}
+        for token in dict.fromkeys([*_CODE.findall(value), *_NUMBER.findall(value)]):
+            if token != value and self._inputs.said(token) >= ENOUGH:
+                holes[token] = (self._inputs.take(token, _part(use), is_said=True).token, None)
+        for content, expression, call in self._known_parts(value):
+            holes.setdefault(content, (expression, call))
+        holes = {content: hole for content, hole in holes.items() if content != value}
+        if not holes:
+            return None
+        options = "|".join(map(re.escape, sorted(holes, key=len, reverse=True)))
+        pieces = re.split(rf"(?<![A-Za-z0-9])({options})(?![A-Za-z0-9])", value)
+        if len(pieces) == 1:
+            return None
+        rest = " ".join(pieces[::2])
+        bits = sum(information(piece) for piece in set(pieces[1::2]))
+        text = "".join(
+            f"{{{{ {holes[piece][0]} }}}}" if number % 2 else escaped(piece)
+            for number, piece in enumerate(pieces)
+        )
+        calls = frozenset(call for piece in pieces[1::2] if (call := holes[piece][1]) is not None)
+        if _CODE.search(rest):
+            bits = 0.0  # an id or a number in the text is not explained
+        return Leaf(text, "parts", bits, (), calls, follows_request=not calls)
+
+    def _known_parts(self, value: str) -> Iterator[tuple[str, str, int | None]]:
+        """Yield inputs and fields whose text stands in a text: content, expression, call."""
+        for expression, content in self._inputs.texts_known():
+            if content in value and information(content) >= ENOUGH / 2:
+                yield content, expression, None
+        words = {*_CODE.findall(value), *_NUMBER.findall(value), *_phrases(value)}
+        for word in words:
+            for group in self._sources.groups(word):
+                place = group[0]
+                lone = information(word) >= ENOUGH or self._sources.rivals(place) == 1
+                if place.is_fixed and lone and information(word) >= SMALL:
+                    name = self._sources.names[place.call]
+                    yield word, reference(name, place.parts), place.call
+                    break
+
+    # --- membership -------------------------------------------------------------------------------
+
+    def memberships(self, value: Any, expression: str) -> Iterator[tuple[str, frozenset[int]]]:
+        """Yield checks that an input is one of the values of a list that held the recorded one."""
+        values = value if isinstance(value, list) else [value]
+        ways: dict[tuple[int, tuple[str, ...]], set[str]] = {}
+        for one in values:
+            for group in self._sources.groups(one):
+                place = group[0]
+                if place.collections:
+                    ways.setdefault((place.call, place.general), set()).add(text_key(one))
+        wanted = {text_key(one) for one in values}
+        full = [way for way, held in ways.items() if held == wanted]
+        for way in full:
+            yield f"among({self._every(way)}, {expression})", frozenset({way[0]})
+        if full or len(wanted) == 1 or not ways:
+            return
+        # The items stand in several results, such as the variants of two products.
+        by_way: dict[tuple[str, ...], list[tuple[int, tuple[str, ...]]]] = {}
+        for way in ways:
+            by_way.setdefault(way[1], []).append(way)
+        for several in by_way.values():
+            if set().union(*(ways[way] for way in several)) == wanted:
+                joined = " + ".join(map(self._every, several))
+                calls = frozenset(way[0] for way in several)
+                yield f"among({joined}, {expression})", calls
+                return
+
+    def _every(self, way: tuple[int, tuple[str, ...]]) -> str:
+        return f"every({self._sources.names[way[0]]}, {quoted('.'.join(way[1]))})"
+
+
+# --- helpers --------------------------------------------------------------------------------------
+
+
+def converted(expression: str, value: Any, found: Any) -> str:
+    """Return an expression, converted if the call has a number as a text or the reverse."""
+    if isinstance(value, str) and not isinstance(found, str):
+        return f"str({expression})"
+    if isinstance(found, str) and isinstance(value, int | float) and not isinstance(value, bool):
+        return f"{'int' if isinstance(value, int) else 'float'}({expression})"
+    return expression
+
+
+def _is_named(place: Place, name: str, sources: Sources) -> bool:
+    """Return whether a field has an argument's name; the `id` of an order matches `order_id`."""
+    key = place.key.lower()
+    plain = name.lower()
+    if not plain:
+        return False
+    if key == plain or (key and plain.endswith(f"_{key}") and key != "id"):
+        return True
+    if key == "id":
+        kind = sources.kind_of(place)
+        return plain in (f"{kind.holder}_id", kind.holder, f"{kind.holder.rstrip('s')}_id", "id")
+    return not place.parts and plain in (sources.names[place.call], f"{plain}_id")
+
+
+_RANK: dict[str, int] = {"key": 0, "only": 1, "match": 2, "extreme": 3}
+
+
+def _worse(one: How, other: How) -> How:
+    return max(one, other, key=lambda how: _RANK.get(how, 0))
+
+
+def _is_name(field: Any) -> bool:
+    return isinstance(field, str) and field.isidentifier()
+
+
+def _extremes(
+    way: str, field: str, content: Any, column: Column
+) -> Iterator[tuple[str, How, float]]:
+    """Yield that an item is the least or most by a number or a date."""
+    if not (isinstance(content, int | float) or _is_date(content)):
+        return
+    if content == column.least:
+        yield f"least({way}, {quoted(field)})", "extreme", 0.0
+    if content == column.most:
+        yield f"most({way}, {quoted(field)})", "extreme", 0.0
+
+
+def _is_date(value: Any) -> bool:
+    return isinstance(value, str) and re.match(r"\d{4}-\d{2}-\d{2}", value) is not None
+
+
+def _lists(value: Any, path: str = "") -> Iterator[tuple[str, list[Any]]]:
+    """Yield the lists of a result that keys alone lead to, with the path of their items."""
+    if isinstance(value, list) or is_collection(value):
+        yield (f"{path}.*" if path else ""), list(items_of(value))
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            if _is_name(key):
+                yield from _lists(item, f"{path}.{key}" if path else key)
+
+
+def _of_lists(name: str, result: Any, value: float, call: int) -> Iterator[Explanation]:
+    """Yield the length of a list, and the sum of a field over its items."""
+    for path, items in _lists(result):
+        way = f"every({name}, {quoted(path)})" if path else name
+        if len(items) == value and len(items) > 1:
+            yield Explanation(f"len({way})", "computed", 0.0, call)
+        for field in sorted(_number_fields(items)):
+            column = _column(items, field)
+            if len(column) > 1 and _close(sum(column), value):
+                full = f"{path}.{field}" if path else f"*.{field}"
+                yield Explanation(f"sum(every({name}, {quoted(full)}))", "computed", 0.0, call)
+
+
+def _number_fields(items: Iterable[Any]) -> set[str]:
+    return {
+        field
+        for item in items
+        if isinstance(item, dict)
+        for field, content in item.items()
+        if isinstance(content, int | float) and not isinstance(content, bool) and _is_name(field)
+    }
+
+
+def _column(items: Iterable[Any], field: str) -> list[float]:
+    return [
+        item[field]
+        for item in items
+        if isinstance(item, dict) and isinstance(item.get(field), int | float)
+    ]
+
+
+def _add_numbers(numbers: dict[str, float], name: str, value: Any) -> None:
+    """Add the numbers that keys alone lead to."""
+    if isinstance(value, dict) and not is_collection(value):
+        for key, item in value.items():
+            _add_numbers(numbers, reference(name, (key,)) if name else key, item)
+    elif isinstance(value, int | float) and not isinstance(value, bool) and name:
+        numbers[name] = value
+
+
+def _close(one: float, other: float) -> bool:
+    return abs(one - other) < 1e-9 * max(1.0, abs(one), abs(other))
+
+
+def _fixed_texts(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], str]]:
+    if isinstance(value, dict) and not is_collection(value):
+        for key, item in value.items():
+            yield from _fixed_texts(item, (*path, key))
+    elif isinstance(value, str):
+        yield path, value
+
+
+_ENDS = re.compile(r"\S*\s?\Z")
+_STARTS = re.compile(r"\A\s?\S*")
+
+
+def _end(text: str) -> str:
+    found = _ENDS.search(text)
+    return found.group() if found else ""
+
+
+def _start(text: str) -> str:
+    found = _STARTS.search(text)
+    return found.group() if found else ""
+
+
+def _between(text: str, before: str, after: str) -> str | None:
+    if (before and text.count(before) != 1) or not (before or after):
+        return None
+    rest = text.partition(before)[2] if before else text
+    if after and rest.count(after) != 1:
+        return None
+    return rest.partition(after)[0] if after else rest
+
+
+def _phrases(text: str) -> Iterator[str]:
+    """Yield the runs of one to four words of a text, without the signs around them."""
+    words = [word.strip(".,;:!?()[]\"'") for word in text.split()]
+    for size in range(1, 5):
+        for start in range(len(words) - size + 1):
+            phrase = " ".join(words[start : start + size])
+            if len(phrase) >= 2:
+                yield phrase
+
+
+def _part(use: Use) -> Use:
+    return Use(f"{use.name}_part" if use.name else "mentioned", use.tool, False)

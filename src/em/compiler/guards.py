@@ -1,0 +1,267 @@
+"""Guards: facts that were read about what a call acts on, and that must hold again.
+
+A careful person would look at them before acting: a status, a flag, an availability, whose order
+it is. Only the record that is acted on counts; where the same item also stands in a catalogue, its
+fields there are accidents.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from em.compiler.calls import TracedCall, words_of
+from em.compiler.evidence import ENOUGH, INCREDIBLE, information
+from em.compiler.sources import Place, Sources, places, quoted, reference, text_key
+from em.runner.expressions.functions import ANY, KEYS
+from em.values.leaves import leaves
+
+MOST = 24
+"""Guards of one call."""
+
+_FACTS = frozenset(
+    "status state type kind tier role level class mode category membership cabin currency condition"
+    " priority stage phase availability plan channel direction severity visibility".split()
+)
+"""Words in the names of fields whose value is one of a few."""
+_COUNTS = frozenset(
+    "stock quantity available balance remaining left count seats inventory capacity limit max"
+    " maximum budget credit funds".split()
+)
+"""Words in the names of fields that say how much there is."""
+_AMOUNTS = frozenset({"amount", "total", "price", "cost"})
+_ENDINGS = frozenset(
+    "cancel cancelled canceled locked blocked deleted returned refunded closed ended expired error"
+    " hold archived frozen suspended disabled".split()
+)
+"""Words in the names of fields that are empty until something ends."""
+_NAMES = frozenset(
+    "name title description label text note comment message subject summary body content street"
+    " city address country brand color colour size material model author url path file id key email"
+    " reason method source".split()
+)
+"""Words in the names of fields that describe one thing, and differ from thing to thing."""
+_FEW = re.compile(r"[a-z][a-z _-]{0,30}")
+_WORDS = re.compile(r"[A-Za-z][A-Za-z _-]{0,30}")
+
+
+class Guard(NamedTuple):
+    """A condition that held when it was recorded, with the calls whose results it needs."""
+
+    check: str
+    calls: frozenset[int]
+
+
+class Acted(NamedTuple):
+    """A value that a call with an effect was given, and the expression that gives it now."""
+
+    name: str
+    value: Any
+    expression: str
+
+
+def guards_of(acted: Sequence[Acted], reads: Sequence[TracedCall], sources: Sources) -> list[Guard]:
+    """Return the guards of a call: on the records that it acts on, and on whose they are."""
+    return _Guards(acted, reads, sources).found()
+
+
+class _Guards:
+    def __init__(
+        self, acted: Sequence[Acted], reads: Sequence[TracedCall], sources: Sources
+    ) -> None:
+        self._acted, self._sources = acted, sources
+        # Of several reads of one thing the last one counts.
+        last: dict[bytes, TracedCall] = {}
+        for read in reads:
+            if read.index in sources.names:
+                last[f"{read.name}{quoted(read.args)}".encode()] = read
+        self._reads = sorted(last.values(), key=lambda read: read.index)
+        self._ids = {
+            text_key(value)
+            for one in acted
+            for value in _each(one.value)
+            if information(value) >= ENOUGH
+        }
+        self._identifying = self._identifying_values()
+
+    def _identifying_values(self) -> dict[str, int]:
+        """Return the values that stand for someone or something: reads were made with them."""
+        found: dict[str, int] = {}
+        for read in self._reads:
+            result = self._sources.results[read.index]
+            if isinstance(result, str) and information(result) >= INCREDIBLE:
+                found.setdefault(text_key(result), read.index)
+        for read in self._reads:
+            for _, value in leaves(read.args):
+                if information(value) >= INCREDIBLE:
+                    found.setdefault(text_key(value), read.index)
+        return found
+
+    def found(self) -> list[Guard]:
+        """Return all guards, without repetition."""
+        found: dict[str, Guard] = {}
+        subjects = [read for read in self._reads if self._is_about(read)]
+        known = {read.index for read in subjects}
+        guards = [guard for read in subjects for guard in self._of_record(read)]
+        for read in subjects:
+            for guard, other in self._relations(read):
+                guards.append(guard)
+                if other is not None and other not in known:
+                    known.add(other)
+                    guards += self._of_record(self._read(other))
+        guards += self._of_items(known)
+        guards += self._limits(subjects)
+        for guard in guards:
+            found.setdefault(guard.check, guard)
+        return list(found.values())[:MOST]
+
+    def _read(self, index: int) -> TracedCall:
+        return next(read for read in self._reads if read.index == index)
+
+    def _is_about(self, read: TracedCall) -> bool:
+        """Return whether a read was made with an id that is acted on, or about the world."""
+        values = [value for _, value in leaves(read.args)]
+        if not values:
+            return True
+        return any(text_key(value) in self._ids for value in values)
+
+    def _of_record(self, read: TracedCall) -> Iterator[Guard]:
+        """Yield the facts at the top of a result."""
+        name, result = self._sources.names[read.index], self._sources.results[read.index]
+        calls = frozenset({read.index})
+        if not isinstance(result, dict):
+            check = _fact(name, "", result)
+            if check is not None:
+                yield Guard(check, calls)
+            return
+        for key, value in result.items():
+            check = _fact(reference(name, (key,)), key, value)
+            if check is not None:
+                yield Guard(check, calls)
+
+    def _relations(self, read: TracedCall) -> Iterator[tuple[Guard, int | None]]:
+        """Yield that a field of the record still equals whom or what the task is about."""
+        name = self._sources.names[read.index]
+        own = {text_key(value) for _, value in leaves(read.args)}
+        for place in places(read.index, self._sources.results[read.index]):
+            key = text_key(place.value)
+            if not place.is_fixed or not place.parts or key in own:
+                continue
+            if information(place.value) < INCREDIBLE or key not in self._identifying:
+                continue
+            other = self._whose(key, read.index)
+            if other is not None:
+                there = reference(self._sources.names[other.call], other.parts)
+                check = f"{reference(name, place.parts)} == {there}"
+                yield Guard(check, frozenset({read.index, other.call})), other.call
+
+    def _whose(self, key: str, but: int) -> Place | None:
+        """Return where another read has this value: as its whole result, or by keys alone."""
+        for read in self._reads:
+            if read.index == but:
+                continue
+            for place in places(read.index, self._sources.results[read.index]):
+                if place.is_fixed and text_key(place.value) == key:
+                    return place
+        return None
+
+    def _of_items(self, subjects: set[int]) -> Iterator[Guard]:
+        """Yield facts of the items in lists that a call was given the ids of."""
+        for one in self._acted:
+            values = _each(one.value)
+            if not values or any(information(value) < ENOUGH for value in values):
+                continue
+            if any(self._is_address(value) for value in values):
+                continue
+            ways: dict[tuple[str, ...], list[Place]] = {}
+            for value in values:
+                for group in self._sources.groups(value):
+                    place = group[0]
+                    if place.collections and len(group) == 1 and place.general[-1] != KEYS:
+                        ways.setdefault(place.general, []).append(place)
+            inside = {
+                general: held
+                for general, held in ways.items()
+                if all(place.call in subjects for place in held)
+            }
+            yield from self._of_ways(one, len(values), inside or ways)
+
+    def _is_address(self, value: Any) -> bool:
+        """Return whether a read was made with this value: then its whole result is the record."""
+        return any(
+            text_key(value) == text_key(known)
+            for read in self._reads
+            for _, known in leaves(read.args)
+        )
+
+    def _of_ways(
+        self, one: Acted, count: int, ways: Mapping[tuple[str, ...], list[Place]]
+    ) -> Iterator[Guard]:
+        for general, held in ways.items():
+            last = max(number for number, part in enumerate(general) if part == ANY)
+            key = ".".join(general[last + 1 :])
+            if not key or len({text_key(place.value) for place in held}) < count:
+                continue  # the other items stand elsewhere; membership is checked
+            calls = dict.fromkeys(place.call for place in held)
+            path = quoted(".".join(general[: last + 1]))
+            records = " + ".join(f"every({self._sources.names[call]}, {path})" for call in calls)
+            items = [_item(place) for place in held]
+            for field, value in items[0].items():
+                if any(field not in item or item[field] != value for item in items):
+                    continue
+                fact = f"fact_of({records}, {quoted(key)}, {one.expression}, {quoted(field)})"
+                check = _fact(fact, str(field), value)
+                if check is not None:
+                    yield Guard(check, frozenset(calls))
+
+    def _limits(self, subjects: Sequence[TracedCall]) -> Iterator[Guard]:
+        """Yield that an amount stays within what the record says there is."""
+        amounts = [
+            one
+            for one in self._acted
+            if isinstance(one.value, int | float) and not isinstance(one.value, bool)
+        ]
+        for read in subjects:
+            name, result = self._sources.names[read.index], self._sources.results[read.index]
+            fields = result.items() if isinstance(result, dict) else [("", result)]
+            for key, value in fields:
+                if isinstance(value, bool) or not isinstance(value, int | float):
+                    continue
+                if key and (_COUNTS | _AMOUNTS).isdisjoint(words_of(key)):
+                    continue
+                there = reference(name, (key,)) if key else name
+                for one in amounts:
+                    if one.value < value and there not in one.expression:
+                        yield Guard(f"{there} >= {one.expression}", frozenset({read.index}))
+
+
+def _each(value: Any) -> list[Any]:
+    if isinstance(value, list):
+        return [one for one in value if not isinstance(one, dict | list)]
+    return [] if isinstance(value, dict) else [value]
+
+
+def _item(place: Place) -> dict[Any, Any]:
+    """Return the innermost item of a list that holds a place, if it is a mapping."""
+    depth, items = place.collections[-1]
+    item = items[place.parts[depth]]
+    return item if isinstance(item, dict) else {}
+
+
+def _fact(expression: str, key: str, value: Any) -> str | None:
+    """Return the check of a field that a careful person would look at; None for other fields."""
+    words = set(words_of(key))
+    if isinstance(value, bool):
+        return f"{expression} == {quoted(value)}"
+    if isinstance(value, int | float):
+        if key and words.isdisjoint(_COUNTS):
+            return None
+        return f"{expression} > 0" if value > 0 else f"{expression} == {quoted(value)}"
+    if value is None:
+        return f"{expression} == none" if words & _ENDINGS else None
+    if not isinstance(value, str):
+        return None
+    if words & _FACTS or not key:
+        few = _WORDS.fullmatch(value)
+    else:
+        few = None if words & _NAMES else _FEW.fullmatch(value)
+    return f"{expression} == {quoted(value)}" if few and len(value.split()) <= 3 else None

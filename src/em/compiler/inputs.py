@@ -1,0 +1,283 @@
+"""Inputs of a routine: what the task states, what was said in words, and what has to be asked.
+
+While values are being explained, an input that has no name yet is written as a token in
+expressions. Names are given at the end, when it is known how each input is used: two inputs that
+want the same name are both named after the tool that uses them, so that a name means the same in
+every routine with these tools.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+
+from em.compiler.calls import Names, identifier
+from em.compiler.evidence import ENOUGH, INCREDIBLE, OWN_INPUT, information, of_match, of_mention
+from em.compiler.sources import Place, places, reference, segment, text_key
+from em.runner.routine import Asked, Request
+from em.values.canonical import Json, identical, same
+from em.values.leaves import Scalar, mentioned_in
+
+REQUEST = "request"
+"""The name of the input that takes a whole request as text."""
+
+_WORDS = re.compile(r"\S+")
+_MANY_WORDS = 3
+
+
+class Use(NamedTuple):
+    """An argument that takes an input: its name, the tool, and whether the call has an effect."""
+
+    name: str
+    tool: str
+    writes: bool
+
+
+class Input(msgspec.Struct):
+    """An input that the task does not name: a value from a text, or one that is asked for."""
+
+    token: str
+    """What stands for it in expressions until it has a name."""
+    value: Any
+    is_said: bool
+    uses: list[Use] = []
+    candidates: list[str] = []
+    words: str = ""
+
+    @property
+    def wanted_name(self) -> Use:
+        """The use that it is named after: that of an effect counts most."""
+        return next((use for use in self.uses if use.writes), self.uses[0])
+
+
+class Stated(NamedTuple):
+    """A value of the task's structured input, with the expression for it."""
+
+    expression: str
+    place: Place
+    bits: float
+    is_own: bool
+
+
+class Inputs:
+    """Finds the input that a value comes from, and names the inputs.
+
+    mark: how tokens begin; a text that occurs nowhere in the recording.
+    """
+
+    def __init__(
+        self, mission: Json, goal: str, said: list[str], names: Names, mark: str = "IN__"
+    ) -> None:
+        self._names, self._mark = names, mark
+        self._mission = mission
+        self._mission_names = {key: names.free(identifier(key)) for key in mission}
+        self._stated: dict[str, list[Place]] = {}
+        self._size = 0
+        for number, value in enumerate(mission.values()):
+            for place in places(number, value):
+                self._size += 1
+                self._stated.setdefault(text_key(place.value), []).append(place)
+        self._keys = list(mission)
+        # A goal beside structured input is a title; by itself it is the request.
+        self.texts = {key: text for key, text in mission.items() if _is_request(text)}
+        spoken = "\n".join(text for text in said if text.strip())
+        if not spoken and not mission:
+            spoken = goal
+        self._spoken_as = ""
+        if spoken.strip():
+            self._spoken_as = names.free(REQUEST)
+            self.texts[self._spoken_as] = spoken
+        self._all = "\n".join(self.texts.values())
+        tokens = _WORDS.findall(self._all)
+        self._words = len(tokens)
+        self._codes = sum(any(map(str.isdigit, token)) for token in tokens)
+        self._by_text: dict[str, Input] = {}
+        self.made: list[Input] = []
+
+    # --- finding ----------------------------------------------------------------------------------
+
+    def stated(self, value: Scalar, name: str) -> list[Stated]:
+        """Return the values of the structured input that equal this one, the best first."""
+        found = []
+        for place in self._stated.get(text_key(value), ()):
+            key = self._keys[place.call]
+            last = place.key or key
+            is_own = last == name
+            bits = of_match(value, self._size) + (OWN_INPUT if is_own else 0.0)
+            expression = self._mission_names[key] + "".join(map(segment, place.parts))
+            found.append(Stated(expression, place, bits, is_own))
+        return sorted(found, key=lambda one: -one.bits)
+
+    def said(self, value: Scalar) -> float:
+        """Return the evidence that a value was said in words; 0 if it was not."""
+        if isinstance(value, bool) or value is None or not self._all:
+            return 0.0
+        text = str(value)
+        short = not any(map(str.isdigit, text)) and len(text) < 4 and not text[:1].isupper()
+        if short or not mentioned_in(value, self._all, exactly=True):
+            return 0.0
+        return of_mention(value, self._words, self._codes)
+
+    def mentions(self, value: Any) -> bool:
+        """Return whether a field's text was said, in any case: it may have named an item."""
+        if not isinstance(value, str) or information(value) < ENOUGH or not self._all:
+            return False
+        return mentioned_in(value, self._all)
+
+    def of_value(self, value: Any) -> str | None:
+        """Return the expression of an input that has this value already; None if there is none."""
+        for one in self._stated.get(text_key(value), ()):
+            if identical(one.value, value) and not one.collections:
+                return reference(self._mission_names[self._keys[one.call]], one.parts)
+        for made in self.made:
+            if same(made.value, value):
+                return made.token
+            if isinstance(made.value, list):
+                for number, item in enumerate(made.value):
+                    if same(item, value):
+                        return f"{made.token}[{number}]"
+        return None
+
+    def whole(self, value: Any) -> str | None:
+        """Return the input that is this list or mapping."""
+        for key, stated in self._mission.items():
+            if isinstance(stated, dict | list) and identical(stated, value):
+                return self._mission_names[key]
+        return None
+
+    def secret_name(self, marker: str) -> str:
+        """Return the name of a secret: that of the input that holds it, or its own."""
+        for key, stated in self._mission.items():
+            if stated == marker:
+                return self._mission_names[key]
+        own = marker.removeprefix("[redacted:").removesuffix("]")
+        return self._names.free(identifier(own))
+
+    def numbers(self) -> Json:
+        """Return the numbers of the structured input, by name."""
+        return {
+            self._mission_names[key]: value
+            for key, value in self._mission.items()
+            if isinstance(value, int | float) and not isinstance(value, bool)
+        }
+
+    def texts_known(self) -> Iterator[tuple[str, str]]:
+        """Yield expression and text of every input that a longer text may contain."""
+        for key, value in self._mission.items():
+            if key not in self.texts:
+                for place in places(0, value):
+                    if isinstance(place.value, str | int | float) and place.is_fixed:
+                        yield reference(self._mission_names[key], place.parts), str(place.value)
+        for one in self.made:
+            if isinstance(one.value, str | int | float):
+                yield one.token, str(one.value)
+
+    def take(self, value: Any, use: Use, *, is_said: bool) -> Input:
+        """Return the input for a value that was said, or has to be asked for; make it if new."""
+        # Equal ids are one input; two small numbers may be equal by chance.
+        shared = is_said or information(value) >= INCREDIBLE
+        key = msgspec.json.encode(value).decode() if shared else f"{len(self.made)}\0"
+        found = self._by_text.get(key)
+        if found is None:
+            token = f"{self._mark}{len(self.made)}__"
+            found = Input(token=token, value=value, is_said=is_said, uses=[])
+            self.made.append(found)
+            self._by_text[key] = found
+        found.uses.append(use)
+        return found
+
+    # --- naming -----------------------------------------------------------------------------------
+
+    def named(self) -> dict[str, str]:
+        """Return the name of each token."""
+        wanted: dict[str, list[Input]] = {}
+        for one in self.made:
+            wanted.setdefault(identifier(one.wanted_name.name or "value"), []).append(one)
+        named: dict[str, str] = {}
+        for name, inputs in wanted.items():
+            for one in inputs:
+                full = name
+                if len(inputs) > 1:
+                    full = identifier(f"{one.wanted_name.tool}_{name}")
+                named[one.token] = self._names.free(full)
+        return named
+
+    def stated_values(self) -> Json:
+        """Return the structured input of the task, without texts that are requests."""
+        return {
+            self._mission_names[key]: value
+            for key, value in self._mission.items()
+            if key not in self.texts
+        }
+
+    def asked(self, named: Mapping[str, str]) -> dict[str, Asked]:
+        """Return the inputs that nothing said or stated, with what may explain them."""
+        return {
+            named[one.token]: Asked(
+                recorded=one.value,
+                candidates=[with_names(text, named) for text in one.candidates],
+            )
+            for one in self.made
+            if not one.is_said
+        }
+
+    def request(self, named: Mapping[str, str], *, decides: bool) -> Request | None:
+        """Return the template of the request, with the inputs that it mentions.
+
+        decides: whether something that is done may follow from its wording alone.
+        """
+        if not self.texts:
+            return None
+        name = self._spoken_as or self._mission_names[next(iter(self.texts))]
+        key = self._spoken_as or next(iter(self.texts))
+        holes: dict[Any, str] = {}
+        for one in self.made:
+            if one.is_said and isinstance(one.value, list):
+                for number, item in enumerate(one.value):
+                    holes[item] = f"{named[one.token]}[{number}]"
+            elif one.is_said:
+                holes[one.value] = named[one.token]
+        template = "".join(_filled(self.texts[key], holes))
+        return Request(input=name, template=template, decides=decides)
+
+
+def _is_request(value: Any) -> bool:
+    return isinstance(value, str) and len(value.split()) >= _MANY_WORDS
+
+
+def _filled(text: str, holes: Mapping[Any, str]) -> Iterator[str]:
+    """Yield a text in parts, with an expression in place of each value."""
+    wanted = sorted(map(str, holes), key=len, reverse=True)
+    names = {str(value).lower(): name for value, name in holes.items()}
+    if not wanted:
+        yield from (part for part in (escaped(text),) if part)
+        return
+    options = "|".join(map(re.escape, wanted))
+    pattern = re.compile(rf"(?<![A-Za-z0-9])({options})(?![A-Za-z0-9])", re.IGNORECASE)
+    for number, part in enumerate(pattern.split(text)):
+        yield f"{{{{ {names[part.lower()]} }}}}" if number % 2 else escaped(part)
+
+
+def escaped(text: str) -> str:
+    """Return a text in which braces are not read as an expression."""
+    if "{{" in text or "{%" in text or "{#" in text:
+        return "{{ " + msgspec.json.encode(text).decode() + " }}"
+    return text
+
+
+def with_names(expression: str, named: Mapping[str, str]) -> str:
+    """Return an expression with names in place of tokens."""
+    for token, name in named.items():
+        if token in expression:
+            expression = expression.replace(token, name)
+    return expression
+
+
+def named_value(value: Any, named: Mapping[str, str]) -> Any:
+    """Return a value of a step with names in place of tokens."""
+    if isinstance(value, dict):
+        return {key: named_value(item, named) for key, item in value.items()}
+    if isinstance(value, list):
+        return [named_value(item, named) for item in value]
+    return with_names(value, named) if isinstance(value, str) else value

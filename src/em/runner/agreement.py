@@ -1,0 +1,453 @@
+"""Agreement: a routine acts only if everything that may explain a value gives the same.
+
+`Terms` are what a compiled step requires: expressions that must agree with its arguments, and
+guards. `Agreement` checks them during a run. It binds the request to inputs, decides when recorded
+values count, and asks a person about the rest. As much as possible is settled before the first
+effect, so that a refusal comes before anything was done.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from em.errors import EmError, RoutineError
+from em.runner.expressions.functions import FUNCTIONS, equal
+from em.runner.expressions.language import Evaluate, compile_expression, compile_value
+from em.runner.run import Failed, Pause, PendingPrompt, failure_of
+from em.values.canonical import Json, identical, same, short
+
+INPUTS = "inputs"
+"""The step id of the question for inputs and for values whose explanations differ."""
+SETTLED = "_settled"
+"""The name in a run's scope under which answers for single arguments stand, by step and place."""
+
+_NAME = re.compile(r"(?<![\w.])([A-Za-z_]\w*)(?!\w*\s*=[^=])")
+_TEXT = re.compile(r"\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'")
+_HOLE = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
+_KNOWN = {*FUNCTIONS, "true", "false", "none", "True", "False", "None", "and", "or", "not", "in"}
+
+
+class GuardFailed(RoutineError):
+    """The world differs from the recording in a fact that was read before acting."""
+
+    code = "guard_failed"
+
+
+class Term(NamedTuple):
+    """An expression that a step requires: its text, its value, and the names it needs."""
+
+    text: str
+    evaluate: Evaluate
+    names: frozenset[str]
+
+
+class Leaf(NamedTuple):
+    """One argument: where it stands, how it is written, and what must agree with it."""
+
+    place: str
+    parts: tuple[str | int, ...]
+    own: Term
+    others: Sequence[Term]
+
+
+class Terms:
+    """What a step requires before its call."""
+
+    __slots__ = ("guards", "leaves", "names", "step_id", "uses")
+
+    def __init__(
+        self, step_id: str, args: Json, agree: Mapping[str, Sequence[str]], guards: Sequence[str]
+    ) -> None:
+        place = f"step {step_id}, field"
+        self.step_id = step_id
+        self.leaves = [
+            _leaf(args, name, texts, f"{place} agree.{name}") for name, texts in agree.items()
+        ]
+        self.guards = [_term(text, f"{place} guards") for text in guards]
+        # The names that the arguments themselves need.
+        self.uses = frozenset(_names_of_value(args))
+        self.names = self.uses.union(
+            *(term.names for leaf in self.leaves for term in (leaf.own, *leaf.others)),
+            *(term.names for term in self.guards),
+        )
+
+
+def _term(text: str, place: str) -> Term:
+    return Term(text, compile_expression(text, place), frozenset(_names_in(text)))
+
+
+def _leaf(args: Json, name: str, texts: Sequence[str], place: str) -> Leaf:
+    parts = tuple(_parts(name))
+    template: Any = args
+    for part in parts:
+        try:
+            template = template[part]
+        except (KeyError, IndexError, TypeError):
+            raise RoutineError(f"the step has no argument {name!r}", place=place) from None
+    shown = template if isinstance(template, str) else msgspec.json.encode(template).decode()
+    own = Term(shown, compile_value(template, place), frozenset(_names_of_value(template)))
+    return Leaf(name, parts, own, [_term(text, place) for text in texts])
+
+
+def _parts(name: str) -> Iterator[str | int]:
+    """Split a place such as `items[0].sku`."""
+    for key, number in re.findall(r"([^.\[\]]+)|\[(\d+)\]", name):
+        yield int(number) if number else key
+
+
+def _names_in(expression: str) -> set[str]:
+    return set(_NAME.findall(_TEXT.sub("''", expression))) - _KNOWN
+
+
+def _names_of_value(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        for hole in _HOLE.findall(value):
+            yield from _names_in(hole)
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from _names_of_value(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _names_of_value(item)
+
+
+class _Question(NamedTuple):
+    field: Json
+    words: str
+
+
+class Agreement:
+    """What a run has settled so far: its inputs, the guards that held, and people's answers.
+
+    terms: of the steps in their order; None for a step that requires nothing.
+    """
+
+    def __init__(
+        self,
+        request: Any,
+        asks: Mapping[str, Any],
+        schema: Json | None,
+        terms: Sequence[Terms | None],
+        answers: Mapping[str, Any],
+    ) -> None:
+        self._request, self._asks = request, asks
+        properties = (schema or {}).get("properties")
+        self._properties: Json = properties if isinstance(properties, dict) else {}
+        self._terms = [one for one in terms if one is not None]
+        self._answers = dict(answers)
+        self._pending = [(one.step_id, guard) for one in self._terms for guard in one.guards]
+        self._planned = False
+        self._doubts: dict[str, str] = {}
+        self.settled: dict[str, Json] = {}
+        self.learnt: list[tuple[str, Any]] = []
+        """The answers that were used, by field."""
+
+    # --- inputs -----------------------------------------------------------------------------------
+
+    def inputs(self, given: Json) -> Json:
+        """Return the inputs of a run: given, read from the request, or those of the recording."""
+        known = dict(given)
+        matched = self._bind(known)
+        others = [name for name in self._properties if name not in self._asks]
+        request = self._request.input if self._request is not None else None
+        needed = [name for name in others if name != request]
+        recorded = all(
+            name in known and same(known[name], self._example(name)) for name in needed
+        ) and all(
+            same(known[name], asked.recorded) for name, asked in self._asks.items() if name in known
+        )
+        wording = matched is not False
+        if recorded and wording:
+            for name, asked in self._asks.items():
+                known.setdefault(name, asked.recorded)
+            return known
+        for name, asked in self._asks.items():
+            if asked.is_unused and name in known and not identical(known[name], asked.recorded):
+                self._doubts[name] = (
+                    f"{name} was {short(asked.recorded)} in the recording, and is"
+                    f" {short(known[name])} now; nothing shows what depends on it."
+                    " Go on as recorded?"
+                )
+            elif asked.is_unused:
+                known.setdefault(name, asked.recorded)
+        if self._request is not None and self._request.decides and matched is not True:
+            self._doubts[self._request.input] = (
+                "Some values may follow from the wording of the request, which was:"
+                f" {short(self._request.template)}. Do the same with these inputs?"
+            )
+        return known
+
+    def _example(self, name: str) -> Any:
+        examples = self._properties[name].get("examples")
+        return examples[0] if isinstance(examples, list) and examples else None
+
+    def _bind(self, known: Json) -> bool | None:
+        """Take inputs from the request; None if there is none, False if its wording differs."""
+        if self._request is None or self._request.input not in known:
+            return None
+        text = known[self._request.input]
+        bound = bind(self._request.template, text) if isinstance(text, str) else None
+        if bound is None:
+            return False
+        for name, value in bound.items():
+            value = _typed(value, self._properties.get(name, {}))  # noqa: PLW2901 - the same value
+            if name in known and not same(known[name], value):
+                raise RoutineError(
+                    f"the request says {short(value)}, the input {short(known[name])}",
+                    place=f"input {name}",
+                    fix="give one of them",
+                )
+            known[name] = value
+        return True
+
+    # --- steps ------------------------------------------------------------------------------------
+
+    def settle(self, terms: Terms, scope: Json, *, writes: bool) -> None:
+        """Check what a step requires; before the first effect also what later steps require.
+
+        Raise Pause to ask a person, and Failed where a guard does not hold.
+        """
+        self._check_guards(terms, scope)
+        scope.setdefault(SETTLED, self.settled)
+        questions: dict[str, _Question] = {}
+        steps = [terms]
+        if writes and not self._planned:
+            steps += self._after(terms)
+        for one in steps:
+            questions |= self._open(one, scope, is_now=one is terms)
+        if writes and not self._planned:
+            for name, words in self._doubts.items():
+                field = {"name": name, "type": "confirm", "label": words}
+                questions[name] = _Question(field, words)
+        self._ask(questions, scope)
+        if questions:
+            # An answer may make other things known.
+            self._check_guards(terms, scope)
+            self.settle(terms, scope, writes=writes)
+        if writes:
+            self._planned = True
+
+    def _after(self, terms: Terms) -> list[Terms]:
+        at = next(number for number, one in enumerate(self._terms) if one is terms)
+        return self._terms[at + 1 :]
+
+    def _check_guards(self, terms: Terms, scope: Json) -> None:
+        """Check every guard whose values are there, and all guards of this step."""
+        left = []
+        for step_id, guard in self._pending:
+            missing = [name for name in guard.names if name not in scope]
+            if missing:
+                left.append((step_id, guard))
+            else:
+                _check_guard(guard, scope, step_id)
+        self._pending = left
+        asked = [name for _, guard in left for name in guard.names if name in self._asks]
+        for step_id, guard in left:
+            if step_id == terms.step_id and not asked:
+                _check_guard(guard, scope, step_id)
+
+    def _open(self, terms: Terms, scope: Json, *, is_now: bool) -> dict[str, _Question]:
+        """Return what is open about a step: inputs that are missing, values that differ."""
+        found: dict[str, _Question] = {}
+        for name in sorted(terms.names):
+            if name in scope or name not in self._properties:
+                continue
+            found[name] = self._missing(name, scope)
+        for leaf in terms.leaves:
+            names = leaf.own.names.union(*(term.names for term in leaf.others))
+            ready = all(name in scope for name in names)
+            if leaf.place in self.settled.get(terms.step_id, {}) or not (ready or is_now):
+                continue
+            if any(name in found for name in names):
+                continue  # ask for the input first
+            problem = _differing(leaf, scope)
+            if problem is not None:
+                field = f"{terms.step_id}.{leaf.place}"
+                found[field] = _Question(
+                    {"name": field, "type": "json", "label": problem}, f"{leaf.place}: {problem}"
+                )
+        return found
+
+    def _missing(self, name: str, scope: Json) -> _Question:
+        asked = self._asks.get(name)
+        words = [] if asked is None else [f"it was {short(asked.recorded)} in the recording"]
+        for text in () if asked is None else asked.candidates:
+            value = _shown(text, scope)
+            if value is not None:
+                words.append(value)
+        label = f"{name}: {'; '.join(words)}" if words else name
+        kind = self._properties.get(name, {}).get("type")
+        field = {"name": name, "type": _FIELD_TYPES.get(kind, "json"), "label": label}
+        return _Question(field, label)
+
+    def _ask(self, questions: Mapping[str, _Question], scope: Json) -> None:
+        """Take the answers that are there, and ask for the rest."""
+        left = {}
+        for name, question in questions.items():
+            if name not in self._answers:
+                left[name] = question
+                continue
+            self._take(name, question, self._answers[name], scope)
+        if left:
+            message = "Before anything is done: " if not self._planned else ""
+            message += ". ".join(question.words for question in left.values())
+            fields = [question.field for question in left.values()]
+            raise Pause(PendingPrompt(step_id=INPUTS, message=message, fields=fields))
+
+    def _take(self, name: str, question: _Question, answer: Any, scope: Json) -> None:
+        if question.field["type"] == "confirm" and name in self._doubts:
+            if answer is not True:
+                raise Failed(failure_of("", GuardFailed("a person did not agree"), {}))
+            del self._doubts[name]
+        elif name in self._properties:
+            scope[name] = answer
+        else:
+            step_id, _, place = name.partition(".")
+            self.settled.setdefault(step_id, {})[place] = answer
+        self.learnt.append((name, answer))
+
+
+_FIELD_TYPES = {"string": "text", "integer": "integer", "number": "number", "boolean": "confirm"}
+
+
+def _check_guard(guard: Term, scope: Json, step_id: str) -> None:
+    try:
+        held = guard.evaluate(scope)
+        reason = f"{_left_side(guard.text)} is {_value_of(guard.text, scope)}"
+    except EmError as error:
+        held, reason = False, str(error.message)
+    if not held:
+        error = GuardFailed(
+            f"it held when it was recorded that {guard.text}, and does not now: {reason}",
+            place=f"step {step_id}",
+            fix="do it by hand or with the agent; an author may remove a guard that is not needed",
+        )
+        raise Failed(failure_of(step_id, error, {"guard": guard.text}))
+
+
+def _left_side(text: str) -> str:
+    return re.split(r" (?:==|>=|<=|>|<|!=) ", text)[0]
+
+
+def _value_of(text: str, scope: Json) -> str:
+    try:
+        return short(compile_expression(_left_side(text), "")(scope))
+    except EmError as error:
+        return error.message
+
+
+def _differing(leaf: Leaf, scope: Json) -> str | None:
+    """Return what the explanations of a value give, in words; None if they agree."""
+    values: list[tuple[Any, Term]] = []
+    problems: list[str] = []
+    for term in (leaf.own, *leaf.others):
+        try:
+            values.append((term.evaluate(scope), term))
+        except EmError as error:
+            problems.append(f"{in_words(term.text)}, but {error.message}")
+    agreeing = all(equal(value, values[0][0]) for value, _ in values)
+    if agreeing and not problems:
+        return None
+    shown: dict[str, str] = {}
+    for value, term in values:
+        shown.setdefault(short(value), in_words(term.text))
+    return "; ".join([*(f"{value} if {words}" for value, words in shown.items()), *problems])
+
+
+def _shown(text: str, scope: Json) -> str | None:
+    try:
+        return f"{short(compile_expression(text, '')(scope))} if {in_words(text)}"
+    except EmError:
+        return None
+
+
+def in_words(text: str) -> str:
+    """Say in words what an expression stands for."""
+    bare = text.removeprefix("{{").removesuffix("}}").strip() if text.startswith("{{") else text
+    names = _names_in(bare)
+    if not names:
+        return f"it is always {bare}"
+    if bare in names:
+        return f"it is the input `{bare}`"
+    return f"it is `{bare}`"
+
+
+def with_answers(args: Json, settled: Mapping[str, Any]) -> Json:
+    """Return arguments with the values that people gave for single places."""
+    if not settled:
+        return args
+    changed = msgspec.json.decode(msgspec.json.encode(args))
+    for place, value in settled.items():
+        *way, last = _parts(place)
+        holder: Any = changed
+        for part in way:
+            holder = holder[part]
+        holder[last] = value
+    return dict(changed)
+
+
+# --- requests -------------------------------------------------------------------------------------
+
+
+def bind(template: str, text: str) -> Json | None:
+    """Return the values that a text has where a template has names; None if they don't fit.
+
+    Words must be the same, in any case and with any spaces between them. A name that stands twice
+    must have one value. A value ends where the words behind it begin, so this takes linear time.
+    """
+    words, names = _split(template)
+    rest = " ".join(text.split())
+    first, *others = words
+    if not _lower(rest).startswith(first):
+        return None
+    rest = rest[len(first) :]
+    bound: Json = {}
+    for number, (name, after) in enumerate(zip(names, others, strict=True)):
+        is_last = number == len(names) - 1
+        if is_last:
+            end = len(rest) - len(after) if _lower(rest).endswith(after) else -1
+        else:
+            end = _lower(rest).find(after) if after else -1
+        value = rest[:end].strip() if end > 0 else ""
+        if not value:
+            return None
+        rest = rest[end + len(after) :]
+        plain, *position = _parts(name)
+        if position:
+            bound.setdefault(str(plain), []).append(value)
+        elif bound.setdefault(str(plain), value) != value:
+            return None
+    return bound if not rest or names else None
+
+
+def _lower(text: str) -> str:
+    lower = text.lower()
+    return lower if len(lower) == len(text) else text
+
+
+def _split(template: str) -> tuple[list[str], list[str]]:
+    """Return the words around the names of a template, one more than there are names."""
+    words, names = [""], []
+    for number, part in enumerate(_HOLE.split(template)):
+        hole = part.strip()
+        if number % 2 and not hole.startswith('"'):
+            names.append(hole)
+            words.append("")
+        else:
+            words[-1] += msgspec.json.decode(hole) if number % 2 else part
+    plain = [re.sub(r"\s+", " ", part) for part in words]
+    plain[0], plain[-1] = plain[0].lstrip(), plain[-1].rstrip()
+    return [_lower(part) for part in plain], names
+
+
+def _typed(value: Any, schema: Json) -> Any:
+    """Return a text of a request as the type of its input."""
+    kind = schema.get("type")
+    if kind in ("integer", "number") and isinstance(value, str):
+        try:
+            return int(value) if kind == "integer" else float(value)
+        except ValueError:
+            return value
+    return value
