@@ -227,8 +227,10 @@ class _Builder:
         return self._finished(output)
 
     def _finished(self, output: Any) -> Draft:
+        drafted = self._ordered_steps()
+        self._inputs.drop_unused(drafted)
         named = self._inputs.named()
-        steps = [_renamed_step(step, named) for step in self._ordered_steps()]
+        steps = [_renamed_step(step, named) for step in drafted]
         routine = Routine(
             name=self._name,
             description=self._trace.mission.goal,
@@ -297,17 +299,21 @@ class _Builder:
 
     def _together(self, args: Json) -> Iterator[tuple[str, Any]]:
         self._explainer.read_together(args)
+        self._inputs.say_together(args)
         yield from args.items()
         self._explainer.read_together({})
+        self._inputs.say_together({})
 
     def _learn(self, call: TracedCall) -> None:
         """Let later values come from a call's result."""
-        self._sources.add(call.index, self._saved[call.index], call.result)
+        saved = self._saved[call.index]
         if call.effect == "write":
+            self._sources.add_made(call.index, saved, call.args, call.result)
             for _, value in leaves(call.result):
-                if not self._sources.is_older(value, call.index):
+                if self._sources.is_made_by(value, call.index):
                     self._explainer.fresh.setdefault(text_key(value), call.index)
         else:
+            self._sources.add(call.index, saved, call.result)
             self._explainer.read_by |= {text_key(value) for _, value in leaves(call.args)}
 
     def _add(self, call: TracedCall) -> None:
@@ -339,15 +345,7 @@ class _Builder:
 
     def _guards(self, call: TracedCall, wired: Wired) -> list[Guard]:
         reads = [one for one in self._kept if one.effect == "read" and one.index < call.index]
-        # What was read before an effect on the same thing is no longer how it was.
-        fresh = [read for read in reads if not self._is_stale(read, call.index)]
-        return guards_of(wired.acted, fresh, self._sources)
-
-    def _is_stale(self, read: TracedCall, until: int) -> bool:
-        between = [
-            one for one in self._kept if one.effect == "write" and read.index < one.index < until
-        ]
-        return any(_share_an_id(read.args, one.args) for one in between)
+        return guards_of(wired.acted, reads, self._sources, self._inputs.of_value)
 
     def _is_identifying(self, call: TracedCall) -> bool:
         """Return whether an argument of a read comes from the request."""
@@ -392,11 +390,10 @@ class _Builder:
             return False
         if not any(information(value) >= ENOUGH for _, value in leaves(read.args)):
             return False  # it reads how things are now, such as a page
-        made = {text_key(v) for one in effects for _, v in leaves(one.result) if _is_id(v)}
-        held = {text_key(value) for _, value in leaves(read.result)}
-        return not any(_share_an_id(read.args, one.args) for one in effects) and not (
-            {key for key in made if self._explainer.fresh.get(key)} & held
-        )
+        if any(_share_an_id(read.args, one.args) for one in effects):
+            return False
+        held = {text_key(value) for _, value in leaves(read.result) if _is_id(value)}
+        return held.isdisjoint(self._explainer.fresh)
 
     def _is_for_an_effect(self, index: int) -> bool:
         later = [call for call in self._kept if call.index > index]

@@ -232,7 +232,9 @@ class Explainer:
                 known = known or self._mentioned(at, place)
                 yield f"value_at({way}, {known})", "match", information(at)
         if len(items) == 1:
+            # Whatever else it has in common with the request did not have to choose it.
             yield f"only({way})", "only", 0.0
+            return
         item = items[at]
         if not isinstance(item, dict):
             return

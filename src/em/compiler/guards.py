@@ -6,7 +6,7 @@ fields there are accidents.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from em.compiler.calls import TracedCall, words_of
@@ -59,16 +59,28 @@ class Acted(NamedTuple):
     expression: str
 
 
-def guards_of(acted: Sequence[Acted], reads: Sequence[TracedCall], sources: Sources) -> list[Guard]:
-    """Return the guards of a call: on the records that it acts on, and on whose they are."""
-    return _Guards(acted, reads, sources).found()
+def guards_of(
+    acted: Sequence[Acted],
+    reads: Sequence[TracedCall],
+    sources: Sources,
+    input_of: Callable[[Any], str | None],
+) -> list[Guard]:
+    """Return the guards of a call: on the records that it acts on, and on whose they are.
+
+    input_of: returns the expression of the input that has a value.
+    """
+    return _Guards(acted, reads, sources, input_of).found()
 
 
 class _Guards:
     def __init__(
-        self, acted: Sequence[Acted], reads: Sequence[TracedCall], sources: Sources
+        self,
+        acted: Sequence[Acted],
+        reads: Sequence[TracedCall],
+        sources: Sources,
+        input_of: Callable[[Any], str | None],
     ) -> None:
-        self._acted, self._sources = acted, sources
+        self._acted, self._sources, self._input_of = acted, sources, input_of
         # Of several reads of one thing the last one counts.
         last: dict[bytes, TracedCall] = {}
         for read in reads:
@@ -148,11 +160,14 @@ class _Guards:
                 continue
             if information(place.value) < INCREDIBLE or key not in self._identifying:
                 continue
+            here = reference(name, place.parts)
+            given = self._input_of(place.value)
+            if given is not None:
+                yield Guard(f"{here} == {given}", frozenset({read.index})), None
             other = self._whose(key, read.index)
             if other is not None:
                 there = reference(self._sources.names[other.call], other.parts)
-                check = f"{reference(name, place.parts)} == {there}"
-                yield Guard(check, frozenset({read.index, other.call})), other.call
+                yield Guard(f"{here} == {there}", frozenset({read.index, other.call})), other.call
 
     def _whose(self, key: str, but: int) -> Place | None:
         """Return where another read has this value: as its whole result, or by keys alone."""
@@ -183,7 +198,8 @@ class _Guards:
                 for general, held in ways.items()
                 if all(place.call in subjects for place in held)
             }
-            yield from self._of_ways(one, len(values), inside or ways)
+            twice = sum(other.value == one.value for other in self._acted) > 1
+            yield from self._of_ways(one, len(values), ways if twice else inside or ways)
 
     def _is_address(self, value: Any) -> bool:
         """Return whether a read was made with this value: then its whole result is the record."""

@@ -7,7 +7,7 @@ every routine with these tools.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -92,6 +92,7 @@ class Inputs:
         tokens = _WORDS.findall(self._all)
         self._words = len(tokens)
         self._codes = sum(any(map(str.isdigit, token)) for token in tokens)
+        self._together: dict[str, float] = {}
         self._by_text: dict[str, Input] = {}
         self.made: list[Input] = []
 
@@ -117,13 +118,30 @@ class Inputs:
         short = not any(map(str.isdigit, text)) and len(text) < 4 and not text[:1].isupper()
         if short or not mentioned_in(value, self._all, exactly=True):
             return 0.0
-        return of_mention(value, self._words, self._codes)
+        return max(of_mention(value, self._words, self._codes), self._together.get(text, 0.0))
+
+    def say_together(self, record: Mapping[str, Any]) -> None:
+        """Take the arguments of a call: a first and a last name were said together, or not at all.
+
+        A name alone says little; beside the other names of the same person it says enough.
+        """
+        self._together = {}
+        texts = [text for text in record.values() if isinstance(text, str) and text[:1].isupper()]
+        known = [text for text in texts if mentioned_in(text, self._all, exactly=True)]
+        bits = sum(
+            of_mention(text, self._words, self._codes)
+            for text in record.values()
+            if isinstance(text, str) and mentioned_in(text, self._all, exactly=True)
+        )
+        if len(known) > 1 or (known and bits >= 2 * ENOUGH):
+            self._together = dict.fromkeys(known, bits)
 
     def mentions(self, value: Any) -> bool:
         """Return whether a field's text was said, in any case: it may have named an item."""
-        if not isinstance(value, str) or information(value) < ENOUGH or not self._all:
+        if not isinstance(value, str) or not self._all:
             return False
-        return mentioned_in(value, self._all)
+        bits = of_mention(value, self._words, self._codes)
+        return bits >= ENOUGH and mentioned_in(value, self._all)
 
     def of_value(self, value: Any) -> str | None:
         """Return the expression of an input that has this value already; None if there is none."""
@@ -175,9 +193,12 @@ class Inputs:
 
     def take(self, value: Any, use: Use, *, is_said: bool) -> Input:
         """Return the input for a value that was said, or has to be asked for; make it if new."""
-        # Equal ids are one input; two small numbers may be equal by chance.
-        shared = is_said or information(value) >= INCREDIBLE
-        key = msgspec.json.encode(value).decode() if shared else f"{len(self.made)}\0"
+        # One id is one input, unless it has two roles: an item may be exchanged for an equal one.
+        # Two small numbers may be equal by chance.
+        key = msgspec.json.encode(value).decode()
+        if not is_said:
+            key += f"\0{use.name}"
+            key += "" if information(value) >= INCREDIBLE else f"\0{len(self.made)}"
         found = self._by_text.get(key)
         if found is None:
             token = f"{self._mark}{len(self.made)}__"
@@ -186,6 +207,11 @@ class Inputs:
             self._by_text[key] = found
         found.uses.append(use)
         return found
+
+    def drop_unused(self, steps: Sequence[msgspec.Struct]) -> None:
+        """Forget the inputs that were tried as explanations and that no step uses."""
+        text = msgspec.json.encode(steps).decode()
+        self.made = [one for one in self.made if one.token in text]
 
     # --- naming -----------------------------------------------------------------------------------
 
@@ -216,7 +242,11 @@ class Inputs:
         return {
             named[one.token]: Asked(
                 recorded=one.value,
-                candidates=[with_names(text, named) for text in one.candidates],
+                candidates=[
+                    with_names(text, named)
+                    for text in one.candidates
+                    if self._mark not in with_names(text, named)
+                ],
             )
             for one in self.made
             if not one.is_said

@@ -1,13 +1,13 @@
 """Sources: where the values of a recording stand, in inputs and in results, by value."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from hashlib import sha256
 from typing import Any, NamedTuple
 
 import msgspec
 
 from em.runner.expressions.functions import ANY, KEYS, items_of
-from em.values.leaves import Scalar, is_by_id
+from em.values.leaves import Scalar, is_by_id, leaves
 
 Parts = tuple[str | int, ...]
 """The keys and positions that lead to a value."""
@@ -113,10 +113,23 @@ class Sources:
 
     def add(self, call: int, name: str, result: Any) -> None:
         """Let later values come from this call's result."""
+        self._add(call, name, result, places(call, result))
+
+    def add_made(self, call: int, name: str, args: Any, result: Any) -> None:
+        """Let later values come from what a call with an effect made: the rest is an echo."""
+        given = {text_key(value) for _, value in leaves(args)}
+        new = [
+            place
+            for place in places(call, result)
+            if (key := text_key(place.value)) not in given and key not in self._by_value
+        ]
+        self._add(call, name, result, new)
+
+    def _add(self, call: int, name: str, result: Any, found: Iterable[Place]) -> None:
         self.names[call], self.results[call] = name, result
         for parts, part in _structures(result):
             self._wholes[_encoded(part)] = (call, parts)
-        for place in places(call, result):
+        for place in found:
             self.size += 1
             self._named[place.key] = self._named.get(place.key, 0) + 1
             key = text_key(place.value)
@@ -139,9 +152,9 @@ class Sources:
         """Return the places that hold a value: a list for each way that leads to one."""
         return list(self._by_value.get(text_key(value), {}).values())
 
-    def is_older(self, value: Scalar, call: int) -> bool:
-        """Return whether an earlier result than this call's held a value."""
-        return any(other < call for other, _ in self._by_value.get(text_key(value), {}))
+    def is_made_by(self, value: Scalar, call: int) -> bool:
+        """Return whether a value comes from this call's result alone."""
+        return {call} == {other for other, _ in self._by_value.get(text_key(value), ())}
 
     def whole(self, value: Any) -> tuple[int, Parts] | None:
         """Return the newest result that is this list or mapping, or holds it by keys alone."""

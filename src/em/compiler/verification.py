@@ -279,6 +279,11 @@ def _verify(
             f"the replay failed: {result.failure.message}",
             place=f"step {result.failure.step_id}",
         )
+    if replay.difference is None and result.pending_prompt is not None:
+        raise NotReproduced(
+            f"the replay asks: {result.pending_prompt.message}",
+            place=f"step {result.pending_prompt.step_id}",
+        )
     replay.finish()
     if not same(result.output, draft.output):
         raise NotReproduced(

@@ -7,7 +7,7 @@ effect, so that a refusal comes before anything was done.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -23,10 +23,11 @@ INPUTS = "inputs"
 SETTLED = "_settled"
 """The name in a run's scope under which answers for single arguments stand, by step and place."""
 
-_NAME = re.compile(r"(?<![\w.])([A-Za-z_]\w*)(?!\w*\s*=[^=])")
+_NAME = re.compile(r"(?<![\w.])([A-Za-z_]\w*)(?!\w|\s*\(|\s*=[^=])")
+"""Matches names of values: not functions, keys behind a dot, or names of arguments."""
 _TEXT = re.compile(r"\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'")
 _HOLE = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
-_KNOWN = {*FUNCTIONS, "true", "false", "none", "True", "False", "None", "and", "or", "not", "in"}
+_WORDS = frozenset("true false none True False None and or not in is if else".split())
 
 
 class GuardFailed(RoutineError):
@@ -98,7 +99,7 @@ def _parts(name: str) -> Iterator[str | int]:
 
 
 def _names_in(expression: str) -> set[str]:
-    return set(_NAME.findall(_TEXT.sub("''", expression))) - _KNOWN
+    return set(_NAME.findall(_TEXT.sub("''", expression))) - _WORDS
 
 
 def _names_of_value(value: Any) -> Iterator[str]:
@@ -158,8 +159,10 @@ class Agreement:
         ) and all(
             same(known[name], asked.recorded) for name, asked in self._asks.items() if name in known
         )
-        wording = matched is not False
-        if recorded and wording:
+        # Some named inputs don't say what else was asked for in words; all of them do.
+        full = all(name in known for name in self._asks)
+        alike = matched is True or self._request is None or not given or (full and matched is None)
+        if recorded and alike:
             for name, asked in self._asks.items():
                 known.setdefault(name, asked.recorded)
             return known
@@ -237,8 +240,7 @@ class Agreement:
         """Check every guard whose values are there, and all guards of this step."""
         left = []
         for step_id, guard in self._pending:
-            missing = [name for name in guard.names if name not in scope]
-            if missing:
+            if not _has(scope, guard.names):
                 left.append((step_id, guard))
             else:
                 _check_guard(guard, scope, step_id)
@@ -252,17 +254,17 @@ class Agreement:
         """Return what is open about a step: inputs that are missing, values that differ."""
         found: dict[str, _Question] = {}
         for name in sorted(terms.names):
-            if name in scope or name not in self._properties:
+            if _has(scope, (name,)) or name not in self._properties:
                 continue
             found[name] = self._missing(name, scope)
         for leaf in terms.leaves:
-            names = leaf.own.names.union(*(term.names for term in leaf.others))
-            ready = all(name in scope for name in names)
-            if leaf.place in self.settled.get(terms.step_id, {}) or not (ready or is_now):
+            others = leaf.others if is_now else [t for t in leaf.others if _has(scope, t.names)]
+            ready = is_now or _has(scope, leaf.own.names)
+            if leaf.place in self.settled.get(terms.step_id, {}) or not ready:
                 continue
-            if any(name in found for name in names):
+            if any(name in found for term in (leaf.own, *others) for name in term.names):
                 continue  # ask for the input first
-            problem = _differing(leaf, scope)
+            problem = _differing((leaf.own, *others), scope)
             if problem is not None:
                 field = f"{terms.step_id}.{leaf.place}"
                 found[field] = _Question(
@@ -338,11 +340,16 @@ def _value_of(text: str, scope: Json) -> str:
         return error.message
 
 
-def _differing(leaf: Leaf, scope: Json) -> str | None:
+def _has(scope: Json, names: Collection[str]) -> bool:
+    """Return whether a run's scope has all these values; a function of that name is not one."""
+    return all(name in scope and scope[name] is not FUNCTIONS.get(name) for name in names)
+
+
+def _differing(terms: Sequence[Term], scope: Json) -> str | None:
     """Return what the explanations of a value give, in words; None if they agree."""
     values: list[tuple[Any, Term]] = []
     problems: list[str] = []
-    for term in (leaf.own, *leaf.others):
+    for term in terms:
         try:
             values.append((term.evaluate(scope), term))
         except EmError as error:
