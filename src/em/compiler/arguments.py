@@ -17,6 +17,7 @@ from em.compiler.inputs import Input, Inputs, Use
 from em.compiler.sources import Sources, quoted, reference, text_key
 from em.redaction.redactor import MARKER
 from em.values.canonical import Json
+from em.values.leaves import leaves
 
 OUTPUT = "output"
 """The place of a routine's return value."""
@@ -75,9 +76,22 @@ class Arguments:
         self._is_reading = is_reading
         # By call and place: the inputs that were made so far, in this pass or the one before.
         self._asked = asked
+        self._roles: Json = {}
         self.explained: dict[tuple[int, str], Explained] = {}
         self.secrets: dict[str, str] = {}
         """The name of each secret, by its marker in the trace."""
+
+    def take_roles(self, args: Json) -> None:
+        """Take the arguments of a call. A value that two of them have is explained for neither.
+
+        An item that is exchanged for an equal one must not make both the same for ever.
+        """
+        names: dict[str, set[str]] = {}
+        for name, value in args.items():
+            for _, leaf in leaves(value):
+                if information(leaf) >= ENOUGH:
+                    names.setdefault(text_key(leaf), set()).add(name)
+        self._roles = {key: found for key, found in names.items() if len(found) > 1}
 
     def wire(self, value: Any, use: Use, call: int, place: str, mode: Mode) -> Wired:
         """Wire all parts of a value."""
@@ -144,6 +158,8 @@ class Arguments:
             return all(self._is_explained(item, use) for item in value)
         if self._inputs.said(value) >= ENOUGH:
             return True
+        if text_key(value) in self._roles:
+            return False
         found = self._explainer.explanations(value, use.name)
         return bool(found) and found[0].bits >= ENOUGH
 
@@ -190,7 +206,8 @@ class Arguments:
             given = self._ask(value, use, call, place, is_said=True)
             expression = converted(given.token, value, given.value)
             return self._given(value, expression, "said", found)
-        if best is not None and best.bits >= ENOUGH and len(found) <= MOST_AGREEING:
+        is_clear = len(found) <= MOST_AGREEING and text_key(value) not in self._roles
+        if best is not None and best.bits >= ENOUGH and is_clear:
             return self._derived(value, best, found)
         if isinstance(value, str):
             text = self._explainer.template(value, use)

@@ -300,9 +300,11 @@ class _Builder:
     def _together(self, args: Json) -> Iterator[tuple[str, Any]]:
         self._explainer.read_together(args)
         self._inputs.say_together(args)
+        self._arguments.take_roles(args)
         yield from args.items()
         self._explainer.read_together({})
         self._inputs.say_together({})
+        self._arguments.take_roles({})
 
     def _learn(self, call: TracedCall) -> None:
         """Let later values come from a call's result."""
@@ -392,8 +394,11 @@ class _Builder:
             return False  # it reads how things are now, such as a page
         if any(_share_an_id(read.args, one.args) for one in effects):
             return False
-        held = {text_key(value) for _, value in leaves(read.result) if _is_id(value)}
-        return held.isdisjoint(self._explainer.fresh)
+        held = {text_key(value) for _, value in leaves(read.result)}
+        later = [one.args for one in self._kept if one.index > read.index]
+        used = {text_key(value) for args in later for _, value in leaves(args)}
+        made = held & used & self._explainer.fresh.keys()
+        return all(self._inputs.has(key) for key in made)
 
     def _is_for_an_effect(self, index: int) -> bool:
         later = [call for call in self._kept if call.index > index]

@@ -11,7 +11,7 @@ from typing import Any
 
 ENOUGH = 10.0
 """Bits of evidence that an explanation needs before a routine acts on it."""
-INCREDIBLE = 12.0
+INCREDIBLE = 10.0
 """Bits from which a second match is no coincidence: an id in the request, not the number 100."""
 EQUAL_NAMES = 6.0
 """Bits for an argument and a field of the same name, such as `country`."""

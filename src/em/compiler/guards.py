@@ -40,6 +40,10 @@ _NAMES = frozenset(
     " reason method source".split()
 )
 """Words in the names of fields that describe one thing, and differ from thing to thing."""
+_WHOSE = frozenset(
+    "id user owner customer account email username member client holder guest patient".split()
+)
+"""Words in the names of fields that say whose something is."""
 _FEW = re.compile(r"[a-z][a-z _-]{0,30}")
 _WORDS = re.compile(r"[A-Za-z][A-Za-z _-]{0,30}")
 
@@ -158,7 +162,7 @@ class _Guards:
             key = text_key(place.value)
             if not place.is_fixed or not place.parts or key in own:
                 continue
-            if information(place.value) < INCREDIBLE or key not in self._identifying:
+            if key not in self._identifying or _WHOSE.isdisjoint(words_of(place.key)):
                 continue
             here = reference(name, place.parts)
             given = self._input_of(place.value)
@@ -197,6 +201,7 @@ class _Guards:
                 general: held
                 for general, held in ways.items()
                 if all(place.call in subjects for place in held)
+                and len({text_key(place.value) for place in held}) == len(set(map(str, values)))
             }
             twice = sum(other.value == one.value for other in self._acted) > 1
             yield from self._of_ways(one, len(values), ways if twice else inside or ways)

@@ -157,6 +157,11 @@ class Inputs:
                         return f"{made.token}[{number}]"
         return None
 
+    def has(self, key: str) -> bool:
+        """Return whether an input has the value of this key, or an item of it has."""
+        values = [place.value for one in self.made for place in places(0, one.value)]
+        return key in self._stated or key in map(text_key, values)
+
     def whole(self, value: Any) -> str | None:
         """Return the input that is this list or mapping."""
         for key, stated in self._mission.items():
