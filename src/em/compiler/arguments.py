@@ -166,13 +166,13 @@ class Arguments:
     def _as_input(self, value: Any, use: Use, call: int, place: str, *, is_said: bool) -> Wired:
         """Make a whole list one input, whose items must be among those that it was chosen from."""
         given = self._ask(value, use, call, place, is_said=is_said)
+        acted = tuple(_columns(value, use.name, given.token))
         checks = list(self._explainer.memberships(value, given.token)) if _is_flat(value) else []
         agree = [text for text, _ in checks][:MOST_AGREEING]
         calls = frozenset(call for _, needed in checks for call in needed)
         how: How = "said" if is_said else "asked"
         leaf = Leaf(f"{{{{ {given.token} }}}}", how, 0.0, tuple(agree), calls)
         self._explain(call, place, value, leaf)
-        acted = (Acted(use.name, value, given.token),) if _is_flat(value) else ()
         return Wired(leaf.value, {place: agree} if agree else {}, calls, acted)
 
     def _single(self, value: Any, use: Use, call: int, place: str, mode: Mode) -> Wired:
@@ -274,7 +274,9 @@ class Arguments:
         known = self._inputs.of_value(value) if information(value) >= ENOUGH else None
         if known is not None:
             return Leaf(f"{{{{ {known} }}}}", "input", ENOUGH)
-        best = next((one for one in found if one.bits >= ENOUGH), None)
+        # Of several the earliest: the sooner a read can be made, the sooner a refusal comes.
+        sure = [one for one in found if one.bits >= ENOUGH]
+        best = min(sure, key=lambda one: -1 if one.call is None else one.call, default=None)
         if best is None and self._is_choice(value) and not self._is_reading:
             given = self._ask(value, use, call, place, is_said=False)
             given.candidates = [one.expression for one in found][:MOST_AGREEING]
@@ -358,6 +360,18 @@ class Arguments:
         self.explained[call, place] = Explained(
             call, place, recorded, leaf.value, leaf.how, leaf.note, leaf.agree, leaf.bits
         )
+
+
+def _columns(value: list[Any], name: str, token: str) -> Iterator[Acted]:
+    """Yield a list of ids as it is, and a list of records as one list for each of their fields."""
+    if _is_flat(value):
+        yield Acted(name, value, token)
+        return
+    fields = dict.fromkeys(key for item in value if isinstance(item, dict) for key in item)
+    for field in fields:
+        column = [item[field] for item in value if isinstance(item, dict) and field in item]
+        if _is_flat(column) and str(field).isidentifier():
+            yield Acted(str(field), column, f"every({token}, {quoted(f'*.{field}')})", True)
 
 
 def _is_flat(value: Any) -> bool:

@@ -347,7 +347,12 @@ class _Builder:
 
     def _guards(self, call: TracedCall, wired: Wired) -> list[Guard]:
         reads = [one for one in self._kept if one.effect == "read" and one.index < call.index]
-        return guards_of(wired.acted, reads, self._sources, self._inputs.of_value)
+        guards = guards_of(wired.acted, reads, self._sources, self._inputs.of_value)
+        for one in wired.acted:
+            if one.is_column and all(map(_is_id, one.value)):
+                members = self._explainer.memberships(one.value, one.expression)
+                guards += [Guard(check, calls) for check, calls in members]
+        return guards
 
     def _is_identifying(self, call: TracedCall) -> bool:
         """Return whether an argument of a read comes from the request."""

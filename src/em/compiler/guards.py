@@ -61,6 +61,8 @@ class Acted(NamedTuple):
     name: str
     value: Any
     expression: str
+    is_column: bool = False
+    """Whether it is one field of a list of records, which `agree` can't compare."""
 
 
 def guards_of(
@@ -226,11 +228,9 @@ class _Guards:
             path = quoted(".".join(general[: last + 1]))
             records = " + ".join(f"every({self._sources.names[call]}, {path})" for call in calls)
             items = [_item(place) for place in held]
-            for field, value in items[0].items():
-                if any(field not in item or item[field] != value for item in items):
-                    continue
-                fact = f"fact_of({records}, {quoted(key)}, {one.expression}, {quoted(field)})"
-                check = _fact(fact, str(field), value)
+            for field, values in _shared_fields(items):
+                way = f"({records}, {quoted(key)}, {one.expression}, {quoted(field)})"
+                check = _fact_of_all(way, field, values)
                 if check is not None:
                     yield Guard(check, frozenset(calls))
 
@@ -266,6 +266,35 @@ def _item(place: Place) -> dict[Any, Any]:
     depth, items = place.collections[-1]
     item = items[place.parts[depth]]
     return item if isinstance(item, dict) else {}
+
+
+def _shared_fields(items: Sequence[dict[Any, Any]]) -> Iterator[tuple[str, list[Any]]]:
+    """Yield the fields that all items have, also of a mapping in them, with their values."""
+    for field, value in items[0].items():
+        if any(field not in item for item in items):
+            continue
+        if not isinstance(value, dict):
+            yield str(field), [item[field] for item in items]
+            continue
+        for inner in value:
+            held = [item[field] for item in items]
+            if all(isinstance(one, dict) and inner in one for one in held):
+                yield f"{field}.{inner}", [one[inner] for one in held]
+
+
+def _fact_of_all(way: str, field: str, values: Sequence[Any]) -> str | None:
+    """Return the check that a fact is the same for all items; a count must be above 0 for all."""
+    if any(isinstance(value, int | float) and not isinstance(value, bool) for value in values):
+        if _COUNTS.isdisjoint(words_of(field)) or not all(_is_above(value) for value in values):
+            return None
+        return f"least_of{way} > 0"
+    if any(value != values[0] for value in values):
+        return None
+    return _fact(f"fact_of{way}", field.rpartition(".")[2], values[0])
+
+
+def _is_above(value: Any) -> bool:
+    return isinstance(value, int | float) and value > 0
 
 
 def _fact(expression: str, key: str, value: Any) -> str | None:

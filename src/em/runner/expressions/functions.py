@@ -73,16 +73,26 @@ def fact_of(records: Any, key: str, wanted: Any, field: str) -> Any:
 
     `key` and `field` are paths within a record.
     """
+    facts = _facts(records, key, wanted, field)
+    if any(not identical(fact, facts[0]) for fact in facts):
+        raise ValueError(f"{field} differs between the records")
+    return facts[0]
+
+
+def least_of(records: Any, key: str, wanted: Any, field: str) -> Any:
+    """Return the smallest number that a field has in the records whose key is wanted."""
+    return min(_facts(records, key, wanted, field))
+
+
+def _facts(records: Any, key: str, wanted: Any, field: str) -> list[Any]:
     values = wanted if isinstance(wanted, list | tuple) else [wanted]
-    facts = []
+    facts: list[Any] = []
     for record in items_of(records):
         if any(equal(one, value) for one in _at(record, key.split(".")) for value in values):
             facts += _at(record, field.split("."))
     if not facts:
         raise ValueError(f"no record has one of these as its {key}")
-    if any(not identical(fact, facts[0]) for fact in facts):
-        raise ValueError(f"{field} differs between the records")
-    return facts[0]
+    return facts
 
 
 def least(items: Any, path: str) -> Any:
@@ -172,7 +182,7 @@ def _as_float(value: Any) -> float:
 SELECTIONS: dict[str, Callable[..., Any]] = {
     function.__name__: function
     for function in (
-        only, pick, every, among, fact_of, least, most, value_at, between
+        only, pick, every, among, fact_of, least_of, least, most, value_at, between
     )
 }  # fmt: skip
 """The functions that compiled routines select with; `direct` evaluates them without Jinja."""
