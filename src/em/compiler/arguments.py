@@ -77,7 +77,7 @@ class Arguments:
         # By call and place: the inputs that were made so far, in this pass or the one before.
         self._asked = asked
         self._roles: Json = {}
-        self.explained: dict[tuple[int, str], Explained] = {}
+        self.explained: dict[int, dict[str, Explained]] = {}
         self.secrets: dict[str, str] = {}
         """The name of each secret, by its marker in the trace."""
 
@@ -357,9 +357,14 @@ class Arguments:
             yield literal(rest)
 
     def _explain(self, call: int, place: str, recorded: Any, leaf: Leaf) -> None:
-        self.explained[call, place] = Explained(
+        self.explained.setdefault(call, {})[place] = Explained(
             call, place, recorded, leaf.value, leaf.how, leaf.note, leaf.agree, leaf.bits
         )
+
+    def all_explained(self) -> Iterator[Explained]:
+        """Yield how every value was explained, in the order of the calls."""
+        for found in self.explained.values():
+            yield from found.values()
 
 
 def _columns(value: list[Any], name: str, token: str) -> Iterator[Acted]:

@@ -1,5 +1,6 @@
 """The calls of a trace: their effects, which ones a routine needs, and names for their results."""
 
+import bisect
 import itertools
 import keyword
 import re
@@ -10,7 +11,7 @@ import msgspec
 
 from em.traces.trace import Approval, Message, ToolCall, Trace, UdfCall
 from em.values.call import Effect
-from em.values.canonical import Json, identical
+from em.values.canonical import Json
 
 # Words that may mean either (open, resolve, check in, load, run) are in neither list: a call counts
 # as a write unless its name clearly says that it reads.
@@ -163,14 +164,16 @@ class Names:
     """Gives each name once: `order`, `order_2`, …"""
 
     def __init__(self) -> None:
-        self._taken: set[str] = set()
+        self._taken: dict[str, int] = {}
 
     def free(self, name: str) -> str:
         """Return the name, or the first numbered one that is free."""
-        free, number = name, 2
+        free, number = name, self._taken.get(name, 1)
         while free in self._taken:
-            free, number = f"{name}_{number}", number + 1
-        self._taken.add(free)
+            number += 1
+            free = f"{name}_{number}"
+        self._taken.setdefault(free, 1)
+        self._taken[name] = number
         return free
 
 
@@ -183,28 +186,66 @@ class Verdict(NamedTuple):
 
 def judge(calls: Sequence[TracedCall]) -> list[Verdict]:
     """Judge each call before it is known which results are used."""
-    return [_judge(call, calls) for call in calls]
+    verdicts: list[Verdict] = []
+    later = _Later(calls)
+    # The reads since the last effect, by what they were called with and what they returned.
+    reads: dict[bytes, int] = {}
+    for call in calls:
+        if call.failed:
+            verdicts.append(_judge_failed(call, later))
+        elif call.effect == "write":
+            verdicts.append(Verdict(True, "it has an effect"))
+        else:
+            key = msgspec.json.encode((_key(call), call.result), order="sorted")
+            first = reads.setdefault(key, call.index)
+            again = first != call.index
+            reason = f"repeats call {first + 1}" if again else "its result is used"
+            verdicts.append(Verdict(not again, reason))
+        if call.effect == "write" and not (call.failed and not call.effect_unknown):
+            reads.clear()
+    return verdicts
 
 
-def _judge(call: TracedCall, calls: Sequence[TracedCall]) -> Verdict:
-    if call.failed:
-        return _judge_failed(call, calls)
-    if call.effect == "write":
-        return Verdict(True, "it has an effect")
-    first = _same_read_before(call, calls)
-    if first is not None:
-        return Verdict(False, f"repeats call {first + 1}")
-    return Verdict(True, "its result is used")
+class _Later:
+    """The calls that succeeded, by what they did, to find the one that replaced a failed one."""
+
+    def __init__(self, calls: Sequence[TracedCall]) -> None:
+        self._same: dict[bytes, list[int]] = {}
+        self._named: dict[str, list[int]] = {}
+        self._kinds: dict[str, list[int]] = {}
+        for call in calls:
+            if not call.failed:
+                self._same.setdefault(_key(call), []).append(call.index)
+                self._named.setdefault(call.name, []).append(call.index)
+                self._kinds.setdefault(kind_of_result(call.name), []).append(call.index)
+
+    def same(self, call: TracedCall) -> int | None:
+        """Return the next call that did exactly the same."""
+        return _after(self._same.get(_key(call), []), call.index)
+
+    def replacing(self, call: TracedCall) -> int | None:
+        """Return the next call of the same tool, or of one with the same kind of result.
+
+        `find_user_id_by_name_zip` replaces `find_user_id_by_email`.
+        """
+        named = _after(self._named.get(call.name, []), call.index)
+        alike = _after(self._kinds.get(kind_of_result(call.name), []), call.index)
+        return min((one for one in (named, alike) if one is not None), default=None)
 
 
-def _judge_failed(call: TracedCall, calls: Sequence[TracedCall]) -> Verdict:
+def _after(indexes: list[int], index: int) -> int | None:
+    at = bisect.bisect_right(indexes, index)
+    return indexes[at] if at < len(indexes) else None
+
+
+def _judge_failed(call: TracedCall, later: _Later) -> Verdict:
     if call.effect_unknown:
-        again = next((c.index for c in calls[call.index + 1 :] if _did_the_same(c, call)), None)
+        again = later.same(call)
         if again is None:
             return Verdict(True, "failed; it is unknown whether it took effect")
         # Keeping both would do it twice on every run that works.
         return Verdict(False, f"failed, effect unknown; call {again + 1} did the same")
-    retry = retried_by(call, calls)
+    retry = later.replacing(call)
     if retry is not None:
         return Verdict(False, f"failed; retried successfully in call {retry + 1}")
     return Verdict(False, "failed; no later call replaced it")
@@ -215,24 +256,6 @@ def unused(verdict: Verdict) -> Verdict:
     return Verdict(False, "nothing uses its result") if verdict.keep else verdict
 
 
-def retried_by(call: TracedCall, calls: Sequence[TracedCall]) -> int | None:
-    """Return the index of the later call that succeeded in place of a failed one.
-
-    It calls the same tool, or one with the same kind of result: `find_user_id_by_name_zip` after
-    `find_user_id_by_email`.
-    """
-    for later in calls[call.index + 1 :]:
-        if later.failed:
-            continue
-        if later.name == call.name or kind_of_result(later.name) == kind_of_result(call.name):
-            return later.index
-    return None
-
-
-def _did_the_same(later: TracedCall, call: TracedCall) -> bool:
-    return not later.failed and _key(later) == _key(call)
-
-
 def kind_of_result(tool: str) -> str:
     """Return the kind of a tool's result: its name up to `by`, `with` and the like."""
     words = words_of(tool)
@@ -240,17 +263,6 @@ def kind_of_result(tool: str) -> str:
         if word in ("by", "with", "using", "via", "from") and cut > 0:
             return " ".join(words[:cut])
     return " ".join(words)
-
-
-def _same_read_before(call: TracedCall, calls: Sequence[TracedCall]) -> int | None:
-    """Return an earlier read with the same result and no write in between."""
-    key = _key(call)
-    for earlier in reversed(calls[: call.index]):
-        if earlier.effect == "write" and not (earlier.failed and not earlier.effect_unknown):
-            return None
-        if not earlier.failed and _key(earlier) == key and identical(earlier.result, call.result):
-            return earlier.index
-    return None
 
 
 def _key(call: TracedCall) -> bytes:

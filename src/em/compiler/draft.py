@@ -24,7 +24,7 @@ from em.compiler.calls import (
 from em.compiler.contradictions import Contradiction, contradictions
 from em.compiler.evidence import ENOUGH, information
 from em.compiler.explanations import Explained, Explainer
-from em.compiler.guards import Guard, guards_of
+from em.compiler.guards import Guard, Guards
 from em.compiler.inputs import Input, Inputs, Use, named_value, with_names
 from em.compiler.sources import Sources, text_key
 from em.errors import InputError
@@ -47,7 +47,7 @@ from em.runner.routine import (
 from em.runner.tools import Function, functions_of, load_module
 from em.traces.trace import Outcome, Trace
 from em.values.call import Effect, Usage
-from em.values.canonical import Json
+from em.values.canonical import Json, uncollected
 from em.values.json_schema import of_input, of_output
 from em.values.leaves import leaves, texts
 
@@ -95,6 +95,13 @@ def draft_routine(
     keep_all: bool = False,
 ) -> Draft:
     """Build a routine from a trace; with `keep_all` from every call that succeeded."""
+    with uncollected():
+        return _drafted(trace, name, declared, keep_all=keep_all)
+
+
+def _drafted(
+    trace: Trace, name: str, declared: Mapping[str, Effect | None], *, keep_all: bool
+) -> Draft:
     calls, approvals = calls_of(trace, declared)
     if keep_all:
         verdicts = [
@@ -206,6 +213,7 @@ class _Builder:
         """Begin a pass: no result is known yet."""
         self._sources = Sources()
         self._explainer = Explainer(self._inputs, self._sources)
+        self._known = Guards(self._sources, self._inputs.of_value)
         self._arguments = Arguments(
             self._inputs, self._sources, self._explainer, self._asked, is_reading=self._is_reading
         )
@@ -257,7 +265,7 @@ class _Builder:
             answers=self._answers,
             calls=self._calls,
             verdicts=self._verdicts,
-            explained=[_renamed_note(one, named) for one in self._arguments.explained.values()],
+            explained=[_renamed_note(one, named) for one in self._arguments.all_explained()],
             comments=self._comments(named),
             usage=self._trace.recorded_usage,
             secrets={name: text for text, name in self._arguments.secrets.items()},
@@ -316,6 +324,7 @@ class _Builder:
                     self._explainer.fresh.setdefault(text_key(value), call.index)
         else:
             self._sources.add(call.index, saved, call.result)
+            self._known.learn(call)
             self._explainer.read_by |= {text_key(value) for _, value in leaves(call.args)}
 
     def _add(self, call: TracedCall) -> None:
@@ -326,7 +335,7 @@ class _Builder:
         common["agree"] = {place.removeprefix("args."): t for place, t in wired.agree.items()}
         needs = set(wired.calls)
         if call.effect == "write":
-            guards = self._guards(call, wired)
+            guards = self._guards(wired)
             common["guards"] = tuple(guard.check for guard in guards)
             needs |= {index for guard in guards for index in guard.calls}
             self._decides = self._decides or not wired.follows_request
@@ -345,9 +354,8 @@ class _Builder:
         self._learn(call)
         self._recording.append(Recorded(step_id, call.name, call.is_udf, call.args, call.result))
 
-    def _guards(self, call: TracedCall, wired: Wired) -> list[Guard]:
-        reads = [one for one in self._kept if one.effect == "read" and one.index < call.index]
-        guards = guards_of(wired.acted, reads, self._sources, self._inputs.of_value)
+    def _guards(self, wired: Wired) -> list[Guard]:
+        guards = self._known.of(wired.acted)
         for one in wired.acted:
             if one.is_column and all(map(_is_id, one.value)):
                 members = self._explainer.memberships(one.value, one.expression)
@@ -356,12 +364,8 @@ class _Builder:
 
     def _is_identifying(self, call: TracedCall) -> bool:
         """Return whether an argument of a read comes from the request."""
-        hows = {
-            found.how
-            for (index, _), found in self._arguments.explained.items()
-            if index == call.index and found.bits >= ENOUGH
-        }
-        return not hows.isdisjoint({"said", "input"})
+        found = self._arguments.explained.get(call.index, {}).values()
+        return any(one.how in ("said", "input") and one.bits >= ENOUGH for one in found)
 
     # --- order ------------------------------------------------------------------------------------
 
@@ -375,43 +379,58 @@ class _Builder:
         early: list[Step] = []
         late: list[Step] = []
         moved: set[int] = set()
-        effects: list[TracedCall] = []
+        touched: set[str] = set()
+        needed, last_use = self._needed_by_effects(), self._last_uses()
         for step in self._without_idle_names():
             index = index_of.get(step.id)
             call = None if index is None else self._calls[index]
-            if call is None or call.effect == "write":
-                effects += [call] if call is not None and call.effect == "write" else []
-                (late if late or call is None or effects else early).append(step)
-                continue
-            if (not effects and not late) or self._may_move(call, effects, moved):
-                early.append(step)
-                moved.add(call.index)
+            is_read = call is not None and call.effect == "read"
+            if call is not None and not is_read:
+                touched |= _ids(call.args)
+            if not late and is_read:
+                can_be_early = True
             else:
-                late.append(step)
+                can_be_early = (
+                    call is not None
+                    and is_read
+                    and call.index in needed
+                    and self._may_move(call, touched, moved, last_use)
+                )
+            (early if can_be_early else late).append(step)
+            if can_be_early and call is not None:
+                moved.add(call.index)
         return [*early, *late]
 
-    def _may_move(self, read: TracedCall, effects: Sequence[TracedCall], moved: set[int]) -> bool:
-        if read.is_udf or not self._is_for_an_effect(read.index):
+    def _may_move(
+        self, read: TracedCall, touched: set[str], moved: set[int], last_use: Mapping[str, int]
+    ) -> bool:
+        ids = _ids(read.args)
+        # Without an id it reads how things are now, such as a page.
+        if read.is_udf or not ids or not ids.isdisjoint(touched):
             return False
         if not self._needs[read.index] <= moved:
             return False
-        if not any(information(value) >= ENOUGH for _, value in leaves(read.args)):
-            return False  # it reads how things are now, such as a page
-        if any(_share_an_id(read.args, one.args) for one in effects):
-            return False
-        held = {text_key(value) for _, value in leaves(read.result)}
-        later = [one.args for one in self._kept if one.index > read.index]
-        used = {text_key(value) for args in later for _, value in leaves(args)}
-        made = held & used & self._explainer.fresh.keys()
+        made = {
+            key
+            for _, value in leaves(read.result)
+            if (key := text_key(value)) in self._explainer.fresh
+            and last_use.get(key, -1) > read.index
+        }
         return all(self._inputs.has(key) for key in made)
 
-    def _is_for_an_effect(self, index: int) -> bool:
-        later = [call for call in self._kept if call.index > index]
-        return any(
-            call.effect == "write" or self._is_for_an_effect(call.index)
-            for call in later
-            if index in self._needs.get(call.index, ())
-        )
+    def _needed_by_effects(self) -> set[int]:
+        """Return the calls whose results an effect needs, also by way of other reads."""
+        needed: set[int] = set()
+        for call in reversed(self._kept):
+            if call.effect == "write" or call.index in needed:
+                needed |= self._needs.get(call.index, frozenset())
+        return needed
+
+    def _last_uses(self) -> dict[str, int]:
+        """Return the last call that was made with each value."""
+        return {
+            text_key(value): call.index for call in self._kept for _, value in leaves(call.args)
+        }
 
     def _ask_before(self, index: int) -> None:
         while self._approvals and self._approvals[0].index <= index:
@@ -487,7 +506,7 @@ class _Builder:
 
     def _comments(self, named: Mapping[str, str]) -> dict[str, list[str]]:
         comments: dict[str, list[str]] = {}
-        for found in self._arguments.explained.values():
+        for found in self._arguments.all_explained():
             step = self._step_of.get(found.call, "return")
             if found.note:
                 note = with_names(f"{found.place}: {found.note}", named)
@@ -509,10 +528,9 @@ def _is_id(value: Any) -> bool:
     return information(value) >= ENOUGH
 
 
-def _share_an_id(one: Any, other: Any) -> bool:
-    """Return whether two calls were made with the same id."""
-    known = {text_key(value) for _, value in leaves(one) if _is_id(value)}
-    return any(text_key(value) in known for _, value in leaves(other))
+def _ids(args: Any) -> set[str]:
+    """Return the ids that a call was made with."""
+    return {text_key(value) for _, value in leaves(args) if _is_id(value)}
 
 
 def _renamed_step(step: Step, named: Mapping[str, str]) -> Step:

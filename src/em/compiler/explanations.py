@@ -8,7 +8,7 @@ otherwise it asks. `evidence` does the weighing.
 
 import itertools
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 import msgspec
@@ -22,17 +22,17 @@ from em.compiler.evidence import (
     of_constant,
     of_match,
 )
-from em.compiler.inputs import Inputs, Use, escaped
+from em.compiler.inputs import LONGEST_PHRASE, Inputs, Use, escaped
 from em.compiler.sources import (
+    LONGEST_TEXT,
     Column,
     Place,
     Sources,
-    is_collection,
     quoted,
     reference,
     text_key,
 )
-from em.runner.expressions.functions import ANY, KEYS, items_of
+from em.runner.expressions.functions import ANY, KEYS
 from em.values.canonical import same
 from em.values.leaves import Scalar, is_informative
 
@@ -48,10 +48,6 @@ _ORDER: tuple[How, ...] = (
 _FEWEST_FIELDS = 3
 MOST = 12
 """Explanations that are kept of one value. With more of them the run asks."""
-MOST_NUMBERS = 24
-"""Numbers that sums, differences and products are tried with."""
-LONGEST_TEXT = 2_000
-"""Longer texts are not searched for parts."""
 
 _CODE = re.compile(r"[#\w@.+-]*\d[\w@+-]*")
 _NUMBER = re.compile(r"(?<![\w.,-])\d+(?:\.\d+)?(?![\w]|[.,]\d)")
@@ -283,14 +279,10 @@ class Explainer:
 
     def _arithmetic(self, value: float) -> Iterator[Explanation]:
         """Yield sums over lists, counts, and simple computations of two numbers."""
-        numbers: dict[str, float] = {}
-        for call, result in self._sources.results.items():
-            name = self._sources.names[call]
-            yield from _of_lists(name, result, value, call)
-            _add_numbers(numbers, name, result)
-        _add_numbers(numbers, "", self._inputs.numbers())
-        few = list(numbers.items())[-MOST_NUMBERS:]
-        for (one, a), (other, b) in itertools.permutations(few, 2):
+        for call, expression in self._sources.totals(value):
+            yield Explanation(expression, "computed", 0.0, call)
+        numbers = [*self._sources.numbers, *self._inputs.numbers().items()]
+        for (one, a), (other, b) in itertools.permutations(numbers, 2):
             if one < other and _close(a + b, value):
                 yield Explanation(f"{one} + {other}", "computed", 0.0)
             if one < other and _close(a * b, value) and 1 not in (a, b):
@@ -300,16 +292,13 @@ class Explainer:
 
     def _parts_of_texts(self, value: str) -> Iterator[Explanation]:
         """Yield the places whose text contains this value between two recognisable ends."""
-        for call, result in self._sources.results.items():
-            name = self._sources.names[call]
-            for path, text in _fixed_texts(result):
-                if len(value) < len(text) <= LONGEST_TEXT and text.count(value) == 1:
-                    before, _, after = text.partition(value)
-                    before, after = _end(before), _start(after)
-                    if (before or after) and _between(text, before, after) == value:
-                        way = reference(name, path)
-                        ends = f"{quoted(before)}, {quoted(after)}"
-                        yield Explanation(f"between({way}, {ends})", "computed", 0.0, call)
+        for call, expression, text in self._sources.texts:
+            if len(value) < len(text) and text.count(value) == 1:
+                before, _, after = text.partition(value)
+                before, after = _end(before), _start(after)
+                if (before or after) and _between(text, before, after) == value:
+                    ends = f"{quoted(before)}, {quoted(after)}"
+                    yield Explanation(f"between({expression}, {ends})", "computed", 0.0, call)
 
     # --- texts with values in them ----------------------------------------------------------------
 
@@ -343,10 +332,10 @@ class Explainer:
 
     def _known_parts(self, value: str) -> Iterator[tuple[str, str, int | None]]:
         """Yield inputs and fields whose text stands in a text: content, expression, call."""
-        for expression, content in self._inputs.texts_known():
-            if content in value and information(content) >= ENOUGH / 2:
+        words = dict.fromkeys([*_CODE.findall(value), *_NUMBER.findall(value), *_phrases(value)])
+        for content, expression in self._inputs.in_text(value, words):
+            if information(content) >= ENOUGH / 2:
                 yield content, expression, None
-        words = {*_CODE.findall(value), *_NUMBER.findall(value), *_phrases(value)}
         for word in words:
             for group in self._sources.groups(word):
                 place = group[0]
@@ -441,66 +430,8 @@ def _is_date(value: Any) -> bool:
     return isinstance(value, str) and re.match(r"\d{4}-\d{2}-\d{2}", value) is not None
 
 
-def _lists(value: Any, path: str = "") -> Iterator[tuple[str, list[Any]]]:
-    """Yield the lists of a result that keys alone lead to, with the path of their items."""
-    if isinstance(value, list) or is_collection(value):
-        yield (f"{path}.*" if path else ""), list(items_of(value))
-    elif isinstance(value, dict):
-        for key, item in value.items():
-            if _is_name(key):
-                yield from _lists(item, f"{path}.{key}" if path else key)
-
-
-def _of_lists(name: str, result: Any, value: float, call: int) -> Iterator[Explanation]:
-    """Yield the length of a list, and the sum of a field over its items."""
-    for path, items in _lists(result):
-        way = f"every({name}, {quoted(path)})" if path else name
-        if len(items) == value and len(items) > 1:
-            yield Explanation(f"len({way})", "computed", 0.0, call)
-        for field in sorted(_number_fields(items)):
-            column = _column(items, field)
-            if len(column) > 1 and _close(sum(column), value):
-                full = f"{path}.{field}" if path else f"*.{field}"
-                yield Explanation(f"sum(every({name}, {quoted(full)}))", "computed", 0.0, call)
-
-
-def _number_fields(items: Iterable[Any]) -> set[str]:
-    return {
-        field
-        for item in items
-        if isinstance(item, dict)
-        for field, content in item.items()
-        if isinstance(content, int | float) and not isinstance(content, bool) and _is_name(field)
-    }
-
-
-def _column(items: Iterable[Any], field: str) -> list[float]:
-    return [
-        item[field]
-        for item in items
-        if isinstance(item, dict) and isinstance(item.get(field), int | float)
-    ]
-
-
-def _add_numbers(numbers: dict[str, float], name: str, value: Any) -> None:
-    """Add the numbers that keys alone lead to."""
-    if isinstance(value, dict) and not is_collection(value):
-        for key, item in value.items():
-            _add_numbers(numbers, reference(name, (key,)) if name else key, item)
-    elif isinstance(value, int | float) and not isinstance(value, bool) and name:
-        numbers[name] = value
-
-
 def _close(one: float, other: float) -> bool:
     return abs(one - other) < 1e-9 * max(1.0, abs(one), abs(other))
-
-
-def _fixed_texts(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], str]]:
-    if isinstance(value, dict) and not is_collection(value):
-        for key, item in value.items():
-            yield from _fixed_texts(item, (*path, key))
-    elif isinstance(value, str):
-        yield path, value
 
 
 _ENDS = re.compile(r"\S*\s?\Z")
@@ -529,7 +460,7 @@ def _between(text: str, before: str, after: str) -> str | None:
 def _phrases(text: str) -> Iterator[str]:
     """Yield the runs of one to four words of a text, without the signs around them."""
     words = [word.strip(".,;:!?()[]\"'") for word in text.split()]
-    for size in range(1, 5):
+    for size in range(1, LONGEST_PHRASE + 1):
         for start in range(len(words) - size + 1):
             phrase = " ".join(words[start : start + size])
             if len(phrase) >= 2:

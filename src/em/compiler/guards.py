@@ -10,13 +10,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from em.compiler.calls import TracedCall, words_of
-from em.compiler.evidence import ENOUGH, INCREDIBLE, information
+from em.compiler.evidence import ENOUGH, information
 from em.compiler.sources import Place, Sources, places, quoted, reference, text_key
 from em.runner.expressions.functions import ANY, KEYS
 from em.values.leaves import leaves
 
 MOST = 24
 """Guards of one call."""
+MOST_GENERAL = 5
+"""Reads without arguments, such as of a page, that the guards of one call look at."""
 
 _FACTS = frozenset(
     "status state type kind tier role level class mode category membership cabin currency condition"
@@ -65,59 +67,46 @@ class Acted(NamedTuple):
     """Whether it is one field of a list of records, which `agree` can't compare."""
 
 
-def guards_of(
-    acted: Sequence[Acted],
-    reads: Sequence[TracedCall],
-    sources: Sources,
-    input_of: Callable[[Any], str | None],
-) -> list[Guard]:
-    """Return the guards of a call: on the records that it acts on, and on whose they are.
+class Guards:
+    """Finds the guards of calls with an effect, from the reads before them.
 
     input_of: returns the expression of the input that has a value.
     """
-    return _Guards(acted, reads, sources, input_of).found()
 
-
-class _Guards:
-    def __init__(
-        self,
-        acted: Sequence[Acted],
-        reads: Sequence[TracedCall],
-        sources: Sources,
-        input_of: Callable[[Any], str | None],
-    ) -> None:
-        self._acted, self._sources, self._input_of = acted, sources, input_of
+    def __init__(self, sources: Sources, input_of: Callable[[Any], str | None]) -> None:
+        self._sources, self._input_of = sources, input_of
+        self._acted: Sequence[Acted] = ()
+        self._reads: dict[int, TracedCall] = {}
         # Of several reads of one thing the last one counts.
-        last: dict[bytes, TracedCall] = {}
-        for read in reads:
-            if read.index in sources.names:
-                last[f"{read.name}{quoted(read.args)}".encode()] = read
-        self._reads = sorted(last.values(), key=lambda read: read.index)
-        self._ids = {
-            text_key(value)
-            for one in acted
-            for value in _each(one.value)
-            if information(value) >= ENOUGH
-        }
-        self._identifying = self._identifying_values()
+        self._last: dict[str, int] = {}
+        self._made_with: dict[str, dict[int, None]] = {}
+        self._general: dict[int, None] = {}
+        self._identifying: set[str] = set()
+        self._owners: dict[int, list[Place]] = {}
 
-    def _identifying_values(self) -> dict[str, int]:
-        """Return the values that stand for someone or something: reads were made with them."""
-        found: dict[str, int] = {}
-        for read in self._reads:
-            result = self._sources.results[read.index]
-            if isinstance(result, str) and information(result) >= INCREDIBLE:
-                found.setdefault(text_key(result), read.index)
-        for read in self._reads:
-            for _, value in leaves(read.args):
-                if information(value) >= INCREDIBLE:
-                    found.setdefault(text_key(value), read.index)
-        return found
+    def learn(self, read: TracedCall) -> None:
+        """Take a read whose result is there now."""
+        self._reads[read.index] = read
+        call = f"{read.name}{quoted(read.args)}"
+        before = self._last.get(call)
+        self._last[call] = read.index
+        values = [text_key(value) for _, value in leaves(read.args) if _is_id(value)]
+        if not read.args:
+            self._general.pop(before, None) if before is not None else None
+            self._general[read.index] = None
+        for value in values:
+            held = self._made_with.setdefault(value, {})
+            if before is not None:
+                held.pop(before, None)
+            held[read.index] = None
+        self._identifying.update(values)
+        if isinstance(read.result, str) and _is_id(read.result):
+            self._identifying.add(text_key(read.result))
 
-    def found(self) -> list[Guard]:
-        """Return all guards, without repetition."""
-        found: dict[str, Guard] = {}
-        subjects = [read for read in self._reads if self._is_about(read)]
+    def of(self, acted: Sequence[Acted]) -> list[Guard]:
+        """Return the guards of a call: on the records that it acts on, and on whose they are."""
+        self._acted = acted
+        subjects = self._subjects()
         known = {read.index for read in subjects}
         guards = [guard for read in subjects for guard in self._of_record(read)]
         for read in subjects:
@@ -125,22 +114,22 @@ class _Guards:
                 guards.append(guard)
                 if other is not None and other not in known:
                     known.add(other)
-                    guards += self._of_record(self._read(other))
+                    guards += self._of_record(self._reads[other])
         guards += self._of_items(known)
         guards += self._limits(subjects)
+        found: dict[str, Guard] = {}
         for guard in guards:
             found.setdefault(guard.check, guard)
         return list(found.values())[:MOST]
 
-    def _read(self, index: int) -> TracedCall:
-        return next(read for read in self._reads if read.index == index)
-
-    def _is_about(self, read: TracedCall) -> bool:
-        """Return whether a read was made with an id that is acted on, or about the world."""
-        values = [value for _, value in leaves(read.args)]
-        if not values:
-            return True
-        return any(text_key(value) in self._ids for value in values)
+    def _subjects(self) -> list[TracedCall]:
+        """Return the reads made with an id that is acted on, and the newest about the world."""
+        found = dict.fromkeys(list(self._general)[-MOST_GENERAL:])
+        for one in self._acted:
+            for value in _each(one.value):
+                if _is_id(value):
+                    found |= self._made_with.get(text_key(value), {})
+        return [self._reads[index] for index in sorted(found)]
 
     def _of_record(self, read: TracedCall) -> Iterator[Guard]:
         """Yield the facts at the top of a result."""
@@ -160,29 +149,26 @@ class _Guards:
         """Yield that a field of the record still equals whom or what the task is about."""
         name = self._sources.names[read.index]
         own = {text_key(value) for _, value in leaves(read.args)}
-        for place in places(read.index, self._sources.results[read.index]):
-            key = text_key(place.value)
-            if not place.is_fixed or not place.parts or key in own:
-                continue
-            if key not in self._identifying or _WHOSE.isdisjoint(words_of(place.key)):
+        if read.index not in self._owners:
+            self._owners[read.index] = list(_owners(read)) if read.args else []
+        for place in self._owners[read.index]:
+            if text_key(place.value) in own or text_key(place.value) not in self._identifying:
                 continue
             here = reference(name, place.parts)
             given = self._input_of(place.value)
             if given is not None:
                 yield Guard(f"{here} == {given}", frozenset({read.index})), None
-            other = self._whose(key, read.index)
+            other = self._whose(place.value, read.index)
             if other is not None:
                 there = reference(self._sources.names[other.call], other.parts)
                 yield Guard(f"{here} == {there}", frozenset({read.index, other.call})), other.call
 
-    def _whose(self, key: str, but: int) -> Place | None:
+    def _whose(self, value: Any, but: int) -> Place | None:
         """Return where another read has this value: as its whole result, or by keys alone."""
-        for read in self._reads:
-            if read.index == but:
-                continue
-            for place in places(read.index, self._sources.results[read.index]):
-                if place.is_fixed and text_key(place.value) == key:
-                    return place
+        for group in self._sources.groups(value):
+            place = group[0]
+            if place.is_fixed and place.call != but and place.call in self._reads:
+                return place
         return None
 
     def _of_items(self, subjects: set[int]) -> Iterator[Guard]:
@@ -210,11 +196,7 @@ class _Guards:
 
     def _is_address(self, value: Any) -> bool:
         """Return whether a read was made with this value: then its whole result is the record."""
-        return any(
-            text_key(value) == text_key(known)
-            for read in self._reads
-            for _, known in leaves(read.args)
-        )
+        return bool(self._made_with.get(text_key(value)))
 
     def _of_ways(
         self, one: Acted, count: int, ways: Mapping[tuple[str, ...], list[Place]]
@@ -253,6 +235,17 @@ class _Guards:
                 for one in amounts:
                     if one.value < value and there not in one.expression:
                         yield Guard(f"{there} >= {one.expression}", frozenset({read.index}))
+
+
+def _owners(read: TracedCall) -> Iterator[Place]:
+    """Yield the fields of a record that may say whose it is."""
+    for place in places(read.index, read.result):
+        if place.is_fixed and place.parts and not _WHOSE.isdisjoint(words_of(place.key)):
+            yield place
+
+
+def _is_id(value: Any) -> bool:
+    return information(value) >= ENOUGH
 
 
 def _each(value: Any) -> list[Any]:

@@ -7,7 +7,7 @@ every routine with these tools.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -16,7 +16,7 @@ from em.compiler.calls import Names, identifier
 from em.compiler.evidence import ENOUGH, INCREDIBLE, OWN_INPUT, information, of_match, of_mention
 from em.compiler.sources import Place, places, reference, segment, text_key
 from em.runner.routine import Asked, Request
-from em.values.canonical import Json, identical, same
+from em.values.canonical import Json, identical
 from em.values.leaves import Scalar, mentioned_in
 
 REQUEST = "request"
@@ -24,6 +24,9 @@ REQUEST = "request"
 
 _WORDS = re.compile(r"\S+")
 _MANY_WORDS = 3
+LONGEST_PHRASE = 4
+"""Words of a phrase that is looked up in longer texts."""
+MOST_LONG_TEXTS = 50
 
 
 class Use(NamedTuple):
@@ -79,6 +82,8 @@ class Inputs:
                 self._size += 1
                 self._stated.setdefault(text_key(place.value), []).append(place)
         self._keys = list(mission)
+        self._short_texts: dict[str, str] = {}
+        self._long_texts: dict[str, str] = {}
         # A goal beside structured input is a title; by itself it is the request.
         self.texts = {key: text for key, text in mission.items() if _is_request(text)}
         spoken = "\n".join(text for text in said if text.strip())
@@ -88,12 +93,17 @@ class Inputs:
         if spoken.strip():
             self._spoken_as = names.free(REQUEST)
             self.texts[self._spoken_as] = spoken
+        for key, value in mission.items():
+            for place in () if key in self.texts else places(0, value):
+                if place.is_fixed:
+                    self._add_text(place.value, reference(self._mission_names[key], place.parts))
         self._all = "\n".join(self.texts.values())
         tokens = _WORDS.findall(self._all)
         self._words = len(tokens)
         self._codes = sum(any(map(str.isdigit, token)) for token in tokens)
         self._together: dict[str, float] = {}
         self._by_text: dict[str, Input] = {}
+        self._by_value: dict[str, str] = {}
         self.made: list[Input] = []
 
     # --- finding ----------------------------------------------------------------------------------
@@ -148,19 +158,11 @@ class Inputs:
         for one in self._stated.get(text_key(value), ()):
             if identical(one.value, value) and not one.collections:
                 return reference(self._mission_names[self._keys[one.call]], one.parts)
-        for made in self.made:
-            if same(made.value, value):
-                return made.token
-            if isinstance(made.value, list):
-                for number, item in enumerate(made.value):
-                    if same(item, value):
-                        return f"{made.token}[{number}]"
-        return None
+        return self._by_value.get(text_key(value).lower())
 
     def has(self, key: str) -> bool:
         """Return whether an input has the value of this key, or an item of it has."""
-        values = [place.value for one in self.made for place in places(0, one.value)]
-        return key in self._stated or key in map(text_key, values)
+        return key in self._stated or key.lower() in self._by_value
 
     def whole(self, value: Any) -> str | None:
         """Return the input that is this list or mapping."""
@@ -185,16 +187,27 @@ class Inputs:
             if isinstance(value, int | float) and not isinstance(value, bool)
         }
 
-    def texts_known(self) -> Iterator[tuple[str, str]]:
-        """Yield expression and text of every input that a longer text may contain."""
-        for key, value in self._mission.items():
-            if key not in self.texts:
-                for place in places(0, value):
-                    if isinstance(place.value, str | int | float) and place.is_fixed:
-                        yield reference(self._mission_names[key], place.parts), str(place.value)
-        for one in self.made:
-            if isinstance(one.value, str | int | float):
-                yield one.token, str(one.value)
+    def in_text(self, text: str, phrases: Iterable[str]) -> Iterator[tuple[str, str]]:
+        """Yield text and expression of every input that a longer text contains.
+
+        phrases: the runs of words of that text.
+        """
+        for phrase in phrases:
+            expression = self._short_texts.get(phrase)
+            if expression is not None:
+                yield phrase, expression
+        for content, expression in self._long_texts.items():
+            if content in text:
+                yield content, expression
+
+    def _add_text(self, value: Any, expression: str) -> None:
+        """Let longer texts contain this input."""
+        if isinstance(value, str | int | float) and not isinstance(value, bool):
+            content = str(value)
+            long = len(content.split()) > LONGEST_PHRASE
+            known = self._long_texts if long else self._short_texts
+            if not long or len(known) < MOST_LONG_TEXTS:
+                known.setdefault(content, expression)
 
     def take(self, value: Any, use: Use, *, is_said: bool) -> Input:
         """Return the input for a value that was said, or has to be asked for; make it if new."""
@@ -210,13 +223,19 @@ class Inputs:
             found = Input(token=token, value=value, is_said=is_said, uses=[])
             self.made.append(found)
             self._by_text[key] = found
+            self._add_text(value, token)
+            for place in places(0, value):
+                flat = not place.parts or (isinstance(value, list) and len(place.parts) == 1)
+                if flat and place.value is not None:
+                    expression = reference(token, place.parts)
+                    self._by_value.setdefault(text_key(place.value).lower(), expression)
         found.uses.append(use)
         return found
 
     def drop_unused(self, steps: Sequence[msgspec.Struct]) -> None:
         """Forget the inputs that were tried as explanations and that no step uses."""
-        text = msgspec.json.encode(steps).decode()
-        self.made = [one for one in self.made if one.token in text]
+        used = set(re.findall(rf"{self._mark}\d+__", msgspec.json.encode(steps).decode()))
+        self.made = [one for one in self.made if one.token in used]
 
     # --- naming -----------------------------------------------------------------------------------
 
@@ -303,10 +322,14 @@ def escaped(text: str) -> str:
 
 def with_names(expression: str, named: Mapping[str, str]) -> str:
     """Return an expression with names in place of tokens."""
-    for token, name in named.items():
-        if token in expression:
-            expression = expression.replace(token, name)
-    return expression
+    if not named:
+        return expression
+    mark = re.match(r".*?(?=\d+__$)", next(iter(named)))
+    assert mark is not None
+    if mark.group() not in expression:
+        return expression
+    tokens = rf"{mark.group()}\d+__"
+    return re.sub(tokens, lambda found: named.get(found.group(), found.group()), expression)
 
 
 def named_value(value: Any, named: Mapping[str, str]) -> Any:

@@ -1,5 +1,6 @@
 """Sources: where the values of a recording stand, in inputs and in results, by value."""
 
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from hashlib import sha256
 from typing import Any, NamedTuple
@@ -14,6 +15,12 @@ Parts = tuple[str | int, ...]
 
 MOST_ITEMS = 3
 """Places that are remembered of one list for one value; more of them say nothing new."""
+MOST_NUMBERS = 24
+"""Numbers that sums, differences and products are tried with."""
+MOST_TEXTS = 64
+SHORTEST_TEXT, LONGEST_TEXT = 5, 2_000
+"""Texts of this length are searched for parts."""
+MOST_TOTAL = 1e12
 _COMMON_KEYS = frozenset({"id", "name", "key", "value", "code", "number"})
 """Keys that say little without what holds them."""
 
@@ -110,6 +117,11 @@ class Sources:
         self._wholes: dict[bytes, tuple[int, Parts]] = {}
         self._columns: dict[tuple[int, str], Column] = {}
         self.size = 0
+        self.numbers: deque[tuple[str, float]] = deque(maxlen=MOST_NUMBERS)
+        """The newest numbers that keys alone lead to, with their expressions."""
+        self.texts: deque[tuple[int, str, str]] = deque(maxlen=MOST_TEXTS)
+        """The newest longer texts that keys alone lead to: call, expression, text."""
+        self._totals: dict[float, list[tuple[int, str]]] = {}
 
     def add(self, call: int, name: str, result: Any) -> None:
         """Let later values come from this call's result."""
@@ -129,7 +141,11 @@ class Sources:
         self.names[call], self.results[call] = name, result
         for parts, part in _structures(result):
             self._wholes[_encoded(part)] = (call, parts)
+        for path, items in lists(result):
+            for total, expression in _totals(name, path, items):
+                self._totals.setdefault(round(total, 6), []).append((call, expression))
         for place in found:
+            self._note(place)
             self.size += 1
             self._named[place.key] = self._named.get(place.key, 0) + 1
             key = text_key(place.value)
@@ -138,6 +154,21 @@ class Sources:
             group = groups.setdefault((call, place.general), [])
             if len(group) < MOST_ITEMS:
                 group.append(place)
+
+    def _note(self, place: Place) -> None:
+        """Note a number or a text that keys alone lead to, for what may be computed of it."""
+        value = place.value
+        if not place.is_fixed or isinstance(value, bool) or value is None:
+            return
+        expression = reference(self.names[place.call], place.parts)
+        if isinstance(value, int | float):
+            self.numbers.append((expression, value))
+        elif SHORTEST_TEXT < len(value) <= LONGEST_TEXT:
+            self.texts.append((place.call, expression, value))
+
+    def totals(self, value: float) -> list[tuple[int, str]]:
+        """Return the sums over lists, and lengths of lists, that equal a number."""
+        return self._totals.get(round(value, 6), []) if abs(value) < MOST_TOTAL else []
 
     def kind_of(self, place: Place) -> Kind:
         """Return what a place's value is called, to find values that it could be mistaken for."""
@@ -204,6 +235,32 @@ class Column:
     def count(self, value: Scalar) -> int:
         """Return how many items have this value."""
         return self._counts.get(text_key(value).lower(), 0)
+
+
+def lists(value: Any, path: str = "") -> Iterator[tuple[str, list[Any]]]:
+    """Yield the lists of a result that keys alone lead to, with the path of their items."""
+    if isinstance(value, list) or is_collection(value):
+        yield (f"{path}.{ANY}" if path else ANY), list(items_of(value))
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            if isinstance(key, str) and key.isidentifier():
+                yield from lists(item, f"{path}.{key}" if path else key)
+
+
+def _totals(name: str, path: str, items: list[Any]) -> Iterator[tuple[float, str]]:
+    """Yield the length of a list, and the sum of each field of numbers, with expressions."""
+    if len(items) < 2:
+        return
+    yield len(items), f"len(every({name}, {quoted(path)}))"
+    sums: dict[str, float] = {}
+    for item in items:
+        for field, content in item.items() if isinstance(item, dict) else ():
+            number = isinstance(content, int | float) and not isinstance(content, bool)
+            if number and isinstance(field, str) and field.isidentifier():
+                sums[field] = sums.get(field, 0) + content
+    for field, total in sums.items():
+        if abs(total) < MOST_TOTAL:
+            yield total, f"sum(every({name}, {quoted(f'{path}.{field}')}))"
 
 
 def _structures(value: Any, parts: Parts = ()) -> Iterator[tuple[Parts, Any]]:

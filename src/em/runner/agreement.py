@@ -7,7 +7,7 @@ effect, so that a refusal comes before anything was done.
 """
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -138,7 +138,11 @@ class Agreement:
         self._properties: Json = properties if isinstance(properties, dict) else {}
         self._terms = [one for one in terms if one is not None]
         self._answers = dict(answers)
-        self._pending = [(one.step_id, guard) for one in self._terms for guard in one.guards]
+        # The guards that wait for a value, by the name of that value.
+        self._waiting: dict[str, list[tuple[str, Term]]] = {}
+        for one in self._terms:
+            for guard in one.guards:
+                self._wait_for(next(iter(sorted(guard.names)), ""), one.step_id, guard)
         self._planned = False
         self._doubts: dict[str, str] = {}
         self.settled: dict[str, Json] = {}
@@ -212,7 +216,6 @@ class Agreement:
 
         Raise Pause to ask a person, and Failed where a guard does not hold.
         """
-        self._check_guards(terms, scope)
         scope.setdefault(SETTLED, self.settled)
         questions: dict[str, _Question] = {}
         steps = [terms]
@@ -227,8 +230,9 @@ class Agreement:
         self._ask(questions, scope)
         if questions:
             # An answer may make other things known.
-            self._check_guards(terms, scope)
+            self.learn(questions, scope)
             self.settle(terms, scope, writes=writes)
+        self._check_rest(terms, scope)
         if writes:
             self._planned = True
 
@@ -236,19 +240,26 @@ class Agreement:
         at = next(number for number, one in enumerate(self._terms) if one is terms)
         return self._terms[at + 1 :]
 
-    def _check_guards(self, terms: Terms, scope: Json) -> None:
-        """Check every guard whose values are there, and all guards of this step."""
-        left = []
-        for step_id, guard in self._pending:
+    def _wait_for(self, name: str, step_id: str, guard: Term) -> None:
+        self._waiting.setdefault(name, []).append((step_id, guard))
+
+    def learn(self, names: Iterable[str], scope: Json) -> None:
+        """Check every guard whose values are there now. Raise Failed where one does not hold."""
+        for name in names:
+            for step_id, guard in self._waiting.pop(name, ()):
+                missing = next(
+                    (one for one in sorted(guard.names) if not _has(scope, (one,))), None
+                )
+                if missing is None:
+                    _check_guard(guard, scope, step_id)
+                else:
+                    self._wait_for(missing, step_id, guard)
+
+    def _check_rest(self, terms: Terms, scope: Json) -> None:
+        """Check the guards of a step that still wait for something: they can't hold."""
+        for guard in terms.guards:
             if not _has(scope, guard.names):
-                left.append((step_id, guard))
-            else:
-                _check_guard(guard, scope, step_id)
-        self._pending = left
-        asked = [name for _, guard in left for name in guard.names if name in self._asks]
-        for step_id, guard in left:
-            if step_id == terms.step_id and not asked:
-                _check_guard(guard, scope, step_id)
+                _check_guard(guard, scope, terms.step_id)
 
     def _open(self, terms: Terms, scope: Json, *, is_now: bool) -> dict[str, _Question]:
         """Return what is open about a step: inputs that are missing, values that differ."""

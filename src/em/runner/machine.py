@@ -560,6 +560,8 @@ class Machine:
             raise Failed(failure_of(error.data["step"], error, {})) from error
         self._secrets.check()
         self._scope = {**FUNCTIONS, **self._udfs, **input_data, **self._secrets.values}
+        if self._agreement is not None:
+            self._agreement.learn(("", *input_data), self._scope)
 
     def _agree(self, routine: Routine) -> Agreement:
         terms = [step.terms for step in self._program.steps]
@@ -613,6 +615,8 @@ class Machine:
                 value = yield from self._do(step, start)
             if step.save_as is not None:
                 self._saved[step.save_as] = self._scope[step.save_as] = value
+                if self._agreement is not None:
+                    self._agreement.learn((step.save_as,), self._scope)
         return None
 
     def _hooked(self, hooks: Hooks) -> Steps:
