@@ -283,8 +283,8 @@ def _store_compiled(made: "CompiledTrace", *, keep: bool) -> str:
 
 
 def _print_compiled(draft: "Draft", place: str, *, explained: bool) -> None:
+    from em.compiler.arguments import OUTPUT
     from em.compiler.package_files import OUTCOMES
-    from em.compiler.wire import OUTPUT
 
     steps = sum(verdict.keep for verdict in draft.verdicts)
     click.echo(
@@ -306,9 +306,19 @@ def _print_compiled(draft: "Draft", place: str, *, explained: bool) -> None:
                 f"note: {found.place} will be {short(found.recorded)} on every run:"
                 " no call of the trace returned it"
             )
-    unexplained = [found for found in draft.explained if found.how == "index"]
-    if unexplained and not explained:
-        note(f"note: {count(len(unexplained), 'choice')} could not be explained; see --explain")
+    _print_asked(draft, explained=explained)
+
+
+def _print_asked(draft: "Draft", *, explained: bool) -> None:
+    """Name the values that a run with other inputs asks for, and how to make them constants."""
+    asked = {name: one for name, one in draft.routine.asks.items() if not one.is_unused}
+    if not asked:
+        return
+    shown = ", ".join(f"{name} ({short(one.recorded)})" for name, one in list(asked.items())[:5])
+    more = f" and {len(asked) - 5} more" if len(asked) > 5 else ""
+    note(f"note: with other inputs a run asks for {shown}{more}: nothing recorded explains them")
+    if not explained:
+        note("note: --confirm NAME makes such a value a constant; --explain shows the rest")
 
 
 def _looks_computed(value: Any) -> bool:

@@ -53,6 +53,7 @@ def contradictions(
 class _Search:
     def __init__(self, calls: Sequence[TracedCall], mission: Json, said: str) -> None:
         self._sources: dict[str, list[_Source]] = {}
+        self._returned: dict[str, set[float | str]] = {}
         self._said = said
         seen: list[Any] = [mission]
         for call in calls:
@@ -60,7 +61,9 @@ class _Search:
             if not call.failed:
                 for record in _records(call.result):
                     for key, value in record.items():
-                        self._sources.setdefault(key, []).append(_Source(call, record, value))
+                        if _is_specific(value):
+                            self._sources.setdefault(key, []).append(_Source(call, record, value))
+                            self._returned.setdefault(key, set()).add(_plain(value))
         self._seen = [value for part in seen for _, value in leaves(part)]
 
     def of(self, output: Any) -> list[Contradiction]:
@@ -78,10 +81,10 @@ class _Search:
     def _contradicted(self, record: Json, key: str, value: Any) -> _Source | None:
         if not _is_specific(value):
             return None
-        sources = [source for source in self._sources.get(key, ()) if _is_specific(source.value)]
-        others = [source.value for source in sources]
-        if not sources or any(_same(value, other) for other in others):
+        sources = self._sources.get(key, ())
+        if not sources or _plain(value) in self._returned[key]:
             return None
+        others = [source.value for source in sources]
         if self._occurs(value) or _may_be_computed(value, others):
             return None
         best = max(sources, key=lambda source: (_alike(record, source.record), source.call.index))
@@ -131,11 +134,14 @@ def _number(value: Any) -> float | None:
     return number if math.isfinite(number) else None
 
 
+def _plain(value: Any) -> float | str:
+    """Return what equal values share: a number, or a text without regard to case."""
+    number = _number(value)
+    return str(value).strip().lower() if number is None else number
+
+
 def _same(one: Any, other: Any) -> bool:
-    a, b = _number(one), _number(other)
-    if a is not None and b is not None:
-        return a == b
-    return str(one).strip().lower() == str(other).strip().lower()
+    return _plain(one) == _plain(other)
 
 
 def _may_be_computed(value: Any, others: Sequence[Any]) -> bool:

@@ -251,7 +251,7 @@ class _Builder:
         returned = next(step.value for step in steps if isinstance(step, ReturnStep))
         routine = msgspec.structs.replace(
             routine,
-            input_schema=of_input(inputs, asked=asks, request=request and request.input),
+            input_schema=of_input(inputs, asked=asks, request=request.input if request else None),
             output_schema=of_output(returned, output) or None,
             request=request,
             asks=asks,

@@ -274,21 +274,27 @@ class Explainer:
             return
         if isinstance(value, int | float):
             yield from self._arithmetic(value)
-        elif isinstance(value, str) and is_informative(value):
+        elif is_informative(value):
             yield from self._parts_of_texts(value)
 
     def _arithmetic(self, value: float) -> Iterator[Explanation]:
         """Yield sums over lists, counts, and simple computations of two numbers."""
         for call, expression in self._sources.totals(value):
             yield Explanation(expression, "computed", 0.0, call)
-        numbers = [*self._sources.numbers, *self._inputs.numbers().items()]
-        for (one, a), (other, b) in itertools.permutations(numbers, 2):
-            if one < other and _close(a + b, value):
-                yield Explanation(f"{one} + {other}", "computed", 0.0)
-            if one < other and _close(a * b, value) and 1 not in (a, b):
-                yield Explanation(f"{one} * {other}", "computed", 0.0)
-            if _close(a - b, value) and b:
-                yield Explanation(f"{one} - {other}", "computed", 0.0)
+        numbers = dict([*self._sources.numbers, *self._inputs.numbers().items()])
+        by_value: dict[float, list[str]] = {}
+        for expression, number in numbers.items():
+            by_value.setdefault(round(number, 6), []).append(expression)
+
+        def others(number: float, but: str) -> Iterator[str]:
+            return (one for one in by_value.get(round(number, 6), ()) if one != but)
+
+        for one, a in numbers.items():
+            found = [f"{one} + {other}" for other in others(value - a, one) if one < other]
+            found += [f"{one} - {other}" for other in others(a - value, one) if a != value]
+            if a not in (0, 1) and value != a:
+                found += [f"{one} * {other}" for other in others(value / a, one) if one < other]
+            yield from (Explanation(text, "computed", 0.0) for text in found)
 
     def _parts_of_texts(self, value: str) -> Iterator[Explanation]:
         """Yield the places whose text contains this value between two recognisable ends."""
@@ -428,10 +434,6 @@ def _extremes(
 
 def _is_date(value: Any) -> bool:
     return isinstance(value, str) and re.match(r"\d{4}-\d{2}-\d{2}", value) is not None
-
-
-def _close(one: float, other: float) -> bool:
-    return abs(one - other) < 1e-9 * max(1.0, abs(one), abs(other))
 
 
 _ENDS = re.compile(r"\S*\s?\Z")

@@ -330,14 +330,14 @@ def _check_guard(guard: Term, scope: Json, step_id: str) -> None:
         held = guard.evaluate(scope)
         reason = f"{_left_side(guard.text)} is {_value_of(guard.text, scope)}"
     except EmError as error:
-        held, reason = False, str(error.message)
+        held, reason = False, error.message
     if not held:
-        error = GuardFailed(
+        problem = GuardFailed(
             f"it held when it was recorded that {guard.text}, and does not now: {reason}",
             place=f"step {step_id}",
             fix="do it by hand or with the agent; an author may remove a guard that is not needed",
         )
-        raise Failed(failure_of(step_id, error, {"guard": guard.text}))
+        raise Failed(failure_of(step_id, problem, {"guard": guard.text}))
 
 
 def _left_side(text: str) -> str:
@@ -353,7 +353,10 @@ def _value_of(text: str, scope: Json) -> str:
 
 def _has(scope: Json, names: Collection[str]) -> bool:
     """Return whether a run's scope has all these values; a function of that name is not one."""
-    return all(name in scope and scope[name] is not FUNCTIONS.get(name) for name in names)
+    return all(
+        name in scope and (name not in FUNCTIONS or scope[name] is not FUNCTIONS[name])
+        for name in names
+    )
 
 
 def _differing(terms: Sequence[Term], scope: Json) -> str | None:

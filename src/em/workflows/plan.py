@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import msgspec
 
 from em.errors import EmError, InvalidWorkflow
+from em.runner.expressions.functions import FUNCTIONS
 from em.runner.expressions.language import (
-    FUNCTIONS,
     Evaluate,
     compile_expression,
     compile_value,

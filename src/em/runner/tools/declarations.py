@@ -13,8 +13,8 @@ import msgspec
 
 from em.errors import RoutineError
 from em.runner.authorship import code_hash
+from em.runner.expressions.functions import FUNCTIONS
 from em.runner.expressions.language import (
-    FUNCTIONS,
     Evaluate,
     compile_expression,
     compile_value,
