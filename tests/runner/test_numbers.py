@@ -63,6 +63,7 @@ def test_a_number_that_is_typed_stays_whole(monkeypatch: pytest.MonkeyPatch) -> 
             {"name": "a", "type": "number"},
             {"name": "b", "type": "number", "required": False},
             {"name": "c", "type": "number"},
+            {"name": "d", "type": "number", "default": 2.5},
         ),
     )
 
@@ -70,8 +71,8 @@ def test_a_number_that_is_typed_stays_whole(monkeypatch: pytest.MonkeyPatch) -> 
     def ask() -> None:
         click.echo(repr(answer(prompt, yes=False, ask=True)))
 
-    shown = CliRunner().invoke(ask, input="3\n9007199254740993\n2.5\n").output
-    assert "{'a': 3, 'b': 9007199254740993, 'c': 2.5}" in shown
+    shown = CliRunner().invoke(ask, input="3\n9007199254740993\n2.5\n\n").output
+    assert "{'a': 3, 'b': 9007199254740993, 'c': 2.5, 'd': 2.5}" in shown
 
 
 HUGE = [2**64, -(2**70), 10**400, 10**5000]

@@ -59,12 +59,14 @@ def json_or_text(text: str) -> Any:
         return text
 
 
-def read_number(text: str) -> int | float:
+def read_number(given: str | int | float) -> int | float:
     """Read a number; a whole one stays whole. Raise ValueError if it is not one."""
+    if not isinstance(given, str):
+        return given
     try:
-        return int(text)
+        return int(given)
     except ValueError:
-        return float(text)
+        return float(given)
 
 
 def check_steps(
@@ -139,7 +141,7 @@ def _secret(_field: Field, answer: Any, place: str) -> str:
 def _number(field: Field, answer: Any, place: str) -> int | float:
     whole = field.type == "integer"
     try:
-        number = read_number(answer) if isinstance(answer, str) else answer
+        number = read_number(answer)
     except ValueError:
         raise _wrong("a number", answer, place) from None
     if isinstance(number, int) and not isinstance(number, bool):

@@ -218,12 +218,11 @@ class _Run:
             self.package, registry, options.get("allow"), self.secrets, self._servers
         )
         self._udfs = self.package.udfs(trust=options.get("trust", False))
-        self._given_udfs = options.get("udfs") or {}
         self._options: dict[str, Any] = {
             "tools": known,
             "secrets": self.secrets,
             "refusal": refusal,
-            "udfs": {**self._udfs, **self._given_udfs},
+            "udfs": {**self._udfs, **(options.get("udfs") or {})},
             "auto_fix": self.secrets.asking(auto_fix),
             "answers": self._answers,
             "on_step": self.secrets.telling(options.get("on_step")),
@@ -288,7 +287,7 @@ class _Run:
     def _code(self) -> list[tuple[str, str]]:
         """Return what errors call each piece of code that the run can call, and its digest."""
         own = self.package.udf_hash
-        others = sorted({*map(code_digest, {**self._udfs, **self._given_udfs}.values())})
+        others = sorted({code_digest(each) for each in self._options["udfs"].values()})
         found = [(UDF, code_hash(repr([own, others]).encode()) if own or any(others) else "")]
         for name in sorted(self.package.program.tool_names):
             tool: Tool | None = self._options["tools"].get(name)

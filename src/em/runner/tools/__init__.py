@@ -8,6 +8,7 @@ import functools
 import importlib
 import importlib.util
 import inspect
+import os
 import re
 import sys
 import sysconfig
@@ -239,19 +240,26 @@ def code_digest(function: Function) -> str:
     as in a notebook, is compared by itself.
     """
     found = _innermost(function)
-    loaded = getattr(found, "__globals__", {}).get(_CODE)
-    if loaded:
-        return str(loaded)
     code = getattr(found, "__code__", None)
     if isinstance(code, CodeType):
-        name = code.co_filename
+        around, name = found.__globals__, code.co_filename
     else:
-        module = sys.modules.get(getattr(found, "__module__", None) or "")
-        name = getattr(module, "__file__", None) or ""
+        around = vars(sys.modules.get(found.__module__, sys))
+        name = around.get("__file__") or ""
+    if _CODE in around:
+        return str(around[_CODE])
+    try:
+        file = os.stat(name)
+        return _file_digest(name, file.st_mtime_ns, file.st_size)
+    except OSError:
+        return code_hash(repr(_parts(code)).encode()) if isinstance(code, CodeType) else ""
+
+
+@functools.lru_cache(maxsize=256)
+def _file_digest(name: str, _changed: int, _size: int) -> str:
     path = Path(name)
-    if path.suffix == ".py" and path.is_file():
-        return "" if _is_of_python_or_em(path) else code_hash(path.read_bytes())
-    return code_hash(repr(_parts(code)).encode()) if isinstance(code, CodeType) else ""
+    is_ours = path.suffix == ".py" and not _is_of_python_or_em(path)
+    return code_hash(path.read_bytes()) if is_ours else ""
 
 
 def _innermost(function: Any) -> Any:
