@@ -7,7 +7,7 @@ effect, so that a refusal comes before anything was done.
 """
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -15,7 +15,7 @@ import msgspec
 from em.errors import EmError, RoutineError
 from em.runner.expressions.functions import FUNCTIONS, equal
 from em.runner.expressions.language import Evaluate, compile_expression, compile_value
-from em.runner.run import Failed, Pause, PendingPrompt, failure_of
+from em.runner.run import Failed, PendingPrompt, failure_of
 from em.values.canonical import Json, identical, same, short
 
 INPUTS = "inputs"
@@ -114,6 +114,9 @@ def _names_of_value(value: Any) -> Iterator[str]:
             yield from _names_of_value(item)
 
 
+Answer = Callable[[PendingPrompt], Json]
+
+
 class _Question(NamedTuple):
     field: Json
     words: str
@@ -123,31 +126,23 @@ class Agreement:
     """What a run has settled so far: its inputs, the guards that held, and people's answers.
 
     terms: of the steps in their order; None for a step that requires nothing.
+    answer: returns a person's answers to a question, or raises Pause.
     """
 
-    def __init__(
-        self,
-        request: Any,
-        asks: Mapping[str, Any],
-        schema: Json | None,
-        terms: Sequence[Terms | None],
-        answers: Mapping[str, Any],
-    ) -> None:
-        self._request, self._asks = request, asks
-        properties = (schema or {}).get("properties")
+    def __init__(self, routine: Any, terms: Sequence[Terms | None], answer: Answer) -> None:
+        self._request, self._asks = routine.request, routine.asks
+        properties = (routine.input_schema or {}).get("properties")
         self._properties: Json = properties if isinstance(properties, dict) else {}
         self._terms = [one for one in terms if one is not None]
-        self._answers = dict(answers)
+        self._answer = answer
+        self._planned = False
+        self._doubts: dict[str, str] = {}
+        self.settled: dict[str, Json] = {}
         # The guards that wait for a value, by the name of that value.
         self._waiting: dict[str, list[tuple[str, Term]]] = {}
         for one in self._terms:
             for guard in one.guards:
                 self._wait_for(next(iter(sorted(guard.names)), ""), one.step_id, guard)
-        self._planned = False
-        self._doubts: dict[str, str] = {}
-        self.settled: dict[str, Json] = {}
-        self.learnt: list[tuple[str, Any]] = []
-        """The answers that were used, by field."""
 
     # --- inputs -----------------------------------------------------------------------------------
 
@@ -296,21 +291,18 @@ class Agreement:
         return _Question(field, label)
 
     def _ask(self, questions: Mapping[str, _Question], scope: Json) -> None:
-        """Take the answers that are there, and ask for the rest."""
-        left = {}
-        for name, question in questions.items():
-            if name not in self._answers:
-                left[name] = question
-                continue
-            self._take(name, question, self._answers[name], scope)
-        if left:
-            message = "Before anything is done: " if not self._planned else ""
-            message += ". ".join(question.words for question in left.values())
-            fields = [question.field for question in left.values()]
-            raise Pause(PendingPrompt(step_id=INPUTS, message=message, fields=fields))
+        """Ask a person, and take the answers."""
+        if not questions:
+            return
+        message = "" if self._planned else "Before anything is done: "
+        message += ". ".join(question.words for question in questions.values())
+        fields = [question.field for question in questions.values()]
+        prompt = PendingPrompt(step_id=INPUTS, message=message, fields=fields)
+        for name, answer in self._answer(prompt).items():
+            self._take(name, answer, scope)
 
-    def _take(self, name: str, question: _Question, answer: Any, scope: Json) -> None:
-        if question.field["type"] == "confirm" and name in self._doubts:
+    def _take(self, name: str, answer: Any, scope: Json) -> None:
+        if name in self._doubts:
             if answer is not True:
                 raise Failed(failure_of("", GuardFailed("a person did not agree"), {}))
             del self._doubts[name]
@@ -319,7 +311,6 @@ class Agreement:
         else:
             step_id, _, place = name.partition(".")
             self.settled.setdefault(step_id, {})[place] = answer
-        self.learnt.append((name, answer))
 
 
 _FIELD_TYPES = {"string": "text", "integer": "integer", "number": "number", "boolean": "confirm"}

@@ -15,6 +15,7 @@ import msgspec
 from em.errors import NotFound, RoutineError
 from em.log.event import RUN_PREFIX, Event, EventQuery, run_stream
 from em.redaction.redactor import MARKER
+from em.runner.agreement import INPUTS
 from em.runner.journal import (
     ROUTINE_STARTED,
     WORKFLOW_STARTED,
@@ -134,7 +135,10 @@ class PastRun:
         elif event.kind == "step_done":
             self._end_step(body, event)
         elif event.kind == "run_answered":
-            self.restored.answers.update(body["answers"])
+            for step_id, given in body["answers"].items():
+                # Inputs are asked for in several rounds, all under one name.
+                before = self.restored.answers.get(step_id, {}) if step_id == INPUTS else {}
+                self.restored.answers[step_id] = {**before, **given}
         elif event.kind in ("run_paused", "run_ended"):
             self.status = body.get("status", "needs_input")
 

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import msgspec
 
 from em.errors import EmError, InputError, RoutineError, UsageError, WorkflowError
-from em.runner.agreement import INPUTS, Agreement
-from em.runner.answers import fields_of
+from em.runner.agreement import Agreement
+from em.runner.answers import check_answers, fields_of
 from em.runner.drivers import CallMany, CallTool, Effect, Wait, WriteNotes, drive
 from em.runner.expressions.functions import FUNCTIONS
 from em.runner.journal import PAST_DONE, Attempt, Note, Notebook, Restored, keepable, unknown
@@ -565,8 +565,22 @@ class Machine:
 
     def _agree(self, routine: Routine) -> Agreement:
         terms = [step.terms for step in self._program.steps]
-        answers = self._notebook.answers_to(INPUTS)
-        return Agreement(routine.request, routine.asks, routine.input_schema, terms, answers)
+        return Agreement(routine, terms, self._answer)
+
+    def _answer(self, pending: PendingPrompt) -> Json:
+        """Return a person's checked answers to a question for inputs; raise Pause to ask."""
+        given = self._notebook.answers_to(pending.step_id)
+        names = {field["name"] for field in pending.fields}
+        while not names <= given.keys():
+            answer = None if self._ask_person is None else self._ask_person(pending)
+            if answer is None:
+                raise Pause(pending)
+            given = {**given, **answer}
+        try:
+            return check_answers(pending, {name: given[name] for name in names})
+        except RoutineError as error:
+            problem = f"{error.place}: {error.message}"
+            raise Pause(msgspec.structs.replace(pending, problem=problem)) from error
 
     def _has_effect(self, step: CompiledStep) -> bool:
         return step.kind == "tool" and _writes(step, self._tools[step.target])
