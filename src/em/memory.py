@@ -341,7 +341,7 @@ class Memory:
 
         options.setdefault("allow", self._allow)
         with opened(self.store, routine) as package:
-            return run_routine(
+            result = run_routine(
                 package,
                 input_data,
                 tools,
@@ -350,6 +350,9 @@ class Memory:
                 run_id=run_id,
                 **options,
             )
+        if "inputs" in (options.get("answers") or {}):
+            self._remember(result)
+        return result
 
     def resume(
         self,
@@ -364,7 +367,18 @@ class Memory:
         from em.runner.engine import resume_run
 
         options.setdefault("allow", self._allow)
-        return resume_run(self.store, run_id, tools, auto_fix_fn, input_data=input_data, **options)
+        result = resume_run(
+            self.store, run_id, tools, auto_fix_fn, input_data=input_data, **options
+        )
+        self._remember(result)
+        return result
+
+    def _remember(self, result: "RunResult") -> None:
+        """Write what a person's answers showed into the routine, so that it asks only once."""
+        if result.status == "ok":
+            from em.compiler.confirmation import remember_answers
+
+            remember_answers(self.store, result.run_id)
 
     def heal(self, run_id: str, *, dry_run: bool = False) -> "Healing":
         """Write the fixes that a run needed into its routine, stored as a new version."""

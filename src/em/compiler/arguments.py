@@ -271,13 +271,14 @@ class Arguments:
         if self._inputs.said(value) >= ENOUGH:
             given = self._ask(value, use, call, place, is_said=True)
             return Leaf(f"{{{{ {converted(given.token, value, given.value)} }}}}", "said", ENOUGH)
+        was_asked = (call, place) in self._asked
         known = self._inputs.of_value(value) if information(value) >= ENOUGH else None
-        if known is not None:
+        if known is not None and not was_asked:
             return Leaf(f"{{{{ {known} }}}}", "input", ENOUGH)
         # Of several the earliest: the sooner a read can be made, the sooner a refusal comes.
         sure = [one for one in found if one.bits >= ENOUGH]
         best = min(sure, key=lambda one: -1 if one.call is None else one.call, default=None)
-        if best is None and self._is_choice(value) and not self._is_reading:
+        if was_asked or (best is None and self._is_choice(value) and not self._is_reading):
             given = self._ask(value, use, call, place, is_said=False)
             given.candidates = [one.expression for one in found][:MOST_AGREEING]
             return Leaf(f"{{{{ {given.token} }}}}", "asked", 0.0)

@@ -164,7 +164,7 @@ def _as_expression(value: Any) -> str:
 
 
 class _Builder:
-    """Builds a routine in two passes: one finds the inputs of effects, one writes the steps.
+    """Builds a routine in passes: they find the inputs of effects, then of reads, then the steps.
 
     An input that an effect is asked for may explain a read before it, so all of them must be known
     before the first step is written.
@@ -189,7 +189,7 @@ class _Builder:
         )
         self._kept = [call for call in calls if verdicts[call.index].keep]
         effects = [call for call in self._kept if call.effect == "write"]
-        self._saved = self._result_names()
+        self._saved = self._result_names(Names())
         self._asked: dict[tuple[int, str], Input] = {}
         self._is_reading = not effects
         self._start()
@@ -203,11 +203,14 @@ class _Builder:
         self.identifying: set[int] = set()
         """Reads whose arguments come from the request."""
 
-    def _result_names(self) -> dict[int, str]:
-        return {
-            call.index: self._names.free(result_name(call.name, is_write=call.effect == "write"))
-            for call in self._kept
-        }
+    def _result_names(self, names: Names) -> dict[int, str]:
+        """Return the name of each call's result; the names of inputs come first."""
+        inputs = {identifier(one.wanted_name.name) for one in self._inputs.made}
+        saved = {}
+        for call in self._kept:
+            name = result_name(call.name, is_write=call.effect == "write")
+            saved[call.index] = names.free(f"{name}_found" if name in inputs else name)
+        return saved
 
     def _start(self) -> None:
         """Begin a pass: no result is known yet."""
@@ -220,11 +223,14 @@ class _Builder:
 
     def build(self) -> Draft:
         """Build the routine."""
-        for call in self._kept:
-            if call.effect == "write":
-                self._wire(call)
-            self._learn(call)
-        self._start()
+        for effects_only in (True, False):
+            for call in self._kept:
+                if call.effect == "write" or not effects_only:
+                    self._wire(call)
+                self._learn(call)
+            self._start()
+        # All inputs are known now, and have the first choice of names.
+        self._saved = self._result_names(self._names)
         for call in self._calls:
             self._ask_before(call.index)
             if self._verdicts[call.index].keep:
@@ -279,8 +285,9 @@ class _Builder:
         something that was done.
         """
         stated = self._inputs.stated_values()
-        used = names_used(routine)
         asks = self._inputs.asked(named)
+        used = names_used(routine)
+        used |= {name for one in asks.values() for text in one.candidates for name in _words(text)}
         for name, value in stated.items():
             if name not in used and not self._is_reading:
                 asks[name] = Asked(recorded=value, is_unused=True)
@@ -559,6 +566,10 @@ def _renamed_note(found: Explained, named: Mapping[str, str]) -> Explained:
     )
 
 
+def _words(expression: str) -> list[str]:
+    return re.findall(r"[A-Za-z_]\w*", expression)
+
+
 def names_used(routine: Routine) -> set[str]:
     """Return the names that the steps of a routine refer to."""
     found: set[str] = set()
@@ -566,10 +577,10 @@ def names_used(routine: Routine) -> set[str]:
         value = msgspec.to_builtins(step)
         for text in texts(value):
             for part in re.findall(r"\{\{(.*?)\}\}", text, re.DOTALL):
-                found.update(re.findall(r"[A-Za-z_]\w*", part))
+                found.update(_words(part))
         if isinstance(step, ToolStep | UdfStep):
             for text in (*(t for ts in step.agree.values() for t in ts), *step.guards):
-                found.update(re.findall(r"[A-Za-z_]\w*", text))
+                found.update(_words(text))
     return found
 
 

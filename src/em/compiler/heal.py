@@ -13,11 +13,14 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from em.compiler.arguments import Arguments
 from em.compiler.calls import Names
 from em.compiler.draft import Recorded
+from em.compiler.explanations import Explainer
+from em.compiler.inputs import Inputs, Use
 from em.compiler.package_files import as_json, render_routine
+from em.compiler.sources import Sources
 from em.compiler.verification import NotReproduced
-from em.compiler.wire import Wiring
 from em.errors import EmError, RoutineError
 from em.redaction.redactor import marker
 from em.runner.drivers import drive
@@ -132,10 +135,12 @@ class _Healer:
     def heal(self) -> Healed:
         steps = []
         scope: Json = {**FUNCTIONS, **self._past.input, **_markers(self._routine)}
-        wiring = Wiring(self._past.input, Names())
+        sources, inputs = Sources(), Inputs(self._past.input, "", [], Names())
+        explainer = Explainer(inputs, sources)
+        arguments = Arguments(inputs, sources, explainer, {}, is_reading=True)
         for number, step in enumerate(self._routine.steps):
             own = [done for done in self._past.steps if done.step == step.id]
-            steps.append(self._mended(step, own, scope, wiring))
+            steps.append(self._mended(step, own, scope, arguments))
             if isinstance(step, PromptStep) and step.save_as is not None:
                 scope[step.save_as] = self._past.restored.answers.get(step.id, {})
             elif step.save_as is not None and own:
@@ -143,7 +148,7 @@ class _Healer:
                 if step.for_each is not None:
                     result = [done.result for done in own]
                 scope[step.save_as] = result
-                wiring.add_result(number, step.save_as, result)
+                sources.add(number, step.save_as, result)
         return Healed(
             routine=msgspec.structs.replace(self._routine, steps=steps),
             changed=self._changed,
@@ -153,24 +158,26 @@ class _Healer:
             answers=self._past.restored.answers,
         )
 
-    def _mended(self, step: Step, own: Sequence[PastStep], scope: Json, wiring: Wiring) -> Step:
+    def _mended(
+        self, step: Step, own: Sequence[PastStep], scope: Json, arguments: Arguments
+    ) -> Step:
         fixed = [done for done in own if done.fix]
         if not fixed or not isinstance(step, ToolStep | UdfStep):
             return step
         if len(fixed) < len(own):
             self._refused.append(f"step {step.id}: only some items needed a fix")
             return step
-        made = {canonical(self._one(step, done, scope, wiring))[0] for done in fixed}
+        made = {canonical(self._one(step, done, scope, arguments))[0] for done in fixed}
         if len(made) > 1:
             self._refused.append(f"step {step.id}: the items needed different fixes")
             return step
-        healed = self._one(step, fixed[0], scope, wiring)
+        healed = self._one(step, fixed[0], scope, arguments)
         if not identical(healed, step):
             self._changed.append(_described(step, healed))
         return healed
 
     def _one(
-        self, step: ToolStep | UdfStep, done: PastStep, scope: Json, wiring: Wiring
+        self, step: ToolStep | UdfStep, done: PastStep, scope: Json, arguments: Arguments
     ) -> ToolStep | UdfStep:
         """Return the step with one fix written into it."""
         fix = done.fix or {}
@@ -178,7 +185,7 @@ class _Healer:
             if fix["strategy"] == "skip":
                 self._check_default(step, fix.get("default"), scope)
                 return msgspec.structs.replace(step, on_error=Default(fix.get("default")))
-            args = self._args(step, done, fix["args"], scope, wiring)
+            args = self._args(step, done, fix["args"], scope, arguments)
             return msgspec.structs.replace(step, args=args)
         except _Unexplained as error:
             refusal = f"step {step.id}{error}"
@@ -206,14 +213,19 @@ class _Healer:
                 )
 
     def _args(
-        self, step: ToolStep | UdfStep, done: PastStep, args: Json, scope: Json, wiring: Wiring
+        self,
+        step: ToolStep | UdfStep,
+        done: PastStep,
+        args: Json,
+        scope: Json,
+        arguments: Arguments,
     ) -> Json:
         own = dict(scope)
         if step.for_each is not None:
             items = compile_value(step.for_each, f"step {step.id}")(scope)
             own[step.as_] = items[done.item or 0]
         old = _evaluated(step.args, own, step.id)
-        source = _Source(step.args, old, wiring)
+        source = _Source(step.args, old, arguments)
         return {key: source.of((key,), value) for key, value in args.items()}
 
 
@@ -240,8 +252,8 @@ class _Leaf(NamedTuple):
 class _Source:
     """Finds where the values of fixed arguments come from."""
 
-    def __init__(self, template: Json, value: Any, wiring: Wiring) -> None:
-        self._template, self._value, self._wiring = template, value, wiring
+    def __init__(self, template: Json, value: Any, arguments: Arguments) -> None:
+        self._template, self._value, self._arguments = template, value, arguments
         self._leaves = list(_leaves(template, value))
 
     def of(self, path: Path, value: Any) -> Any:
@@ -260,9 +272,10 @@ class _Source:
         if template is not _NOTHING and not is_expression:
             return value  # a wrong constant
         if not is_expression and is_informative(value):
-            wired, used = self._wiring.wire(value, "", 0, ".".join(map(str, path)))
-            if used or wired != value:
-                return wired
+            use = Use(str(path[-1]), "", False)
+            wired = self._arguments.wire(value, use, 0, ".".join(map(str, path)), "output")
+            if wired.calls or wired.value != value:
+                return wired.value
         place = f", args.{'.'.join(map(str, path))}"
         earlier = f"it was {template}" if is_expression else "it was missing"
         raise _Unexplained(

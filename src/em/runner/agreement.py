@@ -80,7 +80,7 @@ def _term(text: str, place: str) -> Term:
 
 
 def _leaf(args: Json, name: str, texts: Sequence[str], place: str) -> Leaf:
-    parts = tuple(_parts(name))
+    parts = tuple(place_parts(name))
     template: Any = args
     for part in parts:
         try:
@@ -92,7 +92,7 @@ def _leaf(args: Json, name: str, texts: Sequence[str], place: str) -> Leaf:
     return Leaf(name, parts, own, [_term(text, place) for text in texts])
 
 
-def _parts(name: str) -> Iterator[str | int]:
+def place_parts(name: str) -> Iterator[str | int]:
     """Split a place such as `items[0].sku`."""
     for key, number in re.findall(r"([^.\[\]]+)|\[(\d+)\]", name):
         yield int(number) if number else key
@@ -392,7 +392,7 @@ def with_answers(args: Json, settled: Mapping[str, Any]) -> Json:
         return args
     changed = msgspec.json.decode(msgspec.json.encode(args))
     for place, value in settled.items():
-        *way, last = _parts(place)
+        *way, last = place_parts(place)
         holder: Any = changed
         for part in way:
             holder = holder[part]
@@ -426,7 +426,7 @@ def bind(template: str, text: str) -> Json | None:
         if not value:
             return None
         rest = rest[end + len(after) :]
-        plain, *position = _parts(name)
+        plain, *position = place_parts(name)
         if position:
             bound.setdefault(str(plain), []).append(value)
         elif bound.setdefault(str(plain), value) != value:
