@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from typing import Unpack
 
     from em.behaviour.engine import Engine
+    from em.compiler.confirmation import Confirm
     from em.compiler.heal import Healing
     from em.compiler.suggestions import Suggestion
     from em.heuristics.heuristic import Briefing, Heuristic
@@ -294,6 +295,7 @@ class Memory:
         client: "LlmClient | None" = None,
         allow_failed: bool = False,
         allow_unlabelled: bool = True,
+        confirm: "Confirm" = (),
     ) -> "KeptRoutine":
         """Compile traces of this memory into a routine, stored as a new version.
 
@@ -303,6 +305,9 @@ class Memory:
 
         Traces that say that they failed are refused unless `allow_failed`, those that don't say
         how they ended if `allow_unlabelled` is False.
+
+        confirm: names of values that a run would ask for, since nothing recorded explains them,
+        and that are the recorded ones on every run.
         """
         from em.compiler.compile_trace import compile_several
         from em.runner.package import keep_routine
@@ -318,6 +323,7 @@ class Memory:
             client=client,
             allow_failed=allow_failed,
             allow_unlabelled=allow_unlabelled,
+            confirm=confirm,
         )
         return keep_routine(self.store, made.files, made.from_events)
 

@@ -30,9 +30,10 @@ def em(*args: str, stdin: str | bytes = b"") -> Ran:
     return ran
 
 
-def on_terminal(*args: str) -> str:
-    """What a command shows on a terminal."""
+def on_terminal(*args: str, typed: str = "") -> str:
+    """What a command shows on a terminal, where a person types this."""
     parent, child = pty.openpty()
+    os.write(parent, typed.encode())
     process = subprocess.Popen([*EM, *args], stdout=child, stderr=child, stdin=child)
     os.close(child)
     shown = b""

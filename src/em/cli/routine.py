@@ -52,10 +52,14 @@ from em.traces.catalogue import get_traces
 from em.values.canonical import Json, short
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from em.compiler.compile_trace import CompiledTrace
+    from em.compiler.confirmation import Confirm
     from em.compiler.draft import Draft
     from em.compiler.heal import Healing
     from em.compiler.improvement import Improved
+    from em.runner.routine import Asked
 
 
 @click.group("routine", no_args_is_help=True)
@@ -178,6 +182,12 @@ def print_healing(healing: "Healing", run_id: str) -> None:
 @click.option("--udf", metavar="MODULE|FILE", help="Python module of the trace's functions.")
 @click.option("--keep-all", is_flag=True, help="Copy every call that did not fail.")
 @click.option("--llm", is_flag=True, help="Let a model improve it. Its result must verify too.")
+@click.option(
+    "--confirm",
+    multiple=True,
+    metavar="NAME",
+    help="Make a value that runs would ask for a constant. Repeatable, or separated by commas.",
+)
 @click.option("--allow-failed", is_flag=True, help="Compile a trace that says that it failed.")
 @click.option(
     "--allow-unlabelled",
@@ -202,6 +212,10 @@ def compile_(
     sequence of calls is compiled. Left out: failed calls that were retried successfully, repeats,
     and reads whose results are not used. Every argument is traced to its source. The routine is
     replayed against the recording, and written only if it reproduces the trace.
+
+    A value of a call with an effect that nothing recorded explains is asked for when the routine
+    runs with other inputs. On a terminal you are asked which of these values are always the
+    recorded ones; elsewhere --confirm names them.
 
     A trace that says that it failed is refused. One that doesn't say how it ended is compiled, and
     the routine is marked "outcome unknown". --all takes only traces that succeeded.
@@ -261,11 +275,34 @@ def _compiled(traces: tuple[str, ...], options: dict[str, Any]) -> "CompiledTrac
         "client": model(wanted=options["llm"]),
         "udfs": options["udf"],
         "allow_failed": options["allow_failed"],
+        "confirm": _confirming(options["confirm"]),
     }
     if len(traces) == 1 and (Path(traces[0]).exists() or not _is_id(traces[0])):
         return compile_file(traces[0], **how)
     found = get_traces(open_memory().store, traces)
     return compile_several(found, **how)
+
+
+def _confirming(given: tuple[str, ...]) -> "Confirm":
+    """Return the names that --confirm gave, or a function that asks for them on a terminal."""
+    names = [name.strip() for part in given for name in part.split(",") if name.strip()]
+    if names or wants_json() or not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return names
+    return _ask_which
+
+
+def _ask_which(asked: "Mapping[str, Asked]") -> list[str]:
+    """Ask a person which values are the recorded ones on every run."""
+    note("Nothing recorded explains these values, so a run with other inputs asks for them:")
+    for name, one in asked.items():
+        note(f"  {name}: {short(one.recorded)}")
+    return [
+        name
+        for name, one in asked.items()
+        if click.confirm(
+            printable(f"Is {name} always {short(one.recorded)}?"), default=False, err=True
+        )
+    ]
 
 
 def _is_id(text: str) -> bool:
@@ -443,7 +480,7 @@ def _report(draft: "Draft", place: str) -> dict[str, Any]:
 
 def _compile_all(options: dict[str, Any], *, distributed: bool) -> int:
     """Compile and store a routine for each task in the log. Return 1 if one failed."""
-    for name in ("name", "tools", "udf", "output", "explain", "allow_failed"):
+    for name in ("name", "tools", "udf", "output", "explain", "allow_failed", "confirm"):
         if options[name]:
             raise UsageError(
                 "--all takes no options of a single routine",

@@ -10,12 +10,14 @@ from pathlib import Path
 import msgspec
 
 from em.compiler.calls import identifier
+from em.compiler.confirmation import Confirm, confirmed
 from em.compiler.draft import Draft, GivenUdfs, Udfs, draft_routine, load_udfs
 from em.compiler.improvement import Improved, improve
 from em.compiler.package_files import package_texts, write_package
 from em.compiler.verification import verify_draft
 from em.errors import EmError, InputError, RoutineError, UsageError
 from em.llm.client import LlmClient
+from em.runner.tools import Function
 from em.settings import Settings
 from em.store import redactor_of
 from em.traces.trace import KeptTrace, ToolCall, Trace, read_trace
@@ -32,10 +34,12 @@ def compile_trace(
     keep_all: bool = False,
     udfs: Udfs = None,
     allow_failed: bool = False,
+    confirm: Confirm = (),
 ) -> Draft:
     """Compile a trace into a routine, and prove it by replaying the recording.
 
     A trace that says that it failed is refused unless `allow_failed`; an incomplete one always.
+    confirm: values that the routine would ask for, and that are the recorded ones on every run.
     """
     _check_outcomes([trace], allow_failed=allow_failed)
     if trace.incomplete:
@@ -54,8 +58,17 @@ def compile_trace(
         )
     chosen = name or _name_of(trace)
     draft = draft_routine(trace, name=chosen, declared=declared or {}, keep_all=keep_all)
-    verify_draft(draft, load_udfs(udfs).functions)
-    return msgspec.structs.replace(draft, outcome=trace.outcome)
+    functions = load_udfs(udfs).functions
+    verify_draft(draft, functions)
+    return _confirmed(msgspec.structs.replace(draft, outcome=trace.outcome), confirm, functions)
+
+
+def _confirmed(draft: Draft, confirm: Confirm, functions: Mapping[str, Function]) -> Draft:
+    """Return the draft with confirmed values as constants, proved again."""
+    made = confirmed(draft, confirm)
+    if made is not draft:
+        verify_draft(made, functions)
+    return made
 
 
 def _check_outcomes(
@@ -94,11 +107,13 @@ def compile_trace_file(
     keep_all: bool = False,
     udfs: Udfs = None,
     allow_failed: bool = False,
+    confirm: Confirm = (),
 ) -> Draft:
     """Compile a trace file into a package folder. Write nothing unless the replay succeeds.
 
     udfs: the real functions that the trace called, as a mapping, a `package.module` or a file.
     allow_failed: compile a trace that says that it failed.
+    confirm: values that the routine would ask for, and that are the recorded ones on every run.
     Secrets in the file are redacted first, and become secrets of the routine.
     """
     trace = read_trace_file(trace_path)
@@ -110,6 +125,7 @@ def compile_trace_file(
         keep_all=keep_all,
         udfs=given.functions,
         allow_failed=allow_failed,
+        confirm=confirm,
     )
     write_package(draft, Path(output_dir), given)
     return draft
@@ -173,10 +189,12 @@ def compile_several(
     client: LlmClient | None = None,
     allow_failed: bool = False,
     allow_unlabelled: bool = True,
+    confirm: Confirm = (),
 ) -> CompiledTrace:
     """Compile one routine from attempts at one task: from those that succeeded, if any did.
 
-    With a `client`, its model improves the chosen routine; `udfs` as for `compile_trace_file`.
+    With a `client`, its model improves the chosen routine; `udfs` and `confirm` as for
+    `compile_trace_file`.
     If all say that they failed, they are refused unless `allow_failed`. Compiling in bulk sets
     `allow_unlabelled` to False: traces that don't say whether they succeeded are refused then.
     """
@@ -216,7 +234,8 @@ def compile_several(
     same = [kept for kept, draft in drafts.items() if _way(draft) == _way(drafts[chosen])]
     events = {kept.id: kept.event_ids for kept in traces}
     trace = next(kept.trace for kept in traces if kept.id == chosen)
-    made = _improved(trace, drafts[chosen], given, client)
+    draft = _confirmed(drafts[chosen], confirm, given.functions)
+    made = _improved(trace, draft, given, client)
     return msgspec.structs.replace(
         made,
         from_events=[event for kept in same for event in events[kept]],
@@ -253,6 +272,7 @@ def compile_file(
     udfs: Udfs = None,
     client: LlmClient | None = None,
     allow_failed: bool = False,
+    confirm: Confirm = (),
 ) -> CompiledTrace:
     """Compile the trace in a file into a routine."""
     trace, given = read_trace_file(trace_path), load_udfs(udfs)
@@ -263,6 +283,7 @@ def compile_file(
         keep_all=keep_all,
         udfs=given.functions,
         allow_failed=allow_failed,
+        confirm=confirm,
     )
     return _improved(trace, draft, given, client)
 

@@ -1,8 +1,9 @@
 """Confirmation: a person says what a recording could not show, and the routine keeps it.
 
-`confirm` makes asked inputs constants, as `em compile --confirm` does. `learn` takes the answers of
-a run as evidence: explanations that gave something else are dropped, and where one is left the
-routine does not ask again. Both return a new routine; a stored one becomes a new version.
+`confirm` makes asked inputs constants; `confirmed` does so for a draft, for `em compile --confirm`.
+`learn` takes the answers of a run as evidence: explanations that gave something else are dropped,
+and where one is left the routine does not ask again. It returns a new routine; a stored one becomes
+a new version.
 """
 
 import re
@@ -12,6 +13,8 @@ from typing import Any
 import msgspec
 
 from em.compiler.arguments import literal
+from em.compiler.draft import Draft
+from em.compiler.explanations import Explained
 from em.compiler.package_files import render_routine
 from em.compiler.sources import quoted
 from em.errors import EmError, UsageError
@@ -31,16 +34,51 @@ _HOLE = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
 def confirm(routine: Routine, names: Iterable[str]) -> Routine:
     """Make asked inputs constants: the recorded value counts on every run."""
     for name in names:
-        asked = routine.asks.get(name)
+        known = names_to_confirm(routine)
+        asked = known.get(name)
         if asked is None:
-            known = ", ".join(routine.asks) or "none"
+            asks = f"it asks for: {', '.join(known)}" if known else "it asks for nothing"
             raise UsageError(
-                f"{name!r} is not asked for",
+                f"the routine does not ask for {name!r}",
                 place="--confirm",
-                fix=closest(name, list(routine.asks)) or f"asked for are: {known}",
+                fix=closest(name, list(known)) or asks,
             )
         routine = _replaced(routine, name, quoted(asked.recorded), literal(asked.recorded))
     return routine
+
+
+Confirm = Iterable[str] | Callable[[Mapping[str, Asked]], Iterable[str]]
+"""The names of asked inputs that are constants, or a function that chooses among them."""
+
+
+def confirmed(draft: Draft, choice: Confirm) -> Draft:
+    """Return a draft with the chosen values as constants. It must be verified again."""
+    choices = names_to_confirm(draft.routine)
+    if not callable(choice):
+        names = [choice] if isinstance(choice, str) else list(choice)
+    else:
+        names = list(choice(choices)) if choices else []
+    if not names:
+        return draft
+    return msgspec.structs.replace(
+        draft,
+        routine=confirm(draft.routine, dict.fromkeys(names)),
+        input={name: value for name, value in draft.input.items() if name not in names},
+        explained=[_as_constant(one, names) for one in draft.explained],
+    )
+
+
+def _as_constant(found: Explained, names: Iterable[str]) -> Explained:
+    if not any(found.wired == f"{{{{ {name} }}}}" for name in names):
+        return found
+    return msgspec.structs.replace(
+        found, wired=literal(found.recorded), how="constant", note="confirmed"
+    )
+
+
+def names_to_confirm(routine: Routine) -> Mapping[str, Asked]:
+    """Return the asked inputs that may be made constants."""
+    return {name: one for name, one in routine.asks.items() if not one.is_unused}
 
 
 def learn(routine: Routine, scope: Json, answers: Json) -> Routine:
@@ -232,8 +270,3 @@ def _scope(past: PastRun, package: Package) -> Json:
     }
     answers = past.restored.answers.get(INPUTS, {})
     return {**FUNCTIONS, **past.input, **answers, **results}
-
-
-def names_to_confirm(routine: Routine) -> Mapping[str, Asked]:
-    """Return the asked inputs that may be made constants."""
-    return {name: one for name, one in routine.asks.items() if not one.is_unused}
