@@ -119,7 +119,7 @@ def test_a_behaviour_becomes_a_routine_that_runs_and_comes_back(db: str, tmp_pat
 
 def test_a_compiled_routine_becomes_a_behaviour(tmp_path: Path) -> None:
     trace = {
-        "mission": {"goal": "order", "input_summary": {"item": "lamp-4711"}},
+        "mission": {"goal": "order", "input_summary": {"item": "lamp-4711", "sizes": [1, 2]}},
         "events": [
             {"type": "tool_call", "tool": "order", "args": {"item": "lamp-4711", "sizes": [1, 2]},
              "result": {"id": 5001, "total": 1250}},
@@ -136,10 +136,14 @@ def test_a_compiled_routine_becomes_a_behaviour(tmp_path: Path) -> None:
     brought = em("cache", "import", str(tmp_path / "r"), "--engine", SHOP, "--db", db, "--json")
     assert brought.json["id"].startswith("shop/")
     orders: list[Any] = []
-    with shop(db, orders) as engine:
-        result = engine("sofa-1000", params=["item"])
+
+    def agent(item: str, sizes: list[int]) -> Any:
+        raise AssertionError("the routine knows how")
+
+    with shop(db, orders).set_agent(agent) as engine:
+        result = engine("sofa-1000", [3, 4], params=["item", "sizes"])
         assert result.hit, result.reason
-        assert orders == [("order", "sofa-1000", [1, 2]), ("pay", 1, 1250)]
+        assert orders == [("order", "sofa-1000", [3, 4]), ("pay", 1, 1250)]
 
 
 def test_a_routine_that_does_more_than_call_is_refused(tmp_path: Path) -> None:

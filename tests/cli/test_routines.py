@@ -49,7 +49,7 @@ def test_compile_explains_and_run_runs(tmp_path: Path) -> None:
     assert ran.code == 0
     for words in (
         "failed; retried successfully in call 2",
-        "mission",
+        "an input: {{ name }}",
         "{{ id }}",
         "3 calls became 2 steps",
     ):

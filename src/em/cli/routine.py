@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from em.compiler.compile_trace import CompiledTrace
     from em.compiler.confirmation import Confirm
     from em.compiler.draft import Draft
+    from em.compiler.explanations import Explained
     from em.compiler.heal import Healing
     from em.compiler.improvement import Improved
     from em.runner.routine import Asked
@@ -433,18 +434,20 @@ def _explain(draft: "Draft") -> None:
     ]
     print_table(("call", "tool", "effect", "", "because"), rows)
     click.echo()
-    wires = [
+    output = len(draft.calls)
+    values = [
         (
-            "output" if found.call == len(draft.calls) else str(found.call + 1),
-            found.place,
-            found.how,
-            str(found.wired),
-            found.note or ("" if found.how != "constant" else "as recorded"),
+            "output" if found.call == output else str(found.call + 1),
+            found.place.removeprefix("args."),
+            short(found.recorded),
+            _sureness(found),
+            _source(found) + (f" ({found.note})" if found.note else ""),
         )
         for found in draft.explained
     ]
-    print_table(("call", "argument", "from", "as", ""), wires)
+    print_table(("call", "value", "recorded", "how sure", "comes from"), values)
     click.echo()
+    _explain_effects(draft)
     if draft.contradictions:
         against = [
             (found.place, repr(found.says), f"{found.call + 1} {found.tool}", repr(found.returned))
@@ -454,7 +457,74 @@ def _explain(draft: "Draft") -> None:
         click.echo()
 
 
+_SOURCES = {
+    "input": "an input",
+    "said": "said in the request",
+    "asked": "nothing recorded",
+    "result": "a whole result",
+    "key": "a field of a result",
+    "only": "the only one there",
+    "match": "the item that was asked for",
+    "extreme": "the smallest or largest",
+    "computed": "computed",
+    "parts": "put together",
+    "secret": "a secret",
+    "constant": "the recording",
+}
+
+
+def _source(found: "Explained") -> str:
+    if found.how in ("constant", "asked"):
+        return _SOURCES[found.how]
+    return f"{_SOURCES[found.how]}: {found.wired}"
+
+
+def _sureness(found: "Explained") -> str:
+    """Say in words how much the recording shows about where a value comes from."""
+    from em.compiler.evidence import ENOUGH
+
+    if found.how in ("asked", "constant"):
+        return "asked" if found.how == "asked" else "always this"
+    if found.how in ("input", "said", "secret", "parts") or found.bits >= ENOUGH:
+        return "sure"
+    return "a guess"
+
+
+def _explain_effects(draft: "Draft") -> None:
+    """Say what must agree and hold before each call with an effect, and what is asked for."""
+    from em.runner.expressions.words import check_in_words, in_words
+    from em.runner.routine import ToolStep, UdfStep
+
+    routine = draft.routine
+    for step in routine.steps:
+        if not isinstance(step, ToolStep | UdfStep) or not (step.agree or step.guards):
+            continue
+        click.echo(f"before {step.id}:")
+        for place, texts in step.agree.items():
+            others = ", ".join(map(in_words, texts))
+            click.echo(printable(f"  {place} must also be {others}; else the run asks"))
+        for guard in step.guards:
+            click.echo(printable(f"  {check_in_words(guard)}; else the run stops"))
+        click.echo()
+    if routine.asks:
+        click.echo("with other inputs a run asks for:")
+        for name, asked in routine.asks.items():
+            known = [words for words in map(in_words, asked.candidates) if "`" in words]
+            why = f"it may be {', or '.join(known)}" if known else "nothing recorded explains it"
+            if asked.is_unused:
+                why = "no step uses it, but it may have been a reason"
+            click.echo(printable(f"  {name}: recorded {short(asked.recorded)}; {why}"))
+        click.echo()
+    if routine.request is not None:
+        click.echo(printable(f"the request as a text: {short(routine.request.template)}"))
+        if routine.request.decides:
+            click.echo("  a run asks before it acts on a request that is worded differently")
+        click.echo()
+
+
 def _report(draft: "Draft", place: str) -> dict[str, Any]:
+    from em.runner.routine import ToolStep, UdfStep
+
     return {
         "routine": place,
         "name": draft.routine.name,
@@ -470,6 +540,13 @@ def _report(draft: "Draft", place: str) -> dict[str, Any]:
             for call, verdict in zip(draft.calls, draft.verdicts, strict=True)
         ],
         "arguments": draft.explained,
+        "guards": {
+            step.id: list(step.guards)
+            for step in draft.routine.steps
+            if isinstance(step, ToolStep | UdfStep) and step.guards
+        },
+        "asks": draft.routine.asks,
+        "request": draft.routine.request,
         "input": draft.input,
         "contradictions": [
             {**msgspec.structs.asdict(found), "call": found.call + 1}

@@ -34,6 +34,7 @@ from em.cli.output import (
 )
 from em.errors import EmError, NotFound, UsageError
 from em.memory import Memory
+from em.runner.agreement import INPUTS
 from em.runner.answers import Field, fields_of, json_or_text, read_number
 from em.runner.engine import resume_run, run_routine
 from em.runner.history import PastRun, find_runs, read_run, savings
@@ -238,7 +239,8 @@ def answer(prompt: PendingPrompt, *, yes: bool, ask: bool) -> dict[str, Any] | N
         return {field.name: True for field in fields}
     if not ask:
         return None
-    note(prompt.message)
+    # The labels of a question for inputs say all that its message says.
+    note(prompt.message if prompt.step_id != INPUTS else "Some values are not known:")
     if prompt.problem:
         note(f"not accepted: {prompt.problem}")
     return {field.name: _ask(field) for field in fields}
@@ -489,9 +491,17 @@ def _print_result(result: RunResult, options: str, *, journalled: bool) -> None:
     elif result.pending_prompt is not None:
         print_prompt(result.pending_prompt)
         again = f"{how_to_resume(result.run_id, options)} " if journalled else ""
-        note(f"  try: {again}--answers FILE, or --yes")
+        note(f"  try: {again}{_how_to_answer(result.pending_prompt)}")
     else:
         print_json(result.output)
+
+
+def _how_to_answer(prompt: PendingPrompt) -> str:
+    """Say what to write into the file of answers; `--yes` where yes is the only answer."""
+    fields = fields_of(prompt.fields)
+    example = {prompt.step_id: {field.name: "…" for field in fields}}
+    way = f"--answers FILE, with {shown(example)}"
+    return f"{way}, or --yes" if all(field.type == "confirm" for field in fields) else way
 
 
 def print_prompt(prompt: PendingPrompt) -> None:

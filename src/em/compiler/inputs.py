@@ -104,6 +104,7 @@ class Inputs:
         self._together: dict[str, float] = {}
         self._by_text: dict[str, Input] = {}
         self._by_value: dict[str, str] = {}
+        self._secrets: dict[str, str] = {}
         self.made: list[Input] = []
 
     # --- finding ----------------------------------------------------------------------------------
@@ -173,6 +174,11 @@ class Inputs:
 
     def secret_name(self, marker: str) -> str:
         """Return the name of a secret: that of the input that holds it, or its own."""
+        if marker not in self._secrets:
+            self._secrets[marker] = self._free_secret_name(marker)
+        return self._secrets[marker]
+
+    def _free_secret_name(self, marker: str) -> str:
         for key, stated in self._mission.items():
             if stated == marker:
                 return self._mission_names[key]

@@ -6,15 +6,16 @@ values count, and asks a person about the rest. As much as possible is settled b
 effect, so that a refusal comes before anything was done.
 """
 
+import copy
+import json
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-import msgspec
-
 from em.errors import EmError, RoutineError
 from em.runner.expressions.functions import FUNCTIONS, equal
 from em.runner.expressions.language import Evaluate, compile_expression, compile_value
+from em.runner.expressions.words import check_in_words, in_words
 from em.runner.run import Failed, PendingPrompt, failure_of
 from em.values.canonical import Json, identical, same, short
 
@@ -87,7 +88,7 @@ def _leaf(args: Json, name: str, texts: Sequence[str], place: str) -> Leaf:
             template = template[part]
         except (KeyError, IndexError, TypeError):
             raise RoutineError(f"the step has no argument {name!r}", place=place) from None
-    shown = template if isinstance(template, str) else msgspec.json.encode(template).decode()
+    shown = template if isinstance(template, str) else short(template)
     own = Term(shown, compile_value(template, place), frozenset(_names_of_value(template)))
     return Leaf(name, parts, own, [_term(text, place) for text in texts])
 
@@ -280,11 +281,12 @@ class Agreement:
 
     def _missing(self, name: str, scope: Json) -> _Question:
         asked = self._asks.get(name)
-        words = [] if asked is None else [f"it was {short(asked.recorded)} in the recording"]
-        for text in () if asked is None else asked.candidates:
-            value = _shown(text, scope)
-            if value is not None:
-                words.append(value)
+        words = []
+        if asked is not None:
+            words = [f"it was {short(asked.recorded)} in the recording"]
+            # That it may always be this is worth saying beside another possibility only.
+            if any(map(_names_in, asked.candidates)):
+                words += filter(None, (_shown(text, scope) for text in asked.candidates))
         label = f"{name}: {'; '.join(words)}" if words else name
         kind = self._properties.get(name, {}).get("type")
         field = {"name": name, "type": _FIELD_TYPES.get(kind, "json"), "label": label}
@@ -313,31 +315,30 @@ class Agreement:
             self.settled.setdefault(step_id, {})[place] = answer
 
 
-_FIELD_TYPES = {"string": "text", "integer": "integer", "number": "number", "boolean": "confirm"}
+# A yes or no that is a value is not a `confirm`, which `--yes` answers.
+_FIELD_TYPES = {"string": "text", "integer": "integer", "number": "number"}
 
 
 def _check_guard(guard: Term, scope: Json, step_id: str) -> None:
     try:
-        held = guard.evaluate(scope)
-        reason = f"{_left_side(guard.text)} is {_value_of(guard.text, scope)}"
+        if guard.evaluate(scope):
+            return
+        reason = f"now it is {_left_side(guard.text, scope)}"
     except EmError as error:
-        held, reason = False, error.message
-    if not held:
-        problem = GuardFailed(
-            f"it held when it was recorded that {guard.text}, and does not now: {reason}",
-            place=f"step {step_id}",
-            fix="do it by hand or with the agent; an author may remove a guard that is not needed",
-        )
-        raise Failed(failure_of(step_id, problem, {"guard": guard.text}))
+        reason = f"now it can't be seen: {error.message}"
+    problem = GuardFailed(
+        f"it must hold that {check_in_words(guard.text)}, as when it was recorded; {reason}",
+        place=f"step {step_id}",
+        fix="do it by hand or with the agent; an author may remove a guard that is not needed",
+    )
+    raise Failed(failure_of(step_id, problem, {"guard": guard.text}))
 
 
-def _left_side(text: str) -> str:
-    return re.split(r" (?:==|>=|<=|>|<|!=) ", text)[0]
-
-
-def _value_of(text: str, scope: Json) -> str:
+def _left_side(text: str, scope: Json) -> str:
+    """Return the value of the left side of a comparison."""
+    left = re.split(r" (?:==|>=|<=|>|<|!=) ", text)[0]
     try:
-        return short(compile_expression(_left_side(text), "")(scope))
+        return short(compile_expression(left, "")(scope))
     except EmError as error:
         return error.message
 
@@ -358,46 +359,35 @@ def _differing(terms: Sequence[Term], scope: Json) -> str | None:
         try:
             values.append((term.evaluate(scope), term))
         except EmError as error:
-            problems.append(f"{in_words(term.text)}, but {error.message}")
+            problems.append(f"it is {in_words(term.text)}, but {error.message}")
     agreeing = all(equal(value, values[0][0]) for value, _ in values)
     if agreeing and not problems:
         return None
     shown: dict[str, str] = {}
     for value, term in values:
         shown.setdefault(short(value), in_words(term.text))
-    return "; ".join([*(f"{value} if {words}" for value, words in shown.items()), *problems])
+    return "; ".join([*(f"{value} if it is {words}" for value, words in shown.items()), *problems])
 
 
 def _shown(text: str, scope: Json) -> str | None:
     try:
-        return f"{short(compile_expression(text, '')(scope))} if {in_words(text)}"
+        return f"{short(compile_expression(text, '')(scope))} if it is {in_words(text)}"
     except EmError:
         return None
-
-
-def in_words(text: str) -> str:
-    """Say in words what an expression stands for."""
-    bare = text.removeprefix("{{").removesuffix("}}").strip() if text.startswith("{{") else text
-    names = _names_in(bare)
-    if not names:
-        return f"it is always {bare}"
-    if bare in names:
-        return f"it is the input `{bare}`"
-    return f"it is `{bare}`"
 
 
 def with_answers(args: Json, settled: Mapping[str, Any]) -> Json:
     """Return arguments with the values that people gave for single places."""
     if not settled:
         return args
-    changed = msgspec.json.decode(msgspec.json.encode(args))
+    changed = copy.deepcopy(args)
     for place, value in settled.items():
         *way, last = place_parts(place)
         holder: Any = changed
         for part in way:
             holder = holder[part]
         holder[last] = value
-    return dict(changed)
+    return changed
 
 
 # --- requests -------------------------------------------------------------------------------------
@@ -448,7 +438,7 @@ def _split(template: str) -> tuple[list[str], list[str]]:
             names.append(hole)
             words.append("")
         else:
-            words[-1] += msgspec.json.decode(hole) if number % 2 else part
+            words[-1] += json.loads(hole) if number % 2 else part
     plain = [re.sub(r"\s+", " ", part) for part in words]
     plain[0], plain[-1] = plain[0].lstrip(), plain[-1].rstrip()
     return [_lower(part) for part in plain], names

@@ -12,7 +12,9 @@ from em.errors import RoutineError, UsageError
 from em.runner.agreement import INPUTS
 from em.runner.routine import Program
 from em.runner.run import PendingPrompt
+from em.values import json_schema
 from em.values.canonical import Json
+from em.values.mismatch import closest
 
 _CALL = re.compile(r"(\[\d+\])?\?$")
 """The end of a question's name after the step id, as in `pay[2]?` for a call of step `pay`."""
@@ -94,6 +96,29 @@ def check_steps(
                 f"an answer must be fields with values, got {answer!r}"[:200],
                 place=f"answers, step {name}",
                 fix=f'write {{"{name}": {{"FIELD": …}}}}',
+            )
+        if name == INPUTS and program.is_settling:
+            _check_inputs(program, answer)
+
+
+def _check_inputs(program: Program, answer: Mapping[str, Any]) -> None:
+    """Reject answers for things that are not an input and not an argument that may be asked for."""
+    schema = program.routine.input_schema or {}
+    known = {
+        *json_schema.Declared(schema).names,
+        *(
+            f"{step.id}.{leaf.place}"
+            for step in program.steps
+            if step.terms is not None
+            for leaf in step.terms.leaves
+        ),
+    }
+    for name in answer:
+        if name not in known:
+            raise UsageError(
+                f"the routine does not ask for {name!r}",
+                place=f"answers, step {INPUTS}",
+                fix=closest(name, sorted(known)) or f"it may ask for: {', '.join(sorted(known))}",
             )
 
 

@@ -577,10 +577,19 @@ class Machine:
                 raise Pause(pending)
             given = {**given, **answer}
         try:
-            return check_answers(pending, {name: given[name] for name in names})
+            answers = check_answers(pending, {name: given[name] for name in names})
+            self._check_inputs(pending, answers)
         except RoutineError as error:
             problem = f"{error.place}: {error.message}"
             raise Pause(msgspec.structs.replace(pending, problem=problem)) from error
+        return answers
+
+    def _check_inputs(self, pending: PendingPrompt, answers: Json) -> None:
+        """Raise if an answer does not fit the schema of its input."""
+        known = (self._program.routine.input_schema or {}).get("properties", {})
+        names = [field["name"] for field in pending.fields if field["type"] != "confirm"]
+        schema = {"properties": {name: known[name] for name in names if name in known}}
+        check_schema(schema, answers, "answer", pending.step_id)
 
     def _has_effect(self, step: CompiledStep) -> bool:
         return step.kind == "tool" and _writes(step, self._tools[step.target])

@@ -1,0 +1,142 @@
+"""Words: say in plain English what an expression of a compiled routine stands for."""
+
+import ast
+import json
+from collections.abc import Callable
+
+_COMPARED: dict[type[ast.cmpop], str] = {
+    ast.Eq: "is",
+    ast.NotEq: "is not",
+    ast.Gt: "is above",
+    ast.GtE: "is at least",
+    ast.Lt: "is below",
+    ast.LtE: "is at most",
+}
+_CONSTANTS = {"true": "true", "false": "false", "none": "empty", "None": "empty"}
+_COMPUTED: dict[type[ast.operator], str] = {ast.Add: "plus", ast.Sub: "minus", ast.Mult: "times"}
+
+
+def in_words(text: str) -> str:
+    """Say what a value is: `order.total`, the only one of `items`, always 100."""
+    bare = text.strip()
+    if bare.startswith("{{") and bare.endswith("}}"):
+        bare = bare[2:-2].strip()
+    node = _parsed(bare)
+    if node is None:
+        return f"`{bare}`"
+    if _is_constant(node):
+        return f"always {_said(node)}"
+    if isinstance(node, ast.Name):
+        return f"the input `{node.id}`"
+    return _said(node)
+
+
+def check_in_words(text: str) -> str:
+    """Say what a guard requires: `order.status` is "delivered"."""
+    node = _parsed(text)
+    if not isinstance(node, ast.Compare) or len(node.ops) != 1:
+        return f"`{text}` holds" if node is None else f"{_said(node)} holds"
+    return (
+        f"{_said(node.left)} {_COMPARED.get(type(node.ops[0]), '?')} {_said(node.comparators[0])}"
+    )
+
+
+def _parsed(text: str) -> ast.expr | None:
+    try:
+        return ast.parse(text.strip(), mode="eval").body
+    except (SyntaxError, ValueError, RecursionError):
+        return None
+
+
+def _is_constant(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) or (isinstance(node, ast.Name) and node.id in _CONSTANTS)
+
+
+def _said(node: ast.expr) -> str:
+    if isinstance(node, ast.Constant):
+        return json.dumps(node.value, ensure_ascii=False)
+    if isinstance(node, ast.Name) and node.id in _CONSTANTS:
+        return _CONSTANTS[node.id]
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+        return _called(node, node.func.id)
+    if isinstance(node, ast.BinOp) and type(node.op) in _COMPUTED:
+        return f"{_said(node.left)} {_COMPUTED[type(node.op)]} {_said(node.right)}"
+    behind = _behind_a_call(node)
+    if behind is not None:
+        return behind
+    return f"`{ast.unparse(node)}`"
+
+
+def _behind_a_call(node: ast.expr) -> str | None:
+    """Say what a field of a selected item is; None for other expressions."""
+    path = ""
+    while isinstance(node, ast.Attribute | ast.Subscript):
+        if isinstance(node, ast.Attribute):
+            path = f".{node.attr}{path}"
+        else:
+            path = f"[{ast.unparse(node.slice)}]{path}"
+        node = node.value
+    if not path or not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
+        return None
+    return f"`{path.lstrip('.')}` of {_called(node, node.func.id)}"
+
+
+def _called(node: ast.Call, name: str) -> str:
+    say = _SAID.get(name)
+    try:
+        if say is not None:
+            return say(node)
+    except (IndexError, TypeError):
+        pass  # an author wrote it in another way
+    return f"`{ast.unparse(node)}`"
+
+
+def _text(node: ast.expr) -> str:
+    """Return a path that is written as a text."""
+    if not isinstance(node, ast.Constant):
+        raise TypeError
+    return str(node.value)
+
+
+def _items(node: ast.expr) -> str:
+    """Name the values that something is selected from."""
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+        return f"{_items(node.left)} and {_items(node.right)}"
+    if isinstance(node, ast.Call) and ast.unparse(node.func) == "every":
+        return f"`{ast.unparse(node.args[0])}.{_text(node.args[1])}`"
+    return _said(node)
+
+
+def _pick(node: ast.Call) -> str:
+    fields = " and ".join(f"{one.arg} is {_said(one.value)}" for one in node.keywords)
+    return f"the one of {_items(node.args[0])} where {fields}"
+
+
+def _extreme(node: ast.Call, which: str) -> str:
+    return f"the one of {_items(node.args[0])} with the {which} {_text(node.args[1])}"
+
+
+def _fact(node: ast.Call) -> str:
+    key, wanted, field = _text(node.args[1]), _said(node.args[2]), _text(node.args[3])
+    return f"`{field}` of {_items(node.args[0])} where {key} is {wanted}"
+
+
+_SAID: dict[str, Callable[[ast.Call], str]] = {
+    "among": lambda node: f"one of {_items(node.args[0])}",
+    "every": _items,
+    "only": lambda node: f"the only one of {_items(node.args[0])}",
+    "pick": _pick,
+    "least": lambda node: _extreme(node, "smallest"),
+    "most": lambda node: _extreme(node, "largest"),
+    "fact_of": _fact,
+    "least_of": lambda node: f"the smallest {_fact(node)}",
+    "value_at": lambda node: f"{_said(node.args[0])} at {_said(node.args[1])}",
+    "between": lambda node: (
+        f"the part of {_said(node.args[0])} between {_said(node.args[1])} and {_said(node.args[2])}"
+    ),
+    "len": lambda node: f"the number of {_items(node.args[0])}",
+    "sum": lambda node: f"the sum of {_items(node.args[0])}",
+    "str": lambda node: _said(node.args[0]),
+    "int": lambda node: _said(node.args[0]),
+    "float": lambda node: _said(node.args[0]),
+}
