@@ -335,11 +335,13 @@ class Memory:
         auto_fix_fn: "AutoFix | None" = None,
         *,
         run_id: str | None = None,
+        remember: bool = True,
         **options: "Unpack[RunOptions]",
     ) -> "RunResult":
         """Run a routine; every step is journalled in this memory.
 
         routine: a folder, or a routine of this memory: its name, `name@version`, or the object.
+        remember: write answers to the question `inputs` into the routine, so that it asks once.
         Tools that the routine declares may use what `allow` names, else what the settings allow.
         """
         from em.runner.engine import run_routine
@@ -356,9 +358,8 @@ class Memory:
                 run_id=run_id,
                 **options,
             )
-        if "inputs" in (options.get("answers") or {}):
-            self._remember(result)
-        return result
+        is_answered = "inputs" in (options.get("answers") or {})
+        return self._remembered(result) if remember and is_answered else result
 
     def resume(
         self,
@@ -367,24 +368,25 @@ class Memory:
         auto_fix_fn: "AutoFix | None" = None,
         *,
         input_data: Json | None = None,
+        remember: bool = True,
         **options: "Unpack[RunOptions]",
     ) -> "RunResult":
-        """Resume a run that was interrupted or needs input; no completed step runs again."""
+        """Resume a run that was interrupted or needs input; no completed step runs again.
+
+        remember: as for `run`.
+        """
         from em.runner.engine import resume_run
 
         options.setdefault("allow", self._allow)
         result = resume_run(
             self.store, run_id, tools, auto_fix_fn, input_data=input_data, **options
         )
-        self._remember(result)
-        return result
+        return self._remembered(result) if remember else result
 
-    def _remember(self, result: "RunResult") -> None:
-        """Write what a person's answers showed into the routine, so that it asks only once."""
-        if result.status == "ok":
-            from em.compiler.confirmation import remember_answers
+    def _remembered(self, result: "RunResult") -> "RunResult":
+        from em.compiler.confirmation import remember_answers
 
-            remember_answers(self.store, result.run_id)
+        return remember_answers(self.store, result)
 
     def heal(self, run_id: str, *, dry_run: bool = False) -> "Healing":
         """Write the fixes that a run needed into its routine, stored as a new version."""

@@ -45,7 +45,7 @@ def _files(tmp_path: Path) -> None:
     (tmp_path / "tools.py").write_text(TOOLS)
     (tmp_path / "other.json").write_text('{"order": "#W2002", "limit": 500}')
     (tmp_path / "third.json").write_text('{"order": "#W3003", "limit": 700}')
-    answers = {"inputs": {"amount": 500, "channel": "shop"}}
+    answers = {"inputs": {"amount": 500}}
     (tmp_path / "answers.json").write_text(json.dumps(answers))
 
 
@@ -110,3 +110,52 @@ def test_nothing_is_offered_where_nobody_can_answer() -> None:
     assert "Is amount" not in on_terminal(
         "compile", "trace.json", "-o", "out", "--confirm", "channel"
     )
+
+
+# --- answers of runs ------------------------------------------------------------------------------
+
+
+def test_a_folder_remembers_the_answers_of_a_run_and_asks_once() -> None:
+    em("compile", "trace.json", "-o", "out", "--confirm", "channel")
+    Path("out/routine.yaml").write_text("# look here\n" + Path("out/routine.yaml").read_text())
+    asked = em("run", "out", "--input", "other.json", "--tools", "tools.py")
+    assert (asked.code, refunds()) == (1, [])
+    assert '{"inputs":{"amount":"…"}}' in asked.err
+    run = asked.err.split("em resume ")[1].split()[0]
+    done = em("resume", run, "--tools", "tools.py", "--answers", "answers.json")
+    assert (done.code, refunds()) == (0, ["#W2002 500 shop"])
+    assert "remembered the answer for amount" in done.err
+    assert "routine.yaml.old" in done.err
+    assert "# look here" in Path("out/routine.yaml").read_text(), "comments stay"
+    assert Path("out/routine.yaml.old").exists()
+    again = em("run", "out", "--input", "third.json", "--tools", "tools.py")
+    assert (again.code, refunds()[-1]) == (0, "#W3003 700 shop"), again.err
+    assert em("run", "out", "--input", "out/input.json", "--tools", "tools.py").code == 0
+
+
+def test_a_stored_routine_remembers_in_a_new_version() -> None:
+    em("compile", "trace.json", "--keep", "--name", "pay_back", "--confirm", "channel")
+    command = ("run", "pay_back", "--input", "other.json", "--tools", "tools.py")
+    done = em(*command, "--answers", "answers.json")
+    assert "remembered the answer for amount: stored as pay_back@2" in done.err
+    again = em("run", "pay_back", "--input", "third.json", "--tools", "tools.py", "--json").json
+    assert (again["status"], again["remembered"]) == ("ok", None)
+
+
+def test_answers_are_not_remembered_unless_wanted() -> None:
+    em("compile", "trace.json", "-o", "out", "--confirm", "channel")
+    before = Path("out/routine.yaml").read_text()
+    command = ("run", "out", "--input", "other.json", "--tools", "tools.py")
+    done = em(*command, "--answers", "answers.json", "--no-remember", "--json").json
+    assert (done["status"], done["remembered"]) == ("ok", None)
+    assert Path("out/routine.yaml").read_text() == before
+
+
+def test_yes_does_not_answer_for_what_is_right() -> None:
+    switch = json.loads(json.dumps(TRACE))
+    switch["events"][1]["args"] = {"order": "#W1001", "amount": 250, "channel": False}
+    Path("trace.json").write_text(json.dumps(switch))
+    em("compile", "trace.json", "-o", "out", "--confirm", "amount")
+    asked = em("run", "out", "--input", "other.json", "--tools", "tools.py", "--yes")
+    assert (asked.code, refunds()) == (1, [])
+    assert "or --yes" not in asked.err

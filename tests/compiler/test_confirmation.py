@@ -1,17 +1,19 @@
 """A person's answer is evidence: the routine does not ask the same question twice."""
 
+import asyncio
+import shutil
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
-from em import Memory
+from em import AsyncMemory, Memory
 from em.compiler.compile_trace import compile_trace
 from em.compiler.confirmation import confirm
-from em.compiler.package_files import package_texts
-from em.errors import UsageError
-from em.runner.package import keep_routine
+from em.compiler.package_files import package_texts, write_package
+from em.errors import NotFound, UsageError
+from em.runner.package import ROUTINE, find_routine, keep_routine, texts_of
 from em.runner.routine import Routine, ToolStep
 from em.traces.trace import Message, Mission, ToolCall, Trace
 
@@ -126,3 +128,79 @@ def test_a_rewritten_routine_reads_back(memory: Memory) -> None:
     routine = confirm(compile_trace(LIMIT, name="refund").routine, ["amount"])
     again = msgspec.convert(msgspec.to_builtins(routine), Routine)
     assert msgspec.to_builtins(again) == msgspec.to_builtins(routine)
+
+
+OTHER = {"order": "#W2002", "limit": 500}
+ANSWERS = {"inputs": {"amount": 500}}
+
+
+def test_the_result_says_what_was_remembered_and_where(memory: Memory) -> None:
+    done = memory.run("refund", OTHER, Shop().tools, answers=ANSWERS)
+    assert done.remembered is not None
+    assert (done.remembered.names, done.remembered.where) == (["amount"], "refund@2")
+    plain = memory.run("refund@1", OTHER, Shop().tools, answers=ANSWERS, remember=False)
+    assert (plain.status, plain.remembered) == ("ok", None)
+
+
+def test_an_async_memory_remembers_too(tmp_path: Path) -> None:
+    async def run() -> Any:
+        async with AsyncMemory(tmp_path / "em.db") as memory:
+            asked = await memory.run("refund", OTHER, Shop().tools)
+            return await memory.resume(asked.run_id, Shop().tools, answers=ANSWERS)
+
+    with Memory(tmp_path / "em.db") as memory:
+        keep_routine(memory.store, package_texts(compile_trace(LIMIT, name="refund")))
+    done = asyncio.run(run())
+    assert done.remembered.where == "refund@2"
+
+
+def test_an_answer_to_an_old_version_goes_into_the_newest(memory: Memory) -> None:
+    asked = memory.run("refund", OTHER, Shop().tools)
+    newest = texts_of(find_routine(memory.store, "refund"))
+    newest[ROUTINE] = newest[ROUTINE].replace("description: refund", "description: by its author")
+    assert keep_routine(memory.store, newest).ref == "refund@2"
+    memory.resume(asked.run_id, Shop().tools, answers=ANSWERS)
+    third = memory.run("refund@3", {"order": "#W3003", "limit": 700}, Shop().tools)
+    assert third.status == "ok"
+    text = texts_of(find_routine(memory.store, "refund@3"))[ROUTINE]
+    assert "by its author" in text
+
+
+def test_what_was_remembered_is_forgotten_with_its_trace(tmp_path: Path) -> None:
+    with Memory(tmp_path / "em.db") as memory:
+        made = memory.compile(memory.add_trace(LIMIT), name="refund")
+        memory.run(made, OTHER, Shop().tools, answers=ANSWERS)
+        memory.forget(made.from_events)
+        for version in ("refund@1", "refund@2"):
+            with pytest.raises(NotFound, match="erased"):
+                memory.run(version, OTHER, Shop().tools)
+
+
+def test_a_run_that_can_not_remember_is_still_a_run(tmp_path: Path) -> None:
+    folder, shop = tmp_path / "refund", Shop()
+    write_package(compile_trace(LIMIT, name="refund"), folder)
+
+    def refund(order: str, amount: int) -> str:
+        shutil.rmtree(folder)
+        return shop.tools["refund"](order, amount)
+
+    with Memory(tmp_path / "em.db") as memory:
+        done = memory.run(folder, OTHER, {**shop.tools, "refund": refund}, answers=ANSWERS)
+    assert (done.status, shop.refunds) == ("ok", [("#W2002", 500)])
+    assert done.remembered is not None
+    assert done.remembered.problem
+
+
+def test_the_mark_and_the_comments_of_a_routine_stay(tmp_path: Path) -> None:
+    unlabelled = msgspec.structs.replace(LIMIT, outcome="unknown")
+    folder = tmp_path / "refund"
+    write_package(compile_trace(unlabelled, name="refund"), folder)
+    text = (folder / ROUTINE).read_text()
+    text = text.replace("  - id: refund\n", "  # ask Ana about this\n  - id: refund\n")
+    (folder / ROUTINE).write_text(text)
+    with Memory(tmp_path / "em.db") as memory:
+        memory.run(folder, OTHER, Shop().tools, answers=ANSWERS)
+    new = (folder / ROUTINE).read_text()
+    assert "# outcome unknown" in new
+    assert "  # ask Ana about this\n  - id: refund\n" in new
+    assert "amount" not in msgspec.json.decode((folder / "input.json").read_bytes())

@@ -37,15 +37,14 @@ from em.memory import Memory
 from em.runner.agreement import INPUTS
 from em.runner.answers import Field, fields_of, json_or_text, read_number
 from em.runner.engine import resume_run, run_routine
-from em.runner.history import PastRun, find_runs, read_run, savings
+from em.runner.history import PastRun, Saved, find_runs, read_run, savings
 from em.runner.journal import how_to_resume
 from em.runner.machine import AutoFix
-from em.runner.package import Package
+from em.runner.package import ROUTINE, Package, is_folder
 from em.runner.routine import ToolSpec
-from em.runner.run import PendingPrompt, RunResult, StepReport
+from em.runner.run import PendingPrompt, Remembered, RunResult, StepReport
 from em.runner.tools import ToolRegistry, functions_of, load_module
 from em.settings import Settings
-from em.store.protocol import Store
 from em.values.ids import new_id
 
 if TYPE_CHECKING:
@@ -65,6 +64,11 @@ def _shared(function: F) -> F:
             multiple=True,
             metavar="NAME",
             help="An argument whose value no model may see. Repeatable.",
+        ),
+        click.option(
+            "--no-remember",
+            is_flag=True,
+            help="Don't write your answers to questions for inputs into the routine.",
         ),
         click.option("--auto-fix", is_flag=True, help="Ask a model what to do when a step fails."),
         click.option(
@@ -102,6 +106,10 @@ def run(
 
     Every step is written to a journal in the log: a run that is interrupted, or waits for an
     answer, continues with `em resume`.
+
+    Where the recording can't show what a value of a call with an effect should be, the run asks
+    before it does anything. Your answer is written into the routine, which asks once: a stored one
+    becomes a new version, in a folder the old routine.yaml is kept as routine.yaml.old.
     """
     with ExitStack() as stack:
         package = find_package(routine, stack)
@@ -126,7 +134,9 @@ def run(
                 **again,
             )
 
-        return _converse(memory, run_id, start, _answers(answers), again, yes=yes)
+        remember = not shared["no_remember"]
+        given = _answers(answers)
+        return _converse(memory, run_id, start, given, again, yes=yes, remember=remember)
 
 
 @click.command("resume")
@@ -150,7 +160,8 @@ def resume(
     if input_file:
         again["input_data"] = read_object(input_file)
     go = _resuming(memory, run_id, again)
-    return _converse(memory, run_id, go, _answers(answers), again, yes=yes)
+    given, remember = _answers(answers), not shared["no_remember"]
+    return _converse(memory, run_id, go, given, again, yes=yes, remember=remember)
 
 
 def _answers(file: str | None) -> dict[str, Any]:
@@ -188,6 +199,7 @@ def _converse(
     again: dict[str, Any],
     *,
     yes: bool,
+    remember: bool,
 ) -> int:
     """Run, ask the person what the run asks, and resume, until it ends; return the exit code."""
     as_json = wants_json()
@@ -211,7 +223,7 @@ def _converse(
             break
         given = {**given, prompt.step_id: reply}
         go = _resuming(memory, result.run_id, again)
-    return print_outcome(memory, result, again["resume_with"])
+    return _print_outcome(memory, result, again["resume_with"], remember=remember)
 
 
 def _reply(prompt: PendingPrompt, *, yes: bool) -> dict[str, Any] | None:
@@ -235,7 +247,8 @@ def _resuming(memory: Memory, run_id: str, again: dict[str, Any]) -> Go:
 def answer(prompt: PendingPrompt, *, yes: bool, ask: bool) -> dict[str, Any] | None:
     """Ask a person for the fields of a prompt. Return None if nobody can be asked."""
     fields = fields_of(prompt.fields)
-    if yes and all(field.type == "confirm" for field in fields):
+    # A question for inputs is about what is right, which nobody can agree to without looking.
+    if yes and not _asks_for_inputs(prompt) and all(field.type == "confirm" for field in fields):
         return {field.name: True for field in fields}
     if not ask:
         return None
@@ -244,6 +257,11 @@ def answer(prompt: PendingPrompt, *, yes: bool, ask: bool) -> dict[str, Any] | N
     if prompt.problem:
         note(f"not accepted: {prompt.problem}")
     return {field.name: _ask(field) for field in fields}
+
+
+def _asks_for_inputs(prompt: PendingPrompt) -> bool:
+    """Return whether a run asks for inputs; a workflow puts its own step before it."""
+    return prompt.step_id.rpartition("/")[2] == INPUTS
 
 
 def _ask(field: Field) -> Any:
@@ -409,19 +427,30 @@ def _how(tool: ToolSpec) -> str:
     return ""
 
 
-def print_outcome(memory: Memory | None, result: RunResult, options: str = "") -> int:
+def _print_outcome(
+    memory: Memory | None, result: RunResult, options: str, *, remember: bool
+) -> int:
     """Print a run's result, and on a terminal what it saved; return the exit code."""
     as_json = wants_json()
-    looked_at = result.status == "ok" and (as_json or sys.stderr.isatty())
-    past = read_run(memory.store, result.run_id) if memory and looked_at else None
-    saved = saved_as_json(memory.store, past) if memory and past and as_json else None
+    past = read_run(memory.store, result.run_id) if memory and result.status == "ok" else None
+    looked_at = as_json or sys.stderr.isatty()
+    saved = savings(memory.store, past) if memory and past and looked_at else []
+    # After comparing it with its recording: the routine may be another one now.
+    if memory and past and remember and INPUTS in past.restored.answers:
+        from em.compiler.confirmation import remember_answers
+
+        result = remember_answers(memory.store, result)
 
     def text() -> None:
         _print_fixes(result)
         _print_result(result, options, journalled=memory is not None)
+        _print_remembered(result.remembered)
+
+    def data() -> dict[str, Any]:
+        return {**msgspec.structs.asdict(result), "saved": _as_mapping(saved) if past else None}
 
     try:
-        emit(lambda: {**msgspec.structs.asdict(result), "saved": saved}, text)
+        emit(data, text)
     except (TypeError, ValueError) as error:
         odd = [name for name, value in result.context.items() if not _is_json(value)]
         raise UsageError(
@@ -429,9 +458,24 @@ def print_outcome(memory: Memory | None, result: RunResult, options: str = "") -
             place=f"the value saved as {odd[0]!r}" if odd else "",
             fix="let the tool return plain values (numbers, texts, lists, mappings)",
         ) from None
-    if memory is not None and past is not None and not as_json:
-        print_saved(memory.store, past, err=True)
+    if saved and not as_json:
+        _print_saved(saved, err=True)
     return 0 if result.status == "ok" else 1
+
+
+def _print_remembered(remembered: Remembered | None) -> None:
+    """Say which answers the routine knows from now on, and where they were written."""
+    if remembered is None:
+        return
+    names = ", ".join(remembered.names)
+    plural = "answers" if len(remembered.names) > 1 else "answer"
+    if remembered.problem:
+        note(f"the {plural} for {names} could not be remembered: {remembered.problem}")
+    elif is_folder(remembered.where):
+        file = Path(remembered.where) / ROUTINE
+        note(f"remembered the {plural} for {names} in {file}; the old one is {ROUTINE}.old")
+    else:
+        note(f"remembered the {plural} for {names}: stored as {remembered.where}")
 
 
 def print_interrupted(memory: Memory | None, run_id: str, options: str = "") -> int:
@@ -501,7 +545,8 @@ def _how_to_answer(prompt: PendingPrompt) -> str:
     fields = fields_of(prompt.fields)
     example = {prompt.step_id: {field.name: "…" for field in fields}}
     way = f"--answers FILE, with {shown(example)}"
-    return f"{way}, or --yes" if all(field.type == "confirm" for field in fields) else way
+    is_agreeing = all(field.type == "confirm" for field in fields) and not _asks_for_inputs(prompt)
+    return f"{way}, or --yes" if is_agreeing else way
 
 
 def print_prompt(prompt: PendingPrompt) -> None:
@@ -519,19 +564,19 @@ def _is_json(value: Any) -> bool:
     return True
 
 
-def saved_as_json(store: Store, past: PastRun) -> dict[str, Any]:
+def _as_mapping(saved: Sequence[Saved]) -> dict[str, Any]:
     """Return each figure of the agent, of this run, and the difference; None if not recorded."""
     return {
         row.what.replace(" ", "_"): {"agent": row.agent, "run": row.run, "saved": row.saved}
-        for row in savings(store, past)
+        for row in saved
     }
 
 
-def print_saved(store: Store, past: PastRun, *, err: bool = False) -> None:
+def _print_saved(saved: Sequence[Saved], *, err: bool = False) -> None:
     """Print what a run saved against the agent's run that was recorded."""
     rows = [
         (row.what, *(_figure(row.what, value) for value in (row.agent, row.run, row.saved)))
-        for row in savings(store, past)
+        for row in saved
     ]
     columns = ("", "the agent", "this run", "saved")
     if not err:
@@ -598,7 +643,7 @@ def show(run_id: str) -> None:
             "input": past.input,
             "steps": steps,
             "end": past.end,
-            "saved": saved_as_json(memory.store, past) if past.status == "ok" else None,
+            "saved": _as_mapping(savings(memory.store, past)) if past.status == "ok" else None,
         }
 
     emit(data, lambda: _print_run(memory, run_id, past, steps))
@@ -629,7 +674,7 @@ def _print_run(memory: Memory, run_id: str, past: PastRun, steps: list[dict[str,
             click.echo(line)
     if past.status == "ok":
         click.echo()
-        print_saved(memory.store, past)
+        _print_saved(savings(memory.store, past))
     if past.status == "ok" and any(step.get("fix") for step in steps):
         _propose_healing(memory, run_id)
     if past.status in ("running", "needs_input"):

@@ -15,19 +15,32 @@ import msgspec
 from em.compiler.arguments import literal
 from em.compiler.draft import Draft
 from em.compiler.explanations import Explained
-from em.compiler.package_files import render_routine
+from em.compiler.package_files import as_json, check_text, render_again
 from em.compiler.sources import quoted
 from em.errors import EmError, UsageError
 from em.runner.agreement import INPUTS, place_parts
 from em.runner.expressions.functions import FUNCTIONS, equal
 from em.runner.expressions.language import compile_expression, compile_value
 from em.runner.history import PastRun, package_of, read_run
-from em.runner.package import ROUTINE, Package, files_in, keep_routine, write_files
+from em.runner.package import (
+    ROUTINE,
+    Package,
+    files_in,
+    find_routine,
+    keep_routine,
+    parse_yaml,
+    read_routine,
+    texts_of,
+    write_files,
+)
 from em.runner.routine import Asked, PromptStep, ReturnStep, Routine, Step, ToolStep, UdfStep
+from em.runner.run import Remembered, RunResult
 from em.store.protocol import Store
 from em.values.canonical import Json, identical
+from em.values.json_schema import Declared
 from em.values.mismatch import closest
 
+_INPUT = "input.json"
 _HOLE = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
 
 
@@ -240,26 +253,59 @@ def _in_expression(text: str, name: str, expression: str) -> str:
 # --- runs -----------------------------------------------------------------------------------------
 
 
-def remember_answers(store: Store, run_id: str) -> str | None:
-    """Write what a run's answers showed into its routine; return where, None if nothing changed.
+def remember_answers(store: Store, result: RunResult) -> RunResult:
+    """Write what the answers of a run showed into its routine; return the result that says so.
 
-    A stored routine becomes a new version, and a folder's routine.yaml is replaced; the old one is
-    kept beside it.
+    A stored routine becomes a new version of its newest one, and a folder's routine.yaml is
+    replaced; the old one is kept beside it. The run is over, so a problem is only reported.
     """
-    past = read_run(store, run_id)
-    answers = past.restored.answers.get(INPUTS)
-    if past.status != "ok" or not answers:
-        return None
+    past = read_run(store, result.run_id) if result.status == "ok" else None
+    answers = {} if past is None else past.restored.answers.get(INPUTS)
+    if past is None or not answers:
+        return result
+    try:
+        remembered = _remember(store, past, answers)
+    except (EmError, OSError) as error:
+        remembered = Remembered(names=list(answers), problem=str(error))
+    return msgspec.structs.replace(result, remembered=remembered)
+
+
+def _remember(store: Store, past: PastRun, answers: Json) -> Remembered | None:
     with package_of(store, past) as package:
-        old = package.routine
-        new = learn(old, _scope(past, package), answers)
-        if identical(msgspec.to_builtins(new), msgspec.to_builtins(old)):
+        scope = _scope(past, package)
+        # The newest: a person or another answer may have changed the routine since the run began.
+        newest = find_routine(store, package.routine.name) if package.stored else None
+        old = files_in(package.folder) if newest is None else texts_of(newest)
+        learnt, names = _learnt(old[ROUTINE], scope, answers)
+        if not names:
             return None
-        files = {**files_in(package.folder), ROUTINE: render_routine(new, {})}
-        if package.stored:
-            return keep_routine(store, files).ref
-        write_files({ROUTINE: files[ROUTINE]}, package.folder)
-        return str(package.folder)
+        files = {ROUTINE: render_again(learnt, old[ROUTINE])}
+        check_text(learnt, files[ROUTINE])
+        if _INPUT in old:
+            files[_INPUT] = _declared(old[_INPUT], learnt)
+        if newest is None:
+            write_files(files, package.folder)
+            return Remembered(names=names, where=str(package.folder))
+        kept = keep_routine(store, {**old, **files}, newest.from_events)
+        return Remembered(names=names, where=kept.ref)
+
+
+def _learnt(text: str, scope: Json, answers: Json) -> tuple[Routine, list[str]]:
+    """Return the routine with the answers taken in, and the names of those that changed it."""
+    routine, names = read_routine(parse_yaml(text.encode(), ROUTINE), ROUTINE), []
+    for name, answer in answers.items():
+        after = learn(routine, scope, {name: answer})
+        if not identical(msgspec.to_builtins(after), msgspec.to_builtins(routine)):
+            routine = after
+            names.append(name)
+    return routine, names
+
+
+def _declared(text: str, routine: Routine) -> str:
+    """Return the recorded input without what the routine no longer declares."""
+    given = msgspec.json.decode(text)
+    undeclared = Declared(routine.input_schema).without(given)
+    return as_json({name: value for name, value in given.items() if name not in undeclared})
 
 
 def _scope(past: PastRun, package: Package) -> Json:

@@ -444,7 +444,7 @@ def _checked(
             written_by=model,
         )
         written = render_routine(improved.routine, {})
-        check_text(improved, written)
+        check_text(improved.routine, written)
         _refuse([*_invalid(draft, written, code, given), *written_in(draft, improved)])
         return improved, _within(REPLAY_SECONDS, lambda: _replay(draft, improved, given))
     except EmError as error:

@@ -1,6 +1,7 @@
 """The files of a routine package: rendered as text, checked, and written to a folder."""
 
 import keyword
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -78,6 +79,27 @@ def render_routine(routine: Routine, comments: Mapping[str, Sequence[str]]) -> s
         item = _dump([ordered])
         parts.append("".join(f"  {line}\n" for line in item.rstrip("\n").split("\n")))
     return "".join(parts)
+
+
+def render_again(routine: Routine, old: str) -> str:
+    """Render a changed `routine.yaml`; comments at its top and above its steps stay."""
+    top: list[str] | None = None
+    comments: dict[str, list[str]] = {}
+    notes: list[str] = []
+    for line in map(str.strip, old.splitlines()):
+        if line.startswith("#"):
+            notes.append(line.lstrip("# "))
+        elif line:
+            step = _STEP.match(line)
+            if top is None:
+                top = notes
+            elif step is not None and notes:
+                comments[step[1]] = notes
+            notes = []
+    return "".join(f"# {note}\n" for note in top or ()) + render_routine(routine, comments)
+
+
+_STEP = re.compile(r"- \{?\s*[\"']?id[\"']?:\s*[\"']?([^\s,\"'}]+)")
 
 
 def _one_line(text: str) -> str:
@@ -176,7 +198,7 @@ def _arguments(example: Recorded) -> str:
 def write_package(draft: Draft, folder: Path, udfs: GivenUdfs | None = None) -> None:
     """Write the files of a package into a folder; leave other files there alone."""
     files = package_texts(draft, udfs)
-    check_text(draft, files[ROUTINE])
+    check_text(draft.routine, files[ROUTINE])
     _spare_own_functions(draft, folder, files)
     write_files(files, folder)
 
@@ -196,10 +218,10 @@ def _spare_own_functions(draft: Draft, folder: Path, files: dict[str, str]) -> N
         )
 
 
-def check_text(draft: Draft, text: str) -> None:
+def check_text(routine: Routine, text: str) -> None:
     """Check that the text of routine.yaml reads back as the verified routine."""
     written = read_routine(parse_yaml(text.encode(), ROUTINE), ROUTINE)
-    if not identical(msgspec.to_builtins(written), msgspec.to_builtins(draft.routine)):
+    if not identical(msgspec.to_builtins(written), msgspec.to_builtins(routine)):
         raise RoutineError(
             "the written YAML does not read back as the verified routine", place=ROUTINE
         )

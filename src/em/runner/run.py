@@ -43,6 +43,18 @@ class StepReport(msgspec.Struct, frozen=True, kw_only=True):
     fix: Json | None = None
 
 
+class Remembered(msgspec.Struct, frozen=True, kw_only=True):
+    """The answers of a run that its routine now knows, by name.
+
+    where: the new version, or the folder whose routine.yaml was replaced. problem: why they could
+    not be written.
+    """
+
+    names: Sequence[str] = ()
+    where: str = ""
+    problem: str = ""
+
+
 class RunResult(msgspec.Struct, frozen=True, kw_only=True):
     """The result of a run: ok has `output`, failed `failure`, needs_input `pending_prompt`."""
 
@@ -53,6 +65,7 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
     pending_prompt: PendingPrompt | None = None
     context: Json = {}
     steps: Sequence[StepReport] = ()
+    remembered: Remembered | None = None
 
 
 @event_body("run_started")

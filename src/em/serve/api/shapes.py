@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, TypeVar
 import msgspec
 
 from em.heuristics.heuristic import Heuristic, How, Lesson, Polarity, Ranked, Use
-from em.runner.run import Failure, PendingPrompt
+from em.runner.run import Failure, PendingPrompt, Remembered
 from em.state.checkpoint import Checkpoint
 from em.state.questions import Answer
 from em.state.rules import Alert
@@ -333,6 +333,7 @@ class RunOut(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     output: Any = None
     failure: Failure | None = None
     pending_prompt: PendingPrompt | None = None
+    remembered: Remembered | None = None
     started_at: datetime | None = None
 
 
