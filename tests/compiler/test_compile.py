@@ -213,13 +213,17 @@ ORDER = {
 }
 
 
-def wired(*, said: str = "", mission: dict[str, Any] | None = None, **args: Any) -> Any:
-    draft = compiled(
+def sent(*, said: str = "", mission: dict[str, Any] | None = None, **args: Any) -> Draft:
+    return compiled(
         user(said),
         tool("get_order", ORDER, id="#W1001"),
         tool("send", None, **args),
         mission=mission,
     )
+
+
+def wired(*, said: str = "", mission: dict[str, Any] | None = None, **args: Any) -> Any:
+    draft = sent(said=said, mission=mission, **args)
     return args_of(draft, len(draft.routine.steps) - 2)
 
 
@@ -227,26 +231,44 @@ def wired(*, said: str = "", mission: dict[str, Any] | None = None, **args: Any)
     ("value", "said", "expression"),
     [
         ("1 Main Road", "", "{{ order.address.street }}"),
-        ("card_1", "", "{{ only(order.payment).id }}"),
-        ("1151293680", "", "{{ nth(order.items, 1).item_id }}"),
-        ("1151293680", "the keyboard please", "{{ pick(order.items, name=chosen).item_id }}"),
+        ("1151293680", "the keyboard please", "{{ pick(order.items, name=item_name).item_id }}"),
         ("1151293680", "take 1151293680", "{{ x }}"),
-        (1151293680, "", "{{ int(nth(order.items, 1).item_id) }}"),
-        ("nowhere to be found", "", "nowhere to be found"),
         ("street 1 Main Road, ok", "", "street {{ order.address.street }}, ok"),
-        ("PT", "", "PT"),
-        ("", "", ""),
-        (1, "I want 1", 1),
-        ("in", "put it in the box", "in"),
-        ("us", "help us", "us"),
-        ("TX", "I live in TX", "{{ x }}"),
-        (True, "true", True),
-        (None, "", None),
-        ("{{ hostile }}", "", '{{ "{{ hostile }}" }}'),
     ],
 )
 def test_a_value_is_wired_to_where_it_came_from(value: Any, said: str, expression: Any) -> None:
-    assert wired(said=said, x=value) == {"x": expression}
+    draft = sent(said=said, x=value)
+    assert args_of(draft, len(draft.routine.steps) - 2) == {"x": expression}
+    assert draft.routine.asks == {}
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ("card_1", ""),
+        ("1151293680", ""),
+        (1151293680, ""),
+        ("nowhere to be found", ""),
+        ("PT", ""),
+        ("", ""),
+        (1, "I want 1"),
+        ("in", "put it in the box"),
+        ("us", "help us"),
+        (True, "true"),
+        (None, ""),
+        ("{{ hostile }}", ""),
+        ([], ""),
+        (["8384507844", "1151293680"], ""),
+        ([{"a": 1}, {"a": 2}], ""),
+    ],
+)
+def test_what_nothing_explains_is_asked_for_with_the_recorded_value_as_its_example(
+    value: Any, said: str
+) -> None:
+    draft = sent(said=said, x=value)
+    assert args_of(draft, len(draft.routine.steps) - 2) == {"x": "{{ x }}"}
+    assert identical(draft.input["x"], value)
+    assert identical(draft.routine.asks["x"].recorded, value)
 
 
 def test_the_mission_comes_first_and_nested_parts_too() -> None:
@@ -278,16 +300,10 @@ def test_values_that_say_little_go_with_their_record() -> None:
     }
 
 
-def test_a_choice_that_nothing_explains_is_said_in_a_comment(tmp_path: Path) -> None:
-    trace = Trace(
-        mission=Mission(goal="send it"),
-        events=[tool("get_order", ORDER, id="x"), tool("send", None, x="1151293680")],
-    )
-    (tmp_path / "trace.json").write_bytes(msgspec.json.encode(trace))
-    draft = compile_trace_file(tmp_path / "trace.json", tmp_path / "out")
-    note = "# args.x: item 1 of 2 was chosen; nothing in the trace explains why"
-    assert note in (tmp_path / "out" / "routine.yaml").read_text()
-    assert [found.how for found in draft.explained if found.place == "args.x"] == ["index"]
+def test_a_choice_that_nothing_explains_must_be_one_of_the_same_list() -> None:
+    draft = sent(x="1151293680")
+    (step,) = [one for one in draft.routine.steps if one.id == "send"]
+    assert step.agree == {"x": ['among(every(order, "items.*.item_id"), x)']}  # type: ignore[union-attr]
 
 
 def test_a_value_said_in_another_case_is_no_obstacle() -> None:
@@ -306,13 +322,20 @@ def test_inputs_are_what_was_stated_and_said_and_nothing_else() -> None:
         tool("send", None, to="Ana", text="constant words", id="8384507844"),
         mission={"channel": "mail-97"},
     )
-    assert draft.input == {"id": "#W1001", "to": "Ana"}
-    assert draft.routine.input_schema == {
-        "type": "object",
-        "properties": {"id": {"type": "string"}, "to": {"type": "string"}},
-        "required": ["id", "to"],
-        "additionalProperties": False,
+    assert draft.input == {
+        "channel": "mail-97",
+        "get_order_id": "#W1001",
+        "send_id": "8384507844",
+        "to": "Ana",
+        "text": "constant words",
     }
+    schema = draft.routine.input_schema
+    assert schema is not None
+    assert set(schema["properties"]) == {*draft.input, "request"}
+    assert schema["properties"]["to"] == {"type": "string", "examples": ["Ana"]}
+    assert schema["additionalProperties"] is False
+    asked = {name: one.is_unused for name, one in draft.routine.asks.items()}
+    assert asked == {"send_id": False, "to": False, "text": False, "channel": True}
 
 
 def test_a_compiled_routine_runs_on_new_input(tmp_path: Path) -> None:
@@ -330,7 +353,7 @@ def test_a_compiled_routine_runs_on_new_input(tmp_path: Path) -> None:
     seen: list[Any] = []
     result = run_routine(
         tmp_path / "r",
-        {"id": "#W2", "chosen": "Desk Lamp"},
+        {"id": "#W2", "item_name": "Desk Lamp"},
         {"get_order": lambda id: seen.append(id) or other, "exchange": lambda item: {"done": item}},  # noqa: A006 - the tool's own name
     )
     assert (result.output, seen) == ({"done": "55"}, ["#W2"])
@@ -460,11 +483,11 @@ def test_a_small_number_that_a_function_computed_is_taken_from_it() -> None:
     )
     steps = draft.routine.steps
     assert [step.id for step in steps] == ["get_rows", "total_of", "send_report", "return"]
-    assert steps[2].args == {"total": "{{ total_of_result }}", "copies": 2}  # type: ignore[union-attr]
+    assert steps[2].args == {"total": "{{ total_of_result }}", "copies": "{{ copies }}"}  # type: ignore[union-attr]
     assert steps[3].value == {"total": "{{ total_of_result }}"}  # type: ignore[union-attr]
 
 
-def test_a_number_that_one_call_gave_is_taken_from_it_also_inside_texts() -> None:
+def test_a_number_that_one_call_gave_is_a_candidate_and_one_input_also_inside_texts() -> None:
     draft = compiled(
         tool("get_order", {"id": "#W1207", "total": 42}, order="#W1207"),
         Approval(prompt="Refund 42 euros, not 420?", answer=True),
@@ -473,21 +496,21 @@ def test_a_number_that_one_call_gave_is_taken_from_it_also_inside_texts() -> Non
         final_output={"refund": "R1", "text": "42 were refunded"},
     )
     _, asked, _, refund, end = draft.routine.steps
-    assert asked.prompt.message == "Refund {{ order_2.total }} euros, not 420?"  # type: ignore[union-attr]
-    assert refund.args["amount"] == "{{ order_2.total }}"  # type: ignore[union-attr]
+    assert asked.prompt.message == "Refund {{ amount }} euros, not 420?"  # type: ignore[union-attr]
+    assert refund.args["amount"] == "{{ amount }}"  # type: ignore[union-attr]
+    assert draft.routine.asks["amount"].candidates == ["order_2.total", "42"]
     assert end.value["refund"] == "{{ refund_result.id }}"  # type: ignore[union-attr]
-    assert end.value["text"] == "{{ order_2.total }} were refunded"  # type: ignore[union-attr]
+    assert end.value["text"] == "{{ amount }} were refunded"  # type: ignore[union-attr]
 
 
-def test_a_number_that_stands_in_several_places_is_kept_and_said() -> None:
+def test_a_number_that_stands_in_several_places_is_asked_for_with_all_of_them() -> None:
     draft = compiled(
         tool("get_order", {"total": 42, "weight": 42}, order="#W1207"),
         tool("refund", "done", amount=42, order="#W1207"),
         mission={"order": "#W1207"},
     )
-    (refund,) = [step for step in draft.routine.steps if step.id == "refund"]
-    assert refund.args["amount"] == 42  # type: ignore[union-attr]
-    assert any("stays a constant" in note for note in draft.comments["refund"])
+    candidates = draft.routine.asks["amount"].candidates
+    assert candidates == ["order_2.total", "order_2.weight", "42"]
 
 
 def test_a_read_whose_result_nobody_can_find_in_the_output_is_still_made() -> None:
@@ -558,13 +581,15 @@ def test_an_effect_is_inferred_and_in_doubt_it_is_a_write(name: str, effect: str
     assert infer_effect(name) == effect
 
 
-def test_a_choice_between_equal_values_is_said() -> None:
+def test_equal_values_must_agree_when_the_routine_runs() -> None:
     draft = compiled(
         tool("get_order", {"owner": "U-4711", "approver": "U-4711"}, order="#W1207"),
         tool("grant_access", "done", user="U-4711"),
         mission={"order": "#W1207"},
     )
-    assert any("may be any of approver, owner" in note for note in draft.comments["grant_access"])
+    (step,) = [one for one in draft.routine.steps if one.id == "grant_access"]
+    assert step.args == {"user": "{{ order_2.owner }}"}  # type: ignore[union-attr]
+    assert step.agree == {"user": ["order_2.approver"]}  # type: ignore[union-attr]
 
 
 # --- any trace ------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from em.compiler.guards import Acted
 from em.compiler.inputs import Input, Inputs, Use
 from em.compiler.sources import Sources, quoted, reference, text_key
 from em.redaction.redactor import MARKER
+from em.runner.agreement import deeper
 from em.values.canonical import Json
 from em.values.leaves import leaves
 
@@ -122,7 +123,7 @@ class Arguments:
     def _mapping(self, value: Json, use: Use, call: int, place: str, mode: Mode) -> Wired:
         self._explainer.read_together(value)
         parts = {
-            key: self.wire(item, use._replace(name=str(key)), call, f"{place}.{key}", mode)
+            key: self.wire(item, use._replace(name=str(key)), call, deeper(place, str(key)), mode)
             for key, item in value.items()
         }
         self._explainer.read_together({})
@@ -143,7 +144,7 @@ class Arguments:
 
     def _items(self, value: list[Any], use: Use, call: int, place: str, mode: Mode) -> Wired:
         parts = [
-            self.wire(item, use, call, f"{place}[{number}]", mode)
+            self.wire(item, use, call, deeper(place, number), mode)
             for number, item in enumerate(value)
         ]
         return Wired.joined([part.value for part in parts], parts)

@@ -14,6 +14,7 @@ from em.compiler.confirmation import Confirm, confirmed
 from em.compiler.draft import Draft, GivenUdfs, Udfs, draft_routine, load_udfs
 from em.compiler.improvement import Improved, improve
 from em.compiler.package_files import package_texts, write_package
+from em.compiler.proof import prove
 from em.compiler.verification import verify_draft
 from em.errors import EmError, InputError, RoutineError, UsageError
 from em.llm.client import LlmClient
@@ -60,7 +61,8 @@ def compile_trace(
     draft = draft_routine(trace, name=chosen, declared=declared or {}, keep_all=keep_all)
     functions = load_udfs(udfs).functions
     verify_draft(draft, functions)
-    return _confirmed(msgspec.structs.replace(draft, outcome=trace.outcome), confirm, functions)
+    draft = _confirmed(msgspec.structs.replace(draft, outcome=trace.outcome), confirm, functions)
+    return msgspec.structs.replace(draft, proof=tuple(prove(draft).sentences()))
 
 
 def _confirmed(draft: Draft, confirm: Confirm, functions: Mapping[str, Function]) -> Draft:

@@ -28,6 +28,7 @@ from em.compiler.guards import Guard, Guards
 from em.compiler.inputs import Input, Inputs, Use, named_value, with_names
 from em.compiler.sources import Sources, text_key
 from em.errors import InputError
+from em.runner.agreement import deeper
 from em.runner.authorship import is_model_written, model_of
 from em.runner.routine import (
     Asked,
@@ -79,6 +80,8 @@ class Draft(msgspec.Struct, frozen=True):
     usage: Usage = Usage()
     secrets: Mapping[str, str] = {}
     contradictions: Sequence[Contradiction] = ()
+    proof: Sequence[str] = ()
+    """What replays have shown and what not, in sentences."""
     udf_source: str = ""
     """The text of udf.py, if it holds more than stubs."""
     written_by: str = ""
@@ -306,7 +309,7 @@ class _Builder:
         mode: Mode = "effect" if call.effect == "write" else "read"
         parts = {
             name: self._arguments.wire(
-                value, use._replace(name=name), call.index, f"args.{name}", mode
+                value, use._replace(name=name), call.index, deeper("args", name), mode
             )
             for name, value in self._together(call.args)
         }
@@ -331,6 +334,8 @@ class _Builder:
                     self._explainer.fresh.setdefault(text_key(value), call.index)
         else:
             self._sources.add(call.index, saved, call.result)
+            if call.is_udf:
+                self._explainer.computed.add(call.index)
             self._known.learn(call)
             self._explainer.read_by |= {text_key(value) for _, value in leaves(call.args)}
 
@@ -339,7 +344,7 @@ class _Builder:
         step_id = self._ids.free(identifier(call.name))
         saved = self._saved[call.index]
         common: dict[str, Any] = {"id": step_id, "args": wired.value, "save_as": saved}
-        common["agree"] = {place.removeprefix("args."): t for place, t in wired.agree.items()}
+        common["agree"] = {_without_args(place): t for place, t in wired.agree.items()}
         needs = set(wired.calls)
         if call.effect == "write":
             guards = self._guards(wired)
@@ -529,6 +534,10 @@ def _mark_for(trace: Trace) -> str:
     while mark.encode() in text:
         mark += "_"
     return mark
+
+
+def _without_args(place: str) -> str:
+    return place.removeprefix("args").removeprefix(".")
 
 
 def _is_id(value: Any) -> bool:

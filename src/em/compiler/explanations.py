@@ -97,6 +97,8 @@ class Explainer:
         """Conditions on lists of the task's input that expressions count positions in."""
         self.read_by: set[str] = set()
         """The values that reads were made with: what they identify is not a preference."""
+        self.computed: set[int] = set()
+        """Calls of the agent's own functions: it computed their results in order to use them."""
         self._together: dict[tuple[int, Any], float] = {}
         self.fresh: dict[str, int] = {}
         """Values that a call with an effect returned first, with that call."""
@@ -178,6 +180,8 @@ class Explainer:
                 bits = max(bits, self._together.get((place.call, place.parts[:-1]), 0.0))
             if made != place.call and (chosen > 1 or any(g[0].collections for g in groups)):
                 bits = min(bits, of_choice(chosen))
+            if place.call in self.computed and not place.parts and information(value) > SMALL:
+                bits = max(bits, ENOUGH)
             for expression, how, better in self._ways(group, place):
                 shown = converted(expression, value, place.value)
                 yield Explanation(shown, how, max(bits, better), place.call)

@@ -93,10 +93,23 @@ def _leaf(args: Json, name: str, texts: Sequence[str], place: str) -> Leaf:
     return Leaf(name, parts, own, [_term(text, place) for text in texts])
 
 
-def place_parts(name: str) -> Iterator[str | int]:
+_PLAIN_KEY = re.compile(r"[^.\[\]\"]+")
+_PART = re.compile(r"\[(\"(?:[^\"\\]|\\.)*\")\]|\[(\d+)\]|([^.\[\]\"]+)")
+
+
+def deeper(place: str, part: str | int) -> str:
+    """Return the place of a part of a value: `items[0].sku`; unusual keys are quoted."""
+    if isinstance(part, int):
+        return f"{place}[{part}]"
+    if not _PLAIN_KEY.fullmatch(part):
+        return f"{place}[{json.dumps(part)}]"
+    return f"{place}.{part}" if place else part
+
+
+def place_parts(place: str) -> Iterator[str | int]:
     """Split a place such as `items[0].sku`."""
-    for key, number in re.findall(r"([^.\[\]]+)|\[(\d+)\]", name):
-        yield int(number) if number else key
+    for quoted, number, key in _PART.findall(place):
+        yield int(number) if number else key or json.loads(quoted)
 
 
 def _names_in(expression: str) -> set[str]:

@@ -570,19 +570,21 @@ class Machine:
     def _answer(self, pending: PendingPrompt) -> Json:
         """Return a person's checked answers to a question for inputs; raise Pause to ask."""
         given = self._notebook.answers_to(pending.step_id)
-        names = {field["name"] for field in pending.fields}
-        while not names <= given.keys():
+        names = [field["name"] for field in pending.fields]
+        while True:
+            if all(name in given for name in names):
+                try:
+                    answers = check_answers(pending, {name: given[name] for name in names})
+                    self._check_inputs(pending, answers)
+                except RoutineError as error:
+                    problem = f"{error.place}: {error.message}"
+                    pending = msgspec.structs.replace(pending, problem=problem)
+                else:
+                    return answers
             answer = None if self._ask_person is None else self._ask_person(pending)
-            if answer is None:
+            if not answer:
                 raise Pause(pending)
             given = {**given, **answer}
-        try:
-            answers = check_answers(pending, {name: given[name] for name in names})
-            self._check_inputs(pending, answers)
-        except RoutineError as error:
-            problem = f"{error.place}: {error.message}"
-            raise Pause(msgspec.structs.replace(pending, problem=problem)) from error
-        return answers
 
     def _check_inputs(self, pending: PendingPrompt, answers: Json) -> None:
         """Raise if an answer does not fit the schema of its input."""
