@@ -38,6 +38,7 @@ bench: .venv/dev setup-sandbox ## set up, and print each figure beside its limit
 
 golden: .venv/core ## compile the recorded example again, to look at the difference
 	$(BIN)/em compile examples/csv_report/trace.json -o examples/csv_report/routine --name csv_report
+	@rm -f examples/csv_report/routine/*.old
 	$(BIN)/em validate examples/csv_report/routine
 
 bench-peers: .venv/dev ## recall beside mem0 and chromadb, installed for this once

@@ -347,11 +347,14 @@ def _check_guard(guard: Term, scope: Json, step_id: str) -> None:
     raise Failed(failure_of(step_id, problem, {"guard": guard.text}))
 
 
+def left_of(text: str) -> str:
+    """Return the left side of a comparison."""
+    return re.split(r" (?:==|>=|<=|>|<|!=) ", text)[0]
+
+
 def _left_side(text: str, scope: Json) -> str:
-    """Return the value of the left side of a comparison."""
-    left = re.split(r" (?:==|>=|<=|>|<|!=) ", text)[0]
     try:
-        return short(compile_expression(left, "")(scope))
+        return short(compile_expression(left_of(text), "")(scope))
     except EmError as error:
         return error.message
 

@@ -3,9 +3,13 @@
 A script has the steps as plain Python, the functions of udf.py, and a copy of `script`, on which
 both run. It can do what `em compile` writes: calls, prompts, asserts and a return, with references,
 texts and functions. Anything else is an `ExportError` that names the step and the construct.
+
+Where the routine would ask or refuse, so does the script: it has a copy of `em.runner.agreement`,
+which decides that, with `stand_ins` for what agreement imports.
 """
 
 import ast
+import copy
 import inspect
 import keyword
 import math
@@ -16,18 +20,23 @@ import textwrap
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from pathlib import Path
+from types import ModuleType
 from typing import Any, NamedTuple, Union
 
 import msgspec
 
-from em.compiler.export import script as runtime
+from em.compiler.export import script, stand_ins
 from em.errors import ExportError
+from em.runner import agreement
+from em.runner.agreement import left_of, place_parts
 from em.runner.authorship import runs_in_sandbox
-from em.runner.expressions.functions import FUNCTIONS, items_of, matches, nth, only, pick
+from em.runner.expressions import functions, words
+from em.runner.expressions.functions import FUNCTIONS
 from em.runner.expressions.language import lexed, parse_reference, syntax_of, whole_expression
 from em.runner.package import UDF, Package
 from em.runner.routine import (
     AssertStep,
+    CompiledStep,
     Default,
     PromptStep,
     ReturnStep,
@@ -39,6 +48,7 @@ from em.runner.routine import (
 from em.runner.tools import one_line
 from em.values.canonical import Json, same
 from em.values.json_schema import closed
+from em.values.leaves import texts as texts_of
 
 WIDTH = 100
 NEEDS_RUNNER: Json = {
@@ -47,6 +57,8 @@ NEEDS_RUNNER: Json = {
 }  # fmt: skip
 """Fields of steps that a script can't do, with their defaults."""
 FIELD_TYPES = ("text", "confirm", "json")
+KNOWN = "known"
+"""The variable of a script that must settle something: it holds all values by name."""
 SIGNATURE = "def run(input: Any, tools: Any, answers: Any = None) -> Any:"
 
 
@@ -281,6 +293,8 @@ class _Expressions:
         return f"__string_{len(self._strings) - 1}"
 
     def _name(self, word: str) -> str:
+        if self._script.is_settling:
+            return f"{KNOWN}[{self._string(word)}]"
         variable, may_be_missing = self._script.variable(word)
         return f"have({variable}, {self._string(word)})" if may_be_missing else variable
 
@@ -298,7 +312,10 @@ class _Expressions:
             return f"str({self._expression(tokens)}).{METHODS[name]}()"
         if reference == (source, ()) and name == "default" and ("operator", "|") not in words:
             other = self._expression(words[2:-1])
-            return f"default_to({self._script.variable(source)[0]}, {other})"
+            given = f"{KNOWN}.get({_quoted(source)}, MISSING)"
+            if not self._script.is_settling:
+                given = self._script.variable(source)[0]
+            return f"default_to({given}, {other})"
         raise _refused(f"the filter {name!r}", self._place)
 
 
@@ -308,9 +325,15 @@ class _Expressions:
 class _Script:
     def __init__(self, routine: Routine, udfs: "_Source", section: Section) -> None:
         self._routine, self.udfs, self._section = routine, udfs, section
-        self._runtime = _runtime()
+        calls = [step for step in routine.steps if isinstance(step, ToolStep | UdfStep)]
+        self._asks = bool(routine.asks or routine.request)
+        self._settled = {step.id: step for step in calls if self._requires(step)}
+        self.is_settling = bool(self._settled)
+        self._runtime = _runtime(is_settling=self.is_settling)
         taken = {"input", "tools", "answers", "output", "run", "TOOLS", *self._runtime.names}
         taken |= {"INPUT_SCHEMA", "OUTPUT_SCHEMA", *section.names, *section.constants}
+        if self.is_settling:
+            taken |= {KNOWN, "settled", "terms", "asking", "answer", "REQUEST", "ASKS", "TERMS"}
         imported = {*self._runtime.imports.values()}
         for word in sorted((udfs.names - (imported & {*udfs.imports.values()})) & taken):
             problem = f"the script has a {word!r} of its own"
@@ -320,18 +343,26 @@ class _Script:
         self._secrets = {secret.name: secret.variable for secret in routine.secrets}
         self._required = set((routine.input_schema or {}).get("required") or ())
 
+    def _requires(self, step: ToolStep | UdfStep) -> bool:
+        """Return whether something must be settled before a call."""
+        return bool(self._asks or step.agree or step.guards)
+
     def text(self) -> str:
         """Return the whole script."""
         about = self._routine.description or f"Run {self._routine.name}."
+        body = f"{SIGNATURE}\n{_doc(about, '    ')}" + "\n".join(self._body())
+        constants = self._constants()
+        main = 'if __name__ == "__main__":\n    main(run, (__doc__ or "").partition("\\n")[0])'
+        own = "\n\n".join([constants, self.udfs.code, body, self._section.code, main])
+        used = self._runtime.reduced_to(own)
         parts = [
-            f"{_doc(self._about(), '')}\n{_imports(self._runtime, self.udfs)}\n\n"
-            + self._constants(),
+            f"{_doc(self._about(), '')}\n{_imports(used, self.udfs)}\n\n{constants}",
             self.udfs.code,
-            f"{SIGNATURE}\n{_doc(about, '    ')}" + "\n".join(self._body()),
+            body,
             self._section.code,
             "# The rest does for the steps above what em's runner does.",
-            self._runtime.code,
-            'if __name__ == "__main__":\n    main(run, (__doc__ or "").partition("\\n")[0])',
+            used.code,
+            main,
         ]
         script = "\n\n\n".join(part.strip("\n") for part in parts if part.strip()) + "\n"
         ast.parse(script)
@@ -362,7 +393,62 @@ class _Script:
             if value is not None
         ]
         tools = self._first_steps()
-        return "\n".join([*lines, *[_line(0, "TOOLS = ", _literal(tools, ""))] * bool(tools)])
+        lines += [_line(0, "TOOLS = ", _literal(tools, ""))] * bool(tools)
+        return "\n".join([*lines, *self._terms()])
+
+    def _terms(self) -> list[str]:
+        """Return what must be settled before calls, as constants."""
+        if not self.is_settling:
+            return []
+        routine = self._routine
+        request, asks = msgspec.to_builtins(routine.request), msgspec.to_builtins(routine.asks)
+        asks = {
+            name: {"candidates": [], "is_unused": False, **asked} for name, asked in asks.items()
+        }
+        if request is not None:
+            request = {"decides": False, **request}
+        terms = {
+            step.id: [step.args, step.agree, list(step.guards)] for step in self._settled.values()
+        }
+        named = {"REQUEST": request, "ASKS": asks, "TERMS": terms}
+        return [
+            *(_line(0, f"{word}: Any = ", _literal(value, word)) for word, value in named.items()),
+            _line(0, "EXPRESSIONS: Any = ", self._lambdas(self._expressions())),
+            _line(0, "TEXTS: Any = ", self._lambdas(self._texts())),
+        ]
+
+    def _lambdas(self, codes: dict[str, Code]) -> Group:
+        parts = [(f"{_quoted(text)}: lambda {KNOWN}: ", code) for text, code in codes.items()]
+        return Group("{", parts, "}")
+
+    def _expressions(self) -> dict[str, Code]:
+        """Return every expression that agreement may evaluate, as code."""
+        found: dict[str, Code] = {}
+        for step in self._settled.values():
+            for place, texts in step.agree.items():
+                terms = self._in(step, f"agree.{place}")
+                found |= {text: terms.bare(text) for text in texts}
+            terms = self._in(step, "guards")
+            for text in step.guards:
+                found |= {one: terms.bare(one) for one in (text, left_of(text))}
+        for name, asked in self._routine.asks.items():
+            terms = _Expressions(self, f"asks.{name}.candidates")
+            found |= {text: terms.bare(text) for text in asked.candidates}
+        return found
+
+    def _texts(self) -> dict[str, Code]:
+        """Return the texts of arguments that something must agree with, as code."""
+        found: dict[str, Code] = {}
+        for step in self._settled.values():
+            terms = self._in(step, "args")
+            for place in step.agree:
+                value: Any = step.args
+                for part in place_parts(place):
+                    value = value[part]
+                for text in texts_of(value):
+                    if "{{" in text or "{%" in text:
+                        found[text] = terms.value(text)
+        return found
 
     def _first_steps(self) -> dict[str, str]:
         """Return for each tool the first step that calls it."""
@@ -401,6 +487,8 @@ class _Script:
 
     def _head(self) -> list[str]:
         """Return the lines that check the input and bind inputs, secrets and tools."""
+        if self.is_settling:
+            return self._settling_head()
         lines = []
         if self._routine.input_schema is not None:
             lines.append(_line(1, 'check_shape(INPUT_SCHEMA, input, "input")'))
@@ -414,6 +502,28 @@ class _Script:
             if word not in self._required:
                 given = f"input.get({_quoted(word)}, MISSING)"
             lines.append(_line(1, f"{self._python(word)} = {given}"))
+        return lines
+
+    def _settling_head(self) -> list[str]:
+        """Return the same lines for a routine that may ask or refuse."""
+        schema = "None" if self._routine.input_schema is None else "INPUT_SCHEMA"
+        lines = [
+            _line(1, "terms = {name: Terms(name, *required) for name, required in TERMS.items()}"),
+            _line(1, f"asking = asking_for(REQUEST, ASKS, {schema})"),
+            _line(1, f"answer = answering(answers, {schema})"),
+            _line(1, "settled = Agreement(asking, list(terms.values()), answer)"),
+            _line(1, 'with step(""):'),
+            _line(2, "input = settled.inputs(input)"),
+        ]
+        if schema != "None":
+            lines.append(_line(1, 'check_shape(INPUT_SCHEMA, input, "input")'))
+        if self._first_steps():
+            lines.append(_line(1, "tools = bring(tools, TOOLS)"))
+        lines.append(_line(1, f"{KNOWN} = Known(input)"))
+        for word, variable in self._secrets.items():
+            value = _called("secret", _quoted(word), _quoted(variable))
+            lines.append(_line(1, f"{KNOWN}[{_quoted(word)}] = ", value))
+        lines.append(_line(1, f'settled.learn(["", *input], {KNOWN})'))
         return lines
 
     def _step(self, step: Step) -> list[str]:
@@ -433,8 +543,19 @@ class _Script:
         elif isinstance(step, PromptStep):
             lines.append(self._prompt(step))
         else:
+            lines += self._settle(step)
             lines.append(self._call(step))
+        if self.is_settling and step.save_as is not None:
+            lines.append(_line(2, f"settled.learn([{_quoted(step.save_as)}], {KNOWN})"))
         return lines
+
+    def _settle(self, step: ToolStep | UdfStep) -> list[str]:
+        """Return the line that settles what a call requires."""
+        if step.id not in self._settled:
+            return []
+        spec = next((tool for tool in self._routine.tools if tool.name == _target(step)), None)
+        writes = isinstance(step, ToolStep) and CompiledStep(step, spec).is_write
+        return [_line(2, f"settled.settle(terms[{_quoted(step.id)}], {KNOWN}, writes={writes})")]
 
     def _in(self, step: Step, field: str) -> _Expressions:
         return _Expressions(self, f"step {step.id}, field {field}")
@@ -443,6 +564,8 @@ class _Script:
         """Return the beginning of the assignment of a step's result."""
         if step.save_as is None:
             return ""
+        if self.is_settling:
+            return f"{KNOWN}[{_quoted(step.save_as)}] = "
         self._saved.add(step.save_as)
         return f"{self._python(step.save_as)} = "
 
@@ -478,12 +601,20 @@ class _Script:
         parts = [(f"{key}=", value) for key, value in args.items() if is_word(key)]
         odd = [(f"{_quoted(key)}: ", value) for key, value in args.items() if not is_word(key)]
         parts += [("**", Group("{", odd, "}"))] * bool(odd)
+        if step.agree:
+            given = Group("{", [(f"{_quoted(key)}: ", value) for key, value in args.items()], "}")
+            answered = f"settled.settled.get({_quoted(step.id)}, {{}})"
+            parts = [("**", _called("with_answers", given, answered))]
         call = Group(f"{target}(", parts, ")")
         if step.on_error != "fail":
             default = step.on_error.default if isinstance(step.on_error, Default) else None
             otherwise = _literal(default, f"step {step.id}, field on_error")
             call = Group("attempt(", [("lambda: ", call), ("", otherwise)], ")")
         return _line(2, self._save(step), call)
+
+
+def _target(step: ToolStep | UdfStep) -> str:
+    return step.tool if isinstance(step, ToolStep) else step.function
 
 
 # --- the file -------------------------------------------------------------------------------------
@@ -533,6 +664,29 @@ class _Source:
         self.coroutines = {n.name for n in ast.walk(tree) if isinstance(n, ast.AsyncFunctionDef)}
         self.code = _without(source, tree, dropped)
 
+    def reduced_to(self, code: str) -> "_Source":
+        """Return the part that some code needs, directly or not, without what it defines itself."""
+        tree = ast.parse(self.code)
+        own = ast.parse(code)
+        defined = {word for node in own.body for word in _bound(node)}
+        todo = _used(own) - defined
+        kept: set[str] = set()
+        while todo:
+            kept |= todo
+            needed = [node for node in tree.body if todo.intersection(_bound(node))]
+            todo = {word for node in needed for word in _used(node)} - kept - defined
+        dropped, is_kept = [], True
+        for node in tree.body:
+            # A text below a definition describes it.
+            is_text = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+            is_kept = is_kept if is_text else bool(kept.intersection(_bound(node)) - defined)
+            if not is_kept:
+                dropped.append(node)
+        reduced = copy.copy(self)
+        reduced.imports = {line: word for line, word in self.imports.items() if word in kept}
+        reduced.code = _without(self.code, tree, dropped)
+        return reduced
+
     def _import(self, node: ast.Import | ast.ImportFrom, path: Path) -> None:
         for alias in node.names:
             module, one = alias.name, ast.unparse(ast.Import([alias]))
@@ -550,13 +704,40 @@ class _Source:
                 )
 
 
-@lru_cache(maxsize=1)
-def _runtime() -> _Source:
-    """Return the code that every script runs on: `script`, and functions of expressions."""
-    parts = [inspect.getsource(runtime), "from collections.abc import Iterable\n"]
-    own: Sequence[Callable[..., Any]] = (only, pick, nth, items_of, matches, same)
-    source = "\n\n".join([*parts, *map(inspect.getsource, own)])
-    return _Source(source, Path(str(runtime.__file__)))
+def _bound(node: ast.stmt) -> set[str]:
+    """Return the names that a statement of a module defines."""
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        return {node.name}
+    targets: list[ast.expr] = []
+    if isinstance(node, ast.Assign):
+        targets = node.targets
+    elif isinstance(node, ast.AnnAssign):
+        targets = [node.target]
+    return {one.id for target in targets for one in ast.walk(target) if isinstance(one, ast.Name)}
+
+
+def _used(tree: ast.AST) -> set[str]:
+    return {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+
+
+@lru_cache(maxsize=2)
+def _runtime(*, is_settling: bool) -> _Source:
+    """Return the code that scripts run on: `script`, functions of expressions, and agreement."""
+    modules = [script, functions, *([stand_ins, words, agreement] if is_settling else [])]
+    parts = [*map(_without_em, modules), inspect.getsource(same)]
+    return _Source("\n\n".join(parts), Path(str(script.__file__)))
+
+
+def _without_em(module: ModuleType) -> str:
+    """Return the source of one of em's modules without what it imports from em."""
+    source = inspect.getsource(module)
+    tree = ast.parse(source)
+    own = [
+        node
+        for node in tree.body
+        if (isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "em")
+    ]
+    return _without(source, tree, [*tree.body[:1], *own])
 
 
 def _imports(runtime: _Source, udfs: _Source) -> str:
@@ -591,5 +772,7 @@ def _without(source: str, tree: ast.Module, dropped: Sequence[ast.stmt]) -> str:
         return ast.unparse(ast.Module([node for node in tree.body if node not in dropped], []))
     lines = source.split("\n")
     for node in dropped:
-        lines[node.lineno - 1 : node.end_lineno] = [""] * ((node.end_lineno or 0) - node.lineno + 1)
+        decorators = getattr(node, "decorator_list", ())
+        first = min([node.lineno, *(one.lineno for one in decorators)])
+        lines[first - 1 : node.end_lineno] = [""] * ((node.end_lineno or 0) - first + 1)
     return re.sub(r"\n{4,}", "\n\n\n", "\n".join(lines)).strip("\n")

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 MISSING: Any = object()
 """Stands for an input that was not given."""
@@ -32,14 +32,25 @@ class CheckFailed(RoutineProblem):
     """An assertion does not hold."""
 
 
+class Failure(NamedTuple):
+    """Why a run failed."""
+
+    step_id: str
+    error_type: str
+    message: str
+
+
+def failure_of(step_id: str, error: Exception, _context: Any = None) -> Failure:
+    """Return an error as the failure of a step."""
+    return Failure(step_id, type(error).__name__, str(error) or type(error).__name__)
+
+
 class Failed(Exception):
     """A step failed, and the run with it."""
 
-    def __init__(self, step_id: str, error: Exception) -> None:
-        self.step_id = step_id
-        self.error_type = type(error).__name__
-        self.message = str(error) or self.error_type
-        place = f"step {step_id}: " if step_id else ""
+    def __init__(self, failure: Failure) -> None:
+        self.step_id, self.error_type, self.message = failure
+        place = f"step {self.step_id}: " if self.step_id else ""
         super().__init__(f"{place}{self.error_type}: {self.message}")
 
 
@@ -62,14 +73,15 @@ def step(step_id: str) -> Iterator[None]:
     except (Failed, NeedsInput):
         raise
     except Exception as error:
-        raise Failed(step_id, error) from error
+        raise Failed(failure_of(step_id, error)) from error
 
 
 def secret(name: str, variable: str) -> str:
     """Return a secret from the environment."""
     value = os.environ.get(variable)
     if not value:
-        raise Failed("", RoutineProblem(f"the secret {name!r} is not set: set {variable}"))
+        problem = RoutineProblem(f"the secret {name!r} is not set: set {variable}")
+        raise Failed(failure_of("", problem))
     return value
 
 
@@ -83,7 +95,7 @@ def bring(tools: Any, names: dict[str, str]) -> SimpleNamespace:
         found = {name: getattr(tools, name, None) for name in names}
     for name, step_id in names.items():
         if found.get(name) is None:
-            raise Failed(step_id, RoutineProblem(f"there is no tool {name!r}"))
+            raise Failed(failure_of(step_id, RoutineProblem(f"there is no tool {name!r}")))
     return SimpleNamespace(**{name: awaited(found[name]) for name in names})
 
 
@@ -182,17 +194,19 @@ def ask_field(field: dict[str, Any]) -> Any:
     kind = field.get("type", "text")
     hint = " [yes/no]" if kind == "confirm" else ""
     line = input(f"{field.get('label') or field['name']}{hint}: ").strip()
-    return (json.loads(line) if kind == "json" else line) if line else None
+    return (json.loads(line) if kind in ("json", "integer", "number") else line) if line else None
 
 
 def checked(field: dict[str, Any], answer: Any) -> Any:
-    """Return an answer in the type of its field: text, confirm or json."""
+    """Return an answer in the type of its field: text, a number, confirm or json."""
     place, kind = f"field {field['name']}", field.get("type", "text")
     answer = field.get("default") if answer is None else answer
     if answer is None and field.get("required", True):
         raise RoutineProblem(f"{place}: an answer is required")
     if answer is None or kind == "json" or (kind == "text" and isinstance(answer, str)):
         return answer
+    if kind in ("integer", "number"):
+        return checked_number(answer, place, whole=kind == "integer")
     words = {"yes": True, "y": True, "true": True, "no": False, "n": False, "false": False}
     agreed = answer if isinstance(answer, bool) else words.get(str(answer).strip().lower())
     if kind == "text" or agreed is None:
@@ -201,12 +215,25 @@ def checked(field: dict[str, Any], answer: Any) -> Any:
     return agreed
 
 
+def checked_number(answer: Any, place: str, *, whole: bool) -> int | float:
+    """Return an answer as a number; a whole one stays whole."""
+    try:
+        number = json.loads(answer) if isinstance(answer, str) else answer
+    except ValueError:
+        number = None
+    is_number = isinstance(number, int | float) and not isinstance(number, bool)
+    if not is_number or not math.isfinite(number) or (whole and number % 1):
+        raise RoutineProblem(f"{place}: {answer!r} is not a {'whole ' if whole else ''}number")
+    return int(number) if whole else number
+
+
 def check_shape(schema: dict[str, Any], value: Any, what: str) -> None:
     """Fail unless the input or the output fits its JSON Schema."""
     found = list(misfits(schema, value, what))
     if found:
         more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
-        raise Failed("", RoutineProblem(f"the {what} does not fit its schema: {found[0]}{more}"))
+        problem = RoutineProblem(f"the {what} does not fit its schema: {found[0]}{more}")
+        raise Failed(failure_of("", problem))
 
 
 def misfits(schema: Any, value: Any, place: str) -> Iterator[str]:

@@ -4,7 +4,7 @@ import ast
 import json
 from collections.abc import Callable
 
-_COMPARED: dict[type[ast.cmpop], str] = {
+_COMPARISONS: dict[type[ast.cmpop], str] = {
     ast.Eq: "is",
     ast.NotEq: "is not",
     ast.Gt: "is above",
@@ -13,7 +13,7 @@ _COMPARED: dict[type[ast.cmpop], str] = {
     ast.LtE: "is at most",
 }
 _CONSTANTS = {"true": "true", "false": "false", "none": "empty", "None": "empty"}
-_COMPUTED: dict[type[ast.operator], str] = {ast.Add: "plus", ast.Sub: "minus", ast.Mult: "times"}
+_SUMS: dict[type[ast.operator], str] = {ast.Add: "plus", ast.Sub: "minus", ast.Mult: "times"}
 
 
 def in_words(text: str) -> str:
@@ -36,9 +36,8 @@ def check_in_words(text: str) -> str:
     node = _parsed(text)
     if not isinstance(node, ast.Compare) or len(node.ops) != 1:
         return f"`{text}` holds" if node is None else f"{_said(node)} holds"
-    return (
-        f"{_said(node.left)} {_COMPARED.get(type(node.ops[0]), '?')} {_said(node.comparators[0])}"
-    )
+    (right,), compared = node.comparators, _COMPARISONS.get(type(node.ops[0]), "?")
+    return f"{_said(node.left)} {compared} {_said(right)}"
 
 
 def _parsed(text: str) -> ast.expr | None:
@@ -59,8 +58,8 @@ def _said(node: ast.expr) -> str:
         return _CONSTANTS[node.id]
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
         return _called(node, node.func.id)
-    if isinstance(node, ast.BinOp) and type(node.op) in _COMPUTED:
-        return f"{_said(node.left)} {_COMPUTED[type(node.op)]} {_said(node.right)}"
+    if isinstance(node, ast.BinOp) and type(node.op) in _SUMS:
+        return f"{_said(node.left)} {_SUMS[type(node.op)]} {_said(node.right)}"
     behind = _behind_a_call(node)
     if behind is not None:
         return behind
@@ -112,7 +111,7 @@ def _pick(node: ast.Call) -> str:
     return f"the one of {_items(node.args[0])} where {fields}"
 
 
-def _extreme(node: ast.Call, which: str) -> str:
+def _outermost(node: ast.Call, which: str) -> str:
     return f"the one of {_items(node.args[0])} with the {which} {_text(node.args[1])}"
 
 
@@ -126,8 +125,8 @@ _SAID: dict[str, Callable[[ast.Call], str]] = {
     "every": _items,
     "only": lambda node: f"the only one of {_items(node.args[0])}",
     "pick": _pick,
-    "least": lambda node: _extreme(node, "smallest"),
-    "most": lambda node: _extreme(node, "largest"),
+    "least": lambda node: _outermost(node, "smallest"),
+    "most": lambda node: _outermost(node, "largest"),
     "fact_of": _fact,
     "least_of": lambda node: f"the smallest {_fact(node)}",
     "value_at": lambda node: f"{_said(node.args[0])} at {_said(node.args[1])}",
