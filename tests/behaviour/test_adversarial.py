@@ -137,7 +137,7 @@ def start() -> World:
                 "status": "pending",
                 "total": 75,
                 "discount": None,
-                "vip": False,
+                "vip": True,
                 "flags": [],
                 "note": "",
                 "placed": "2026-02-01",
@@ -907,37 +907,6 @@ PAIRS = [
          replays=True),
 ]  # fmt: skip
 
-WRONG_TODAY = frozenset(
-    (
-        "another order, shipped",
-        "quantity above stock",
-        "balance too low",
-        "another order, not paid",
-        "another order, flagged",
-        "another order, with a note",
-        "another order, discounted",
-        "another order, returned too late",
-        "another order, too few items",
-        "another order, of somebody who is no vip",
-        "another ticket, taken",
-        "another user, an admin",
-        "another approver, a guest",
-        "another product, digital",
-        "another product, sold out",
-        "another product, too few of it",
-        "another account, in dollars",
-        "another account, blocked",
-        "another coupon, not valid",
-        "another coupon, expired",
-        "somebody else's order",
-        "somebody else's account",
-        "an unknown e-mail",
-        "an id that is the start of another",
-        "a colour in another case",
-    )
-)
-"""The rows that the explanations of the compiler will mend."""
-
 
 def run_plain(pair: Pair, world: World, task: Mapping[str, Any]) -> list[Any]:
     """What the agent writes by itself."""
@@ -946,18 +915,12 @@ def run_plain(pair: Pair, world: World, task: Mapping[str, Any]) -> list[Any]:
     return writes
 
 
-def row(pair: Pair) -> Any:
-    mark = pytest.mark.xfail(strict=True, reason="explanations: lead")
-    return pytest.param(pair, id=pair.name, marks=[mark] if pair.name in WRONG_TODAY else [])
-
-
 def test_there_are_enough_pairs_and_each_has_its_name() -> None:
     names = [pair.name for pair in PAIRS]
     assert len(names) == len(set(names)) >= 47
-    assert set(names) >= WRONG_TODAY
 
 
-@pytest.mark.parametrize("pair", [row(pair) for pair in PAIRS])
+@pytest.mark.parametrize("pair", [pytest.param(pair, id=pair.name) for pair in PAIRS])
 def test_the_replay_does_what_the_agent_would_do_or_leaves_it_to_the_agent(pair: Pair) -> None:
     world, writes = start(), []
     engine = Engine()

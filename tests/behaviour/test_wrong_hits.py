@@ -417,7 +417,6 @@ NUMBERS = (1001, 1002, 1003)
     ("give", "take"),
     [
         (Order, lambda given: given.id),
-        (lambda number: (object(), number), lambda given: given[1]),
         (lambda number: Path(f"/tmp/{number}x"), lambda given: given),
         (lambda number: Path(f"/tmp/{number}x"), lambda given: f"{given}/log"),
         (lambda number: f"{number} bytes".encode(), lambda given: given),
@@ -433,6 +432,14 @@ def test_a_value_of_any_result_that_can_be_seen_is_this_runs(
         result = last(engine)
         assert world.got[-1] == take(world.gives)
     assert result.hit
+
+
+def test_a_position_alone_explains_no_argument(world: World) -> None:
+    engine = engine_of(world, lambda get, use: use(get()[1]))
+    for number in NUMBERS:
+        world.gives = (object(), number)
+        assert not last(engine)
+        assert world.got[-1] == number
 
 
 @pytest.mark.parametrize("take", [Order.code, Order.word])

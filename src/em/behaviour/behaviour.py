@@ -14,6 +14,10 @@ from em.values.canonical import Json
 KIND = "behaviour"
 """The kind of a behaviour's artefact; the artefact's name is `ENGINE/KEY`."""
 
+FORMAT = 2
+"""The format of the behaviours that are recorded now. Those of format 1 have no guards, and may
+have a wrong source where several explained a value: they are listed and exported, not replayed."""
+
 
 class Capture(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a check's `capture` returned.
@@ -26,24 +30,16 @@ class Capture(msgspec.Struct, frozen=True, omit_defaults=True):
     seconds: float = 0.0
 
 
-class Twin(msgspec.Struct, frozen=True):
-    """An earlier result that equalled an argument in the recording.
-
-    If the two differ now, the source of the argument is ambiguous: the replay stops.
-    """
-
-    argument: str
-    source: str
-    value: Any
-
-
 class Step(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One call. `args` are expressions; `live` maps an argument to the step that returned it.
+
+    `agree` are the other expressions that gave an argument when it was recorded, by its place; they
+    must give it again. `guards` are facts that were read before the call and must hold again.
 
     `gave` is a hash of the recorded result. Where several behaviours are possible, the one whose
     recorded results equal this run's is followed. `seen` are hashes of its parts, `asked` of the
     arguments if the call asks something (see `likeness`). `chosen` says that an argument took an
-    item of it by its position.
+    item of it that nothing explains.
     """
 
     tool: str
@@ -51,7 +47,8 @@ class Step(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     args: Json = {}
     forms: Mapping[str, Form] = {}
     live: Mapping[str, int] = {}
-    twins: Sequence[Twin] = ()
+    agree: dict[str, list[str]] = {}
+    guards: Sequence[str] = ()
     save_as: str | None = None
     gave: str = ""
     asked: Sequence[str] = ()
@@ -78,13 +75,14 @@ def _hash_of_scalar(value: int | bool | None) -> str:
 class Answer(msgspec.Struct, frozen=True, omit_defaults=True):
     """What the agent returned: an expression over the results, or the object of step `live`.
 
-    `uses` are the paths whose values it takes, by the name of the result.
+    `agree` are the other expressions that gave a part of it, by its place. `uses` are the paths
+    whose values it takes, by the name of the result.
     """
 
     value: Any = None
     form: Form = ""
     live: int | None = None
-    twins: Sequence[Twin] = ()
+    agree: Mapping[str, Sequence[str]] = {}
     uses: Mapping[str, Sequence[str]] = {}
 
 
@@ -104,13 +102,14 @@ class Behaviour(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     tokens: int | None = None
     cost_usd: float | None = None
     routine: str | None = None
+    format: int = 1
 
     def digest(self) -> bytes:
         """Return bytes that are equal for behaviours that do the same, whatever time they took."""
         return msgspec.json.encode(
             (
                 [(s.tool, s.code, s.args, s.live, _seen(s.pre), _seen(s.post)) for s in self.steps],
-                (self.answer.value, self.answer.form, self.answer.live, self.answer.twins),
+                (self.answer.value, self.answer.form, self.answer.live),
                 self.pinned,
             ),
             order="sorted",

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from em.behaviour.behaviour import Answer, Behaviour, Step
+from em.behaviour.behaviour import FORMAT, Answer, Behaviour, Step
 from em.behaviour.cache import Cache, behaviour_of, id_of
 from em.behaviour.codec import TAG
 from em.behaviour.task import make_task
@@ -76,7 +76,12 @@ def _draft(behaviour: Behaviour, trace: Trace, name: str) -> Draft:
         was = {n: calls[source].result for n, source in step.live.items()}
         steps.append(
             ToolStep(
-                id=own, tool=step.tool, args={**_plain(step.args), **live}, save_as=step.save_as
+                id=own,
+                tool=step.tool,
+                args={**_plain(step.args), **live},
+                agree=step.agree,
+                guards=tuple(step.guards),
+                save_as=step.save_as,
             )
         )
         args = {**_plain(call.args), **was}
@@ -93,8 +98,12 @@ def _draft(behaviour: Behaviour, trace: Trace, name: str) -> Draft:
         name=name,
         description=trace.mission.goal,
         tools=[
-            ToolSpec(name=tool, effect=infer_effect(tool.rpartition(".")[2]), effect_inferred=True)
-            for tool in dict.fromkeys(step.tool for step in behaviour.steps)
+            ToolSpec(
+                name=tool,
+                effect=effect or infer_effect(tool.rpartition(".")[2]),
+                effect_inferred=effect is None,
+            )
+            for tool, effect in {call.tool: call.effect for call in calls}.items()
         ],
         input_schema=of_input(used),
         output_schema=of_output(value, output) or None,
@@ -161,7 +170,13 @@ def import_routine(
         given = task if task is not None else _read(folder / "input.json") or {}
         varying = list(given) if params is None else params
         made = make_task(given, sorted(tags), {name: given[name] for name in varying})
-        empty = Behaviour(task=made.template, steps=(), tags=list(tags), params=list(varying))
+        empty = Behaviour(
+            task=made.template,
+            steps=(),
+            tags=list(tags),
+            params=list(varying),
+            format=FORMAT,
+        )
         key, behaviour = made.key, _behaviour(package.routine, empty)
     if engine is None:
         raise InputError(
@@ -192,9 +207,7 @@ def _behaviour(routine: Routine, known: Behaviour) -> Behaviour:
 
 
 def _answer(step: ReturnStep, known: Behaviour) -> Answer:
-    if known.answer.live is not None:
-        return known.answer
-    if known.answer.form == "tagged" and step.value == _plain(known.answer.value):
+    if known.answer.live is not None or step.value == _plain(known.answer.value):
         return known.answer
     return Answer(value=step.value, form="typed" if known.answer.form == "typed" else "")
 
@@ -203,7 +216,7 @@ def _step(step: RoutineStep, before: Step | None) -> Step:
     plain = ToolStep(id=step.id, tool="", save_as=step.save_as, description=step.description)
     own = None
     if isinstance(step, ToolStep):
-        own = msgspec.structs.replace(step, tool="", args={}, effect=None)
+        own = msgspec.structs.replace(step, tool="", args={}, agree={}, guards=(), effect=None)
     if not isinstance(step, ToolStep) or own != plain:
         raise RoutineError(
             "a behaviour can only have plain tool calls and a return",
@@ -211,7 +224,14 @@ def _step(step: RoutineStep, before: Step | None) -> Step:
             fix="run this routine with `em run`, or reduce the step to a plain tool call",
         )
     if before is None or before.tool != step.tool:
-        return Step(tool=step.tool, code="", args=step.args, save_as=step.save_as)
+        return Step(
+            tool=step.tool,
+            code="",
+            args=step.args,
+            agree=step.agree,
+            guards=step.guards,
+            save_as=step.save_as,
+        )
     args = {
         # Use the tagged value where the routine has not changed it.
         name: before.args[name]
@@ -220,7 +240,9 @@ def _step(step: RoutineStep, before: Step | None) -> Step:
         for name, value in step.args.items()
         if name not in before.live
     }
-    return msgspec.structs.replace(before, args=args, save_as=step.save_as)
+    return msgspec.structs.replace(
+        before, args=args, agree=step.agree, guards=step.guards, save_as=step.save_as
+    )
 
 
 def _recording(folder: Path, routine: Routine) -> Trace:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from em.behaviour.agent_run import Run
-from em.behaviour.behaviour import KIND, Behaviour
+from em.behaviour.behaviour import FORMAT, KIND, Behaviour
 from em.behaviour.codec import snapshot
 from em.behaviour.likeness import merged
 from em.behaviour.outlook import Outlook
@@ -140,7 +140,7 @@ class Cache:
         """Return a new behaviour with what earlier recordings of the same one have shown."""
         digest = behaviour.digest()
         for item in self.find(key).stored:
-            if item.behaviour.digest() == digest:
+            if item.behaviour.format == FORMAT and item.behaviour.digest() == digest:
                 behaviour = merged(behaviour, item.behaviour)
         return behaviour
 
@@ -242,7 +242,7 @@ class Cache:
         before = [item for item in stored if item.version < new.version]
         digest = new.behaviour.digest()
         for item in before:
-            if item.behaviour.digest() == digest:
+            if item.behaviour.format < FORMAT or item.behaviour.digest() == digest:
                 self.retire(key, item, "it was recorded again")
         stored = self.find(key).stored
         if per_task is None or len(stored) <= per_task:

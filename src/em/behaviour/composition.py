@@ -1,186 +1,57 @@
-"""Composition of a behaviour from a run: each value is wired to its source.
+"""Composition of a behaviour from a run: each value is explained by the compiler, and guarded.
 
-The compiler's wiring does most of it. Two things are added here, because a behaviour acts without
-a person reading it first. Short values (an id such as 7) are wired where a result surely gave them.
-Where the source is ambiguous, the replay stops as soon as the possible sources differ.
+The compiler finds everything that explains a value, and the facts that were read before a call.
+A behaviour has nobody to ask: what nothing explains well enough stays as it was recorded, all that
+may have given it must give it again, and where it was a choice, the params must be the same again.
+Two things are added here, because a behaviour does the same task again: params are searched in
+texts, and so are short numbers such as the 7 of `order 7`.
 """
 
+import ast
 import re
 import sys
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
 
 import msgspec
 
 from em.behaviour.agent_run import Call, Run, refuse_unfinished, refuse_unknown_effects
-from em.behaviour.behaviour import Answer, Behaviour, Capture, Step, Twin, result_hash
+from em.behaviour.behaviour import FORMAT, Answer, Behaviour, Capture, Step, result_hash
 from em.behaviour.codec import NotEncodable, encode
 from em.behaviour.likeness import facts_of, is_one_of_few, traits_of
 from em.behaviour.task import HOLE, Params, Task, constant_texts, escaped, followed, param_names
 from em.behaviour.tool import EngineTool
-from em.compiler.calls import Names, result_name, words_of
-from em.compiler.wire import OUTPUT, Wiring, literal, plain_segment
+from em.compiler.arguments import MOST_AGREEING, OUTPUT, Arguments, Wired, literal
+from em.compiler.calls import Names, TracedCall, result_name
+from em.compiler.evidence import ENOUGH, OWN_INPUT, information
+from em.compiler.explanations import Explainer
+from em.compiler.guards import Guards
+from em.compiler.inputs import Input, Inputs, Stated, Use, named_value, with_names
+from em.compiler.sources import Place, Sources, quoted, reference, text_key
 from em.errors import EmError, ExpressionError, NotRecordable
-from em.runner.expressions.language import compile_value, parse_reference
+from em.runner.agreement import names_in_expression, place_parts
+from em.runner.expressions.functions import equal
+from em.runner.expressions.language import (
+    compile_expression,
+    compile_value,
+    parse_reference,
+    whole_expression,
+)
 from em.values.canonical import Json, identical
-from em.values.leaves import Path, Scalar, Segment, is_informative, leaves, mentioned_in, texts
-
-_NUMBERS = ("number", "no", "nr", "id")
-"""Words that stand before an id in texts."""
-
-Place = tuple[int, tuple[str | int, ...]]
-
-
-class Source(NamedTuple):
-    """A leaf of a call's result."""
-
-    call: int
-    path: Path
-    value: Scalar
-
-    @property
-    def place(self) -> Place:
-        """The number of the call, and the path in its result."""
-        return self.call, tuple(part.key for part in self.path)
-
-
-def says_nothing(value: Any) -> bool:
-    """Return whether a value is too common to show its source."""
-    return value is None or isinstance(value, bool)
-
-
-class Sources:
-    """The leaves of the results so far, and when each value was first used.
-
-    names: the names under which the calls' results are saved.
-    """
-
-    def __init__(self, calls: Sequence[Call], names: Sequence[str]) -> None:
-        self._calls, self._names = calls, names
-        self._by_value: dict[bytes, list[Source]] = {}
-        self._by_text: dict[str, list[Source]] = {}
-        self._first_use: dict[bytes, int] = {}
-
-    def add_result(self, number: int) -> None:
-        """Add the result of a call."""
-        for path, leaf in leaves(self._calls[number].result):
-            source = Source(number, path, leaf)
-            self._by_value.setdefault(msgspec.json.encode(leaf), []).append(source)
-            if not says_nothing(leaf):
-                self._by_text.setdefault(str(leaf), []).append(source)
-
-    def equal(self, value: Any, *, as_text: bool = False) -> list[Source]:
-        """Return the places in results that equal this value."""
-        if as_text:
-            return self._by_text.get(str(value), [])
-        if isinstance(value, dict | list):
-            return []
-        return self._by_value.get(msgspec.json.encode(value), [])
-
-    def is_named(self, source: Source, name: str) -> bool:
-        """Return whether a result's field has an argument's name; `id` matches `order_id`."""
-        plain = name.lower()
-        if not plain:
-            return False
-        words = words_of(self._calls[source.call].tool.name)
-        about = {*words, *(f"{word}s" for word in words), *(f"{word}_id" for word in words)}
-        if not source.path:
-            # The whole result of `new_ticket` is a `ticket`; that of `stock` isn't a `quantity`.
-            made = plain.endswith("id") and self._calls[source.call].tool.writes
-            return (made or plain in about) and not says_nothing(source.value)
-        last = source.path[-1]
-        key = str(last.key).lower()
-        if last.in_collection:
-            return False
-        if key == "id" and (plain in about or plain in _NUMBERS):
-            return True  # the id in the result of `create_order`, passed as `order`
-        return key == plain or (key == "id" and plain.endswith("id")) or plain.endswith(f"_{key}")
-
-    def was_used_before(self, source: Source) -> bool:
-        """Return whether the agent used the value before this result existed."""
-        first = self._first_use.get(msgspec.json.encode(source.value))
-        return first is not None and first < self._calls[source.call].ended
-
-    def note_use(self, value: Any, tick: int) -> None:
-        """Note that a value was passed on at this tick."""
-        for _, leaf in leaves(value):
-            self._first_use.setdefault(msgspec.json.encode(leaf), tick)
-
-    def expression(self, source: Source) -> str:
-        """Return the expression of a source."""
-        text = self._names[source.call]
-        for part in source.path:
-            if not part.in_collection:
-                text += plain_segment(part)
-            elif isinstance(part.of, dict):
-                text += plain_segment(Segment(list(part.of)[int(part.key)], False, None))
-            else:
-                text += f"[{part.key}]"
-        return text
-
-    def is_used(self, value: Any) -> bool:
-        """Return whether a value was passed on before."""
-        return msgspec.json.encode(value) in self._first_use
-
-
-def short_name(call: Call) -> str:
-    """Return a tool's name without its class."""
-    return call.tool.name.rpartition(".")[2]
-
-
-def pinned(task: Task, steps: Sequence[Step], answer: Answer, lost: set[str]) -> Json:
-    """Return the params whose use can't be followed: they must be equal on a replay."""
-    templates = [*(step.args for step in steps), answer.value]
-    names = param_names(task.params)
-    found = followed(templates, list(names.values()))
-    texts = list(constant_texts(templates))
-    derived = _has_own_numbers(task, templates)
-    found_pins = {}
-    for name, value in task.params.items():
-        # "ERIK" in a template was made from the param "erik" by the agent.
-        bent = isinstance(value, str) and any(_is_in(value, text) for text in texts)
-        # Params of equal value are part of the key, so following any of them is enough.
-        equal = [names[other] for other, same in task.params.items() if identical(same, value)]
-        # 30 may be ten times a param of 3.
-        bent = bent or (derived and is_number(value))
-        if found.isdisjoint(equal) or bent or not lost.isdisjoint(equal):
-            found_pins[name] = value
-    return found_pins
-
-
-def is_number(value: Any) -> bool:
-    """Return whether a value is a number and not a bool."""
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _has_own_numbers(task: Task, templates: Any) -> bool:
-    """Return whether a template has numbers that come from neither the task nor a result."""
-    known = {leaf for _, leaf in leaves(task.inputs) if is_number(leaf)}
-    return any(is_number(leaf) and leaf not in known for _, leaf in leaves(templates))
-
-
-def _is_in(value: str, text: str) -> bool:
-    """Return whether a text contains a value, in upper or lower case."""
-    if len(value) < 4:
-        return len(value) == 3 and mentioned_in(value, text)
-    return value.casefold() in text.casefold()
-
+from em.values.leaves import Scalar, is_informative, leaves, mentioned_in, texts
 
 _NUMBER = re.compile(
     r"(?:(?<![A-Za-z])(?P<before>[A-Za-z]{1,40})[ #:/]{1,2})?"
     r"(?<![\w.,-])(?P<word>(?=[\w-]{0,40}\d)[\w-]{1,80}(?:\.\d{1,20})?)(?!\w|[.,]\d)"
 )
 """Matches a word with a digit, and the word before it."""
-
 _ONLY = re.compile(r"only\(([^()]*)\)")
 _THE_ONE = "the_only_one"
-_POSITION = re.compile(r"\[\d+\]|\bnth\(")
-
 LONGEST_TEXT = 10_000
 """Single numbers are not searched in longer texts: it is slow, and they show little."""
-
-MAX_TWINS = 3
-"""How many places of one result are compared with a value that may come from them."""
+_MARK = "EM_INPUT__"
+FAILURES = (EmError, ExpressionError, ValueError, TypeError, LookupError)
 
 
 def compose(run: Run, task: Task, value: Any, hint: Any, seconds: float) -> Behaviour:
@@ -203,22 +74,105 @@ def compose(run: Run, task: Task, value: Any, hint: Any, seconds: float) -> Beha
         task=task.template,
         tags=list(task.tags),
         params=list(task.params),
-        # Another value of a param may choose another item, unless a check looks at the choice.
+        # Another value of a param may lead to another choice.
         pinned=dict(task.params)
-        if any(_takes_by_position(step) for step in steps)
+        if composer.has_chosen
         else pinned(task, steps, answer, composer.lost),
         steps=steps,
         answer=answer,
         seconds=seconds,
         tokens=run.tokens,
         cost_usd=run.cost_usd,
+        format=FORMAT,
     )
 
 
-def _takes_by_position(step: Step) -> bool:
-    """Return whether a call without a check takes an item of a list by its position."""
-    holes = (hole for text in texts(step.args) for hole in HOLE.findall(text))
-    return step.pre is None and any(map(_POSITION.search, holes))
+# --- params that must be the same again -----------------------------------------------------------
+
+
+def pinned(task: Task, steps: Sequence[Step], answer: Answer, lost: set[str]) -> Json:
+    """Return the params whose use can't be followed: they must be equal on a replay."""
+    templates = [*(step.args for step in steps), answer.value]
+    names = param_names(task.params)
+    found = followed(templates, list(names.values()))
+    constants = list(constant_texts(templates))
+    derived = _has_own_numbers(task, templates)
+    found_pins = {}
+    for name, value in task.params.items():
+        # "ERIK" in a template was made from the param "erik" by the agent.
+        bent = isinstance(value, str) and any(_is_in(value, text) for text in constants)
+        # Params of equal value are part of the key, so following any of them is enough.
+        alike = [names[other] for other, same in task.params.items() if identical(same, value)]
+        # 30 may be ten times a param of 3.
+        bent = bent or (derived and _is_number(value))
+        if found.isdisjoint(alike) or bent or not lost.isdisjoint(alike):
+            found_pins[name] = value
+    return found_pins
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _has_own_numbers(task: Task, templates: Any) -> bool:
+    """Return whether a template has numbers that come from neither the task nor a result."""
+    known = {leaf for _, leaf in leaves(task.inputs) if _is_number(leaf)}
+    return any(_is_number(leaf) and leaf not in known for _, leaf in leaves(templates))
+
+
+def _is_in(value: str, text: str) -> bool:
+    """Return whether a text contains a value, in upper or lower case."""
+    if len(value) < 4:
+        return len(value) == 3 and mentioned_in(value, text)
+    return value.casefold() in text.casefold()
+
+
+class TaskInputs(Inputs):
+    """The inputs of a task, of which the caller declared some to vary.
+
+    named: the params that an argument has under their own name; they are not searched in other
+    short values.
+    """
+
+    def __init__(self, task: Task, names: Names, named: set[str]) -> None:
+        super().__init__(task.inputs, "", [], names, _MARK)
+        self._params = set(param_names(task.params).values())
+        self._elsewhere = self._params - named
+
+    def stated(self, value: Scalar, name: str) -> list[Stated]:
+        """Return the values of the task that equal this one. A param was declared to be used."""
+        found = []
+        for one in super().stated(value, name):
+            key = str(parse_name(one.expression))
+            telling = value is not None and not isinstance(value, bool) and value != ""
+            follows = key in self._params and is_informative(value)
+            follows = follows or (key in self._elsewhere and telling)
+            found.append(one._replace(bits=one.bits + OWN_INPUT) if follows else one)
+        return sorted(found, key=lambda one: -one.bits)
+
+    def is_of_param(self, value: Any) -> bool:
+        """Return whether a text that is a param contains a value."""
+        return any(
+            key in self._params and mentioned_in(value, text) for key, text in self.texts.items()
+        )
+
+
+def parse_name(expression: str) -> str:
+    """Return the name that a reference begins with."""
+    return re.split(r"[.\[]", expression)[0]
+
+
+# --- helpers --------------------------------------------------------------------------------------
+
+
+def says_nothing(value: Any) -> bool:
+    """Return whether a value is too common to show its source."""
+    return value is None or isinstance(value, bool) or value == ""
+
+
+def short_name(call: Call) -> str:
+    """Return a tool's name without its class."""
+    return call.tool.name.rpartition(".")[2]
 
 
 def _in_literals(template: str, change: Callable[[str], str]) -> str:
@@ -231,18 +185,11 @@ def _in_literals(template: str, change: Callable[[str], str]) -> str:
     return "".join(parts)
 
 
-def _is_inside_word(before: str, value: Any, after: str) -> bool:
-    """Return whether a word is part of a longer one, as Mark in Marketing; ids don't count."""
-    if not isinstance(value, str) or not value.isalpha():
-        return False
-    return before[-1:].isalnum() or after[:1].isalnum()
-
-
 def _is_like_an_id(value: Any) -> bool:
     """Return whether a literal looks like an id: a number, or a text with a digit."""
     if isinstance(value, str):
         return _is_own_text(value) and any(map(str.isdigit, value))
-    return is_number(value) and value not in (0, 1, -1)
+    return _is_number(value) and value not in (0, 1, -1)
 
 
 def _is_own_text(value: Any) -> bool:
@@ -264,36 +211,90 @@ def _with_spaces(template: Any) -> Any:
     )
 
 
+def _as_expression(template: str) -> str:
+    """Return a text with expressions in it as one bare expression."""
+    parts = [
+        part.strip() if number % 2 else quoted(part)
+        for number, part in enumerate(HOLE.split(template))
+        if part
+    ]
+    return " ~ ".join([quoted(""), *parts])
+
+
+def _exactly(expression: str) -> Iterator[str]:
+    """Yield that what `pick` found has just this value: it ignores case, and the agent may not."""
+    if "pick(" not in expression:
+        return
+    with suppress(SyntaxError):
+        for node in ast.walk(ast.parse(expression, mode="eval")):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+                for keyword in node.keywords if node.func.id == "pick" else ():
+                    yield f"{ast.unparse(node)}.{keyword.arg} == {ast.unparse(keyword.value)}"
+
+
+def _at(values: Json, place: str) -> Any:
+    """Return the value at a place of arguments."""
+    found: Any = values
+    for part in place_parts(place):
+        found = found[part]
+    return found
+
+
+def _has_odd_keys(value: Any) -> bool:
+    """Return whether a place in a value can't be written, because of a key such as `a.b`."""
+    if isinstance(value, dict):
+        return any(not key or set(key) & set(".[]") for key in value) or any(
+            map(_has_odd_keys, value.values())
+        )
+    return isinstance(value, list) and any(map(_has_odd_keys, value))
+
+
+# --- the composer ---------------------------------------------------------------------------------
+
+
 class _Composer:
     def __init__(self, run: Run, task: Task, calls: Sequence[Call]) -> None:
         self._task = task
         self._calls = calls
-        places = {id(call): n for n, call in enumerate(calls)}
+        steps = {id(call): n for n, call in enumerate(calls)}
         self._step_of = {
-            n: places[id(call)] for n, call in enumerate(run.calls) if id(call) in places
+            n: steps[id(call)] for n, call in enumerate(run.calls) if id(call) in steps
         }
         self._params = Params(task.params, param_names(task.params))
         # A param that has an argument of its own name is not searched in other short values.
         self._named_params = {name for call in calls for name in self._params.named_in(call.args)}
         names = Names()
-        self._wiring = Wiring(task.inputs, names)
+        self._inputs = TaskInputs(task, names, self._named_params)
         self._scope: Json = dict(task.inputs)
         self._names = [
             names.free(result_name(short_name(call), is_write=call.tool.writes)) for call in calls
         ]
-        self._sources = Sources(calls, self._names)
+        self._numbers_of = {name: number for number, name in enumerate(self._names)}
+        self._sources = Sources()
+        self._explainer = Explainer(self._inputs, self._sources, same_task=True)
+        self._asked: dict[tuple[int, str], Input] = {}
+        self._arguments = Arguments(
+            self._inputs, self._sources, self._explainer, self._asked, is_reading=False
+        )
+        self._guards = Guards(self._sources, self._inputs.of_value, strict=True)
         self._answers: dict[tuple[EngineTool, str], set[str]] = {}
         for call in calls:
             asked = call.tool, result_hash(call.args)
             self._answers.setdefault(asked, set()).add(result_hash(call.result))
         self._known: set[int] = set()
-        self._claimed: set[Place] = set()
+        self._first_use: dict[str, int] = {}
+        self._chosen: set[str] = set()
+        self._claimed: set[str] = set()
         # An object that is passed on is a handle, such as a page; other objects were read.
         self._handles = {self._step_of.get(n) for call in calls for n in call.live.values()}
         self._hides = ""
         self._is_read = False
         self.lost: set[str] = set()
         """Inputs that appear in the recording and could not be followed."""
+        self.has_chosen = False
+        """Whether a value was chosen from several, and nothing explains how."""
+
+    # --- results ----------------------------------------------------------------------------------
 
     def _learn_until(self, tick: int) -> None:
         """Add the results that existed at this tick as possible sources."""
@@ -303,42 +304,51 @@ class _Composer:
             if call.ended < tick and number not in self._known
         ]
         for _, number in sorted(done):
-            call = self._calls[number]
             self._known.add(number)
-            self._scope[self._names[number]] = call.result
-            if call.opaque:
-                self._hides = self._hides or call.tool.name
-                self._is_read = self._is_read or number not in self._handles
-            self._wiring.add_result(number, self._names[number], call.result)
-            self._sources.add_result(number)
+            self._learn(number, self._calls[number])
+
+    def _learn(self, number: int, call: Call) -> None:
+        self._scope[self._names[number]] = call.result
+        if call.opaque:
+            self._hides = self._hides or call.tool.name
+            self._is_read = self._is_read or number not in self._handles
+        self._sources.add(number, self._names[number], call.result)
+        if self._is_asking(call):
+            self._guards.learn(_traced(number, call))
+            self._explainer.read_by |= {text_key(value) for _, value in leaves(call.args)}
+        if call.tool.writes:
+            for _, value in leaves(call.result):
+                if self._sources.is_made_by(value, number):
+                    self._explainer.fresh.setdefault(text_key(value), number)
+
+    def _is_asking(self, call: Call) -> bool:
+        """Return whether a call was made to know something.
+
+        Not if its name says that it writes, or if it gave something else when it was made again.
+        """
+        answers = self._answers[call.tool, result_hash(call.args)]
+        return not call.tool.writes or (call.tool.reads and len(answers) == 1)
+
+    # --- steps ------------------------------------------------------------------------------------
 
     def step(self, number: int) -> Step:
         """Return a call as a step."""
         call = self._calls[number]
         self._learn_until(call.began)
-        wired, _ = self._wiring.wire(call.args, "", number, "args")
-        twins: list[Twin] = []
-        args = {}
-        self._claimed = {
-            source.place
-            for name, value in call.args.items()
-            for source in self._sources.equal(value)
-            if self._sources.is_named(source, name)
-        }
-        for name, value in call.args.items():
-            template = wired[name] if isinstance(wired, dict) else value
-            template = self._finished(value, template, name, name, twins)
-            args[name] = self._proved(template, value)
+        wired = self._wired(call.args, number, short_name(call), writes=call.tool.writes)
+        for name, template in wired.value.items():
             if self._hides:
-                self._refuse_hidden(args[name], f"tool {call.tool.name}, argument {name}")
-            self._sources.note_use(value, call.began)
+                self._refuse_hidden(template, f"tool {call.tool.name}, argument {name}")
+        for _, leaf in leaves(call.args):
+            self._first_use.setdefault(text_key(leaf), call.began)
         return Step(
             tool=call.tool.name,
             code=call.tool.code,
-            args=args,
+            args=wired.value,
             forms=call.forms,
             live={name: self._step_of[source] for name, source in call.live.items()},
-            twins=twins,
+            agree=wired.agree,
+            guards=self._guards_of(call, wired),
             save_as=self._names[number],
             gave=result_hash(call.result),
             asked=[result_hash(call.args)] if self._is_asking(call) else [],
@@ -347,6 +357,20 @@ class _Composer:
             post=self._capture(call.post),
             seconds=call.seconds,
         )
+
+    def _guards_of(self, call: Call, wired: Wired) -> list[str]:
+        """Return what must hold before a write; a check of its own says all that must."""
+        found = [
+            guard
+            for _, template in leaves(wired.value)
+            if isinstance(template, str)
+            for hole in HOLE.findall(template)
+            for guard in _exactly(hole.strip())
+        ]
+        if call.tool.writes and call.pre is None:
+            found += [guard.check for guard in self._guards.of(wired.acted)]
+        plain = dict.fromkeys(map(self._without_tokens, found))
+        return [guard for guard in plain if self._value_of(guard) is True]
 
     def _seen(self, call: Call) -> dict[str, list[str]]:
         """Return the hashes of what a call returned, to be compared on a replay."""
@@ -358,17 +382,9 @@ class _Composer:
             found = facts_of(call.result, call.args, self._task.inputs)
         return {path: [trait] for path, trait in found.items()}
 
-    def _is_asking(self, call: Call) -> bool:
-        """Return whether a call was made to know something.
-
-        Not if its name says that it writes, or if it gave something else when it was made again.
-        """
-        answers = self._answers[call.tool, result_hash(call.args)]
-        return not call.tool.writes or (call.tool.reads and len(answers) == 1)
-
     def with_explained(self, steps: Sequence[Step]) -> list[Step]:
         """Return the steps; what arguments take from a result may differ in it."""
-        uses, chosen = self._explained([step.args for step in steps])
+        uses = self._explained([step.args for step in steps])
         return [
             msgspec.structs.replace(
                 step,
@@ -376,38 +392,34 @@ class _Composer:
                     path: [] if path in uses.get(step.save_as or "", ()) else traits
                     for path, traits in step.seen.items()
                 },
-                chosen=step.save_as in chosen,
+                chosen=step.save_as in self._chosen,
             )
             for step in steps
         ]
 
-    def _explained(self, templates: Any) -> tuple[dict[str, list[str]], set[str]]:
-        """Return the paths that expressions surely take, by result, and results by position."""
+    def _explained(self, templates: Any) -> dict[str, list[str]]:
+        """Return the paths that expressions surely take, by the name of the result."""
         uses: dict[str, list[str]] = {}
-        chosen: set[str] = set()
-        numbers = {name: number for number, name in enumerate(self._names)}
         for hole in (hole for text in texts(templates) for hole in HOLE.findall(text)):
-            if _POSITION.search(hole):
-                chosen |= followed([f"{{{{{hole}}}}}"], self._names)
-                continue
-            reference = parse_reference(_ONLY.sub(rf"\1.{_THE_ONE}", hole))
-            if reference is None or reference[0] not in numbers:
+            found = parse_reference(_ONLY.sub(rf"\1.{_THE_ONE}", hole))
+            if found is None or found[0] not in self._numbers_of:
                 continue
             # What a write made is passed on, and seldom looked at.
-            of_write = self._calls[numbers[reference[0]]].tool.writes
-            if of_write or self._is_sure(self._value_of(f"{{{{{hole}}}}}")):
-                path = "".join("*" if part == _THE_ONE else f".{part}" for part in reference[1])
-                uses.setdefault(reference[0], []).append(path)
-        return uses, chosen
+            of_write = self._calls[self._numbers_of[found[0]]].tool.writes
+            if of_write or self._is_sure(self._value_of(hole)):
+                path = "".join("*" if part == _THE_ONE else f".{part}" for part in found[1])
+                uses.setdefault(found[0], []).append(path)
+        return uses
 
     def _is_sure(self, value: Any) -> bool:
         """Return whether a text stands in one place only: not in the task, nor elsewhere."""
         if not isinstance(value, str) or is_one_of_few(value) or not is_informative(value):
             return False
         places = [
-            source
-            for source in self._sources.equal(value)
-            if not any(leaf == value for _, leaf in leaves(self._calls[source.call].args))
+            place
+            for group in self._sources.groups(value)
+            for place in group
+            if not any(leaf == value for _, leaf in leaves(self._calls[place.call].args))
         ]
         return len(places) == 1 and not self._is_in_task(value)
 
@@ -415,7 +427,8 @@ class _Composer:
         """Refuse an id without a source: it may come from an object that can't be inspected."""
         for _, leaf in leaves(template):
             suspect = _is_like_an_id(leaf) or (self._is_read and _is_own_text(leaf))
-            if suspect and not self._sources.is_used(leaf) and not self._is_in_task(str(leaf)):
+            seen = text_key(leaf) in self._first_use or self._sources.groups(leaf)
+            if suspect and not seen and not self._is_in_task(str(leaf)):
                 raise NotRecordable(
                     f"{leaf!r} may come from the result of {self._hides}, which can't be inspected",
                     place=place,
@@ -429,10 +442,11 @@ class _Composer:
         value = self._params.fill(capture.value, cautious=True)
         return msgspec.structs.replace(capture, value=self._proved(value, capture.value))
 
+    # --- the answer -------------------------------------------------------------------------------
+
     def answer(self, value: Any, hint: Any) -> Answer:
         """Return the agent's answer as an expression."""
         self._learn_until(sys.maxsize)
-        self._claimed = set()
         try:
             encoded, form = encode(value, hint)
         except NotEncodable as problem:
@@ -444,15 +458,15 @@ class _Composer:
                 place="the agent's return value",
                 fix="annotate the agent's return type, or return plain values",
             ) from None
-        twins: list[Twin] = []
+        agree: Mapping[str, Sequence[str]] = {}
         template = self._whole_result(encoded)
         if template is None:
-            wired, _ = self._wiring.wire(encoded, "", len(self._calls), OUTPUT)
-            template = self._finished(encoded, wired, "", OUTPUT, twins)
+            wired = self._wired({OUTPUT: encoded}, len(self._calls), "", writes=False)
+            template, agree = wired.value[OUTPUT], wired.agree
         proved = self._proved(template, encoded)
         if self._hides:
             self._refuse_hidden(proved, "the agent's return value")
-        return Answer(value=proved, form=form, twins=twins, uses=self._explained([proved])[0])
+        return Answer(value=proved, form=form, agree=agree, uses=self._explained([proved]))
 
     def _whole_result(self, value: Any) -> str | None:
         """Return the expression of the newest call whose whole result is the answer, or None."""
@@ -464,159 +478,212 @@ class _Composer:
                 return f"{{{{ {self._names[number]} }}}}"
         return None
 
-    def _finished(self, value: Any, wired: Any, name: str, place: str, twins: list[Twin]) -> Any:
-        """Wire what the compiler's wiring left as it was: params, and short values of results."""
-        if self._params:
-            whole = self._params.whole(value, place=name, by_name=self._named_params)
-            if whole is not None:
-                # A result of equal value must still agree with the param on a replay.
-                self._watch(self._sources.equal(value), place, whole, twins)
-                return whole
+    # --- values -----------------------------------------------------------------------------------
+
+    def _wired(self, values: Json, number: int, tool: str, *, writes: bool) -> Wired:
+        """Wire the arguments of a call, or the answer as the one argument `output`."""
+        self._explainer.read_together(values)
+        self._inputs.say_together(values)
+        # In `add(cart=1, quantity=1)` only the cart is the result of `open_cart`.
+        self._claimed = {
+            self._expression(group[0])
+            for name, value in values.items()
+            if not isinstance(value, dict | list)
+            for group in self._sources.groups(value)
+            if group[0].is_fixed and self._explainer.is_named(group[0], name)
+        }
+        parts = {
+            name: self._arguments.wire(value, Use(name, tool, writes), number, name, "effect")
+            for name, value in values.items()
+        }
+        self._explainer.read_together({})
+        self._inputs.say_together({})
+        wired = Wired.joined({}, list(parts.values()))
+        agree = {
+            place: [self._without_tokens(text) for text in found]
+            for place, found in wired.agree.items()
+        }
+        args = {}
+        for name, value in values.items():
+            template = self._finished(value, parts[name].value, number, name, agree)
+            args[name] = self._proved(template, value)
+        return wired._replace(value=args, agree=self._agreeing(args, values, agree))
+
+    def _agreeing(
+        self, args: Json, values: Json, agree: Mapping[str, Sequence[str]]
+    ) -> dict[str, list[str]]:
+        """Return what agrees with the arguments in the recording itself."""
+        kept: dict[str, list[str]] = {}
+        if _has_odd_keys(values):
+            self.has_chosen = self.has_chosen or any(agree.values())
+            return kept
+        for place, found in agree.items():
+            recorded, template = _at(values, place), _at(args, place)
+            own = whole_expression(template) if isinstance(template, str) else None
+            held = [
+                text
+                for text in dict.fromkeys(found)
+                if text != (own or "").strip() and equal(self._value_of(text), recorded)
+            ]
+            if held:
+                kept[place] = held
+        return kept
+
+    def _finished(
+        self, value: Any, wired: Any, number: int, place: str, agree: dict[str, list[str]]
+    ) -> Any:
+        """Return a template without tokens, and note what must agree with what is not explained."""
         if isinstance(value, dict) and isinstance(wired, dict):
             return {
-                key: self._finished(item, wired[key], key, f"{place}.{key}", twins)
+                key: self._finished(item, wired[key], number, f"{place}.{key}", agree)
                 for key, item in value.items()
             }
         if isinstance(value, list) and isinstance(wired, list):
             return [
-                self._finished(item, part, name, f"{place}[{n}]", twins)
+                self._finished(item, part, number, f"{place}[{n}]", agree)
                 for n, (item, part) in enumerate(zip(value, wired, strict=True))
             ]
-        if isinstance(value, str) and isinstance(wired, str):
-            return self._text(value, wired, name, place, twins)
-        is_scalar = not isinstance(value, dict | list)
-        if is_scalar and (wired == literal(value) or self._is_guess(value, wired)):
-            return self._short(value, name, place, twins)
-        return wired
+        own = agree.setdefault(place, [])
+        how = self._arguments.explained[number][place].how
+        if isinstance(value, dict | list):
+            new = all(text_key(leaf) in self._explainer.fresh for _, leaf in leaves(value))
+            if how == "result" and information(value) < ENOUGH and not new:
+                own.append(quoted(value))
+            return wired
+        if how in ("said", "asked") and self._inputs.is_of_param(value):
+            self.has_chosen = True
+        if how == "asked":
+            own += self._doubts(value, number, place)
+        template = self._plain(wired)
+        if isinstance(value, str) and how in ("asked", "said", "parts", "constant"):
+            return self._text(value, template, place, own)
+        return template
 
-    def _is_guess(self, value: Scalar, wired: Any) -> bool:
-        """Return whether a result was wired to a value so short that it may be a constant."""
-        if is_informative(value) or not isinstance(wired, str):
+    def _plain(self, template: Any) -> Any:
+        """Return a template with the recorded values in place of inputs that are asked for."""
+        if not isinstance(template, str) or _MARK not in template:
+            return template
+        whole = (whole_expression(template) or "").strip()
+        for one in self._inputs.made:
+            if one.token == whole:
+                return literal(one.value)
+        return named_value(template, self._tokens())
+
+    def _tokens(self) -> dict[str, str]:
+        return {one.token: quoted(one.value) for one in self._inputs.made}
+
+    def _without_tokens(self, expression: str) -> str:
+        return with_names(expression, self._tokens()) if _MARK in expression else expression
+
+    def _doubts(self, value: Scalar, number: int, place: str) -> list[str]:
+        """Return what may have given a value that nothing explains well enough."""
+        candidates = [self._without_tokens(one) for one in self._asked[number, place].candidates]
+        found = [text for text in candidates if self._may_have_given(text, value)]
+        if value == "" or value is None or isinstance(value, bool):
+            return found
+        choices = [
+            group[0]
+            for group in self._sources.groups(value)
+            if group[0].collections and not self._was_used_before(value, group[0].call)
+        ]
+        if value in (0, 1, -1):
+            choices = []
+        if choices or len(candidates) >= MOST_AGREEING:
+            # What an earlier call was given was decided there, and a check looks at the choice.
+            decided = number == len(self._calls) and text_key(value) in self._first_use
+            checked = number < len(self._calls) and self._calls[number].pre is not None
+            self.has_chosen = self.has_chosen or not (decided or checked)
+            self._chosen |= {self._names[place.call] for place in choices}
+        members = self._explainer.memberships(value, quoted(value)) if choices else ()
+        return found + [text for text, _ in members]
+
+    def _may_have_given(self, text: str, value: Scalar) -> bool:
+        """Return whether an expression may be where a value comes from, rather than chance."""
+        results = [self._numbers_of[one] for one in names_in_expression(text) & {*self._names}]
+        if not results or any(self._was_used_before(value, one) for one in results):
             return False
-        return any(not self._is_input(hole) for hole in HOLE.findall(wired))
+        if value in (0, 1, -1) and text in self._claimed:
+            return False
+        # True and none stand everywhere.
+        return not says_nothing(value) or text in self._numbers_of
 
-    def _is_input(self, expression: str) -> bool:
-        return bool(followed([f"{{{{{expression}}}}}"], list(self._task.inputs)))
+    def _was_used_before(self, value: Scalar, call: int) -> bool:
+        """Return whether the agent used the value before this result existed."""
+        first = self._first_use.get(text_key(value))
+        return first is not None and first < self._calls[call].ended
 
-    def _text(self, value: str, wired: str, name: str, place: str, twins: list[Twin]) -> Any:
-        """Fill params into a text, then short values of results."""
-        if wired != literal(value) and self._is_guess(value, wired):
-            wired = literal(value)
-        if len(value) <= LONGEST_TEXT:
-            wired = self._without_guesses(wired, place, twins)
+    # --- texts ------------------------------------------------------------------------------------
+
+    def _text(self, value: str, template: str, place: str, agree: list[str]) -> Any:
+        """Fill params into a text, then short numbers of results."""
         if self._params:
-            plain = wired == literal(value)
-            wired = self._filled(value if plain else wired, place, twins, plain=plain)
-        if wired == value:
-            wired = self._short(value, name, place, twins)
-        if len(value) <= LONGEST_TEXT:
-            wired = _in_literals(wired, lambda part: self._numbers(part, place, twins))
-        return _with_spaces(wired)
+            plain = template == literal(value)
+            template = self._filled(value if plain else template, plain=plain)
+        if len(value) > LONGEST_TEXT:
+            return _with_spaces(template)
+        if template == literal(value):
+            other = self._explainer.template(value, Use("", "", False))
+            if other is not None:
+                agree.append(_as_expression(self._without_tokens(str(other.value))))
+        done = template
+        template = _in_literals(template, lambda part: self._numbers(part, done, agree))
+        return _with_spaces(template)
 
-    def _filled(self, text: str, place: str, twins: list[Twin], *, plain: bool) -> str:
-        """Fill params into a text; a number that has its own argument is only compared."""
-        chance: list[str] = []
+    def _filled(self, text: str, *, plain: bool) -> str:
+        """Fill params into a text; a number that has its own argument must be the same again."""
 
         def within(part: str) -> str:
             filled, left = self._params.within_text(part, self._named_params)
-            chance.extend(left)
+            self.lost |= {parse_name(expression) for expression in left}
             return filled
 
-        filled = within(text) if plain else _in_literals(text, within)
-        for expression, value in self._params.numbers(chance):
-            twins.append(Twin(place, f"{{{{ {expression} }}}}", value))
-        return filled
+        return within(text) if plain else _in_literals(text, within)
 
-    def _without_guesses(self, template: str, place: str, twins: list[Twin]) -> str:
-        """Undo wirings that may be chance: small numbers, and words inside of other words.
-
-        `_numbers` looks at the small numbers again.
-        """
-        parts = HOLE.split(template)
-        if len(parts) == 1 or any("{" in part for part in parts[::2]):
-            return template
-        for n in range(1, len(parts), 2):
-            hole = f"{{{{{parts[n]}}}}}"
-            known, of_task = self._value_of(hole), self._is_input(parts[n])
-            is_number = isinstance(known, int | float) and not is_informative(known)
-            inside = _is_inside_word(parts[n - 1], known, parts[n + 1])
-            if inside and not of_task:
-                twins.append(Twin(place, hole, literal(known)))
-            parts[n] = str(known) if inside or (is_number and not of_task) else hole
-        return "".join(parts)
-
-    def _value_of(self, hole: str) -> Any:
-        try:
-            return compile_value(hole, "")(self._scope)
-        except (EmError, ExpressionError, ValueError, TypeError):
-            return None
-
-    def _numbers(self, text: str, place: str, twins: list[Twin]) -> str:
-        """Wire words with digits to results, such as the id in `order 7`."""
+    def _numbers(self, text: str, template: str, agree: list[str]) -> str:
+        """Wire words with digits to results that the word before names, as in `order 7`."""
 
         def fill(match: re.Match[str]) -> str:
             word = match["word"]
-            before = match["before"] or ""
-            template = self._wired(word, before, place, twins, as_text=True)
-            return match.group().removesuffix(word) + str(template)
+            places = [group[0] for group in self._sources.groups(word) if group[0].is_fixed]
+            hole = self._named(places, match["before"] or "")
+            start = match.group().removesuffix(word)
+            for place in places:
+                there = self._expression(place)
+                other = match.string[: match.start()] + start + f"{{{{ {there} }}}}"
+                other += match.string[match.end() :]
+                if there != hole:
+                    agree.append(_as_expression(template.replace(match.string, other, 1)))
+            return start + (f"{{{{ {hole} }}}}" if hole else word)
 
         return _NUMBER.sub(fill, text)
 
-    def _short(self, value: Scalar, name: str, place: str, twins: list[Twin]) -> Any:
-        """Wire a short value if a result surely gave it; compare if one may have given it."""
-        return literal(value) if value == "" else self._wired(value, name, place, twins)
+    def _named(self, places: Sequence[Place], name: str) -> str:
+        """Return the newest of these places that has a name; "" if none has."""
+        for place in reversed(places):
+            if name and self._explainer.is_named(place, name):
+                return self._expression(place)
+        return ""
 
-    def _wired(
-        self, value: Scalar, name: str, place: str, twins: list[Twin], *, as_text: bool = False
-    ) -> Any:
-        equal = self._sources.equal(value, as_text=as_text)
-        sure = [source for source in equal if self._sources.is_named(source, name)]
-        of_task = self._is_in_task(str(value)) if as_text else self._is_of_task(value)
-        if sure:
-            # Take the newest; others of equal value must still agree with it.
-            own = f"{{{{ {self._sources.expression(sure[-1])} }}}}"
-            self._watch(sure[:-1], place, own, twins)
-            if of_task and not as_text and not says_nothing(value):
-                # The task has the value too: it must still agree.
-                twins.append(Twin(place, own, literal(value)))
-            return own
-        if says_nothing(value):
-            equal = [source for source in equal if not source.path]
-        # An argument may be a constant; in an answer or a text, an old value would be wrong.
-        if not (as_text or place.startswith(OUTPUT)):
-            equal = [source for source in equal if not self._sources.was_used_before(source)]
-            if value in (0, 1, -1):
-                # In `add(cart=1, quantity=1)` only the cart is the result of `open_cart`.
-                equal = [source for source in equal if source.place not in self._claimed]
-        self._watch(equal, place, None, twins)
-        return literal(value)
-
-    def _watch(
-        self, sources: Sequence[Source], place: str, own: str | None, twins: list[Twin]
-    ) -> None:
-        """Note results of equal value: if one differs on a replay, the source is ambiguous."""
-        seen: dict[int, int] = {}
-        for source in sources:
-            seen[source.call] = seen.get(source.call, 0) + 1
-            if seen[source.call] <= MAX_TWINS:
-                there = f"{{{{ {self._sources.expression(source)} }}}}"
-                if there != own:
-                    twins.append(Twin(place, there, own or literal(source.value)))
-
-    def _is_of_task(self, value: Scalar) -> bool:
-        return any(identical(leaf, value) for _, leaf in leaves(self._task.inputs))
+    def _expression(self, place: Place) -> str:
+        return reference(self._names[place.call], place.parts)
 
     def _is_in_task(self, word: str) -> bool:
-        texts = [str(leaf) for _, leaf in leaves(self._task.inputs)]
-        return any(word in text and (word == text or mentioned_in(word, text)) for text in texts)
+        known = [str(leaf) for _, leaf in leaves(self._task.inputs)]
+        return any(word in text and (word == text or mentioned_in(word, text)) for text in known)
+
+    # --- proof ------------------------------------------------------------------------------------
+
+    def _value_of(self, expression: str) -> Any:
+        try:
+            return compile_expression(expression, "")(self._scope)
+        except FAILURES:
+            return None
 
     def _proved(self, template: Any, value: Any) -> Any:
         """Return the template if it gives the recorded value in its own run; else the value."""
-        try:
+        with suppress(*FAILURES):
             if identical(compile_value(template, "")(self._scope), value):
                 return template
-        except (EmError, ExpressionError, ValueError, TypeError):
-            pass
         if lost := followed(template, self._names):
             raise NotRecordable(
                 f"the value from {', '.join(sorted(lost))} can't be filled in again",
@@ -624,3 +691,17 @@ class _Composer:
             )
         self.lost |= followed(template, list(self._task.inputs))
         return escaped(value)
+
+
+def _traced(number: int, call: Call) -> TracedCall:
+    return TracedCall(
+        index=number,
+        name=call.tool.name,
+        is_udf=False,
+        args=call.args,
+        result=call.result,
+        error=None,
+        effect="read",
+        effect_inferred=call.tool.effect is None,
+        said="",
+    )

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Literal, Self, TypeVar, get_args
 
 from em.behaviour.agent_run import Run, record_calls, running
+from em.behaviour.behaviour import FORMAT
 from em.behaviour.cache import Cache, Known, Stats, Stored, read_stats
 from em.behaviour.check import Check
 from em.behaviour.codec import NotEncodable, encode, hints_of
@@ -159,6 +160,8 @@ class Engine:
         return alive, reason
 
     def _missing_for(self, item: Stored) -> str:
+        if item.behaviour.format < FORMAT:
+            return "the behaviour was recorded by an older em, without guards"
         for step in item.behaviour.steps:
             tool = self.tools.get(step.tool)
             if tool is None:

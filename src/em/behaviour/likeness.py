@@ -153,15 +153,27 @@ def _fits(now: str, recorded: Sequence[str], step: Step) -> bool:
 
 def merged(new: Behaviour, old: Behaviour) -> Behaviour:
     """Return a behaviour with what another recording of the same one has shown."""
-    steps = [
-        _merged(one, other) if other.seen else one
-        for one, other in zip(new.steps, old.steps, strict=True)
-    ]
-    return msgspec.structs.replace(new, steps=steps)
+    steps = [_merged(one, other) for one, other in zip(new.steps, old.steps, strict=True)]
+    agree = _both(new.answer.agree, old.answer.agree)
+    answer = msgspec.structs.replace(new.answer, agree=agree)
+    return msgspec.structs.replace(new, steps=steps, answer=answer)
+
+
+def _both(
+    new: Mapping[str, Sequence[str]], old: Mapping[str, Sequence[str]]
+) -> dict[str, list[str]]:
+    """Return what agreed with each place in both recordings."""
+    found = {place: [one for one in new[place] if one in old.get(place, ())] for place in new}
+    return {place: held for place, held in found.items() if held}
 
 
 def _merged(new: Step, old: Step) -> Step:
-    if not new.seen:
+    new = msgspec.structs.replace(
+        new,
+        agree=_both(new.agree, old.agree),
+        guards=[guard for guard in new.guards if guard in old.guards],
+    )
+    if not new.seen or not old.seen:
         return new
     seen = {}
     for path in {**new.seen, **old.seen}:

@@ -1,57 +1,105 @@
-"""Outlook: what a replay can try of later steps and of the answer before its next write.
+"""Outlook: what a replay can try of later steps and of the answer before its next call.
 
-An expression can be evaluated as soon as the last result that it uses is there. If it fails, the
-replay can't reach its end, and stops before it writes anything more. The tree shows which step that
-result belongs to: each part is filed under that step, and tried once.
+An expression can be evaluated as soon as the last result that it uses is there. If it fails, if
+explanations of a value differ, or if a guard does not hold, the replay can't reach its end, and
+stops before it does anything more. The tree shows which step that result belongs to: each part is
+filed under that step, and tried once.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from em.behaviour.behaviour import Twin
 from em.behaviour.task import HOLE
-from em.behaviour.tree import Node, disagreement
+from em.behaviour.tree import Node
+from em.compiler.arguments import OUTPUT
 from em.errors import EmError, ExpressionError
-from em.runner.expressions.language import Evaluate, compile_value, names_in, parse_reference
-from em.values.canonical import Json
+from em.runner.agreement import names_in_expression, place_parts
+from em.runner.expressions.functions import equal
+from em.runner.expressions.language import (
+    compile_expression,
+    compile_value,
+    names_in,
+    parse_reference,
+)
+from em.runner.expressions.words import check_in_words, in_words
+from em.values.canonical import Json, short
 from em.values.leaves import texts
 
 FAILURES = (EmError, ValueError, TypeError, LookupError)
 """What evaluating an expression raises if a value is not there."""
+ANSWER = "the answer can't be evaluated"
 
 
 class Part:
-    """An expression that a step or an answer needs, or two that must be equal.
+    """An expression that a step or an answer needs.
 
     names: the inputs and results that it uses. mask: the behaviours that need it.
     """
 
-    __slots__ = ("_evaluate", "_place", "_twin", "mask", "names")
+    __slots__ = ("_evaluate", "_place", "mask", "names")
 
-    def __init__(self, place: str, source: Any, twin: Twin | None = None) -> None:
+    def __init__(self, place: str, source: Any) -> None:
         self._place = place
         self._evaluate = compile_value(source, "")
         self.names = _names(source)
-        self._twin: tuple[str, Evaluate, Evaluate] | None = None
-        if twin is not None:
-            self._twin = twin.argument, self._evaluate, compile_value(twin.value, "")
-            self.names |= _names(twin.value)
         self.mask = 0
 
     def problem(self, scope: Json) -> str:
         """Say why a replay with these values can't reach its end; "" if this part is fine."""
         try:
-            if self._twin is not None:
-                found = disagreement([self._twin], scope)
-                return found and f"{self._place}: {found}"
-            self._evaluate(scope)
+            return self._difference(scope)
         except FAILURES as error:
             what = "" if self._place == ANSWER else "its arguments can't be evaluated: "
             return f"{self._place}: {what}{error}"
+
+    def _difference(self, scope: Json) -> str:
+        self._evaluate(scope)
         return ""
 
 
-ANSWER = "the answer can't be evaluated"
+class Agreeing(Part):
+    """Another explanation of an argument, or of a part of the answer: both must give the same."""
+
+    __slots__ = ("_argument", "_other", "_template", "_text")
+
+    def __init__(self, place: str, argument: str, template: Any, text: str) -> None:
+        super().__init__(place, template)
+        self._argument, self._template, self._text = argument, template, text
+        self._other = compile_expression(text, "")
+        self.names |= names_in_expression(text)
+
+    def _difference(self, scope: Json) -> str:
+        one, other = self._evaluate(scope), self._other(scope)
+        if equal(one, other):
+            return ""
+        first = in_words(self._template) if "{{" in str(self._template) else "as recorded"
+        return (
+            f"{self._place}: {self._argument} is ambiguous: {short(one)} if it is {first},"
+            f" {short(other)} if it is {in_words(self._text)}"
+        )
+
+
+class Guarding(Part):
+    """A fact that was read before a call, and that must hold again."""
+
+    __slots__ = ("_text",)
+
+    def __init__(self, place: str, text: str) -> None:
+        self._place, self._text = place, text
+        self._evaluate = compile_expression(text, "")
+        self.names = frozenset(names_in_expression(text))
+        self.mask = 0
+
+    def problem(self, scope: Json) -> str:
+        """Say which fact is another one; "" if it holds."""
+        try:
+            if self._evaluate(scope) is True:
+                return ""
+            reason = ""
+        except FAILURES as error:
+            reason = f": {error}"
+        held = "it held when it was recorded that"
+        return f"{self._place}: {held} {check_in_words(self._text)}, and does not now{reason}"
 
 
 def _names(source: Any) -> frozenset[str]:
@@ -66,7 +114,9 @@ def _names(source: Any) -> frozenset[str]:
     return frozenset(found)
 
 
-def _parts(place: str, templates: Any, twins: Sequence[Twin]) -> Iterator[tuple[Any, Part]]:
+def _parts(
+    place: str, templates: Json, agree: Mapping[str, Sequence[str]], guards: Sequence[str]
+) -> Iterator[tuple[Any, Part]]:
     """Yield the expressions of a template one by one, with what tells them apart."""
     for text in texts(templates):
         if "{{" not in text and "{%" not in text:
@@ -76,8 +126,14 @@ def _parts(place: str, templates: Any, twins: Sequence[Twin]) -> Iterator[tuple[
             yield from [(hole, Part(place, hole)) for hole in holes]
         except ExpressionError:  # a constant with braces in it
             yield text, Part(place, text)
-    for twin in twins:
-        yield (twin.source, str(twin.value)), Part(place, twin.source, twin)
+    for argument, others in agree.items():
+        template: Any = templates
+        for part in place_parts(argument):
+            template = template[part]
+        for text in others:
+            yield (str(template), text), Agreeing(place, argument, template, text)
+    for guard in guards:
+        yield (guard,), Guarding(place, guard)
 
 
 class Outlook:
@@ -90,15 +146,17 @@ class Outlook:
         todo: list[tuple[Node, int, dict[str, tuple[int, Node]]]] = [(root, 0, {})]
         while todo:
             node, depth, saved = todo.pop()
-            if node.step is not None:
-                place = f"step {depth} ({node.step.tool})"
-                self._add(node.mask, saved, _parts(place, node.step.args, node.step.twins))
-                if node.step.save_as is not None:
-                    saved[node.step.save_as] = (depth, node)
+            step = node.step
+            if step is not None:
+                place = f"step {depth} ({step.tool})"
+                self._add(node.mask, saved, _parts(place, step.args, step.agree, step.guards))
+                if step.save_as is not None:
+                    saved[step.save_as] = (depth, node)
             for number, end in node.ends.items():
                 answer = end.answer
                 if answer.live is None:
-                    self._add(1 << number, saved, _parts(ANSWER, answer.value, answer.twins))
+                    value = {OUTPUT: answer.value}
+                    self._add(1 << number, saved, _parts(ANSWER, value, answer.agree, ()))
             # Where there is one way to go on, it may add to the same mapping.
             copies = len(node.children) > 1
             todo += [

@@ -164,22 +164,27 @@ class Replay:
     def _may_take(self, prepared: "_Prepared", mask: int, *, is_checked: bool = False) -> bool:
         """Return whether one of these behaviours may take a step that some of them prepared.
 
-        Before a write, all that can be evaluated by now of what follows is tried, and results are
+        All that can be evaluated by now of what follows is tried. Before a write, results are
         compared with the recorded ones; where a check has passed, it has compared what matters.
         """
+        mask = self._sound(mask)
         if not mask or not prepared.tool.writes:
             return bool(mask)
+        if not is_checked:
+            mask = self._like_of(mask)
+        if not mask & (mask - 1):
+            return bool(mask)  # one is left: nothing has to be decided
+        return self._can_be_decided(prepared.node, mask)
+
+    def _sound(self, mask: int) -> int:
+        """Return those of these behaviours that can still reach their end."""
         if self._due:
             self._try_parts(mask)
         for doomed, problem in self._doomed:
             if doomed & mask:
                 mask &= ~doomed
                 self._diverge("value", problem)
-        if not is_checked and mask:
-            mask = self._like_of(mask)
-        if not mask & (mask - 1):
-            return bool(mask)  # one is left: nothing has to be decided
-        return self._can_be_decided(prepared.node, mask)
+        return mask
 
     def _try_parts(self, mask: int) -> None:
         """Try the parts that are due and that one of these behaviours needs."""
@@ -282,11 +287,8 @@ class Replay:
                 arguments = restored(arguments, step.forms, tool.hints)
                 for name, source in step.live.items():
                     arguments[name] = self._lives[source]
-            # Before a write, `_may_take` compares as well, and looks further.
-            problem = "" if tool.writes else node.disagreement(self._scope)
         except FAILURES as error:
             problem = f"its arguments can't be evaluated: {error}"
-        if problem:
             self._diverge("value", f"{self._place(step)}: {problem}")
             return None
         owner = self._contexts.owner_of(tool) if tool.is_method else None
@@ -435,6 +437,9 @@ class Replay:
         if not ending or self._lost:
             return False
         self.reasons.clear()
+        ending = self._sound(ending)
+        if not ending:
+            return False
         if self._answers_differ(node, ending):
             # Equal calls with different answers: the recorded results decide.
             ending = self._alike_of(ending)

@@ -10,8 +10,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from em.compiler.arguments import literal
 from em.compiler.calls import Names, identifier
-from em.compiler.wire import literal, plain_segment
+from em.compiler.sources import reference
 from em.values.canonical import Json, identical
 from em.values.leaves import is_informative, leaves, texts
 
@@ -47,7 +48,7 @@ class Params:
         self._names = names
         self._wholes = [(names[name], value) for name, value in params.items()]
         self._leaves = [
-            _Leaf(names[name] + "".join(map(plain_segment, path)), value, names[name])
+            _Leaf(reference(names[name], tuple(part.key for part in path)), value, names[name])
             for name, param in params.items()
             for path, value in leaves(param)
             if value is not None

@@ -9,34 +9,12 @@ from typing import Any
 
 import msgspec
 
-from em.behaviour.behaviour import Answer, Behaviour, Capture, Step, Twin
+from em.behaviour.behaviour import Answer, Behaviour, Capture, Step
 from em.behaviour.codec import Form, copy, decode
 from em.runner.expressions.language import Evaluate, compile_value
 from em.values.canonical import Json
 
 _SCALARS = (str, int, float, bool, type(None))
-
-
-_Pair = tuple[str, Evaluate, Evaluate]
-
-
-def _compile_twins(twins: Sequence[Twin]) -> list[_Pair]:
-    return [
-        (twin.argument, compile_value(twin.source, "twin"), compile_value(twin.value, "twin"))
-        for twin in twins
-    ]
-
-
-def disagreement(pairs: Sequence[_Pair], scope: Json) -> str:
-    """Say which argument's source is ambiguous with these values; "" if none is."""
-    for argument, one, other in pairs:
-        here, there = one(scope), other(scope)
-        if here != there:
-            return (
-                f"{argument} is ambiguous: it was {there!r}, equal to an earlier result"
-                f" that is {here!r} now"
-            )
-    return ""
 
 
 class Sight:
@@ -80,11 +58,11 @@ class Node:
         self._sights: dict[tuple[str, bytes], Sight] = {}
         self._constants: Json | None = None
         self._evaluated: list[tuple[str, Evaluate]] = []
-        self._twins: list[_Pair] = []
 
     def child(self, step: Step) -> "Node":
         """Return the child of a step; steps of equal content share one."""
-        content = _call(step) + msgspec.json.encode((step.twins, step.save_as), order="sorted")
+        rest = (step.agree, step.guards, step.save_as)
+        content = _call(step) + msgspec.json.encode(rest, order="sorted")
         node = self._by_content.get(content)
         if node is None:
             node = self._by_content[content] = Node(step)
@@ -118,10 +96,6 @@ class Node:
             arguments[name] = evaluate(scope)
         return arguments
 
-    def disagreement(self, scope: Json) -> str:
-        """Say which argument's source is ambiguous in this run; "" if none is."""
-        return disagreement(self._twins, scope)
-
     def _compile(self) -> None:
         assert self.step is not None
         constants: Json = {}
@@ -133,7 +107,6 @@ class Node:
                 evaluated.append((name, compile_value(value, f"argument {name}")))
         # Other threads may do the same. Set `_constants` last: it marks the rest as ready.
         self._evaluated = evaluated
-        self._twins = _compile_twins(self.step.twins)
         self._constants = constants
 
 
@@ -147,14 +120,13 @@ def _call(step: Step) -> bytes:
 class End:
     """The end of a behaviour, and the answer that it returns."""
 
-    __slots__ = ("_evaluate", "_twins", "answer", "content", "number")
+    __slots__ = ("_evaluate", "answer", "content", "number")
 
     def __init__(self, number: int, answer: Answer) -> None:
         self.number = number
         self.answer = answer
         self.content = msgspec.json.encode((answer.value, answer.live), order="sorted")
         self._evaluate: Evaluate | None = None
-        self._twins: list[_Pair] = []
 
     def value(self, scope: Json, lives: Sequence[Any], hint: Any) -> Any:
         """Return the answer from this run's results."""
@@ -162,9 +134,6 @@ class End:
             return lives[self.answer.live]
         if self._evaluate is None:
             self._evaluate = compile_value(self.answer.value, "the return value")
-            self._twins = _compile_twins(self.answer.twins)
-        if problem := disagreement(self._twins, scope):
-            raise ValueError(problem)
         return decode(copy(self._evaluate(scope)), self.answer.form, hint)
 
 

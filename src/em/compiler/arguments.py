@@ -130,7 +130,8 @@ class Arguments:
         return Wired.joined({key: part.value for key, part in parts.items()}, list(parts.values()))
 
     def _list(self, value: list[Any], use: Use, call: int, place: str, mode: Mode) -> Wired:
-        if mode == "output" or (self._is_reading and mode == "read"):
+        by_items = mode == "output" or (self._is_reading and mode == "read")
+        if by_items or self._explainer.same_task:
             return self._items(value, use, call, place, mode)
         plain = all(not isinstance(item, dict | list) for item in value)
         if value and plain and all(self._inputs.said(item) >= ENOUGH for item in value):

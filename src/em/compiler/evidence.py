@@ -51,11 +51,17 @@ def _of_text(text: str) -> float:
     return bits
 
 
-def of_match(value: Any, places: int, *, equal_names: bool = False) -> float:
+def of_match(
+    value: Any, places: int, *, equal_names: bool = False, same_task: bool = False
+) -> float:
     """Return the evidence that a value comes from a place that holds it.
 
     places: how many values it could have matched by chance; of equal names where they count.
+    same_task: the same task is done again. Equal names are enough then, even for an id such as 1,
+    and the number of places does not count: whatever else holds the value must agree.
     """
+    if same_task:
+        return information(value) + (OWN_INPUT if equal_names else 0.0)
     name = EQUAL_NAMES if equal_names else 0.0
     return max(0.0, information(value) + name - math.log2(max(places, 1)))
 

@@ -13,6 +13,7 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
+from em.compiler.calls import words_of
 from em.compiler.evidence import (
     ENOUGH,
     SMALL,
@@ -46,6 +47,8 @@ _ORDER: tuple[How, ...] = (
     "secret", "constant",
 )  # fmt: skip
 _FEWEST_FIELDS = 3
+_NUMBERS = ("number", "no", "nr", "id")
+"""Names of arguments that are ids."""
 MOST = 12
 """Explanations that are kept of one value. With more of them the run asks."""
 
@@ -89,10 +92,14 @@ class Leaf(NamedTuple):
 
 
 class Explainer:
-    """Explains values by the inputs and by the results that are there so far."""
+    """Explains values by the inputs and by the results that are there so far.
 
-    def __init__(self, inputs: Inputs, sources: Sources) -> None:
-        self._inputs, self._sources = inputs, sources
+    same_task: the same task will be done again, as a behaviour does it. A name that a field shares
+    with an argument counts for more then, and a list has as many items as when it was recorded.
+    """
+
+    def __init__(self, inputs: Inputs, sources: Sources, *, same_task: bool = False) -> None:
+        self._inputs, self._sources, self.same_task = inputs, sources, same_task
         self.position_guards: dict[str, None] = {}
         """Conditions on lists of the task's input that expressions count positions in."""
         self.read_by: set[str] = set()
@@ -111,7 +118,10 @@ class Explainer:
         if not any(one.bits >= ENOUGH for one in found):
             found += itertools.islice(self._computed(value), MOST)
         sure = [one for one in found if one.bits >= ENOUGH]
-        if not any(one.how == "input" or is_incredible(value) for one in sure):
+        made = self.fresh.get(text_key(value))
+        # A value that a call with an effect just made is no constant, however short it is.
+        new = any(one.call is not None and one.call == made for one in sure)
+        if not new and not any(one.how == "input" or is_incredible(value) for one in sure):
             found.append(Explanation(quoted(value), "constant", of_constant()))
         return sorted(found, key=lambda one: -one.bits)[: MOST + 1]
 
@@ -166,16 +176,16 @@ class Explainer:
     def _from_results(self, value: Scalar, name: str) -> Iterator[Explanation]:
         groups = self._sources.groups(value)
         made = self.fresh.get(text_key(value))
-        named = any(_is_named(group[0], name, self._sources) for group in groups)
+        named = any(self.is_named(group[0], name) for group in groups)
         if information(value) < SMALL and named:
             # 1 and true stand everywhere; only a field of the same name says something.
-            groups = [group for group in groups if _is_named(group[0], name, self._sources)]
+            groups = [group for group in groups if self.is_named(group[0], name)]
         chosen = max((self._rivals(group[0]) for group in groups), default=1)
         for group in groups:
             place = group[0]
-            equal = _is_named(place, name, self._sources)
+            equal = self.is_named(place, name)
             count = self._sources.count(place.key) if equal else self._sources.size
-            bits = of_match(value, count, equal_names=equal)
+            bits = of_match(value, count, equal_names=equal, same_task=self.same_task)
             if place.is_fixed and place.parts:
                 bits = max(bits, self._together.get((place.call, place.parts[:-1]), 0.0))
             if made != place.call and (chosen > 1 or any(g[0].collections for g in groups)):
@@ -185,6 +195,12 @@ class Explainer:
             for expression, how, better in self._ways(group, place):
                 shown = converted(expression, value, place.value)
                 yield Explanation(shown, how, max(bits, better), place.call)
+
+    def is_named(self, place: Place, name: str) -> bool:
+        """Return whether a place has an argument's name."""
+        if _is_named(place, name, self._sources):
+            return True
+        return self.same_task and _is_id_of(place, name, self._sources)
 
     def _rivals(self, place: Place) -> int:
         """Return how many values the recorded one was chosen from, as far as the names tell."""
@@ -331,6 +347,8 @@ class Explainer:
             return None
         rest = " ".join(pieces[::2])
         bits = sum(information(piece) for piece in set(pieces[1::2]))
+        if self.same_task and any(text_key(piece) in self.fresh for piece in pieces[1::2]):
+            bits += ENOUGH  # what was just made stands in the text: an old value would be wrong
         text = "".join(
             f"{{{{ {holes[piece][0]} }}}}" if number % 2 else escaped(piece)
             for number, piece in enumerate(pieces)
@@ -346,6 +364,9 @@ class Explainer:
         for content, expression in self._inputs.in_text(value, words):
             if information(content) >= ENOUGH / 2:
                 yield content, expression, None
+        for call, expression, content in self._sources.texts if self.same_task else ():
+            if content in value:
+                yield content, expression, call
         for word in words:
             for group in self._sources.groups(word):
                 place = group[0]
@@ -411,6 +432,21 @@ def _is_named(place: Place, name: str, sources: Sources) -> bool:
         kind = sources.kind_of(place)
         return plain in (f"{kind.holder}_id", kind.holder, f"{kind.holder.rstrip('s')}_id", "id")
     return not place.parts and plain in (sources.names[place.call], f"{plain}_id")
+
+
+def _is_id_of(place: Place, name: str, sources: Sources) -> bool:
+    """Return whether an argument is the id, or the thing, that a call is named after.
+
+    The `id` in the result of `create_order` is an `order`, and the id of whatever ends in `id`. The
+    whole result of `new_ticket` is a `ticket`; that of `stock` is not a `quantity`.
+    """
+    plain = name.lower()
+    nothing = place.value is None or isinstance(place.value, bool)
+    if not plain or nothing or place.key not in ("", "id") or place.collections:
+        return False
+    words = words_of(sources.names[place.call])
+    about = {*words, *(f"{word}s" for word in words), *(f"{word}_id" for word in words)}
+    return plain in about or plain in _NUMBERS or plain.endswith("id")
 
 
 _RANK: dict[str, int] = {"key": 0, "only": 1, "match": 2, "extreme": 3}

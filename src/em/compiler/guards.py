@@ -11,12 +11,27 @@ from typing import Any, NamedTuple
 
 from em.compiler.calls import TracedCall, words_of
 from em.compiler.evidence import ENOUGH, information
-from em.compiler.sources import Place, Sources, places, quoted, reference, text_key
+from em.compiler.sources import (
+    Parts,
+    Place,
+    Sources,
+    is_collection,
+    places,
+    quoted,
+    reference,
+    text_key,
+)
 from em.runner.expressions.functions import ANY, KEYS
 from em.values.leaves import leaves
 
 MOST = 24
 """Guards of one call."""
+MOST_STRICT = 100
+"""The same for a behaviour, which nobody reads before it is replayed."""
+MOST_DATES = 8
+"""Dates of one result that are compared with others."""
+DEEPEST = 3
+"""Mappings within each other whose facts are looked at."""
 MOST_GENERAL = 5
 """Reads without arguments, such as of a page, that the guards of one call look at."""
 
@@ -30,12 +45,20 @@ _COUNTS = frozenset(
     " maximum budget credit funds".split()
 )
 """Words in the names of fields that say how much there is."""
+_IDS = frozenset("id ids number no nr code key index page version year".split())
+"""Words in the names of numbers that are not amounts."""
 _AMOUNTS = frozenset({"amount", "total", "price", "cost"})
 _ENDINGS = frozenset(
     "cancel cancelled canceled locked blocked deleted returned refunded closed ended expired error"
     " hold archived frozen suspended disabled".split()
 )
 """Words in the names of fields that are empty until something ends."""
+_FREE = frozenset(
+    "owner assignee assigned holder taken reserved claimed discount flag flags warning lock".split()
+)
+"""Words in the names of fields that are empty as long as nobody has it, or nothing is wrong."""
+_LEAST, _MOST = frozenset({"min", "minimum", "least"}), frozenset({"max", "maximum", "most"})
+"""Words in the names of fields that say how many there must be, or may be."""
 _NAMES = frozenset(
     "name title description label text note comment message subject summary body content street"
     " city address country brand color colour size material model author url path file id key email"
@@ -48,6 +71,7 @@ _WHOSE = frozenset(
 """Words in the names of fields that say whose something is."""
 _FEW = re.compile(r"[a-z][a-z _-]{0,30}")
 _WORDS = re.compile(r"[A-Za-z][A-Za-z _-]{0,30}")
+_DATE = re.compile(r"\d{4}-\d{2}-\d{2}(?:[T ][\d:.]{1,15}(?:Z|[+-]\d{2}:\d{2})?)?")
 
 
 class Guard(NamedTuple):
@@ -71,10 +95,13 @@ class Guards:
     """Finds the guards of calls with an effect, from the reads before them.
 
     input_of: returns the expression of the input that has a value.
+    strict: nobody is asked, so every record that was read counts, and what was empty stays empty.
     """
 
-    def __init__(self, sources: Sources, input_of: Callable[[Any], str | None]) -> None:
-        self._sources, self._input_of = sources, input_of
+    def __init__(
+        self, sources: Sources, input_of: Callable[[Any], str | None], *, strict: bool = False
+    ) -> None:
+        self._sources, self._input_of, self._strict = sources, input_of, strict
         self._acted: Sequence[Acted] = ()
         self._reads: dict[int, TracedCall] = {}
         # Of several reads of one thing the last one counts.
@@ -117,14 +144,18 @@ class Guards:
                     guards += self._of_record(self._reads[other])
         guards += self._of_items(known)
         guards += self._limits(subjects)
+        guards += self._bounds(subjects)
+        guards += self._orders(subjects)
         found: dict[str, Guard] = {}
         for guard in guards:
             found.setdefault(guard.check, guard)
-        return list(found.values())[:MOST]
+        return list(found.values())[: MOST_STRICT if self._strict else MOST]
 
     def _subjects(self) -> list[TracedCall]:
         """Return the reads made with an id that is acted on, and the newest about the world."""
         found = dict.fromkeys(list(self._general)[-MOST_GENERAL:])
+        if self._strict:
+            found |= dict.fromkeys(self._last.values())
         for one in self._acted:
             for value in _each(one.value):
                 if _is_id(value):
@@ -132,16 +163,14 @@ class Guards:
         return [self._reads[index] for index in sorted(found)]
 
     def _of_record(self, read: TracedCall) -> Iterator[Guard]:
-        """Yield the facts at the top of a result."""
+        """Yield the facts of a result, and of the mappings in it."""
         name, result = self._sources.names[read.index], self._sources.results[read.index]
         calls = frozenset({read.index})
-        if not isinstance(result, dict):
-            check = _fact(name, "", result)
-            if check is not None:
-                yield Guard(check, calls)
-            return
-        for key, value in result.items():
-            check = _fact(reference(name, (key,)), key, value)
+        for parts, value in _facts_in(result):
+            key = str(parts[-1]) if parts else ""
+            check = _fact(reference(name, parts), key, value)
+            if check is None and self._strict and read.args:
+                check = _emptiness(reference(name, parts), value, whole=not parts)
             if check is not None:
                 yield Guard(check, calls)
 
@@ -152,14 +181,15 @@ class Guards:
         if read.index not in self._owners:
             self._owners[read.index] = list(_owners(read)) if read.args else []
         for place in self._owners[read.index]:
-            if text_key(place.value) in own or text_key(place.value) not in self._identifying:
+            if text_key(place.value) in own or not _is_id(place.value):
                 continue
+            is_known = text_key(place.value) in self._identifying
             here = reference(name, place.parts)
             given = self._input_of(place.value)
-            if given is not None:
+            if given is not None and is_known:
                 yield Guard(f"{here} == {given}", frozenset({read.index})), None
             other = self._whose(place.value, read.index)
-            if other is not None:
+            if other is not None and (is_known or _says_whose(other)):
                 there = reference(self._sources.names[other.call], other.parts)
                 yield Guard(f"{here} == {there}", frozenset({read.index, other.call})), other.call
 
@@ -221,7 +251,9 @@ class Guards:
         amounts = [
             one
             for one in self._acted
-            if isinstance(one.value, int | float) and not isinstance(one.value, bool)
+            if isinstance(one.value, int | float)
+            and not isinstance(one.value, bool)
+            and _IDS.isdisjoint(words_of(one.name))
         ]
         for read in subjects:
             name, result = self._sources.names[read.index], self._sources.results[read.index]
@@ -236,11 +268,85 @@ class Guards:
                     if one.value < value and there not in one.expression:
                         yield Guard(f"{there} >= {one.expression}", frozenset({read.index}))
 
+    def _bounds(self, subjects: Sequence[TracedCall]) -> Iterator[Guard]:
+        """Yield that a list is still as long as a policy wants it."""
+        lists = [
+            (read.index, reference(self._sources.names[read.index], parts), str(parts[-1]), value)
+            for read in subjects
+            for parts, value in _facts_in(self._sources.results[read.index])
+            if parts and isinstance(value, list)
+        ]
+        for read in subjects if lists else ():
+            for parts, bound in _facts_in(self._sources.results[read.index]):
+                words = set(words_of(str(parts[-1]))) if parts else set()
+                number = isinstance(bound, int) and not isinstance(bound, bool)
+                if not number or not words & (_LEAST | _MOST):
+                    continue
+                there = reference(self._sources.names[read.index], parts)
+                for call, here, key, value in lists:
+                    if len(words) > 1 and words.isdisjoint(words_of(key)):
+                        continue
+                    sign = ">=" if words & _LEAST else "<="
+                    if (len(value) >= bound) if words & _LEAST else (len(value) <= bound):
+                        yield Guard(f"len({here}) {sign} {there}", frozenset({call, read.index}))
+
+    def _orders(self, subjects: Sequence[TracedCall]) -> Iterator[Guard]:
+        """Yield that dates of different results, or of an argument, stand in the same order."""
+        dates: list[tuple[int | None, str, str]] = [
+            (None, one.expression, one.value) for one in self._acted if _is_date(one.value)
+        ]
+        for read in subjects:
+            name = self._sources.names[read.index]
+            own = [
+                (read.index, reference(name, parts), value)
+                for parts, value in _facts_in(self._sources.results[read.index])
+                if _is_date(value)
+            ]
+            for _, here, value in own[:MOST_DATES]:
+                for other, there, than in dates:
+                    if here == there or len(value) != len(than) or value == than:
+                        continue
+                    sign = "<=" if value < than else ">="
+                    calls = frozenset({read.index, *(() if other is None else (other,))})
+                    yield Guard(f"{here} {sign} {there}", calls)
+            dates += own[:MOST_DATES]
+
+
+def _facts_in(result: Any, parts: Parts = ()) -> Iterator[tuple[Parts, Any]]:
+    """Yield the values of a result that keys alone lead to; a list is one value."""
+    if not isinstance(result, dict) or is_collection(result):
+        yield parts, result
+    elif len(parts) < DEEPEST:
+        for key, value in result.items():
+            if not isinstance(value, dict) or _NAMES.isdisjoint(words_of(str(key))):
+                yield from _facts_in(value, (*parts, key))
+
+
+def _emptiness(expression: str, value: Any, *, whole: bool) -> str | None:
+    """Return the check that what was empty is empty, and that as many were found as before."""
+    if value is None:
+        return f"{expression} == none"
+    if value == "":
+        return f'{expression} == ""'
+    if isinstance(value, list | dict) and not value:
+        return f"len({expression}) == 0"
+    if whole and isinstance(value, list):
+        return f"len({expression}) {'== 1' if len(value) == 1 else '> 0'}"
+    return None
+
+
+def _is_date(value: Any) -> bool:
+    return isinstance(value, str) and _DATE.fullmatch(value) is not None
+
+
+def _says_whose(place: Place) -> bool:
+    return not _WHOSE.isdisjoint(words_of(place.key))
+
 
 def _owners(read: TracedCall) -> Iterator[Place]:
     """Yield the fields of a record that may say whose it is."""
     for place in places(read.index, read.result):
-        if place.is_fixed and place.parts and not _WHOSE.isdisjoint(words_of(place.key)):
+        if place.is_fixed and place.parts and _says_whose(place):
             yield place
 
 
@@ -300,7 +406,7 @@ def _fact(expression: str, key: str, value: Any) -> str | None:
             return None
         return f"{expression} > 0" if value > 0 else f"{expression} == {quoted(value)}"
     if value is None:
-        return f"{expression} == none" if words & _ENDINGS else None
+        return f"{expression} == none" if words & (_ENDINGS | _FREE) else None
     if not isinstance(value, str):
         return None
     if words & _FACTS or not key:

@@ -77,7 +77,7 @@ class Terms:
 
 
 def _term(text: str, place: str) -> Term:
-    return Term(text, compile_expression(text, place), frozenset(_names_in(text)))
+    return Term(text, compile_expression(text, place), frozenset(names_in_expression(text)))
 
 
 def _leaf(args: Json, name: str, texts: Sequence[str], place: str) -> Leaf:
@@ -112,14 +112,15 @@ def place_parts(place: str) -> Iterator[str | int]:
         yield int(number) if number else key or json.loads(quoted)
 
 
-def _names_in(expression: str) -> set[str]:
+def names_in_expression(expression: str) -> set[str]:
+    """Return the names of values that a bare expression uses."""
     return set(_NAME.findall(_TEXT.sub("''", expression))) - _WORDS
 
 
 def _names_of_value(value: Any) -> Iterator[str]:
     if isinstance(value, str):
         for hole in _HOLE.findall(value):
-            yield from _names_in(hole)
+            yield from names_in_expression(hole)
     elif isinstance(value, dict):
         for item in value.values():
             yield from _names_of_value(item)
@@ -298,7 +299,7 @@ class Agreement:
         if asked is not None:
             words = [f"it was {short(asked.recorded)} in the recording"]
             # That it may always be this is worth saying beside another possibility only.
-            if any(map(_names_in, asked.candidates)):
+            if any(map(names_in_expression, asked.candidates)):
                 words += filter(None, (_shown(text, scope) for text in asked.candidates))
         label = f"{name}: {'; '.join(words)}" if words else name
         kind = self._properties.get(name, {}).get("type")
