@@ -26,7 +26,7 @@ from em.compiler.evidence import ENOUGH, information
 from em.compiler.explanations import Explained, Explainer
 from em.compiler.guards import Guard, Guards
 from em.compiler.inputs import Input, Inputs, Use, named_value, with_names
-from em.compiler.sources import Sources, text_key
+from em.compiler.sources import Sources, quoted, text_key
 from em.errors import InputError
 from em.runner.agreement import deeper
 from em.runner.authorship import is_model_written, model_of
@@ -53,6 +53,7 @@ from em.values.json_schema import of_input, of_output
 from em.values.leaves import leaves, texts
 
 MAX_ROUNDS = 8
+MANY_CALLS = 200
 
 
 class Recorded(msgspec.Struct, frozen=True):
@@ -115,21 +116,21 @@ def _drafted(
     for _ in range(MAX_ROUNDS):
         builder = _Builder(trace, calls, approvals, verdicts, name)
         draft = builder.build()
+        needed = builder.used | builder.identifying
         idle = [
             call.index
             for call in calls
-            if verdicts[call.index].keep
-            and call.effect == "read"
-            and call.index not in builder.used | builder.identifying
+            if verdicts[call.index].keep and call.effect == "read" and call.index not in needed
         ]
-        if not idle:
-            break
-        idle = _but_the_last(idle, verdicts)
-        if not idle:
-            break
+        idle = _but_the_last(idle, verdicts) if idle else []
         # The next round finds reads that only these ones used.
         for index in idle:
             verdicts[index] = unused(verdicts[index])
+        if not idle:
+            break
+        if len(calls) > MANY_CALLS and len(idle) < len(calls) / MANY_CALLS:
+            # Of a long trace a few reads are cut out; building it again would take twice as long.
+            return builder.without(draft, idle)
     return draft
 
 
@@ -153,17 +154,7 @@ def _is_answer(name: str, answer: Any) -> str:
     """Return an expression that holds if the answer equals the recorded one."""
     if isinstance(answer, bool):
         return name if answer else f"not {name}"
-    return f"{name} is none" if answer is None else f"{name} == {_as_expression(answer)}"
-
-
-def _as_expression(value: Any) -> str:
-    """Write a value as an expression: JSON, but `none` for null."""
-    if isinstance(value, dict):
-        pairs = (f"{_as_expression(key)}: {_as_expression(item)}" for key, item in value.items())
-        return "{" + ", ".join(pairs) + "}"
-    if isinstance(value, list):
-        return "[" + ", ".join(map(_as_expression, value)) + "]"
-    return "none" if value is None else msgspec.json.encode(value).decode()
+    return f"{name} is none" if answer is None else f"{name} == {quoted(answer)}"
 
 
 class _Builder:
@@ -279,6 +270,17 @@ class _Builder:
             usage=self._trace.recorded_usage,
             secrets={name: text for text, name in self._arguments.secrets.items()},
             contradictions=self._contradictions,
+        )
+
+    def without(self, draft: Draft, idle: Sequence[int]) -> Draft:
+        """Return a draft without the steps of some reads, whose results nothing uses."""
+        ids = {self._step_of[index] for index in idle}
+        steps = [step for step in draft.routine.steps if step.id not in ids]
+        return msgspec.structs.replace(
+            draft,
+            routine=msgspec.structs.replace(draft.routine, steps=steps),
+            recording=[item for item in draft.recording if item.step not in ids],
+            verdicts=self._verdicts,
         )
 
     def _named_inputs(self, routine: Routine, named: Mapping[str, str]) -> tuple[Json, Any]:

@@ -101,5 +101,17 @@ def mentioned_in(value: Any, text: str, *, exactly: bool = False) -> bool:
     wanted = str(value).strip()
     if len(wanted) < 2 or isinstance(value, bool):
         return False
-    pattern = rf"(?<![A-Za-z0-9]){re.escape(wanted)}(?![A-Za-z0-9])"
-    return re.search(pattern, text, 0 if exactly else re.IGNORECASE) is not None
+    if not exactly:
+        wanted, text = wanted.lower(), text.lower()
+    # A search for each value; compiling a pattern for each would take much longer.
+    at = text.find(wanted)
+    while at >= 0:
+        end = at + len(wanted)
+        before, after = text[at - 1 : at] if at else "", text[end : end + 1]
+        if not _IN_A_WORD.match(before) and not _IN_A_WORD.match(after):
+            return True
+        at = text.find(wanted, at + 1)
+    return False
+
+
+_IN_A_WORD = re.compile(r"[A-Za-z0-9]")
