@@ -327,7 +327,7 @@ def _print_compiled(draft: "Draft", place: str, *, explained: bool) -> None:
     steps = sum(verdict.keep for verdict in draft.verdicts)
     click.echo(
         f"{count(len(draft.calls), 'call')} became {count(steps, 'step')} in {place};"
-        " replayed against the recording: the same calls, the same output"
+        f" {'. '.join(draft.proof)}"
     )
     if draft.outcome in OUTCOMES:
         note(f"note: {OUTCOMES[draft.outcome]}")
@@ -529,6 +529,7 @@ def _report(draft: "Draft", place: str) -> dict[str, Any]:
         "routine": place,
         "name": draft.routine.name,
         "outcome": draft.outcome,
+        "proof": draft.proof,
         "calls": [
             {
                 "call": call.index + 1,

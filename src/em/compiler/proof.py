@@ -5,7 +5,6 @@ changed, and with each input replaced by a fresh value throughout. The routine m
 it must never act otherwise than its recording does with these values.
 """
 
-import random
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -23,7 +22,8 @@ from em.values.leaves import leaves
 
 MOST_WORK = 4_000
 """Calls that are replayed to vary single inputs; beyond it all inputs are varied at once."""
-SEED = 14
+MOST_SHOWN = 8
+"""Inputs that the report names."""
 _DATE = re.compile(r"(\d{4})(-\d{2}-\d{2}.*)", re.DOTALL)
 
 
@@ -44,13 +44,13 @@ class Proof(msgspec.Struct, frozen=True, kw_only=True):
         """Yield what was proved and what was not, one sentence each."""
         yield "same task: proved"
         if self.other_order:
-            yield f"results in another order: it stops ({self.other_order})"
+            yield f"another order of lists {self.other_order}"
         free = [name for name, problem in self.inputs.items() if not problem]
-        if free:
-            yield f"other inputs: {_listed(free)} {'varies' if len(free) == 1 else 'vary'} freely"
-        for name, problem in self.inputs.items():
-            if problem:
-                yield f"{name}: {problem}"
+        parts = [f"{_listed(free)} {'varies' if len(free) == 1 else 'vary'} freely"] if free else []
+        parts += [f"{name} {problem}" for name, problem in self.inputs.items() if problem]
+        if len(parts) > MOST_SHOWN:
+            parts[MOST_SHOWN:] = [f"{len(parts) - MOST_SHOWN} more are asked for or make it stop"]
+        yield f"other inputs: {'; '.join(parts)}" if parts else "other inputs: there are none"
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -59,13 +59,11 @@ def _listed(names: Sequence[str]) -> str:
 
 def prove(draft: Draft) -> Proof:
     """Replay a draft in another order and with other inputs; raise if it acts otherwise."""
-    # A fixed seed: the proof must come out the same each time.
-    shuffled = [
-        msgspec.structs.replace(item, result=_shuffled(item.result, random.Random(SEED)))  # noqa: S311 - no secret
-        for item in draft.recording
+    turned = [
+        msgspec.structs.replace(item, result=_turned(item.result)) for item in draft.recording
     ]
     # A list that is passed on as it is keeps its new order.
-    order = _outcome(draft, draft.input, shuffled, _alike)
+    order = _outcome(draft, draft.input, turned, _alike)
     return Proof(other_order=order, inputs=dict(_with_other_inputs(draft)))
 
 
@@ -76,9 +74,9 @@ def _with_other_inputs(draft: Draft) -> Iterator[tuple[str, str]]:
     for name in names:
         asked = asks.get(name)
         if asked is not None and len(asked.candidates) > 1:
-            yield name, f"ambiguous ({len(asked.candidates)} explanations), so it is asked for"
+            yield name, f"is ambiguous ({len(asked.candidates)} explanations), so it is asked for"
         elif asked is not None:
-            yield name, "asked for, because nothing recorded explains it"
+            yield name, "is asked for, because nothing recorded explains it"
     free = [name for name in names if name not in asks and _fresh_values(draft.input[name])]
     if len(free) * len(draft.recording) > MOST_WORK:
         fresh = _merged(_fresh_values(draft.input[name]) for name in free)
@@ -117,8 +115,8 @@ def _outcome(
 
 def _why_stopped(result: RunResult) -> str:
     if result.pending_prompt is not None:
-        return f"it asks: {result.pending_prompt.message}"
-    return "" if result.failure is None else result.failure.message
+        return f"makes it ask ({result.pending_prompt.message})"
+    return "" if result.failure is None else f"makes it stop ({result.failure.message})"
 
 
 class _Replay:
@@ -189,16 +187,14 @@ def _key(name: str, args: Json) -> bytes:
 # --- other values ---------------------------------------------------------------------------------
 
 
-def _shuffled(value: Any, chance: random.Random) -> Any:
-    """Return a value with its keys and its lists of records or ids in another order."""
+def _turned(value: Any) -> Any:
+    """Return a value whose keys and lists begin with what was second: every position changes."""
     if isinstance(value, dict):
-        items = [(key, _shuffled(item, chance)) for key, item in value.items()]
-        chance.shuffle(items)
-        return dict(items)
+        items = [(key, _turned(item)) for key, item in value.items()]
+        return dict([*items[1:], *items[:1]])
     if isinstance(value, list):
-        items = [_shuffled(item, chance) for item in value]
-        chance.shuffle(items)
-        return items
+        turned = [_turned(item) for item in value]
+        return [*turned[1:], *turned[:1]]
     return value
 
 
