@@ -1,0 +1,96 @@
+"""Facts that were read about what is acted on become guards; accidents elsewhere do not."""
+
+from typing import Any
+
+import pytest
+
+from em.compiler.compile_trace import compile_trace
+from em.runner.routine import ToolStep
+from em.traces.trace import Mission, ToolCall, Trace
+
+OWNER = "ana_lopez_12"
+
+
+def read(name: str, result: Any, /, **args: Any) -> ToolCall:
+    return ToolCall(tool=name, args=args, result=result, effect="read")
+
+
+def guards(*reads: ToolCall, **args: Any) -> list[str]:
+    trace = Trace(
+        mission=Mission(goal="act", input_summary={"order": "#W1001", "mail": "ana@shop.example"}),
+        events=[*reads, ToolCall(tool="act", args={"order": "#W1001", **args}, effect="write")],
+        outcome="success",
+    )
+    steps = compile_trace(trace).routine.steps
+    (step,) = [one for one in steps if isinstance(one, ToolStep) and one.tool == "act"]
+    return list(step.guards)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "guard"),
+    [
+        ("status", "pending", 'order_2.status == "pending"'),
+        ("status", "Pending", 'order_2.status == "Pending"'),
+        ("is_paid", True, "order_2.is_paid == true"),
+        ("type", "gift", 'order_2.type == "gift"'),
+        ("stock", 5, "order_2.stock > 0"),
+        ("balance", 0, "order_2.balance == 0"),
+        ("cancelled_at", None, "order_2.cancelled_at == none"),
+    ],
+)
+def test_what_a_careful_person_would_check_is_a_guard(field: str, value: Any, guard: str) -> None:
+    assert guard in guards(read("get_order", {"id": "#W1001", field: value}, order="#W1001"))
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("name", "desk lamp"), ("city", "Porto"), ("price", 20.5), ("note", None), ("tags", ["a"])],
+)
+def test_what_differs_from_thing_to_thing_is_none(field: str, value: Any) -> None:
+    assert guards(read("get_order", {"id": "#W1001", field: value}, order="#W1001")) == []
+
+
+def test_a_result_that_is_a_fact_by_itself() -> None:
+    assert guards(read("stock_of", 5, order="#W1001")) == ["stock_of_result > 0"]
+
+
+def test_a_record_that_is_not_acted_on_has_no_guards() -> None:
+    other = read("get_order", {"id": "#W9009", "status": "shipped"}, order="#W9009")
+    assert guards(other) == []
+
+
+def test_the_order_must_belong_to_the_person() -> None:
+    found = guards(
+        read("find_user", OWNER, mail="ana@shop.example"),
+        read("get_order", {"id": "#W1001", "user_id": OWNER}, order="#W1001"),
+    )
+    assert "order_2.user_id == user" in found
+
+
+def test_an_amount_must_stay_within_what_there_is() -> None:
+    found = guards(read("get_order", {"id": "#W1001", "stock": 5}, order="#W1001"), count=2)
+    assert "order_2.stock >= count" in found
+
+
+def test_items_of_the_record_are_checked_and_not_their_entries_in_a_catalogue() -> None:
+    order = {"id": "#W1001", "items": [{"id": "8384507844", "returned": False}, {"id": "77"}]}
+    product = {"id": "P-4711", "variants": [{"id": "8384507844", "available": False}]}
+    found = guards(
+        read("get_order", order, order="#W1001"),
+        read("get_product", product, product="P-4711"),
+        items=["8384507844"],
+    )
+    assert any('"returned") == false' in guard for guard in found)
+    assert not any("available" in guard for guard in found)
+
+
+def test_the_reads_that_identify_who_it_is_about_are_never_pruned() -> None:
+    trace = Trace(
+        mission=Mission(goal="cancel", input_summary={"order": "#W1001", "mail": "a@b.example"}),
+        events=[
+            read("find_user", {"name": "Ana"}, mail="a@b.example"),
+            ToolCall(tool="cancel", args={"order": "#W1001"}, effect="write"),
+        ],
+        outcome="success",
+    )
+    assert next(iter(compile_trace(trace).routine.steps)).id == "find_user"

@@ -1,0 +1,159 @@
+"""A run acts only if all explanations agree and every guard holds; else it asks or stops."""
+
+from typing import Any
+
+import pytest
+import yaml
+
+from em.runner.agreement import bind, deeper, place_parts
+from em.runner.engine import run_routine
+from em.runner.run import RunResult
+
+ROUTINE = """
+version: "1"
+name: refund
+tools:
+  - {name: get_order, effect: read}
+  - {name: get_user, effect: read}
+  - {name: refund, effect: write}
+  - {name: notify, effect: write}
+input_schema:
+  type: object
+  properties:
+    order_id: {type: string, examples: ["#W1001"]}
+    reason: {type: string, examples: [mistake]}
+    request: {type: string}
+  required: []
+  additionalProperties: false
+request: {input: request, template: "Refund {{ order_id }}, please"}
+asks:
+  reason: {recorded: mistake, candidates: ["order.reason", '"mistake"']}
+steps:
+  - {id: get_user, type: tool.call, tool: get_user, save_as: user}
+  - {id: get_order, type: tool.call, tool: get_order, args: {id: "{{ order_id }}"}, save_as: order}
+  - id: refund
+    type: tool.call
+    tool: refund
+    args: {order: "{{ order_id }}", amount: "{{ order.total }}"}
+    agree: {amount: ["order.paid"], order: ['among(every(user, "orders.*"), order_id)']}
+    guards: ['order.status == "open"']
+  - id: notify
+    type: tool.call
+    tool: notify
+    args: {order: "{{ order_id }}", reason: "{{ reason }}"}
+    guards: ["order.user == user.id"]
+"""
+ALL = {"order_id": "#W1001", "reason": "mistake"}
+
+
+class Shop:
+    def __init__(self, **order: Any) -> None:
+        self.order = {
+            "total": 10, "paid": 10, "status": "open", "user": "u1", "reason": "late", **order
+        }  # fmt: skip
+        self.done: list[Any] = []
+
+    def run(self, folder: Any, given: dict[str, Any], **options: Any) -> RunResult:
+        tools = {
+            "get_user": lambda: {"id": "u1", "orders": ["#W1001", "#W2002"]},
+            "get_order": lambda id: self.order,  # noqa: A006 - the tool's own name
+            "refund": lambda **args: self.done.append(args) or "ok",
+            "notify": lambda **args: self.done.append(args) or "ok",
+        }
+        return run_routine(folder, given, tools, **options)
+
+
+@pytest.fixture
+def folder(tmp_path: Any) -> Any:
+    (tmp_path / "routine.yaml").write_text(ROUTINE)
+    return tmp_path
+
+
+def test_the_recorded_inputs_run(folder: Any) -> None:
+    shop = Shop()
+    assert shop.run(folder, ALL).status == "ok"
+    assert [call.get("amount", call.get("reason")) for call in shop.done] == [10, "mistake"]
+
+
+def test_explanations_that_differ_are_asked_about_before_anything_is_done(folder: Any) -> None:
+    shop = Shop(paid=7)
+    asked = shop.run(folder, ALL)
+    assert (asked.status, shop.done) == ("needs_input", [])
+    assert asked.pending_prompt is not None
+    assert "10 if" in asked.pending_prompt.message
+    assert "7 if" in asked.pending_prompt.message
+    done = shop.run(folder, ALL, answers={"inputs": {"refund.amount": 7}})
+    assert (done.status, shop.done[0]["amount"]) == ("ok", 7)
+
+
+def test_an_explanation_that_comes_out_empty_is_a_veto(folder: Any) -> None:
+    shop = Shop()
+    asked = shop.run(folder, {**ALL, "order_id": "#W9999"})
+    assert (asked.status, shop.done) == ("needs_input", [])
+
+
+@pytest.mark.parametrize("change", [{"status": "shipped"}, {"user": "u2"}, {"status": None}])
+def test_a_guard_of_any_effect_stops_the_run_before_the_first(folder: Any, change: Any) -> None:
+    shop = Shop(**change)
+    stopped = shop.run(folder, ALL)
+    assert (stopped.status, shop.done) == ("failed", [])
+    assert stopped.failure is not None
+    assert stopped.failure.error_type == "GuardFailed"
+
+
+def test_a_missing_input_is_asked_for_with_its_candidates_before_the_first_effect(
+    folder: Any,
+) -> None:
+    shop = Shop()
+    asked = shop.run(folder, {"order_id": "#W2002"})
+    assert (asked.status, shop.done) == ("needs_input", [])
+    assert asked.pending_prompt is not None
+    assert asked.pending_prompt.step_id == "inputs"
+    assert '"late" if' in asked.pending_prompt.message
+    answers = {"inputs": {"reason": "late"}}
+    assert shop.run(folder, {"order_id": "#W2002"}, answers=answers).status == "ok"
+
+
+def test_the_request_binds_its_inputs_and_other_words_are_asked_about(folder: Any) -> None:
+    shop = Shop()
+    bound = shop.run(folder, {"request": "refund #W1001, please"})
+    assert (bound.status, shop.done[0]["order"]) == ("ok", "#W1001")
+    other = shop.run(folder, {"request": "Give me back my money for #W1001"})
+    assert (other.status, len(shop.done)) == ("needs_input", 2)
+
+
+def test_a_request_and_an_input_that_contradict_each_other_are_refused(folder: Any) -> None:
+    shop = Shop()
+    given = {"request": "Refund #W1001, please", "order_id": "#W2002"}
+    assert (shop.run(folder, given).status, shop.done) == ("failed", [])
+
+
+@pytest.mark.parametrize(
+    ("template", "text", "bound"),
+    [
+        ("refund {{ a }}", "refund #W1", {"a": "#W1"}),
+        ("refund {{ a }}", "  Refund   #W1 ", {"a": "#W1"}),
+        ("{{ a }} to {{ b }}", "Rome to New York", {"a": "Rome", "b": "New York"}),
+        ("{{ a }} and {{ a }}", "x and x", {"a": "x"}),
+        ("{{ a }} and {{ a }}", "x and y", None),
+        ("refund {{ a }} now", "refund #W1", None),
+        ("refund {{ a }}", "refund", None),
+        ("send {{ a[0] }}, {{ a[1] }}", "send x, y", {"a": ["x", "y"]}),
+        ("just do it", "just do it", {}),
+        ("just do it", "just do it twice", None),
+    ],
+)
+def test_a_template_binds_the_same_words(template: str, text: str, bound: Any) -> None:
+    assert bind(template, text) == bound
+
+
+@pytest.mark.parametrize("parts", [("a",), ("a", 0, "b"), ("a.b", 1), ('x"y', "z"), ("[0]", 0)])
+def test_a_place_reads_back(parts: tuple[str | int, ...]) -> None:
+    place = ""
+    for part in parts:
+        place = deeper(place, part)
+    assert tuple(place_parts(place)) == parts
+
+
+def test_the_routine_is_what_an_author_can_read() -> None:
+    assert yaml.safe_load(ROUTINE)["steps"][2]["guards"] == ['order.status == "open"']
