@@ -1,6 +1,7 @@
 """Where a routine asks or refuses, its exported script does the same, before anything is done."""
 
 import copy
+import json
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ from test_export_python import load, same
 
 from em.compiler.compile_trace import compile_trace
 from em.compiler.export import script, stand_ins
+from em.compiler.export.agent_tools import export_openai, export_skill
 from em.compiler.export.python import export_python
 from em.compiler.package_files import write_package
 from em.errors import ExportError
@@ -149,3 +151,17 @@ def test_a_script_that_asks_nothing_has_no_code_for_it(tmp_path: Path) -> None:
         'name: r\nsteps:\n  - {id: a, type: return, value: "{{ n }}"}\n'
     )
     assert "Agreement" not in export_python(Package(tmp_path))
+
+
+def test_agents_are_told_what_is_asked_for(folder: Path) -> None:
+    module: dict[str, Any] = {"__name__": "script"}
+    exec(export_openai(Package(folder)), module)
+    about = module["FUNCTION"]["function"]["parameters"]["properties"]
+    assert 'It was "as agreed" when recorded' in about["note"]["description"]
+    assert "refund order {{ order_id }} of" in about["request"]["description"]
+    asked = json.loads(module["handle"]({"request": OTHER, "limit": 100}, Shop()()))
+    assert asked["status"] == "needs_input"
+    assert asked["step_id"] == "inputs"
+    skill = export_skill(Package(folder))["SKILL.md"]
+    assert "## When it asks or stops" in skill
+    assert "--answers answers.json" in skill

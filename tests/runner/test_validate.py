@@ -264,3 +264,49 @@ def test_a_folder_without_a_routine_and_a_good_one(tmp_path: Path) -> None:
         "  - {id: c, type: return}\n"
     )
     assert validate(tmp_path) == []
+
+
+SETTLING = """\
+name: refund
+input_schema: {type: object, properties: {order_id: {}, amount: {}, words: {}}}
+request: {input: words, template: "refund {{ order_id }}"}
+asks: {amount: {recorded: 100, candidates: [order.total, "100"]}}
+steps:
+  - {id: look, type: tool.call, tool: look, args: {id: "{{ order_id }}"}, save_as: order}
+  - id: pay
+    type: tool.call
+    tool: pay
+    args: {amount: "{{ amount }}", items: [{id: "{{ order_id }}"}]}
+    agree: {amount: [order.total], "items[0].id": [order.id]}
+    guards: [order.status == "open"]
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "place", "says"),
+    [
+        ("[order.total], ", "[ordr.total], ", "step pay, field agree.amount[0]", "mean 'or"),
+        ("[order.total], ", '["{{ order.total }}"], ', "step pay, field agree.amount[0]", "bare"),
+        ("[order.total], ", '["order."], ', "step pay, field agree.amount[0]", ""),
+        ("{amount: [order.t", "{amont: [order.t", "step pay, field agree.amont", "'amount'"),
+        ("items[0].id\": [", "items[1].id\": [", "step pay, field agree.items[1].id", "argument"),
+        ('order.status == "open"', "order.status ==", "step pay, field guards[0]", ""),
+        ('order.status == "open"', "paid.status", "step pay, field guards[0]", "not defined"),
+        ("[order.total, ", "[ordr.total, ", "asks.amount.candidates[0]", "order"),
+        ("asks: {amount: ", "asks: {amuont: ", "asks.amuont", "did you mean 'amount'"),
+        ("input: words", "input: wrods", "request.input", "did you mean 'words'"),
+        ("refund {{ order_id }}", "refund {{ order }}", "request.template", "not an input"),
+        ("refund {{ order_id }}", "refund {{ order.id }}", "request.template", "inputs and quoted"),
+    ],
+)  # fmt: skip
+def test_what_must_agree_and_is_asked_for_is_checked(
+    tmp_path: Path, old: str, new: str, place: str, says: str
+) -> None:
+    (tmp_path / "routine.yaml").write_text(SETTLING)
+    assert validate(tmp_path) == []
+    assert old in SETTLING
+    (tmp_path / "routine.yaml").write_text(SETTLING.replace(old, new))
+    found = [problem for problem in validate(tmp_path) if problem.severity == "error"]
+    assert [problem.place for problem in found] == [place]
+    assert says in str(found[0])
+    assert found[0].line > 0

@@ -247,7 +247,7 @@ class _Builder:
             steps=steps,
         )
         inputs, asks = self._named_inputs(routine, named)
-        request = self._inputs.request(named, decides=self._decides)
+        request = self._inputs.request(named, decides=self._decides, whole=inputs)
         returned = next(step.value for step in steps if isinstance(step, ReturnStep))
         routine = msgspec.structs.replace(
             routine,
@@ -302,6 +302,7 @@ class _Builder:
             for name, value in stated.items()
             if (name in used or name in asks) and name not in secret
         }
+        kept |= {n: text for n, text in self._inputs.stated_texts().items() if n in used}
         return kept | {named[one.token]: one.value for one in self._inputs.made}, asks
 
     # --- calls ------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ every routine with these tools.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -267,6 +267,14 @@ class Inputs:
             if key not in self.texts
         }
 
+    def stated_texts(self) -> Json:
+        """Return the texts of the task that may be requests; a call may also take them whole."""
+        return {
+            self._mission_names[key]: value
+            for key, value in self._mission.items()
+            if key in self.texts
+        }
+
     def asked(self, named: Mapping[str, str]) -> dict[str, Asked]:
         """Return the inputs that nothing said or stated, with what may explain them."""
         return {
@@ -282,15 +290,21 @@ class Inputs:
             if not one.is_said
         }
 
-    def request(self, named: Mapping[str, str], *, decides: bool) -> Request | None:
+    def request(
+        self, named: Mapping[str, str], *, decides: bool, whole: Collection[str]
+    ) -> Request | None:
         """Return the template of the request, with the inputs that it mentions.
 
         decides: whether something that is done may follow from its wording alone.
+        whole: the inputs that steps use. A text that is one of them and mentions nothing, such as
+        the title of an issue, is not a request.
         """
-        if not self.texts:
+        names = {self._mission_names.get(key, key): key for key in self.texts}
+        if self._spoken_as:
+            names = {self._spoken_as: self._spoken_as}
+        name = next((name for name in names if name not in whole), next(iter(names), None))
+        if name is None:
             return None
-        name = self._spoken_as or self._mission_names[next(iter(self.texts))]
-        key = self._spoken_as or next(iter(self.texts))
         holes: dict[Any, str] = {}
         for one in self.made:
             if one.is_said and isinstance(one.value, list):
@@ -298,7 +312,9 @@ class Inputs:
                     holes[item] = f"{named[one.token]}[{number}]"
             elif one.is_said:
                 holes[one.value] = named[one.token]
-        template = "".join(_filled(self.texts[key], holes))
+        if name in whole and not holes and not decides:
+            return None
+        template = "".join(_filled(self.texts[names[name]], holes))
         return Request(input=name, template=template, decides=decides)
 
 

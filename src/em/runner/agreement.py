@@ -27,7 +27,10 @@ SETTLED = "_settled"
 _NAME = re.compile(r"(?<![\w.])([A-Za-z_]\w*)(?!\w|\s*\(|\s*=[^=])")
 """Matches names of values: not functions, keys behind a dot, or names of arguments."""
 _TEXT = re.compile(r"\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'")
-_HOLE = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
+_INPUT = re.compile(r"[A-Za-z_]\w*(\[\d+\])?")
+"""Matches an input in a request, or an item of one."""
+_HOLE = re.compile(r"\{\{\s*(\"(?:[^\"\\]|\\.)*\"|.*?)\s*\}\}", re.DOTALL)
+"""Matches an expression in a text; a quoted text may hold braces itself."""
 _WORDS = frozenset("true false none True False None and or not in is if else".split())
 
 
@@ -441,6 +444,12 @@ def bind(template: str, text: str) -> Json | None:
     return bound if not rest or names else None
 
 
+def names_of_request(template: str) -> list[str]:
+    """Return the inputs that a request mentions, each once."""
+    names = [place_parts(name) for name in _split(template)[1]]
+    return list(dict.fromkeys(str(next(parts)) for parts in names))
+
+
 def _lower(text: str) -> str:
     lower = text.lower()
     return lower if len(lower) == len(text) else text
@@ -451,14 +460,29 @@ def _split(template: str) -> tuple[list[str], list[str]]:
     words, names = [""], []
     for number, part in enumerate(_HOLE.split(template)):
         hole = part.strip()
-        if number % 2 and not hole.startswith('"'):
+        if number % 2 and _INPUT.fullmatch(hole):
             names.append(hole)
             words.append("")
         else:
-            words[-1] += json.loads(hole) if number % 2 else part
+            words[-1] += _quoted_text(hole) if number % 2 else part
     plain = [re.sub(r"\s+", " ", part) for part in words]
     plain[0], plain[-1] = plain[0].lstrip(), plain[-1].rstrip()
     return [_lower(part) for part in plain], names
+
+
+def _quoted_text(hole: str) -> str:
+    """Return a text that a template quotes because it holds braces."""
+    try:
+        text = json.loads(hole)
+    except ValueError:
+        text = None
+    if not isinstance(text, str):
+        raise RoutineError(
+            f"a request can hold inputs and quoted texts, got {hole!r}",
+            place="request.template",
+            fix="write the name of an input, as in {{ order_id }}",
+        )
+    return text
 
 
 def _typed(value: Any, schema: Json) -> Any:

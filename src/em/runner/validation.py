@@ -7,6 +7,7 @@ from typing import Any, Literal
 import msgspec
 
 from em.errors import ExpressionError, RoutineError
+from em.runner.agreement import names_of_request, place_parts
 from em.runner.expressions.language import Inputs, References, compile_value, texts_in
 from em.runner.package import ROUTINE, UDF, udf_names
 from em.runner.routine import Routine, ToolSpec
@@ -105,6 +106,8 @@ class _Package:
         steps = _steps(value)
         yield from _ids(steps)
         yield from _flow(steps)
+        yield from _agreeing(steps)
+        yield from _asking(value)
         yield from self._called(value, steps)
 
     def _called(self, value: Json, steps: list[Any]) -> Iterator[Found]:
@@ -156,6 +159,7 @@ class _Package:
         inputs = Inputs(value.get("input_schema"), self._json(INPUT)[0], value.get("secrets"))
         references = References(steps, inputs, functions or frozenset())
         yield from map(told, references.problems())
+        yield from map(told, references.candidates(value.get("asks")))
         for found in references.shadows():
             yield told(found, "warning")
         for name, (where, fix) in references.assumed.items():
@@ -311,6 +315,48 @@ def _flow(steps: list[Any]) -> Iterator[Found]:
         if isinstance(step, dict) and step.get("type") == "return" and step.get("when") is None:
             yield ("steps", number + 1), "a step behind a return never runs", "remove it"
             return
+
+
+def _agreeing(steps: list[Any]) -> Iterator[Found]:
+    """Yield the places of `agree` where the step has no argument."""
+    for number, step in enumerate(steps):
+        agree = step.get("agree") if isinstance(step, dict) else None
+        for place in agree if isinstance(agree, dict) else ():
+            value: Any = step.get("args") or {}
+            try:
+                for part in place_parts(str(place)):
+                    value = value[part]
+            except (KeyError, IndexError, TypeError):
+                fix = closest(str(place), [str(name) for name in step.get("args") or {}])
+                fix = fix or "name an argument, as in `amount` or `items[0].id`"
+                yield ("steps", number, "agree", place), f"the step has no argument {place!r}", fix
+
+
+def _asking(value: Json) -> Iterator[Found]:
+    """Yield the names of `asks` and `request` that are not inputs."""
+    declared = json_schema.Declared(value.get("input_schema"))
+    try:
+        names = list(_asked_names(value))
+    except RoutineError as error:
+        yield ("request", "template"), error.message, error.fix
+        return
+    for where, name in names:
+        if name not in declared.names:
+            fix = closest(name, declared.names) or "declare it in input_schema"
+            yield where, f"{name!r} is not an input", fix
+
+
+def _asked_names(value: Json) -> Iterator[tuple[Where, str]]:
+    asks, request = value.get("asks"), value.get("request")
+    for name in asks if isinstance(asks, dict) else ():
+        yield ("asks", name), str(name)
+    if not isinstance(request, dict):
+        return
+    if isinstance(request.get("input"), str):
+        yield ("request", "input"), request["input"]
+    if isinstance(request.get("template"), str):
+        for name in names_of_request(request["template"]):
+            yield ("request", "template"), name
 
 
 def _place(value: Json, where: Where) -> str:

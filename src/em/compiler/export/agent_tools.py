@@ -15,7 +15,7 @@ from em.runner.authorship import refuse_unread
 from em.runner.package import Package
 from em.runner.routine import PromptStep, Routine, ToolStep
 from em.runner.tools import one_line, tool_name
-from em.values.canonical import Json
+from em.values.canonical import Json, short
 
 _NOTES = frozenset({"title", "default", "examples", "$schema", "$comment"})
 _KNOWN = frozenset(
@@ -212,10 +212,30 @@ def _about(routine: Routine) -> Json:
 
 
 def _schema(routine: Routine) -> Json:
+    """Return the schema of the input, with words about what a run would ask for."""
     schema = routine.input_schema or {}
-    if "properties" in schema and schema.get("type") == "object":
-        return schema
-    return {"properties": {}, **schema, "type": "object"}
+    known = schema.get("properties", {})
+    notes = _input_notes(routine)
+    properties = {
+        name: {"description": notes[name], **one}
+        if name in notes and isinstance(one, dict)
+        else one
+        for name, one in known.items()
+    }
+    return {**schema, "properties": properties, "type": "object"}
+
+
+def _input_notes(routine: Routine) -> dict[str, str]:
+    """Say of inputs that nothing recorded explains, and of the request, how they are used."""
+    notes = {
+        name: f"Ask the user if they did not say it. It was {short(asked.recorded)} when recorded"
+        + (", and no step uses it." if asked.is_unused else ".")
+        for name, asked in routine.asks.items()
+    }
+    if routine.request is not None:
+        template = one_line(routine.request.template, 300)
+        notes[routine.request.input] = f"The whole request in words. It was like: {template}"
+    return notes
 
 
 LONGEST_NAME = 64
@@ -264,11 +284,12 @@ def _tools(path: Path) -> str:
 def _skill(routine: Routine, *, with_tools: bool) -> str:
     name = skill_name(routine.name)
     about = one_line(routine.description, 900) or f"Runs the routine {one_line(routine.name, 100)}"
-    schema = routine.input_schema or {"type": "object"}
+    schema = _schema(routine) if routine.input_schema else {"type": "object"}
     called = sorted({step.tool for step in routine.steps if isinstance(step, ToolStep)})
     asked = [step for step in routine.steps if isinstance(step, PromptStep)]
     option = " --tools scripts/tools.py" if with_tools else " --tools TOOLS.py" if called else ""
-    option += " --answers answers.json" if asked else ""
+    settles = bool(routine.asks or routine.request)
+    option += " --answers answers.json" if asked or settles else ""
     parts = [
         f"---\nname: {name}\ndescription: {json.dumps(about, ensure_ascii=False)}\n---",
         f"# {name}",
@@ -282,6 +303,8 @@ def _skill(routine: Routine, *, with_tools: bool) -> str:
     ]
     if asked:
         parts += [_questions(asked)]
+    if settles:
+        parts += [_ASKING]
     if called and not with_tools:
         parts += [
             "## Tools to bring\n\nThe script calls these; write them as functions of a file, and "
@@ -292,6 +315,16 @@ def _skill(routine: Routine, *, with_tools: bool) -> str:
         named = ", ".join(f"`{one_line(secret.variable, 100)}`" for secret in routine.secrets)
         parts += [f"## Secrets\n\nThese environment variables must be set: {named}."]
     return "\n\n".join(parts) + "\n"
+
+
+_ASKING = """\
+## When it asks or stops
+
+The script acts only if everything that may explain a value agrees. With other inputs it may say \
+"step inputs waits for an answer", and what each value may be. Ask a person, don't make answers \
+up, and run it again with the answers in `answers.json`: `{"inputs": {"NAME": "…"}}`. If it says \
+GuardFailed, the world differs from the recording: do the task by hand instead. Both happen before \
+the first effect wherever it can be known by then."""
 
 
 def _questions(asked: list[PromptStep]) -> str:

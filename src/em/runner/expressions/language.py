@@ -275,11 +275,26 @@ class References:
                 yield from self._bare(item, path, known)
             elif field == "checks":
                 yield from self._checks(item, path, known)
+            elif field == "guards":
+                yield from self._all_bare(item, path)
+            elif field == "agree":
+                for place, sources in item.items() if isinstance(item, dict) else ():
+                    yield from self._all_bare(sources, (*path, place))
             elif field in _NEVER_EVALUATED:
                 for at, _ in texts_in(item, path):
                     yield at, "an expression here is not evaluated", "write the value itself"
             elif field != "description":
                 yield from self._value(item, path, known)
+
+    def candidates(self, asks: Any) -> Iterator[Found]:
+        """Yield the problems of the candidates of asked inputs; call it after `problems`."""
+        for name, asked in asks.items() if isinstance(asks, dict) else ():
+            sources = asked.get("candidates") if isinstance(asked, dict) else ()
+            yield from self._all_bare(sources, ("asks", name, "candidates"))
+
+    def _all_bare(self, sources: Any, where: Where) -> Iterator[Found]:
+        for number, source in enumerate(sources if isinstance(sources, list) else ()):
+            yield from self._bare(source, (*where, number), set())
 
     def _checks(self, checks: Any, where: Where, own: Set[str]) -> Iterator[Found]:
         for when, sources in checks.items() if isinstance(checks, dict) else ():
