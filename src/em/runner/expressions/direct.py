@@ -7,6 +7,7 @@ much. Only references, literals, the functions of `SELECTIONS`, `len`, `sum`, `s
 
 import ast
 import operator
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -31,6 +32,7 @@ _COMPUTED: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Sub: operator.sub,
     ast.Mult: operator.mul,
 }
+_COMPARISON = re.compile(r" (?:==|!=|>=|<=|>|<) ")
 LONGEST = 4_000
 """Longer expressions are left to Jinja."""
 
@@ -44,7 +46,8 @@ def compile_direct(source: str, place: str, reference: Reference) -> Evaluate | 
 
     reference: compiles a name with the keys and positions behind it.
     """
-    if len(source) > LONGEST or not any(f"{name}(" in source for name in SELECTIONS):
+    selects = any(f"{name}(" in source for name in SELECTIONS)
+    if len(source) > LONGEST or not (selects or _COMPARISON.search(source)):
         return None
     try:
         tree = ast.parse(source.strip(), mode="eval").body
