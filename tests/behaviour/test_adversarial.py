@@ -113,6 +113,7 @@ class Pair(NamedTuple):
 def start() -> World:
     """The world in which all pairs are recorded."""
     return {
+        "replies": {"pay": {"ok": True, "number": 7}},
         "orders": {
             "#W1001": {
                 "order_id": "#W1001",
@@ -156,7 +157,10 @@ def start() -> World:
                 "vip": True,
                 "active": True,
                 "manager": "cy_moreau_3003",
+                "account": 7,
                 "methods": ["card_77120", "bank_77999"],
+                "home": {"street": "Rua Nova 1", "zip": "1100-148"},
+                "billing": {"street": "Rua Nova 1", "zip": "1100-148"},
                 "addresses": [
                     {"street": "Rua Nova 1", "default": True},
                     {"street": "Rua Velha 2", "default": False},
@@ -171,7 +175,10 @@ def start() -> World:
                 "vip": False,
                 "active": True,
                 "manager": "cy_moreau_3003",
+                "account": 4,
                 "methods": ["card_88230"],
+                "home": {"street": "Storgata 5", "zip": "0155"},
+                "billing": {"street": "Postboks 9", "zip": "0101"},
                 "addresses": [{"street": "Storgata 5", "default": True}],
             },
         },
@@ -549,6 +556,23 @@ def ship_to_city(t: Any, user_id: str, order_id: str, city: str) -> str:
     return "done"
 
 
+def ship_home(t: Any, user_id: str, order_id: str) -> str:
+    t.ship(order_id, t.get_user(user_id)["home"])
+    return "done"
+
+
+def approve_new(t: Any, user_id: str) -> str:
+    user = t.get_user(user_id)
+    t.approve(t.pay(user["account"], 40)["number"])
+    return "done"
+
+
+def mail_other(t: Any, user_id: str, other_id: str) -> str:
+    user, other = t.get_user(user_id), t.get_user(other_id)
+    t.send_mail(other["email"], f"{user['name']} says hello")
+    return "done"
+
+
 def ship_where_asked(t: Any, order_id: str, country: str) -> str:
     if country == "PT":
         t.ship(order_id, "Rua Nova 1")
@@ -825,6 +849,15 @@ PAIRS = [
         "coupons"]["SPRING24"].update(until="2026-04-09")),
     Pair("a param that only decides", ship_where_asked, {**W1, "country": "PT"}, again={
         "country": "NO"}),
+    Pair("two equal addresses", ship_home, {**ANA, **W1}, again={"user_id": "bo_larsen_2002"}),
+    Pair("two equal addresses, one changed", ship_home, {**ANA, **W1}, lambda w: ana(w)[
+        "billing"].update(street="Rua Velha 2")),
+    Pair("a new number that equalled an old one", approve_new, ANA, lambda w: w.update(
+        replies={"pay": {"number": 8}})),
+    Pair("an old number that equalled a new one", approve_new, ANA, lambda w: ana(w).update(
+        account=9)),
+    Pair("two users, exchanged", mail_other, {**ANA, "other_id": "bo_larsen_2002"}, again={
+        "user_id": "bo_larsen_2002", "other_id": "ana_silva_1001"}),
     # A choice among several
     Pair("the cheapest is not the first any more", buy_cheapest, {}, lambda w: w["products"][
         "prod_301"].update(price=20)),

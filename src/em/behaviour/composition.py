@@ -24,13 +24,13 @@ from em.behaviour.task import HOLE, Params, Task, constant_texts, escaped, follo
 from em.behaviour.tool import EngineTool
 from em.compiler.arguments import MOST_AGREEING, OUTPUT, Arguments, Wired, literal
 from em.compiler.calls import Names, TracedCall, result_name
-from em.compiler.evidence import ENOUGH, OWN_INPUT, information
+from em.compiler.evidence import OWN_INPUT
 from em.compiler.explanations import Explainer
-from em.compiler.guards import Guards
+from em.compiler.guards import MOST_STRICT, Guards
 from em.compiler.inputs import Input, Inputs, Stated, Use, named_value, with_names
 from em.compiler.sources import Place, Sources, quoted, reference, text_key
 from em.errors import EmError, ExpressionError, NotRecordable
-from em.runner.agreement import names_in_expression, place_parts
+from em.runner.agreement import deeper, names_in_expression, place_parts
 from em.runner.expressions.functions import equal
 from em.runner.expressions.language import (
     compile_expression,
@@ -240,15 +240,6 @@ def _at(values: Json, place: str) -> Any:
     return found
 
 
-def _has_odd_keys(value: Any) -> bool:
-    """Return whether a place in a value can't be written, because of a key such as `a.b`."""
-    if isinstance(value, dict):
-        return any(not key or set(key) & set(".[]") for key in value) or any(
-            map(_has_odd_keys, value.values())
-        )
-    return isinstance(value, list) and any(map(_has_odd_keys, value))
-
-
 # --- the composer ---------------------------------------------------------------------------------
 
 
@@ -285,6 +276,7 @@ class _Composer:
         self._first_use: dict[str, int] = {}
         self._chosen: set[str] = set()
         self._claimed: set[str] = set()
+        self._guarded: set[str] = set()
         # An object that is passed on is a handle, such as a page; other objects were read.
         self._handles = {self._step_of.get(n) for call in calls for n in call.live.values()}
         self._hides = ""
@@ -359,7 +351,10 @@ class _Composer:
         )
 
     def _guards_of(self, call: Call, wired: Wired) -> list[str]:
-        """Return what must hold before a write; a check of its own says all that must."""
+        """Return what must hold before a write; a check of its own says all that must.
+
+        What an earlier step requires is not repeated.
+        """
         found = [
             guard
             for _, template in leaves(wired.value)
@@ -368,9 +363,13 @@ class _Composer:
             for guard in _exactly(hole.strip())
         ]
         if call.tool.writes and call.pre is None:
-            found += [guard.check for guard in self._guards.of(wired.acted)]
+            facts = [guard.check for guard in self._guards.of(wired.acted)]
+            self.has_chosen = self.has_chosen or len(facts) >= MOST_STRICT
+            found += facts
         plain = dict.fromkeys(map(self._without_tokens, found))
-        return [guard for guard in plain if self._value_of(guard) is True]
+        new = [guard for guard in plain if guard not in self._guarded]
+        self._guarded.update(new)
+        return [guard for guard in new if self._value_of(guard) is True]
 
     def _seen(self, call: Call) -> dict[str, list[str]]:
         """Return the hashes of what a call returned, to be compared on a replay."""
@@ -514,9 +513,6 @@ class _Composer:
     ) -> dict[str, list[str]]:
         """Return what agrees with the arguments in the recording itself."""
         kept: dict[str, list[str]] = {}
-        if _has_odd_keys(values):
-            self.has_chosen = self.has_chosen or any(agree.values())
-            return kept
         for place, found in agree.items():
             recorded, template = _at(values, place), _at(args, place)
             own = whole_expression(template) if isinstance(template, str) else None
@@ -535,20 +531,17 @@ class _Composer:
         """Return a template without tokens, and note what must agree with what is not explained."""
         if isinstance(value, dict) and isinstance(wired, dict):
             return {
-                key: self._finished(item, wired[key], number, f"{place}.{key}", agree)
+                key: self._finished(item, wired[key], number, deeper(place, key), agree)
                 for key, item in value.items()
             }
         if isinstance(value, list) and isinstance(wired, list):
             return [
-                self._finished(item, part, number, f"{place}[{n}]", agree)
+                self._finished(item, part, number, deeper(place, n), agree)
                 for n, (item, part) in enumerate(zip(value, wired, strict=True))
             ]
         own = agree.setdefault(place, [])
         how = self._arguments.explained[number][place].how
         if isinstance(value, dict | list):
-            new = all(text_key(leaf) in self._explainer.fresh for _, leaf in leaves(value))
-            if how == "result" and information(value) < ENOUGH and not new:
-                own.append(quoted(value))
             return wired
         if how in ("said", "asked") and self._inputs.is_of_param(value):
             self.has_chosen = True

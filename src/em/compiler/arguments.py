@@ -96,29 +96,41 @@ class Arguments:
 
     def wire(self, value: Any, use: Use, call: int, place: str, mode: Mode) -> Wired:
         """Wire all parts of a value."""
-        whole = self._whole(value)
+        whole = self._whole(value, mode)
         if whole is not None:
             self._explain(call, place, value, whole)
-            return Wired(whole.value, {}, whole.calls, follows_request=True)
+            agree = {place: list(whole.agree)} if whole.agree else {}
+            return Wired(whole.value, agree, whole.calls, follows_request=True)
         if isinstance(value, dict):
             return self._mapping(value, use, call, place, mode)
         if isinstance(value, list):
             return self._list(value, use, call, place, mode)
         return self._single(value, use, call, place, mode)
 
-    def _whole(self, value: Any) -> Leaf | None:
-        """Explain a structure that equals a whole result, or a whole input."""
+    def _whole(self, value: Any, mode: Mode) -> Leaf | None:
+        """Explain a structure that equals a whole result, or a whole input.
+
+        For an effect, every other place that holds it must agree; a short one may be a constant.
+        """
         if not isinstance(value, dict | list) or not value:
             return None
+        found = {
+            reference(self._sources.names[call], parts): call
+            for call, parts in reversed(self._sources.wholes(value))
+        }
         given = self._inputs.whole(value)
-        if given is not None:
-            return Leaf(f"{{{{ {given} }}}}", "input", INCREDIBLE)
-        found = self._sources.whole(value)
-        if found is None:
+        own = given or next(iter(found), None)
+        if own is None:
             return None
-        call, parts = found
-        expression = reference(self._sources.names[call], parts)
-        return Leaf(f"{{{{ {expression} }}}}", "result", INCREDIBLE, (), frozenset({call}))
+        agree: list[str] = []
+        if mode == "effect":
+            agree = [one for one in found if one != own]
+            new = all(text_key(leaf) in self._explainer.fresh for _, leaf in leaves(value))
+            if given is None and information(value) < ENOUGH and not new:
+                agree.append(quoted(value))
+        calls = frozenset(found[one] for one in (own, *agree) if one in found)
+        how: How = "result" if given is None else "input"
+        return Leaf(f"{{{{ {own} }}}}", how, INCREDIBLE, tuple(agree), calls)
 
     def _mapping(self, value: Json, use: Use, call: int, place: str, mode: Mode) -> Wired:
         self._explainer.read_together(value)

@@ -15,6 +15,8 @@ Parts = tuple[str | int, ...]
 
 MOST_ITEMS = 3
 """Places that are remembered of one list for one value; more of them say nothing new."""
+MOST_WHOLES = 8
+"""Places of one list or mapping that are remembered, the newest."""
 MOST_NUMBERS = 24
 """Numbers that sums, differences and products are tried with."""
 MOST_TEXTS = 64
@@ -114,7 +116,7 @@ class Sources:
         self._by_value: dict[str, dict[tuple[int, tuple[str, ...]], list[Place]]] = {}
         self._named: dict[str, int] = {}
         self._distinct: dict[Kind, set[str]] = {}
-        self._wholes: dict[bytes, tuple[int, Parts]] = {}
+        self._wholes: dict[bytes, list[tuple[int, Parts]]] = {}
         self._columns: dict[tuple[int, str], Column] = {}
         self.size = 0
         self.numbers: deque[tuple[str, float]] = deque(maxlen=MOST_NUMBERS)
@@ -140,7 +142,9 @@ class Sources:
     def _add(self, call: int, name: str, result: Any, found: Iterable[Place]) -> None:
         self.names[call], self.results[call] = name, result
         for parts, part in _structures(result):
-            self._wholes[_encoded(part)] = (call, parts)
+            held = self._wholes.setdefault(_encoded(part), [])
+            held.append((call, parts))
+            del held[:-MOST_WHOLES]
         for path, items in lists(result):
             for total, expression in _totals(name, path, items):
                 self._totals.setdefault(round(total, 6), []).append((call, expression))
@@ -187,11 +191,11 @@ class Sources:
         """Return whether a value comes from this call's result alone."""
         return {call} == {other for other, _ in self._by_value.get(text_key(value), ())}
 
-    def whole(self, value: Any) -> tuple[int, Parts] | None:
-        """Return the newest result that is this list or mapping, or holds it by keys alone."""
+    def wholes(self, value: Any) -> list[tuple[int, Parts]]:
+        """Return the results that are this list or mapping, or hold it by keys alone."""
         if not isinstance(value, dict | list) or not value:
-            return None
-        return self._wholes.get(_encoded(value))
+            return []
+        return self._wholes.get(_encoded(value), [])
 
     def rivals(self, place: Place) -> int:
         """Return how many different values have the same name as this one."""

@@ -1,0 +1,115 @@
+"""A behaviour keeps every explanation of a value, and the facts that were read before a write."""
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from em import Check, Engine
+from em.behaviour.behaviour import FORMAT, Behaviour
+from em.compiler.evidence import ENOUGH, of_match
+
+
+class Shop:
+    """Orders by number, and the writes that were made."""
+
+    def __init__(self, db: Path | None = None, check: Check[Any] | None = None) -> None:
+        self.orders: dict[str, Any] = {
+            "#W1001": {"status": "pending", "total": 50, "note": ""},
+            "#W2002": {"status": "pending", "total": 80, "note": ""},
+        }
+        self.writes: list[Any] = []
+        self.engine = Engine(db, name="shop")
+        get = self.engine.function(name="get_order")(lambda order_id: self.orders[order_id])
+        cancel = self.engine.function(name="cancel_order", pre_check=check)(self.writes.append)
+
+        def agent(order_id: str) -> str:
+            order = get(order_id)
+            if order["status"] != "shipped" and not order["note"]:
+                cancel(order_id)
+            return "done"
+
+        self.engine.set_agent(agent)
+
+    def __call__(self, order_id: str) -> Any:
+        return self.engine(order_id, params=["order_id"])
+
+    def stored(self) -> list[Behaviour]:
+        known = self.engine.cache.store.artefacts("behaviour")
+        return [msgspec.convert(one.body, Behaviour) for one in known if one.retired_at is None]
+
+
+def test_a_fact_of_another_record_is_checked_before_the_write() -> None:
+    shop = Shop()
+    shop("#W1001")
+    assert shop("#W2002").hit, "it is the same kind of order"
+    shop.orders["#W2002"]["status"] = "shipped"
+    shop.writes.clear()
+    result = shop("#W2002")
+    assert shop.writes == []
+    assert result.how == "handed_over"
+    assert 'it held when it was recorded that `order.status` is "pending"' in result.reason
+
+
+def test_a_recording_that_succeeded_otherwise_relaxes_a_guard() -> None:
+    shop = Shop()
+    shop("#W1001")
+    shop.orders["#W2002"]["status"] = "waiting"
+    assert not shop("#W2002")
+    assert shop("#W2002").hit, "a waiting order was cancelled as well"
+    (known,) = shop.stored()
+    assert not any("status" in guard for guard in known.steps[1].guards)
+    assert 'order.note == ""' in known.steps[1].guards, "which both recordings had"
+
+
+def test_where_a_tool_has_a_check_the_check_decides() -> None:
+    shop = Shop(check=Check(lambda: 1, lambda now, then: now == then))
+    shop("#W1001")
+    shop.orders["#W2002"]["status"] = "waiting"
+    assert shop("#W2002").hit
+    assert not shop.stored()[0].steps[1].guards
+
+
+def test_a_behaviour_of_an_older_em_is_not_replayed_and_is_recorded_anew(tmp_path: Path) -> None:
+    shop = Shop(tmp_path / "em.db")
+    shop("#W1001")
+    (new,) = shop.stored()
+    assert new.format == FORMAT == 2
+    key = next(iter(shop.engine.cache.store.artefacts("behaviour"))).name.rpartition("/")[2]
+    old = msgspec.structs.replace(
+        new,
+        format=1,
+        steps=[msgspec.structs.replace(step, guards=(), agree={}) for step in new.steps],
+    )
+    other = Shop(tmp_path / "old.db")
+    other.engine.cache.add(key, old)
+    result = other("#W1001")
+    assert result.how == "miss"
+    assert "older em" in result.reason
+    assert result.stored
+    assert [known.format for known in other.stored()] == [2]
+    assert other("#W1001").hit
+
+
+@pytest.mark.parametrize("number", [1, 7, 4711])
+def test_what_a_write_made_is_no_constant(number: int) -> None:
+    engine = Engine()
+    made, used = [number], []
+    create = engine.function(name="create_ticket")(lambda: {"id": made[0]})
+
+    @engine.function()
+    def close_ticket(ticket: int) -> None:
+        used.append(ticket)
+
+    engine.set_agent(lambda: close_ticket(create()["id"]))
+    engine()
+    made[0] = number + 1
+    assert engine().hit
+    assert used == [number, number + 1]
+
+
+def test_equal_names_are_enough_where_the_same_task_is_done_again() -> None:
+    assert of_match(1, 1, equal_names=True) < ENOUGH
+    assert of_match(1, 1, equal_names=True, same_task=True) >= ENOUGH
+    assert of_match(7, 1, same_task=True) < ENOUGH, "a short value alone is not"
