@@ -336,12 +336,14 @@ class Memory:
         *,
         run_id: str | None = None,
         remember: bool = True,
+        dry_run: bool = False,
         **options: "Unpack[RunOptions]",
     ) -> "RunResult":
         """Run a routine; every step is journalled in this memory.
 
         routine: a folder, or a routine of this memory: its name, `name@version`, or the object.
         remember: write answers to the question `inputs` into the routine, so that it asks once.
+        dry_run: make the reads only, and return what would be done (`planned`); journal nothing.
         Tools that the routine declares may use what `allow` names, else what the settings allow.
         """
         from em.runner.engine import run_routine
@@ -356,9 +358,10 @@ class Memory:
                 auto_fix_fn,
                 store=self.store,
                 run_id=run_id,
+                dry_run=dry_run,
                 **options,
             )
-        is_answered = "inputs" in (options.get("answers") or {})
+        is_answered = not dry_run and "inputs" in (options.get("answers") or {})
         return self._remembered(result) if remember and is_answered else result
 
     def resume(

@@ -140,10 +140,14 @@ def test_runs_are_journalled_listed_shown_and_resumed(tmp_path: Path) -> None:
 
 def test_without_a_journal_nothing_is_kept_and_a_dry_run_calls_nothing(tmp_path: Path) -> None:
     em("compile", "trace.json", "-o", "out")
-    plan = em("run", "out", "--dry-run")
+    plan = em("run", "out", "--input", "in.json", "--tools", "tools.py", "--dry-run")
     assert plan.code == 0
-    assert "greet" in plan.out
-    assert "write" in plan.out
+    assert "would call greet" in plan.out
+    assert '= "u-12"' in plan.out, "the reads are made"
+    assert "would ask: Greet?" in plan.out
+    listed = em("run", "out", "--dry-run")
+    assert (listed.code, "greet" in listed.out) == (1, True)
+    assert "there is no tool 'find_id'" in listed.err
     args = ("run", "out", "--input", "in.json", "--tools", "tools.py", "--yes", "--no-journal")
     assert em(*args).code == 0
     assert not (tmp_path / ".em").exists()

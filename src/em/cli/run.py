@@ -32,7 +32,7 @@ from em.cli.output import (
     printable,
     wants_json,
 )
-from em.errors import EmError, NotFound, UsageError
+from em.errors import EmError, NotFound, RoutineError, UsageError
 from em.memory import Memory
 from em.runner.agreement import INPUTS
 from em.runner.answers import Field, fields_of, json_or_text, read_number
@@ -42,7 +42,7 @@ from em.runner.journal import how_to_resume
 from em.runner.machine import AutoFix
 from em.runner.package import ROUTINE, Package, is_folder
 from em.runner.routine import ToolSpec
-from em.runner.run import PendingPrompt, Remembered, RunResult, StepReport
+from em.runner.run import PendingPrompt, Planned, Remembered, RunResult, StepReport
 from em.runner.tools import ToolRegistry, functions_of, load_module
 from em.settings import Settings
 from em.values.ids import new_id
@@ -89,7 +89,11 @@ def _shared(function: F) -> F:
 @click.argument("routine")
 @click.option("--input", "input_file", metavar="FILE", help="The input as JSON; - for stdin.")
 @click.option("--no-journal", is_flag=True, help="Store nothing. Such a run can't be resumed.")
-@click.option("--dry-run", is_flag=True, help="Only list the steps and what they call.")
+@click.option(
+    "--dry-run",
+    is_flag=True,
+    help="Make the reads, and show each call with an effect without making it.",
+)
 @_shared
 @everywhere
 def run(
@@ -110,14 +114,18 @@ def run(
     Where the recording can't show what a value of a call with an effect should be, the run asks
     before it does anything. Your answer is written into the routine, which asks once: a stored one
     becomes a new version, in a folder the old routine.yaml is kept as routine.yaml.old.
+
+    --dry-run shows for each call with an effect its values, where they come from, and its guards
+    with their values now. Nothing is written, also not to the journal. The exit code is 1 if the
+    run would fail or ask for inputs. If something that the run needs is missing, its steps are
+    listed.
     """
     with ExitStack() as stack:
         package = find_package(routine, stack)
-        if dry_run:
-            print_plan(package)
-            return 0
         again = _given(package.folder, shared)
         input_data = read_object(input_file) if input_file else {}
+        if dry_run:
+            return _rehearse(package, input_data, _answers(answers), again)
         memory = None if no_journal else open_memory(create=True)
         run_id = new_id()
 
@@ -387,8 +395,73 @@ def watching(*, wanted: bool) -> Iterator[Watcher]:
         yield _Live(bar)
 
 
-def print_plan(package: Package) -> None:
-    """Print the steps of a routine, what they call and which secrets they need."""
+def _rehearse(
+    package: Package, input_data: dict[str, Any], given: dict[str, Any], again: dict[str, Any]
+) -> int:
+    """Make the reads of a routine and show what it would do; return the exit code."""
+    kept = ("tool_registry", "udfs", "allow", "trust")
+    try:
+        with only_results_on_stdout(), watching(wanted=not wants_json()) as watcher:
+            result = run_routine(
+                package,
+                input_data,
+                answers=given,
+                on_step=watcher.ended,
+                on_start=watcher.began,
+                dry_run=True,
+                **{name: again[name] for name in kept},
+            )
+    except RoutineError as error:
+        _print_steps(package, error)
+        return 1
+
+    def text() -> None:
+        for planned in result.planned:
+            _print_planned(planned)
+        _print_forecast(result)
+
+    emit(lambda: msgspec.structs.asdict(result), text)
+    return 0 if result.status == "ok" else 1
+
+
+def _print_planned(planned: Planned) -> None:
+    """Print a step that a dry run did not do."""
+    number = "" if planned.item is None else f"[{planned.item}]"
+    needs = f" (needs {', '.join(planned.needs)})" if planned.needs else ""
+    if planned.does == "ask":
+        click.echo(printable(f"{planned.step}: would ask: {planned.message}{needs}"))
+        return
+    if planned.does == "wait":
+        click.echo(printable(f"{planned.step}: needs {', '.join(planned.needs)}"))
+        return
+    click.echo(printable(f"{planned.step}{number}: would call {planned.tool}{needs}"))
+    for one in planned.arguments:
+        value = shown(one.value) if one.value is not msgspec.UNSET else "?"
+        because = one.problem or one.source
+        also = f"; so is {', and so is '.join(one.agree)}" if one.agree and not one.problem else ""
+        click.echo(printable(f"  {one.place} = {value}: {because}{also}"))
+    for guard in planned.guards:
+        state = {True: "holds", False: "DOES NOT HOLD", None: "not known yet"}[guard.holds]
+        now = f" (now {guard.now})" if guard.now else ""
+        click.echo(printable(f"  guard: {guard.guard}: {state}{now}"))
+
+
+def _print_forecast(result: RunResult) -> None:
+    """Say how the run would go."""
+    if result.failure is not None:
+        why, _ = failure_lines(msgspec.structs.asdict(result.failure))
+        note(f"would fail: {why}")
+    elif result.pending_prompt is not None:
+        note(f"would ask: {result.pending_prompt.message}")
+        note(f"  answer with: {_how_to_answer(result.pending_prompt)}")
+    elif result.planned:
+        note("would run to its end; nothing was written")
+    else:
+        note("would run to its end, without any effect")
+
+
+def _print_steps(package: Package, error: RoutineError) -> None:
+    """Print the steps of a routine that can't run here, what they call, and what is missing."""
     kinds = [str(type(step).__struct_config__.tag) for step in package.routine.steps]
     specs = {name: package.routine.says_how(name) for name in package.program.tool_names}
     how = {name: _how(spec) for name, spec in specs.items() if spec is not None}
@@ -410,9 +483,10 @@ def print_plan(package: Package) -> None:
         for name, variable in secrets.items():
             is_set = "set" if os.environ.get(variable) else "not set"
             click.echo(f"secret {name}: from {variable} ({is_set})")
+        note(f"only listed, since it can't run here: {error}")
 
     steps = [dict(zip(columns, row, strict=True)) for row in rows]
-    emit({"steps": steps, "secrets": secrets}, text)
+    emit({"steps": steps, "secrets": secrets, "problem": str(error)}, text)
 
 
 def _how(tool: ToolSpec) -> str:

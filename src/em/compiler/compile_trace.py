@@ -60,17 +60,20 @@ def compile_trace(
     chosen = name or _name_of(trace)
     draft = draft_routine(trace, name=chosen, declared=declared or {}, keep_all=keep_all)
     functions = load_udfs(udfs).functions
+    draft = _proved(msgspec.structs.replace(draft, outcome=trace.outcome), functions)
+    return _confirmed(draft, confirm, functions)
+
+
+def _proved(draft: Draft, functions: Mapping[str, Function]) -> Draft:
+    """Return the draft with what replays of it have shown; raise if one acts otherwise."""
     verify_draft(draft, functions)
-    draft = _confirmed(msgspec.structs.replace(draft, outcome=trace.outcome), confirm, functions)
     return msgspec.structs.replace(draft, proof=tuple(prove(draft).sentences()))
 
 
 def _confirmed(draft: Draft, confirm: Confirm, functions: Mapping[str, Function]) -> Draft:
     """Return the draft with confirmed values as constants, proved again."""
     made = confirmed(draft, confirm)
-    if made is not draft:
-        verify_draft(made, functions)
-    return made
+    return draft if made is draft else _proved(made, functions)
 
 
 def _check_outcomes(

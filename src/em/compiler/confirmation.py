@@ -7,7 +7,7 @@ a new version.
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -18,7 +18,7 @@ from em.compiler.explanations import Explained
 from em.compiler.package_files import as_json, check_text, render_again
 from em.compiler.sources import quoted
 from em.errors import EmError, UsageError
-from em.runner.agreement import INPUTS, place_parts
+from em.runner.agreement import INPUTS, single_places, value_at, with_answers
 from em.runner.expressions.functions import FUNCTIONS, equal
 from em.runner.expressions.language import compile_expression, compile_value
 from em.runner.history import PastRun, package_of, read_run
@@ -78,7 +78,17 @@ def confirmed(draft: Draft, choice: Confirm) -> Draft:
         routine=confirm(draft.routine, dict.fromkeys(names)),
         input={name: value for name, value in draft.input.items() if name not in names},
         explained=[_as_constant(one, names) for one in draft.explained],
+        confirmed=[place for name in names for place in _places_of(draft.routine, name)],
     )
+
+
+def _places_of(routine: Routine, name: str) -> Iterator[tuple[str, str]]:
+    """Yield step and place of each argument that is just this input."""
+    for step in routine.steps:
+        if isinstance(step, ToolStep | UdfStep):
+            for place, template in single_places(step.args):
+                if template == f"{{{{ {name} }}}}":
+                    yield step.id, place
 
 
 def _as_constant(found: Explained, names: Iterable[str]) -> Explained:
@@ -143,12 +153,12 @@ def _learn_place(routine: Routine, step_id: str, place: str, answer: Any, scope:
         if step.id != step_id or place not in step.agree:
             return step
         fitting = [text for text in step.agree[place] if _gives(text, answer, scope)]
-        own = _value_at(step.args, place)
+        own = value_at(step.args, place)
         args = step.args
         if not _template_gives(own, answer, scope):
             if not fitting:
                 return step  # nothing that is known explains the answer
-            args = _with_value(step.args, place, f"{{{{ {fitting.pop(0)} }}}}")
+            args = with_answers(step.args, {place: f"{{{{ {fitting.pop(0)} }}}}"})
         agree = {**step.agree, place: fitting}
         if not fitting:
             del agree[place]
@@ -162,23 +172,6 @@ def _template_gives(template: Any, answer: Any, scope: Json) -> bool:
         return equal(compile_value(template, "")(scope), answer)
     except EmError:
         return False
-
-
-def _value_at(args: Json, place: str) -> Any:
-    value: Any = args
-    for part in place_parts(place):
-        value = value[part]
-    return value
-
-
-def _with_value(args: Json, place: str, value: Any) -> Json:
-    changed = msgspec.json.decode(msgspec.json.encode(args))
-    *way, last = place_parts(place)
-    holder: Any = changed
-    for part in way:
-        holder = holder[part]
-    holder[last] = value
-    return dict(changed)
 
 
 # --- rewriting ------------------------------------------------------------------------------------

@@ -81,6 +81,8 @@ class Draft(msgspec.Struct, frozen=True):
     usage: Usage = Usage()
     secrets: Mapping[str, str] = {}
     contradictions: Sequence[Contradiction] = ()
+    confirmed: Sequence[tuple[str, str]] = ()
+    """The arguments that a person confirmed as constants, by step and place."""
     proof: Sequence[str] = ()
     """What replays have shown and what not, in sentences."""
     udf_source: str = ""

@@ -15,6 +15,7 @@ from em.compiler.draft import Draft, Recorded
 from em.compiler.evidence import ENOUGH, information
 from em.compiler.sources import text_key
 from em.compiler.verification import NotReproduced, Same, replayed
+from em.runner.agreement import value_at, with_answers
 from em.runner.run import RunResult
 from em.runner.tools import Function
 from em.values.canonical import Json, identical, short
@@ -92,11 +93,19 @@ def _varied(draft: Draft, fresh: Mapping[str, Any]) -> str:
     given = {name: _replaced(value, fresh) for name, value in draft.input.items()}
     recording = [
         msgspec.structs.replace(
-            item, args=_replaced(item.args, fresh), result=_replaced(item.result, fresh)
+            item, args=_other_args(draft, item, fresh), result=_replaced(item.result, fresh)
         )
         for item in draft.recording
     ]
     return _outcome(draft, given, recording)
+
+
+def _other_args(draft: Draft, item: Recorded, fresh: Mapping[str, Any]) -> Json:
+    """Return the arguments of a call with fresh values; what a person confirmed stays."""
+    confirmed = {
+        place: value_at(item.args, place) for step, place in draft.confirmed if step == item.step
+    }
+    return with_answers(_replaced(item.args, fresh), confirmed)
 
 
 def _outcome(

@@ -115,6 +115,25 @@ def place_parts(place: str) -> Iterator[str | int]:
         yield int(number) if number else key or json.loads(quoted)
 
 
+def value_at(value: Any, place: str) -> Any:
+    """Return the part of a value at a place."""
+    for part in place_parts(place):
+        value = value[part]
+    return value
+
+
+def single_places(
+    template: Any, whole: Collection[str] = (), place: str = ""
+) -> Iterator[tuple[str, Any]]:
+    """Yield each single value of arguments with its place; those at `whole` are not divided."""
+    if place not in whole and template and isinstance(template, dict | list):
+        items = template.items() if isinstance(template, dict) else enumerate(template)
+        for part, inner in items:
+            yield from single_places(inner, whole, deeper(place, part))
+    elif place:
+        yield place, template
+
+
 def names_in_expression(expression: str) -> set[str]:
     """Return the names of values that a bare expression uses."""
     return set(_NAME.findall(_TEXT.sub("''", expression))) - _WORDS

@@ -68,6 +68,7 @@ def run_routine(
     *,
     store: Store | None = None,
     run_id: str | None = None,
+    dry_run: bool = False,
     **options: Unpack[RunOptions],
 ) -> RunResult:
     """Run a routine without a model.
@@ -77,13 +78,17 @@ def run_routine(
     can be resumed by its `run_id`; then a missing tool, function, secret or permission is raised
     too, before anything is journalled. Functions that a model wrote run in the sandbox. See
     `RunOptions` for the rest.
+
+    dry_run: make the reads only; the result's `planned` has each call with an effect, with its
+    values, where they come from and its guards. Nothing is journalled.
     """
     given, run_id = _input(input_data), run_id or new_id()
+    store = None if dry_run else store
     with (
         _held(store, run_id, options),
         _Run(routine_dir, tool_registry, auto_fix_fn, options, is_kept=store is not None) as run,
     ):
-        machine, write = run.begin(given, store, run_id)
+        machine, write = run.begin(given, store, run_id, is_dry=dry_run)
         return run.secrets.result(drive(machine, write))
 
 
@@ -95,15 +100,17 @@ async def arun_routine(
     *,
     store: Store | None = None,
     run_id: str | None = None,
+    dry_run: bool = False,
     **options: Unpack[RunOptions],
 ) -> RunResult:
     """Run a routine under asyncio: await coroutines, run other tools in threads."""
     given, run_id = _input(input_data), run_id or new_id()
+    store = None if dry_run else store
     with (
         _held(store, run_id, options),
         _Run(routine_dir, tool_registry, auto_fix_fn, options, is_kept=store is not None) as run,
     ):
-        machine, write = run.begin(given, store, run_id)
+        machine, write = run.begin(given, store, run_id, is_dry=dry_run)
         return run.secrets.result(await adrive(machine, write))
 
 
@@ -239,7 +246,7 @@ class _Run:
             self._udfs.__exit__(*exc)
 
     def begin(
-        self, input_data: Json, store: Store | None, run_id: str
+        self, input_data: Json, store: Store | None, run_id: str, *, is_dry: bool = False
     ) -> tuple[Effects[RunResult], WriteNotes]:
         """Begin a new run; its first note is written with its first step's."""
         notes: list[Note] | None = None
@@ -263,10 +270,21 @@ class _Run:
             write = Journal(store, run_id).write
         if self._answers:
             check_steps(self.package.program, self._answers)
+        if is_dry:
+            return self._rehearsal(run_id).run(input_data), write
         machine = Machine(self.package.program, run_id=run_id, notes=notes, **self._options)
         if store is not None:
             machine.check()
         return machine.run(input_data), write
+
+    def _rehearsal(self, run_id: str) -> Machine:
+        from em.runner.rehearsal import Rehearsal
+
+        # It asks nobody, a model neither.
+        options = {**self._options, "ask": None, "auto_fix": None}
+        machine = Rehearsal(self.package.program, run_id=run_id, **options)
+        machine.check()
+        return machine
 
     def go_on(self, past: PastRun, store: Store) -> tuple[Effects[RunResult], WriteNotes]:
         """Resume a past run."""

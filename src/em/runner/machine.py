@@ -516,9 +516,7 @@ class Machine:
             self._prepare(input_data)
             steps = self._steps() if self._hooks is None else self._hooked(self._hooks)
             output = yield from steps
-            if self._program.routine.output_schema is not None:
-                check_schema(self._program.routine.output_schema, output, "output")
-            self._notebook.check_output(output)
+            self._check_output(output)
         except Pause as pause:
             in_flight = pause.in_flight
             result = self._result("needs_input", pending_prompt=pause.prompt)
@@ -537,6 +535,11 @@ class Machine:
             result = self._result("ok", output=output)
         yield from self._notebook.end(result, in_flight=in_flight)
         return result
+
+    def _check_output(self, output: Any) -> None:
+        if self._program.routine.output_schema is not None:
+            check_schema(self._program.routine.output_schema, output, "output")
+        self._notebook.check_output(output)
 
     def check(self) -> None:
         """Raise if a tool, function, secret or permission is missing here."""

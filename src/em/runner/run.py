@@ -55,8 +55,49 @@ class Remembered(msgspec.Struct, frozen=True, kw_only=True):
     problem: str = ""
 
 
+class PlannedArgument(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One argument of a call that was planned: its value, or the problem why it has none.
+
+    source: where it comes from, in words. agree: what gave the same value, in words.
+    """
+
+    place: str
+    source: str
+    value: Any = msgspec.UNSET
+    agree: Sequence[str] = ()
+    problem: str = ""
+
+
+class PlannedGuard(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A guard in words, whether it holds (None: not known yet), and its value now."""
+
+    guard: str
+    holds: bool | None = None
+    now: str = ""
+
+
+class Planned(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A step that a dry run did not do: a call with an effect, a question, or one that must wait.
+
+    needs: what it waits for, such as "the result of refund".
+    """
+
+    step: str
+    does: Literal["write", "ask", "wait"]
+    tool: str = ""
+    item: int | None = None
+    arguments: Sequence[PlannedArgument] = ()
+    guards: Sequence[PlannedGuard] = ()
+    needs: Sequence[str] = ()
+    message: str = ""
+
+
 class RunResult(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of a run: ok has `output`, failed `failure`, needs_input `pending_prompt`."""
+    """The result of a run: ok has `output`, failed `failure`, needs_input `pending_prompt`.
+
+    remembered: the answers that the routine knows from now on. planned: what a dry run left undone;
+    its status says how the run would go.
+    """
 
     run_id: str
     status: Status
@@ -66,6 +107,7 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
     context: Json = {}
     steps: Sequence[StepReport] = ()
     remembered: Remembered | None = None
+    planned: Sequence[Planned] = ()
 
 
 @event_body("run_started")

@@ -15,7 +15,7 @@ from em.errors import RoutineError, UsageError
 from em.redaction.masker import MarkerMoved, Masker, put_back, refuse_markers
 from em.redaction.redactor import marker
 from em.runner.routine import PromptStep, Routine, Secret
-from em.runner.run import Failure, PendingPrompt, RunResult, StepReport
+from em.runner.run import Failure, PendingPrompt, Planned, RunResult, StepReport
 from em.settings import AllowSettings
 from em.values.call import Fix, fix_problem
 from em.values.canonical import Json
@@ -145,6 +145,9 @@ class Secrets:
             pending_prompt=result.pending_prompt and self._prompt(result.pending_prompt),
             steps=[self._report(report) for report in result.steps],
             context=self._values(result.context),
+            planned=msgspec.convert(
+                self.masked(msgspec.to_builtins(result.planned, enc_hook=repr)), list[Planned]
+            ),
         )
 
     def _report(self, report: StepReport) -> StepReport:

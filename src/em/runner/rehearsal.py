@@ -1,0 +1,253 @@
+"""Rehearsal: a dry run. It makes the reads, and plans each call with an effect without making it.
+
+It runs on the machine, with the same questions and guards. Where a real run would stop, to ask or
+because it fails, a rehearsal notes that and goes on, so that all calls with an effect can be shown
+with what is known about them. What would need the result of a call that was not made must wait.
+"""
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from em.errors import EmError
+from em.runner.agreement import left_of, single_places
+from em.runner.expressions.language import compile_expression, compile_value, names_in
+from em.runner.expressions.words import check_in_words, in_words
+from em.runner.machine import Machine, Steps, scopes_of
+from em.runner.routine import CompiledStep, PromptStep, Step, ToolStep, UdfStep
+from em.runner.run import (
+    Failed,
+    Failure,
+    Pause,
+    PendingPrompt,
+    Planned,
+    PlannedArgument,
+    PlannedGuard,
+    RunResult,
+    plain,
+)
+from em.values.canonical import Json, short
+
+_UNKNOWN = object()
+_SKIPPED = object()
+_BARE = ("when", "check", "guards", "agree", "checks")
+"""The fields of a step that hold bare expressions."""
+
+
+class Rehearsal(Machine):
+    """One dry run of a program. It has no journal, and asks nobody."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._planned: list[Planned] = []
+        # The names that have no value, each with what would give it.
+        self._lacking: dict[str, str] = {}
+        self._question: PendingPrompt | None = None
+        self._problem: Failure | None = None
+        self._has_output = False
+        # The last call that was not made, and the names that were read after it: they may differ.
+        self._written = ""
+        self._stale: set[str] = set()
+
+    def _steps(self) -> Steps:
+        for step, source in zip(self._program.steps, self._program.routine.steps, strict=True):
+            if self._on_start is not None:
+                self._on_start(step.id)
+            try:
+                value = yield from self._tried(step, source)
+                if step.kind == "return" and value is not _UNKNOWN:
+                    self._has_output = True
+                    break
+                self._keep(step, value)
+            except Pause as pause:
+                self._question = self._question or pause.prompt
+                self._lack(step)
+                if not self._is_planned(step):
+                    self._wait(step, source, ["your answer"])
+            except Failed as failed:
+                self._lack(step)
+                if self._is_uncertain(step, source):
+                    self._wait(step, source, [f"the effect of {self._written}"])
+                else:
+                    self._problem = self._problem or failed.failure
+        if self._problem is not None:
+            raise Failed(self._problem)
+        if self._question is not None:
+            raise Pause(self._question)
+        return value if self._has_output else None
+
+    def _tried(self, step: CompiledStep, source: Step) -> Steps:
+        """Return the value of a step; _UNKNOWN if the step or what it needs was not done."""
+        needs = self._needs(source)
+        if needs:
+            self._wait(step, source, needs)
+            return _UNKNOWN
+        if step.when is None or self._evaluated(step, step.when):
+            return (yield from self._rehearse(step, source))
+        self._reports.add(step.id, "skipped", 0, time.perf_counter())
+        return _SKIPPED
+
+    def _check_output(self, output: Any) -> None:
+        if self._has_output:
+            super()._check_output(output)
+
+    def _result(self, status: Any, **rest: Any) -> RunResult:
+        return msgspec.structs.replace(super()._result(status, **rest), planned=self._planned)
+
+    def _rehearse(self, step: CompiledStep, source: Step) -> Steps:
+        """Do a step if it has no effect; else plan it, and return _UNKNOWN."""
+        start = time.perf_counter()
+        if step.kind == "return":
+            return self._evaluated(step, step.value)
+        if step.kind == "prompt":
+            return self._shown(step)
+        if step.kind == "assert" or not self._is_planned(step):
+            return (yield from self._do(step, start))
+        assert isinstance(source, ToolStep | UdfStep)
+        try:
+            if step.terms is not None and self._agreement is not None:
+                self._agreement.settle(step.terms, self._scope, writes=True)
+        finally:
+            self._plan(step, source)
+        return _UNKNOWN
+
+    def _is_planned(self, step: CompiledStep) -> bool:
+        return self._has_effect(step) if step.kind == "tool" else step.is_write
+
+    def _keep(self, step: CompiledStep, value: Any) -> None:
+        if value is _UNKNOWN:
+            self._lack(step)
+        elif step.save_as is not None and value is not _SKIPPED:
+            self._saved[step.save_as] = self._scope[step.save_as] = value
+            if self._written:
+                self._stale.add(step.save_as)
+            if self._agreement is not None:
+                self._agreement.learn((step.save_as,), self._scope)
+
+    def _lack(self, step: CompiledStep) -> None:
+        if step.save_as is not None and step.save_as not in self._saved:
+            of = "the answer to" if step.kind == "prompt" else "the result of"
+            self._lacking[step.save_as] = f"{of} {step.id}"
+
+    def _is_uncertain(self, step: CompiledStep, source: Step) -> bool:
+        """Return whether a step may have failed only because a call before it was not made."""
+        if not self._written:
+            return False
+        names = _names_of(msgspec.to_builtins(source)) | {step.save_as}
+        return step.kind in ("tool", "udf") or not self._stale.isdisjoint(names)
+
+    # --- what is shown ----------------------------------------------------------------------------
+
+    def _needs(self, source: Step) -> list[str]:
+        if not self._lacking:
+            return []
+        return self._lacks(_names_of(msgspec.to_builtins(source)))
+
+    def _lacks(self, names: set[str]) -> list[str]:
+        found = [what for name, what in self._lacking.items() if name in names]
+        return list(dict.fromkeys(found))
+
+    def _wait(self, step: CompiledStep, source: Step, needs: list[str]) -> None:
+        if isinstance(source, ToolStep | UdfStep) and self._is_planned(step):
+            self._plan(step, source, needs)
+        elif isinstance(source, PromptStep):
+            self._planned.append(
+                Planned(step=step.id, does="ask", message=source.prompt.message, needs=needs)
+            )
+        else:
+            self._planned.append(Planned(step=step.id, does="wait", tool=step.target, needs=needs))
+
+    def _shown(self, step: CompiledStep) -> Any:
+        """Return the answer that was given to a prompt; else only show it."""
+        try:
+            return self._ask(step, self._scope)
+        except Pause as pause:
+            if pause.prompt.problem:
+                raise
+            message = pause.prompt.message
+        self._planned.append(Planned(step=step.id, does="ask", message=message))
+        return _UNKNOWN
+
+    def _plan(
+        self, step: CompiledStep, source: ToolStep | UdfStep, needs: list[str] | None = None
+    ) -> None:
+        self._written = step.id
+        scopes: list[tuple[int | None, Json]] = [(None, self._scope)]
+        if step.for_each is not None and not needs:
+            items = self._evaluated(step, step.for_each)
+            scopes = list(enumerate(scopes_of(step, items, self._scope)))
+        for item, scope in scopes:
+            self._planned.append(
+                Planned(
+                    step=step.id,
+                    does="write",
+                    tool=step.target,
+                    item=item,
+                    arguments=list(self._arguments(source, scope)),
+                    guards=[self._guard(text, scope) for text in source.guards],
+                    needs=needs or [],
+                )
+            )
+
+    def _arguments(self, source: ToolStep | UdfStep, scope: Json) -> Iterator[PlannedArgument]:
+        settled = {} if self._agreement is None else self._agreement.settled.get(source.id, {})
+        for place, template in single_places(source.args, source.agree):
+            if place in settled:
+                yield PlannedArgument(
+                    place=place, source="your answer", value=plain(settled[place])
+                )
+                continue
+            words = self._words(template)
+            agree = [in_words(text) for text in source.agree.get(place, ())]
+            try:
+                value = plain(compile_value(template, f"step {source.id}, {place}")(scope))
+            except EmError as error:
+                problem = self._why_not(_names_of({"args": template}), error)
+                yield PlannedArgument(place=place, source=words, agree=agree, problem=problem)
+            else:
+                yield PlannedArgument(place=place, source=words, agree=agree, value=value)
+
+    def _why_not(self, names: set[str], error: EmError) -> str:
+        needs = self._lacks(names)
+        if needs:
+            return f"needs {' and '.join(needs)}"
+        asked = self._program.routine.asks.keys() & names - self._scope.keys()
+        return "is asked for" if asked else error.message
+
+    def _words(self, template: Any) -> str:
+        """Say where the value of an argument comes from."""
+        if not isinstance(template, str) or "{{" not in template:
+            return f"always {short(template)}"
+        bare = template.strip().removeprefix("{{").removesuffix("}}").strip()
+        if bare in self._saved or bare in self._lacking:
+            return f"the result `{bare}`"
+        return in_words(template)
+
+    def _guard(self, text: str, scope: Json) -> PlannedGuard:
+        words, place = check_in_words(text), "guards"
+        names = names_in(text, place, bare=True)
+        if self._lacks(names) or not self._stale.isdisjoint(names):
+            return PlannedGuard(guard=words)
+        try:
+            holds = bool(compile_expression(text, place)(scope))
+            now = short(compile_expression(left_of(text), place)(scope))
+        except EmError as error:
+            return PlannedGuard(guard=words, holds=False, now=error.message)
+        return PlannedGuard(guard=words, holds=holds, now=now)
+
+
+def _names_of(value: Any, *, bare: bool = False) -> set[str]:
+    """Return the names that the texts of a step refer to."""
+    if isinstance(value, str):
+        try:
+            return names_in(value, "", bare=bare)
+        except EmError:
+            return set()
+    if isinstance(value, dict):
+        inner = (_names_of(item, bare=bare or key in _BARE) for key, item in value.items())
+        return set().union(*inner)
+    if isinstance(value, list | tuple):
+        return set().union(*(_names_of(item, bare=bare) for item in value))
+    return set()
