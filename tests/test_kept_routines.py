@@ -5,13 +5,17 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from em import AsyncMemory, Memory
+from em.compiler.compile_trace import compile_trace
+from em.compiler.package_files import write_package
 from em.errors import NotFound, RoutineError, UsageError
 from em.llm import ScriptedClient
 from em.log.event import EventQuery
-from em.runner.package import files_in, keep_routine, kept_routines
+from em.runner.package import Package, files_in, keep_routine, kept_routines
+from em.runner.routine import ToolStep
 from em.traces.trace import Mission, Outcome, ToolCall, Trace
 from em.values.call import Fix
 
@@ -303,3 +307,91 @@ def test_what_can_not_be_healed_is_told(memory: Memory, account: Path) -> None:
         memory.heal(run.run_id)
     with pytest.raises(NotFound):
         memory.heal("nope")
+
+
+# A routine that may ask and that has guards, whose mark and comments must stay.
+GUARDED = Trace(
+    mission=Mission("refund", {"order": "#W1001", "limit": 100}),
+    events=[
+        ToolCall(
+            tool="get_order",
+            args={"order": "#W1001"},
+            result={"id": "#W1001", "status": "delivered", "paid": 250},
+        ),
+        ToolCall(tool="refund", args={"order": "#W1001", "amount": 100}, result="done"),
+    ],
+)
+AS_RECORDED = {"order": "#W1001", "limit": 100}
+
+
+def guarded_tools(status: str = "delivered") -> dict[str, Any]:
+    def refund(order_id: str, amount: int) -> str:
+        return f"{amount} for {order_id}"
+
+    return {
+        "get_order": lambda order: {"id": order, "status": status, "paid": 250},
+        "refund": refund,
+    }
+
+
+def renamed(context: Any) -> Fix:
+    args = context["args"]
+    new = {"order_id": args["order"], "amount": args["amount"]}
+    return Fix(strategy="modify_args", args=new)
+
+
+@pytest.fixture
+def guarded(tmp_path: Path) -> Path:
+    folder = tmp_path / "guarded"
+    write_package(compile_trace(GUARDED, name="guarded"), folder)
+    return folder
+
+
+def test_healing_keeps_guards_agreement_marks_and_comments(memory: Memory, guarded: Path) -> None:
+    text = (guarded / "routine.yaml").read_text()
+    text = text.replace("  - id: refund\n", "  # Ana checks these\n  - id: refund\n")
+    (guarded / "routine.yaml").write_text(text)
+    run = memory.run(guarded, AS_RECORDED, guarded_tools(), renamed)
+    assert run.status == "ok"
+    healing = memory.heal(run.run_id)
+    assert healing.changed
+    new = (guarded / "routine.yaml").read_text()
+    assert "# outcome unknown" in new
+    assert "# Ana checks these" in new
+    step = Package(guarded).routine.steps[1]
+    assert isinstance(step, ToolStep)
+    assert step.guards
+    assert "order_id" in step.agree, "what agreed with `order` agrees with `order_id`"
+    assert msgspec.json.decode((guarded / "recording.json").read_bytes())["outcome"] == "unknown"
+    assert memory.run(guarded, AS_RECORDED, guarded_tools()).status == "ok"
+    stopped = memory.run(guarded, AS_RECORDED, guarded_tools("cancelled"))
+    assert stopped.status == "failed"
+
+
+def test_a_run_that_a_guard_stopped_is_not_healed(memory: Memory, guarded: Path) -> None:
+    run = memory.run(guarded, AS_RECORDED, guarded_tools("cancelled"), renamed)
+    assert run.failure is not None
+    with pytest.raises(RoutineError, match="never removes a guard"):
+        memory.heal(run.run_id)
+
+
+def test_a_run_that_asked_for_inputs_is_not_healed(memory: Memory, guarded: Path) -> None:
+    other = {"order": "#W2002", "limit": 500}
+    asked = memory.run(guarded, other, guarded_tools(), renamed)
+    with pytest.raises(RoutineError, match="asked for inputs"):
+        memory.heal(asked.run_id)
+    answers = {"inputs": {"amount": 70}}
+    done = memory.resume(asked.run_id, guarded_tools(), renamed, answers=answers, remember=False)
+    assert done.output == "70 for #W2002"
+    with pytest.raises(RoutineError, match="asked for inputs"):
+        memory.heal(asked.run_id)
+
+
+def test_a_healed_routine_is_forgotten_with_the_run_it_was_healed_by(
+    memory: Memory, guarded: Path
+) -> None:
+    run = memory.run(guarded, AS_RECORDED, guarded_tools(), renamed)
+    healing = memory.heal(run.run_id)
+    memory.forget([event.id for event in memory.log.read(stream=f"run/{run.run_id}")])
+    with pytest.raises(NotFound, match="erased"):
+        memory.run(healing.new, AS_RECORDED, guarded_tools())

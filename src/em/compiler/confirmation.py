@@ -308,4 +308,5 @@ def _scope(past: PastRun, package: Package) -> Json:
         if step.save_as is not None and (step.id, None) in past.restored.results
     }
     answers = past.restored.answers.get(INPUTS, {})
-    return {**FUNCTIONS, **past.input, **answers, **results}
+    given = package.program.inputs(past.input)
+    return {**FUNCTIONS, **given, **answers, **results}

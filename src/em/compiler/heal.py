@@ -18,17 +18,18 @@ from em.compiler.calls import Names
 from em.compiler.draft import Recorded
 from em.compiler.explanations import Explainer
 from em.compiler.inputs import Inputs, Use
-from em.compiler.package_files import as_json, render_routine
+from em.compiler.package_files import as_json, render_again
 from em.compiler.sources import Sources
 from em.compiler.verification import NotReproduced
 from em.errors import EmError, RoutineError
 from em.redaction.redactor import marker
+from em.runner.agreement import INPUTS, GuardFailed, single_places, value_at
 from em.runner.drivers import drive
 from em.runner.expressions.functions import FUNCTIONS
 from em.runner.expressions.language import compile_value
-from em.runner.history import PastRun, PastStep, package_of, read_run
+from em.runner.history import RECORDING, PastRun, PastStep, package_of, read_run
 from em.runner.machine import Machine
-from em.runner.package import ROUTINE, files_in, keep_routine, write_files
+from em.runner.package import ROUTINE, files_in, find_routine, keep_routine, write_files
 from em.runner.routine import Default, Program, PromptStep, Routine, Step, ToolStep, UdfStep
 from em.runner.secrets import Secrets
 from em.runner.tools import Tool
@@ -75,10 +76,13 @@ def healing_of(
     healed = heal(routine, past)
     new = dict(files)
     if healed.changed:
-        new[ROUTINE] = render_routine(healed.routine, {})
+        new[ROUTINE] = render_again(healed.routine, files[ROUTINE])
         new["input.json"] = as_json(healed.input)
         new["expected_output.json"] = as_json(healed.output)
-        new["recording.json"] = as_json({"calls": healed.recording, "answers": healed.answers})
+        # What the trace said about its outcome, and what the agent used, stay.
+        recorded = _object(files.get(RECORDING, ""))
+        again = {"calls": healed.recording, "answers": healed.answers}
+        new[RECORDING] = as_json({**recorded, **again})
     lines = difflib.unified_diff(
         files[ROUTINE].splitlines(keepends=True),
         new[ROUTINE].splitlines(keepends=True),
@@ -87,6 +91,14 @@ def healing_of(
     )
     patch = "".join(lines)
     return Healing(changed=healed.changed, refused=healed.refused, patch=patch), new
+
+
+def _object(text: str) -> Json:
+    """Read a JSON object that a person may have edited; empty if it is none."""
+    try:
+        return msgspec.json.decode(text, type=dict[str, Any])
+    except msgspec.MsgspecError:
+        return {}
 
 
 def heal_run(store: Store, run_id: str, *, dry_run: bool = False) -> Healing:
@@ -103,7 +115,9 @@ def heal_run(store: Store, run_id: str, *, dry_run: bool = False) -> Healing:
     if dry_run or not healing.changed:
         return healing
     before = past.stored or keep_routine(store, old).ref
-    after = keep_routine(store, new).ref
+    sources = find_routine(store, past.stored).from_events if past.stored else ()
+    # The new version contains what this run was given and returned: it is forgotten with it.
+    after = keep_routine(store, new, [*sources, *(event.id for event in past.events)]).ref
     if past.folder:
         write_files(new, pathlib.Path(past.folder))
     return msgspec.structs.replace(healing, old=before, new=after)
@@ -111,6 +125,7 @@ def heal_run(store: Store, run_id: str, *, dry_run: bool = False) -> Healing:
 
 def heal(routine: Routine, past: PastRun) -> Healed:
     """Write the fixes of a run into its routine, and prove the result by replaying the run."""
+    _refuse_doubts(past)
     if not any(done.fix for done in past.steps):
         raise RoutineError("no step of this run was fixed", place=f"run {past.run_id}")
     if past.status != "ok":
@@ -126,6 +141,23 @@ def heal(routine: Routine, past: PastRun) -> Healed:
     return msgspec.structs.replace(healed, recording=_replay(healed, past))
 
 
+def _refuse_doubts(past: PastRun) -> None:
+    """Refuse a run that a guard stopped, or that asked what is right: no fix may decide that."""
+    place = f"run {past.run_id}"
+    if past.failure is not None and past.failure["error_type"] == GuardFailed.__name__:
+        raise RoutineError(
+            "a guard stopped this run, and healing never removes a guard",
+            place=place,
+            fix="an author may remove one that is not needed from routine.yaml",
+        )
+    if INPUTS in past.restored.answers or (past.prompt or {}).get("step_id") == INPUTS:
+        raise RoutineError(
+            "this run asked for inputs, so its values are not those of every run",
+            place=place,
+            fix="answer it, and heal a run that needed a fix and did not ask",
+        )
+
+
 class _Healer:
     def __init__(self, routine: Routine, past: PastRun) -> None:
         self._routine, self._past = routine, past
@@ -134,8 +166,9 @@ class _Healer:
 
     def heal(self) -> Healed:
         steps = []
-        scope: Json = {**FUNCTIONS, **self._past.input, **_markers(self._routine)}
-        sources, inputs = Sources(), Inputs(self._past.input, "", [], Names())
+        given = Program(self._routine).inputs(self._past.input)
+        scope: Json = {**FUNCTIONS, **given, **_markers(self._routine)}
+        sources, inputs = Sources(), Inputs(given, "", [], Names())
         explainer = Explainer(inputs, sources)
         arguments = Arguments(inputs, sources, explainer, {}, is_reading=True)
         for number, step in enumerate(self._routine.steps):
@@ -186,7 +219,7 @@ class _Healer:
                 self._check_default(step, fix.get("default"), scope)
                 return msgspec.structs.replace(step, on_error=Default(fix.get("default")))
             args = self._args(step, done, fix["args"], scope, arguments)
-            return msgspec.structs.replace(step, args=args)
+            return msgspec.structs.replace(step, args=args, agree=_moved(step, args))
         except _Unexplained as error:
             refusal = f"step {step.id}{error}"
             if refusal not in self._refused:
@@ -227,6 +260,19 @@ class _Healer:
         old = _evaluated(step.args, own, step.id)
         source = _Source(step.args, old, arguments)
         return {key: source.of((key,), value) for key, value in args.items()}
+
+
+def _moved(step: ToolStep | UdfStep, args: Json) -> dict[str, Sequence[str]]:
+    """Return what must agree with the arguments, where these have other names now."""
+    agree: dict[str, Sequence[str]] = {}
+    for place, texts in step.agree.items():
+        template = value_at(step.args, place)
+        now = dict(single_places(args, step.agree))
+        moved = [other for other, one in now.items() if identical(one, template)]
+        if not moved:
+            raise _Unexplained(f", args.{place}: what must agree with it would be lost")
+        agree[place if place in moved else moved[0]] = texts
+    return agree
 
 
 def _described(old: ToolStep | UdfStep, new: ToolStep | UdfStep) -> str:

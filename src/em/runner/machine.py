@@ -18,7 +18,7 @@ from em.runner.answers import check_answers, fields_of
 from em.runner.drivers import CallMany, CallTool, Effect, Wait, WriteNotes, drive
 from em.runner.expressions.functions import FUNCTIONS
 from em.runner.journal import PAST_DONE, Attempt, Note, Notebook, Restored, keepable, unknown
-from em.runner.routine import CompiledStep, Default, Program, Retry, Routine
+from em.runner.routine import CompiledStep, Default, Program, Retry
 from em.runner.run import (
     CheckFailed,
     Declined,
@@ -553,7 +553,7 @@ class Machine:
             raise self._refusal
         routine = self._program.routine
         if self._program.is_settling:
-            self._agreement = self._agree(routine)
+            self._agreement = self._program.agreement(self._answer)
             input_data = self._agreement.inputs(input_data)
         if routine.input_schema is not None:
             check_input(routine.input_schema, input_data)
@@ -565,10 +565,6 @@ class Machine:
         self._scope = {**FUNCTIONS, **self._udfs, **input_data, **self._secrets.values}
         if self._agreement is not None:
             self._agreement.learn(("", *input_data), self._scope)
-
-    def _agree(self, routine: Routine) -> Agreement:
-        terms = [step.terms for step in self._program.steps]
-        return Agreement(routine, terms, self._answer)
 
     def _answer(self, pending: PendingPrompt) -> Json:
         """Return a person's checked answers to a question for inputs; raise Pause to ask."""

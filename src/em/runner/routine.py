@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from em.errors import InvalidRoutine
-from em.runner.agreement import SETTLED, Terms, with_answers
+from em.runner.agreement import SETTLED, Agreement, Answer, Terms, with_answers
 from em.runner.expressions.language import Evaluate, compile_expression, compile_value
 from em.settings import McpServer
 from em.values.call import Effect
@@ -445,6 +445,14 @@ class Program:
             name for name in self.tool_names if routine.says_how(name) is not None
         }
         self.udf_names = {step.target for step in self.steps if step.kind == "udf"}
+
+    def agreement(self, answer: Answer) -> Agreement:
+        """Return what one run settles; `answer` answers its questions."""
+        return Agreement(self.routine, [step.terms for step in self.steps], answer)
+
+    def inputs(self, given: Any) -> Any:
+        """Return the inputs of a run that was given these: also those of its request."""
+        return self.agreement(_nothing).inputs(given) if self.is_settling else given
 
 
 def _check_ids(steps: list[CompiledStep]) -> None:
