@@ -16,8 +16,8 @@ from em.errors import EmError, ExpressionError
 from em.runner.agreement import names_in_expression, place_parts
 from em.runner.expressions.functions import equal
 from em.runner.expressions.language import (
-    compile_expression,
     compile_value,
+    compile_written,
     names_in,
     parse_reference,
 )
@@ -28,6 +28,8 @@ from em.values.leaves import texts
 FAILURES = (EmError, ValueError, TypeError, LookupError)
 """What evaluating an expression raises if a value is not there."""
 ANSWER = "the answer can't be evaluated"
+_PLAIN = (str, int)
+"""Types that are compared at once: most values have one of them."""
 
 
 class Part:
@@ -65,12 +67,12 @@ class Agreeing(Part):
     def __init__(self, place: str, argument: str, template: Any, text: str) -> None:
         super().__init__(place, template)
         self._argument, self._template, self._text = argument, template, text
-        self._other = compile_expression(text, "")
+        self._other = compile_written(text, "")
         self.names |= names_in_expression(text)
 
     def _difference(self, scope: Json) -> str:
         one, other = self._evaluate(scope), self._other(scope)
-        if equal(one, other):
+        if (type(one) in _PLAIN and type(one) is type(other) and one == other) or equal(one, other):
             return ""
         first = in_words(self._template) if "{{" in str(self._template) else "as recorded"
         return (
@@ -86,7 +88,7 @@ class Guarding(Part):
 
     def __init__(self, place: str, text: str) -> None:
         self._place, self._text = place, text
-        self._evaluate = compile_expression(text, "")
+        self._evaluate = compile_written(text, "")
         self.names = frozenset(names_in_expression(text))
         self.mask = 0
 

@@ -41,13 +41,17 @@ class _Other(Exception):
     """The expression has a part that is not known here."""
 
 
-def compile_direct(source: str, place: str, reference: Reference) -> Evaluate | None:
+def compile_direct(
+    source: str, place: str, reference: Reference, *, is_written: bool = False
+) -> Evaluate | None:
     """Compile an expression for direct evaluation; None if Jinja has to evaluate it.
 
     reference: compiles a name with the keys and positions behind it.
+    is_written: a compiler wrote it, so `+`, `-` and `*` are of numbers.
     """
     selects = any(f"{name}(" in source for name in SELECTIONS)
-    if len(source) > LONGEST or not (selects or _COMPARISON.search(source)):
+    known = is_written or selects or _COMPARISON.search(source)
+    if len(source) > LONGEST or not known:
         return None
     try:
         tree = ast.parse(source.strip(), mode="eval").body
@@ -149,6 +153,8 @@ def _arithmetic(op: ast.operator) -> Callable[[Any, Any], Any] | None:
         return None
 
     def computed(one: Any, other: Any) -> Any:
+        if type(one) is int and type(other) is int:
+            return compute(one, other)
         if compute is operator.add and isinstance(one, list) and isinstance(other, list):
             return one + other
         for value in (one, other):
