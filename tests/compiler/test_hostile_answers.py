@@ -127,7 +127,7 @@ EXTRA = "  - {id: extra, type: tool.call, tool: refund, args: {order: '#X', trac
     ("wrong", "why"),
     [
         (answer(GOOD.replace(REFUND, EXTRA % "when: 'len(order) != 6'" + REFUND)), "no `when`"),
-        (answer(GOOD.replace(REFUND, EXTRA % "for_each: []" + REFUND)), "never called it"),
+        (answer(GOOD.replace(REFUND, EXTRA % "for_each: []" + REFUND)), "as a step of its own"),
         (changed("tool: refund,", "tool: refund, idempotency_key: k,"), "`idempotency_key`"),
         (changed("tool: refund,", "tool: refund, retry: {attempts: 100},"), "`retry`"),
         (changed("tool: refund,", "tool: refund, timeout: 1,"), "`timeout`"),

@@ -17,7 +17,7 @@ from em.values.canonical import Json
 # as a write unless its name clearly says that it reads.
 _READS = frozenset(
     "get list find search fetch read query lookup look count show describe calculate compute"
-    " parse think view select head exists is has inspect browse scan peek summarize extract"
+    " parse think view head exists is has inspect browse scan peek summarize extract"
     " compare download stat ls cat grep glob".split()
 )
 _WRITES = frozenset(
@@ -25,7 +25,7 @@ _WRITES = frozenset(
     " return transfer pay book submit approve upload move rename execute edit save store".split()
 )
 _THINGS = frozenset(
-    "list read query count view look show select head stat scan cat compare extract download"
+    "list read query count view look show head stat scan cat compare extract download"
     " summarize is has exists find inspect browse think parse compute".split()
 )
 _JOINS = frozenset({"and", "or", "then", "n"})

@@ -199,7 +199,7 @@ def _replaced(routine: Routine, name: str, expression: str, value: Any) -> Routi
     asks = {
         other: Asked(
             recorded=one.recorded,
-            candidates=[_in_expression(text, name, expression) for text in one.candidates],
+            candidates=[in_expression(text, name, expression) for text in one.candidates],
             is_unused=one.is_unused,
         )
         for other, one in routine.asks.items()
@@ -218,14 +218,14 @@ def _replaced_step(step: Step, name: str, expression: str, value: Any) -> Step:
             return part
         if part.removeprefix("{{").removesuffix("}}").strip() == name and part.startswith("{{"):
             return value
-        return _HOLE.sub(lambda hole: f"{{{{{_in_expression(hole[1], name, expression)}}}}}", part)
+        return _HOLE.sub(lambda hole: f"{{{{{in_expression(hole[1], name, expression)}}}}}", part)
 
     if isinstance(step, ToolStep | UdfStep):
         agree = {
-            place: [_in_expression(text, name, expression) for text in texts]
+            place: [in_expression(text, name, expression) for text in texts]
             for place, texts in step.agree.items()
         }
-        guards = tuple(_in_expression(text, name, expression) for text in step.guards)
+        guards = tuple(in_expression(text, name, expression) for text in step.guards)
         return msgspec.structs.replace(step, args=fill(step.args), agree=agree, guards=guards)
     if isinstance(step, ReturnStep):
         return msgspec.structs.replace(step, value=fill(step.value))
@@ -235,7 +235,7 @@ def _replaced_step(step: Step, name: str, expression: str, value: Any) -> Step:
     return step
 
 
-def _in_expression(text: str, name: str, expression: str) -> str:
+def in_expression(text: str, name: str, expression: str) -> str:
     """Replace a name in an expression; not in its texts, and not the name of an argument."""
     parts = re.split(r"(\"(?:[^\"\\]|\\.)*\")", text)
     pattern = rf"(?<![\w.]){re.escape(name)}(?!\w|\s*\(|\s*=[^=])"

@@ -341,7 +341,8 @@ class _Builder:
             self._sources.add(call.index, saved, call.result)
             if call.is_udf:
                 self._explainer.computed.add(call.index)
-            self._known.learn(call)
+            else:
+                self._known.learn(call)
             self._explainer.read_by |= {text_key(value) for _, value in leaves(call.args)}
 
     def _add(self, call: TracedCall) -> None:

@@ -15,13 +15,15 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from em.compiler.draft import Draft, GivenUdfs
+from em.compiler.confirmation import in_expression
+from em.compiler.draft import Draft, GivenUdfs, names_used
 from em.compiler.model_functions import TriedFunctions, check_examples, try_functions
 from em.compiler.package_files import check_text, render_routine, render_udfs
 from em.compiler.verification import (
     WAYS,
     NotReproduced,
     answered,
+    declared_input,
     effects_of,
     rehearsed,
     verify_improved,
@@ -32,6 +34,7 @@ from em.errors import EmError, LlmError
 from em.llm.client import LlmClient, Spent
 from em.llm.wires import Message, Tokens
 from em.redaction.redactor import Redactor
+from em.runner.agreement import Terms
 from em.runner.expressions.functions import FUNCTIONS
 from em.runner.expressions.language import syntax_of
 from em.runner.package import ROUTINE, UDF, parse_yaml, read_routine
@@ -165,14 +168,104 @@ def with_what_stays(draft: Draft, routine: Routine) -> Routine:
         for tool in old.tools
         if tool.name in called
     ]
-    return msgspec.structs.replace(
+    kept = msgspec.structs.replace(
         routine,
         name=old.name,
         input_schema=old.input_schema,
         output_schema=old.output_schema,
         secrets=old.secrets,
         tools=tools,
+        request=old.request,
+        asks=old.asks,
+        steps=_with_terms(draft, routine),
     )
+    return _without_idle_questions(kept)
+
+
+def _without_idle_questions(routine: Routine) -> Routine:
+    """Return a routine without the asked inputs that a loop or a function made needless."""
+    used = names_used(routine)
+    idle = {name for name, one in routine.asks.items() if name not in used and not one.is_unused}
+    if not idle:
+        return routine
+    schema = dict(routine.input_schema or {})
+    properties = schema.get("properties", {})
+    schema["properties"] = {name: one for name, one in properties.items() if name not in idle}
+    asks = {name: one for name, one in routine.asks.items() if name not in idle}
+    return msgspec.structs.replace(routine, input_schema=schema, asks=asks)
+
+
+def _with_terms(draft: Draft, routine: Routine) -> list[Step]:
+    """Return a model's steps with what the draft requires before each effect."""
+    terms = iter(_effects(draft, draft.routine))
+    names = _new_names(draft.routine, routine)
+
+    def renamed(text: str) -> str:
+        for old, new in names.items():
+            text = in_expression(text, old, new)
+        return text
+
+    steps: list[Step] = []
+    for step in routine.steps:
+        own = next(terms, None) if _has_effect(draft, step) else None
+        if own is not None and isinstance(step, ToolStep) and step.for_each is None:
+            agree = {place: [*map(renamed, texts)] for place, texts in own.agree.items()}
+            guards = tuple(map(renamed, own.guards))
+            step = msgspec.structs.replace(  # noqa: PLW2901 - the same step
+                step, agree=agree, guards=guards
+            )
+        steps.append(step)
+    return steps
+
+
+def _new_names(old: Routine, new: Routine) -> dict[str, str]:
+    """Return how a model's routine calls the results of the draft, call by call of each tool."""
+    saved: dict[str, list[str]] = {}
+    for step in new.steps:
+        if isinstance(step, ToolStep | UdfStep) and step.save_as is not None:
+            saved.setdefault(_target(step), []).append(step.save_as)
+    names: dict[str, str] = {}
+    for step in old.steps:
+        if isinstance(step, ToolStep | UdfStep) and step.save_as is not None:
+            left = saved.get(_target(step))
+            if left:
+                names[step.save_as] = left.pop(0)
+    return {name: other for name, other in names.items() if name != other}
+
+
+def _target(step: ToolStep | UdfStep) -> str:
+    return step.tool if isinstance(step, ToolStep) else step.function
+
+
+def _has_effect(draft: Draft, step: Step) -> bool:
+    reads = {tool.name for tool in draft.routine.tools if tool.effect == "read"}
+    return isinstance(step, ToolStep) and step.tool not in reads
+
+
+def _effects(draft: Draft, routine: Routine) -> list[ToolStep]:
+    return [
+        step for step in routine.steps if isinstance(step, ToolStep) and _has_effect(draft, step)
+    ]
+
+
+def _terms(draft: Draft, routine: Routine) -> Iterator[str]:
+    """Refuse a routine that leaves out what the draft requires before its effects."""
+    old, new = _effects(draft, draft.routine), _effects(draft, routine)
+    # That an id is one of a list holds by itself in a loop over that list.
+    texts = [text for step in old for several in step.agree.values() for text in several]
+    if not any(step.guards for step in old) and all(text.startswith("among(") for text in texts):
+        return
+    if [step.tool for step in old] != [step.tool for step in new]:
+        yield "keep each call with an effect as a step of its own: its guards belong to it"
+        return
+    known = set(draft.input)
+    for step in routine.steps:
+        if isinstance(step, ToolStep) and (step.agree or step.guards):
+            needed = Terms(step.id, step.args, step.agree, step.guards).names
+            for name in sorted(needed - known - {tool.name for tool in routine.tools}):
+                yield f"step {step.id}: keep the read that is saved as {name}: a guard needs it"
+        if step.save_as is not None:
+            known.add(step.save_as)
 
 
 def broken_promises(draft: Draft, routine: Routine) -> list[str]:
@@ -436,13 +529,16 @@ def _checked(
         _refuse(_invalid(draft, text, code, given))
         routine = read_routine(parse_yaml(text.encode(), ROUTINE), ROUTINE)
         _refuse(broken_promises(draft, routine))
+        kept = with_what_stays(draft, routine)
+        _refuse([*_terms(draft, kept)])
         improved = msgspec.structs.replace(
             draft,
-            routine=with_what_stays(draft, routine),
+            routine=kept,
             comments={},
             udf_source=code if code.strip() else "",
             written_by=model,
         )
+        improved = msgspec.structs.replace(improved, input=declared_input(improved))
         written = render_routine(improved.routine, {})
         check_text(improved.routine, written)
         _refuse([*_invalid(draft, written, code, given), *written_in(draft, improved)])

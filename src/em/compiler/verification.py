@@ -242,7 +242,15 @@ def _run(
             draft.secrets,
         ),
     )
-    return drive(_at_once(machine.run(draft.input)))
+    return drive(_at_once(machine.run(declared_input(draft))))
+
+
+def declared_input(draft: Draft) -> Json:
+    """Return the recorded inputs that the routine declares; a model's may need fewer of them."""
+    properties = (draft.routine.input_schema or {}).get("properties")
+    if properties is None:
+        return draft.input
+    return {name: value for name, value in draft.input.items() if name in properties}
 
 
 def replayed(draft: Draft, stand_in: Callable[[str], Function]) -> RunResult:
