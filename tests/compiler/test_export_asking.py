@@ -1,6 +1,8 @@
 """Where a routine asks or refuses, its exported script does the same, before anything is done."""
 
+import ast
 import copy
+import inspect
 import json
 from pathlib import Path
 from typing import Any
@@ -11,7 +13,7 @@ from test_export_python import load, same
 from em.compiler.compile_trace import compile_trace
 from em.compiler.export import script, stand_ins
 from em.compiler.export.agent_tools import export_openai, export_skill
-from em.compiler.export.python import export_python
+from em.compiler.export.python import bound, export_python
 from em.compiler.package_files import write_package
 from em.errors import ExportError
 from em.runner import agreement
@@ -139,11 +141,9 @@ def test_what_has_no_counterpart_in_a_guard_is_refused_with_its_place(tmp_path: 
 def test_modules_that_are_copied_into_one_script_share_no_name() -> None:
     seen: dict[str, str] = {}
     for module in (script, stand_ins, functions, words, agreement):
-        for name, value in vars(module).items():
-            if getattr(value, "__module__", module.__name__) == module.__name__:
-                is_own = not name.startswith("__") and name not in ("Any",)
-                if is_own and callable(value):
-                    assert seen.setdefault(name, module.__name__) == module.__name__, name
+        for node in ast.parse(inspect.getsource(module)).body:
+            for name in bound(node):
+                assert seen.setdefault(name, module.__name__) == module.__name__, name
 
 
 def test_a_script_that_asks_nothing_has_no_code_for_it(tmp_path: Path) -> None:

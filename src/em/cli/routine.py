@@ -492,28 +492,20 @@ def _sureness(found: "Explained") -> str:
 
 def _explain_effects(draft: "Draft") -> None:
     """Say what must agree and hold before each call with an effect, and what is asked for."""
-    from em.runner.expressions.words import check_in_words, in_words
-    from em.runner.routine import ToolStep, UdfStep
+    from em.runner.requirements import asked_for, requirements
 
     routine = draft.routine
-    for step in routine.steps:
-        if not isinstance(step, ToolStep | UdfStep) or not (step.agree or step.guards):
-            continue
-        click.echo(f"before {step.id}:")
-        for place, texts in step.agree.items():
-            others = ", ".join(map(in_words, texts))
-            click.echo(printable(f"  {place} must also be {others}; else the run asks"))
-        for guard in step.guards:
-            click.echo(printable(f"  {check_in_words(guard)}; else the run stops"))
+    for one in requirements(routine):
+        click.echo(f"before {printable(one.step_id)}:")
+        for words in one.agree:
+            click.echo(printable(f"  {words}; else the run asks"))
+        for words in one.hold:
+            click.echo(printable(f"  {words}; else the run stops"))
         click.echo()
     if routine.asks:
         click.echo("with other inputs a run asks for:")
-        for name, asked in routine.asks.items():
-            known = [words for words in map(in_words, asked.candidates) if "`" in words]
-            why = f"it may be {', or '.join(known)}" if known else "nothing recorded explains it"
-            if asked.is_unused:
-                why = "no step uses it, but it may have been a reason"
-            click.echo(printable(f"  {name}: recorded {short(asked.recorded)}; {why}"))
+        for asked in asked_for(routine):
+            click.echo(printable(f"  {asked.name}: recorded {asked.recorded}; {asked.why}"))
         click.echo()
     if routine.request is not None:
         click.echo(printable(f"the request as a text: {short(routine.request.template)}"))

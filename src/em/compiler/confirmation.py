@@ -18,7 +18,7 @@ from em.compiler.explanations import Explained
 from em.compiler.package_files import as_json, check_text, render_again
 from em.compiler.sources import quoted
 from em.errors import EmError, UsageError
-from em.runner.agreement import INPUTS, single_places, value_at, with_answers
+from em.runner.agreement import INPUTS, part_at, single_places, with_answers
 from em.runner.expressions.functions import FUNCTIONS, equal
 from em.runner.expressions.language import compile_expression, compile_value
 from em.runner.history import PastRun, package_of, read_run
@@ -153,7 +153,7 @@ def _learn_place(routine: Routine, step_id: str, place: str, answer: Any, scope:
         if step.id != step_id or place not in step.agree:
             return step
         fitting = [text for text in step.agree[place] if _gives(text, answer, scope)]
-        own = value_at(step.args, place)
+        own = part_at(step.args, place)
         args = step.args
         if not _template_gives(own, answer, scope):
             if not fitting:

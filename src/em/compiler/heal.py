@@ -23,7 +23,7 @@ from em.compiler.sources import Sources
 from em.compiler.verification import NotReproduced
 from em.errors import EmError, RoutineError
 from em.redaction.redactor import marker
-from em.runner.agreement import INPUTS, GuardFailed, single_places, value_at
+from em.runner.agreement import INPUTS, GuardFailed, part_at, single_places
 from em.runner.drivers import drive
 from em.runner.expressions.functions import FUNCTIONS
 from em.runner.expressions.language import compile_value
@@ -266,7 +266,7 @@ def _moved(step: ToolStep | UdfStep, args: Json) -> dict[str, Sequence[str]]:
     """Return what must agree with the arguments, where these have other names now."""
     agree: dict[str, Sequence[str]] = {}
     for place, texts in step.agree.items():
-        template = value_at(step.args, place)
+        template = part_at(step.args, place)
         now = dict(single_places(args, step.agree))
         moved = [other for other, one in now.items() if identical(one, template)]
         if not moved:

@@ -15,7 +15,7 @@ from em.compiler.draft import Draft, Recorded
 from em.compiler.evidence import ENOUGH, information
 from em.compiler.sources import text_key
 from em.compiler.verification import NotReproduced, Same, replayed
-from em.runner.agreement import value_at, with_answers
+from em.runner.agreement import part_at, with_answers
 from em.runner.run import RunResult
 from em.runner.tools import Function
 from em.values.canonical import Json, identical, short
@@ -103,7 +103,7 @@ def _varied(draft: Draft, fresh: Mapping[str, Any]) -> str:
 def _other_args(draft: Draft, item: Recorded, fresh: Mapping[str, Any]) -> Json:
     """Return the arguments of a call with fresh values; what a person confirmed stays."""
     confirmed = {
-        place: value_at(item.args, place) for step, place in draft.confirmed if step == item.step
+        place: part_at(item.args, place) for step, place in draft.confirmed if step == item.step
     }
     return with_answers(_replaced(item.args, fresh), confirmed)
 

@@ -115,7 +115,7 @@ def place_parts(place: str) -> Iterator[str | int]:
         yield int(number) if number else key or json.loads(quoted)
 
 
-def value_at(value: Any, place: str) -> Any:
+def part_at(value: Any, place: str) -> Any:
     """Return the part of a value at a place."""
     for part in place_parts(place):
         value = value[part]
@@ -307,12 +307,12 @@ class Agreement:
                 continue
             if any(name in found for term in (leaf.own, *others) for name in term.names):
                 continue  # ask for the input first
-            problem = _differing((leaf.own, *others), scope)
-            if problem is not None:
+            differing = _differing((leaf.own, *others), scope)
+            if differing is not None:
+                kind, problem = differing
                 field = f"{terms.step_id}.{leaf.place}"
-                found[field] = _Question(
-                    {"name": field, "type": "json", "label": problem}, f"{leaf.place}: {problem}"
-                )
+                words = f"{leaf.place}: {problem}"
+                found[field] = _Question({"name": field, "type": kind, "label": words}, words)
         return found
 
     def _missing(self, name: str, scope: Json) -> _Question:
@@ -390,8 +390,8 @@ def _has(scope: Json, names: Collection[str]) -> bool:
     )
 
 
-def _differing(terms: Sequence[Term], scope: Json) -> str | None:
-    """Return what the explanations of a value give, in words; None if they agree."""
+def _differing(terms: Sequence[Term], scope: Json) -> tuple[str, str] | None:
+    """Return the type of a value and what its explanations give, in words; None if they agree."""
     values: list[tuple[Any, Term]] = []
     problems: list[str] = []
     for term in terms:
@@ -405,7 +405,18 @@ def _differing(terms: Sequence[Term], scope: Json) -> str | None:
     shown: dict[str, str] = {}
     for value, term in values:
         shown.setdefault(short(value), in_words(term.text))
-    return "; ".join([*(f"{value} if it is {words}" for value, words in shown.items()), *problems])
+    words = [*(f"{value} if it is {words}" for value, words in shown.items()), *problems]
+    return _field_type([value for value, _ in values]), "; ".join(words)
+
+
+def _field_type(values: Sequence[Any]) -> str:
+    """Return the type of field in which a person can write any of these values."""
+    if values and all(isinstance(value, str) for value in values):
+        return "text"
+    numbers = [value for value in values if isinstance(value, int | float)]
+    if not values or len(numbers) < len(values) or any(isinstance(one, bool) for one in numbers):
+        return "json"
+    return "integer" if all(isinstance(one, int) for one in numbers) else "number"
 
 
 def _shown(text: str, scope: Json) -> str | None:

@@ -13,9 +13,10 @@ from em.compiler.export.script import Failed, NeedsInput
 from em.errors import ExportError
 from em.runner.authorship import refuse_unread
 from em.runner.package import Package
+from em.runner.requirements import described_input
 from em.runner.routine import PromptStep, Routine, ToolStep
 from em.runner.tools import one_line, tool_name
-from em.values.canonical import Json, short
+from em.values.canonical import Json
 
 _NOTES = frozenset({"title", "default", "examples", "$schema", "$comment"})
 _KNOWN = frozenset(
@@ -212,30 +213,8 @@ def _about(routine: Routine) -> Json:
 
 
 def _schema(routine: Routine) -> Json:
-    """Return the schema of the input, with words about what a run would ask for."""
-    schema = routine.input_schema or {}
-    known = schema.get("properties", {})
-    notes = _input_notes(routine)
-    properties = {
-        name: {"description": notes[name], **one}
-        if name in notes and isinstance(one, dict)
-        else one
-        for name, one in known.items()
-    }
-    return {**schema, "properties": properties, "type": "object"}
-
-
-def _input_notes(routine: Routine) -> dict[str, str]:
-    """Say of inputs that nothing recorded explains, and of the request, how they are used."""
-    notes = {
-        name: f"Ask the user if they did not say it. It was {short(asked.recorded)} when recorded"
-        + (", and no step uses it." if asked.is_unused else ".")
-        for name, asked in routine.asks.items()
-    }
-    if routine.request is not None:
-        template = one_line(routine.request.template, 300)
-        notes[routine.request.input] = f"The whole request in words. It was like: {template}"
-    return notes
+    schema = described_input(routine)
+    return {**schema, "properties": schema.get("properties", {}), "type": "object"}
 
 
 LONGEST_NAME = 64

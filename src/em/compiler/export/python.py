@@ -668,18 +668,18 @@ class _Source:
         """Return the part that some code needs, directly or not, without what it defines itself."""
         tree = ast.parse(self.code)
         own = ast.parse(code)
-        defined = {word for node in own.body for word in _bound(node)}
+        defined = {word for node in own.body for word in bound(node)}
         todo = _used(own) - defined
         kept: set[str] = set()
         while todo:
             kept |= todo
-            needed = [node for node in tree.body if todo.intersection(_bound(node))]
+            needed = [node for node in tree.body if todo.intersection(bound(node))]
             todo = {word for node in needed for word in _used(node)} - kept - defined
         dropped, is_kept = [], True
         for node in tree.body:
             # A text below a definition describes it.
             is_text = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
-            is_kept = is_kept if is_text else bool(kept.intersection(_bound(node)) - defined)
+            is_kept = is_kept if is_text else bool(kept.intersection(bound(node)) - defined)
             if not is_kept:
                 dropped.append(node)
         reduced = copy.copy(self)
@@ -704,7 +704,7 @@ class _Source:
                 )
 
 
-def _bound(node: ast.stmt) -> set[str]:
+def bound(node: ast.stmt) -> set[str]:
     """Return the names that a statement of a module defines."""
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
         return {node.name}

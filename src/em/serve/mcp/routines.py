@@ -22,6 +22,7 @@ from em.errors import EmError, NotFound, UsageError
 from em.runner.answers import Field, fields_of, json_or_text
 from em.runner.history import read_run
 from em.runner.package import KIND, KeptRoutine, kept_routines, routine_of
+from em.runner.requirements import described_input
 from em.runner.routine import Routine, ToolStep
 from em.runner.run import PendingPrompt, RunResult, plain
 from em.runner.tools import one_line, tool_name
@@ -317,7 +318,7 @@ def _named(newest: dict[str, Artefact]) -> dict[str, str]:
 
 
 def _input_schema(routine: Routine) -> Json:
-    schema = closed(routine.input_schema or {})
+    schema = closed(described_input(routine))
     return schema if schema.get("type") == "object" else {**schema, "type": "object"}
 
 

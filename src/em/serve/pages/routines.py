@@ -9,6 +9,7 @@ from litestar import Response, get, post
 
 from em.errors import EmError, InputError
 from em.runner.package import ROUTINE, find_routine, kept_routines, routine_of, texts_of
+from em.runner.requirements import asked_for, requirements
 from em.runner.routine import Routine, ToolStep
 from em.serve.auth import PAGES
 from em.serve.pages.drawing import graph_of
@@ -60,6 +61,8 @@ def _show(
         routine=routine,
         texts=texts,
         graph=graph_of(routine),
+        requirements=list(requirements(routine)),
+        asked_for=list(asked_for(routine)),
         versions=versions,
         diff=_diff(artefact, versions, whole_number(request, "against")),
         fields=_fields(routine, texts),
@@ -76,8 +79,23 @@ def _fields(routine: Routine, texts: dict[str, str]) -> list[Field]:
     except msgspec.MsgspecError:
         example = {}
     secret = {one.name for one in routine.secrets}
+    # A recorded value that nothing explains must not be taken for one that a person chose.
+    example = {name: value for name, value in example.items() if name not in routine.asks}
     fields = input_fields(routine.input_schema, example)
-    return [field for field in fields if field.name not in secret]
+    help_ = {
+        one.name: f"recorded: {one.recorded}. Leave it empty, and the run asks where it has to."
+        for one in asked_for(routine)
+    }
+    if routine.request is not None:
+        help_[routine.request.input] = (
+            f"The whole request in words, like: {routine.request.template}."
+            " The inputs that it mentions are read from it."
+        )
+    return [
+        field._replace(help=help_.get(field.name, field.help))
+        for field in fields
+        if field.name not in secret
+    ]
 
 
 def _needs_code(routine: Routine) -> list[str]:

@@ -11,6 +11,7 @@ from litestar import Response, get, post
 from em.errors import EmError, NotFound, StoreBusy, UsageError
 from em.log.event import run_stream
 from em.memory import Memory
+from em.runner.agreement import INPUTS, GuardFailed
 from em.runner.history import PastRun, PastStep, find_runs, read_run, savings
 from em.runner.journal import how_to_resume
 from em.runner.package import find_routine, routine_of
@@ -137,6 +138,8 @@ def _show(
         seconds=_seconds(past),
         saved=savings(service.store, past) if past.status == "ok" else [],
         prompt=prompt,
+        asks_inputs=(prompt or {}).get("step_id") == INPUTS,
+        guard_failed=(past.failure or {}).get("error_type") == GuardFailed.__name__,
         fields=prompt_fields(prompt.get("fields", ())) if prompt else [],
         resume=how_to_resume(run_id, past.resume_with),
         is_live=past.status == "running",
@@ -178,6 +181,9 @@ async def post_answer(request: AnyRequest) -> Response[str]:
             )
         try:
             answer = read_fields(prompt_fields(prompt.get("fields", ())), form)
+            if prompt["step_id"] == INPUTS:
+                # An empty field is a value that is still missing.
+                answer = {name: value for name, value in answer.items() if value != ""}
             background_of(request).answer(run_id, {str(prompt["step_id"]): answer})
         except EmError as problem:
             return _show(request, service, run_id, problem)

@@ -1,0 +1,70 @@
+"""Requirements: what a routine needs before it acts, in plain words."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from em.runner.expressions.words import check_in_words, in_words
+from em.runner.routine import Asked, Routine, ToolStep, UdfStep
+from em.values.canonical import Json, short
+
+
+class Requirement(NamedTuple):
+    """What must be so before one step, in words: what must agree, and what must hold."""
+
+    step_id: str
+    agree: list[str]
+    hold: list[str]
+
+
+class AskedFor(NamedTuple):
+    """An input that a run with other inputs asks for."""
+
+    name: str
+    recorded: str
+    why: str
+
+
+def requirements(routine: Routine) -> Iterator[Requirement]:
+    """Yield what must be so before each step that requires something."""
+    for step in routine.steps:
+        if isinstance(step, ToolStep | UdfStep) and (step.agree or step.guards):
+            agree = [
+                f"{place} must also be {', and '.join(map(in_words, texts))}"
+                for place, texts in step.agree.items()
+            ]
+            yield Requirement(step.id, agree, [check_in_words(guard) for guard in step.guards])
+
+
+def asked_for(routine: Routine) -> Iterator[AskedFor]:
+    """Yield the inputs that a run asks for unless all inputs are the recorded ones."""
+    for name, asked in routine.asks.items():
+        yield AskedFor(name, short(asked.recorded), _why(asked))
+
+
+def _why(asked: Asked) -> str:
+    if asked.is_unused:
+        return "no step uses it, but it may have been a reason for what was done"
+    known = [words for words in map(in_words, asked.candidates) if not words.startswith("always")]
+    return f"it may be {', or '.join(known)}" if known else "nothing recorded explains it"
+
+
+def described_input(routine: Routine) -> Json:
+    """Return the schema of the input for whoever fills it in, with what a run would ask for."""
+    notes = {
+        name: f"Ask the user if they did not say it. It was {short(asked.recorded)} when recorded"
+        + (", and no step uses it." if asked.is_unused else ".")
+        for name, asked in routine.asks.items()
+    }
+    if routine.request is not None:
+        notes[routine.request.input] = (
+            f"The whole request in words. It was like: {short(routine.request.template)}"
+        )
+    schema = routine.input_schema or {}
+    properties = schema.get("properties")
+    if not notes or not isinstance(properties, dict):
+        return schema
+    described = {
+        name: {"description": notes[name], **one} if name in notes else one
+        for name, one in properties.items()
+    }
+    return {**schema, "properties": described}

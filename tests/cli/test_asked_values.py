@@ -1,0 +1,66 @@
+"""A run that asks for inputs, at the command line."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from em_command import em
+
+ROUTINE = """\
+name: send
+input_schema:
+  type: object
+  properties: {to: {type: string, examples: [ann]}, urgent: {type: boolean, examples: [false]}}
+asks: {urgent: {recorded: false}}
+tools: [{name: send, effect: write}]
+steps:
+  - {id: send, type: tool.call, tool: send, save_as: out,
+     args: {to: "{{ to }}", urgent: "{{ urgent }}"}}
+  - {id: end, type: return, value: "{{ out }}"}
+"""
+
+
+@pytest.fixture(autouse=True)
+def routine(tmp_path: Path) -> None:
+    Path("send").mkdir()
+    Path("send/routine.yaml").write_text(ROUTINE)
+    Path("tools.py").write_text("def send(to, urgent):\n    return [to, urgent]\n")
+    Path("ann.json").write_text('{"to": "ann"}')
+    Path("bob.json").write_text('{"to": "bob"}')
+
+
+def run(*args: str, file: str = "bob.json") -> Any:
+    return em("run", "send", "--input", file, "--tools", "tools.py", "--json", *args).json
+
+
+def test_recorded_inputs_run_as_recorded() -> None:
+    assert run(file="ann.json")["output"] == ["ann", False]
+
+
+def test_others_are_asked_about_and_answered_by_a_file() -> None:
+    asked = run()
+    assert (asked["status"], asked["pending_prompt"]["step_id"]) == ("needs_input", "inputs")
+    Path("answers.json").write_text(json.dumps({"inputs": {"urgent": True}}))
+    done = em(
+        "resume", asked["run_id"], "--tools", "tools.py", "--answers", "answers.json", "--json"
+    )
+    assert done.json["output"] == ["bob", True]
+
+
+def test_yes_agrees_to_questions_and_does_not_choose_values() -> None:
+    assert run("--yes")["status"] == "needs_input"
+
+
+def test_an_answer_must_fit_its_input() -> None:
+    Path("answers.json").write_text(json.dumps({"inputs": {"urgent": "perhaps"}}))
+    asked = run("--answers", "answers.json")
+    assert asked["status"] == "needs_input"
+    assert "urgent" in asked["pending_prompt"]["problem"]
+
+
+def test_the_question_says_how_to_answer_it() -> None:
+    shown = em("run", "send", "--input", "bob.json", "--tools", "tools.py").err
+    assert "urgent: it was false in the recording" in shown
+    assert '--answers FILE, with {"inputs":{"urgent":"…"}}' in shown
+    assert "--yes" not in shown

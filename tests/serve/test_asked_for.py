@@ -1,0 +1,130 @@
+"""A run that asks for inputs or stops at a guard, over HTTP, on its page and over MCP."""
+
+from typing import Any
+
+import pytest
+from mcp_agents import over_stdio
+from served import Served
+from test_mcp import agent, told
+from test_pages import token_in, until
+
+from em import Memory
+from em.runner.package import keep_routine
+from mcp import Client
+
+REFUND = """\
+name: refund
+description: Pay an order back
+input_schema:
+  type: object
+  properties:
+    order_id: {type: string, examples: [W-1001]}
+    limit: {type: integer, examples: [100]}
+    note: {type: string, examples: [as agreed]}
+    request: {type: string}
+  additionalProperties: false
+request: {input: request, template: "refund {{ order_id }} please"}
+asks: {note: {recorded: as agreed}}
+steps:
+  - {id: look, type: udf.call, function: look, args: {order_id: "{{ order_id }}"}, save_as: order}
+  - id: pay
+    type: udf.call
+    function: pay
+    args: {order_id: "{{ order_id }}", amount: "{{ order.total }}", note: "{{ note }}"}
+    agree: {amount: [limit, "100"]}
+    guards: [order.status == "open"]
+    save_as: paid
+  - {id: end, type: return, value: "{{ paid }}"}
+"""
+UDF = """\
+def look(order_id):
+    return {"total": 100, "status": "closed" if order_id == "W-9" else "open"}
+
+
+def pay(order_id, amount, note):
+    return f"{amount} for {order_id}: {note}"
+"""
+ANSWERS = {"inputs": {"note": "sorry", "pay.amount": 80}}
+
+
+@pytest.fixture(autouse=True)
+def kept() -> None:
+    example = '{"order_id": "W-1001", "limit": 100, "note": "as agreed"}'
+    with Memory("em.db") as memory:
+        keep_routine(memory.store, {"routine.yaml": REFUND, "udf.py": UDF, "input.json": example})
+
+
+def test_a_question_for_inputs_is_answered_over_http(service: Served) -> None:
+    given = {"request": "Refund W-2002 please", "limit": 500}
+    run = service.post("/runs", {"routine": "refund", "input": given}).json()
+    assert (run["status"], run["pending_prompt"]["step_id"]) == ("needs_input", "inputs")
+    labels = {field["name"]: field["label"] for field in run["pending_prompt"]["fields"]}
+    assert 'it was "as agreed" in the recording' in labels["note"]
+    assert "500 if it is the input `limit`" in labels["pay.amount"]
+    address = f"/runs/{run['run_id']}/answers"
+    typo = service.post(address, {"answers": {"inputs": {"noet": "sorry"}}})
+    assert (typo.status_code, "did you mean 'note'" in typo.text) == (400, True)
+    wrong = service.post(address, {"answers": {"inputs": {"note": 1, "pay.amount": "many"}}}).json()
+    assert wrong["status"] == "needs_input"
+    assert "note: 1 is not a text" in wrong["pending_prompt"]["problem"]
+    done = service.post(address, {"answers": ANSWERS}).json()
+    assert (done["status"], done["output"]) == ("ok", "80 for W-2002: sorry")
+
+
+def test_answers_may_come_with_the_start(service: Served) -> None:
+    given = {"order_id": "W-2002", "limit": 100}
+    body = {"routine": "refund", "input": given, "answers": {"inputs": {"note": "sorry"}}}
+    run = service.post("/runs", body).json()
+    assert (run["status"], run["output"]) == ("ok", "100 for W-2002: sorry")
+
+
+def test_a_guard_that_fails_is_told_over_http_and_on_the_page(service: Served) -> None:
+    given = {"order_id": "W-9", "limit": 100, "note": "sorry"}
+    run = service.post("/runs", {"routine": "refund", "input": given}).json()
+    assert (run["status"], run["failure"]["error_type"]) == ("failed", "GuardFailed")
+    assert run["failure"]["step_id"] == "pay"
+    page = service.http.get(f"/ui/run?id={run['run_id']}").text
+    assert "Stopped before pay" in page
+    assert "the routine did not act" in page
+    assert "now it is &#34;closed&#34;" in page
+
+
+def test_the_page_shows_what_a_routine_requires_and_asks_for(service: Served) -> None:
+    page = service.http.get("/ui/routine?ref=refund").text
+    for words in (
+        "amount must also be the input `limit`, and always 100",
+        "`order.status` is &#34;open&#34;",
+        "With other inputs it asks for",
+        "refund {{ order_id }} please",
+        "Leave it empty, and the run asks where it has to.",
+    ):
+        assert words in page, words
+    assert 'value="W-1001"' in page
+    assert 'value="as agreed"' not in page, "nobody chose it"
+
+
+def test_a_question_for_inputs_is_answered_on_the_page(service: Served) -> None:
+    token = {"form_token": token_in(service.http.get("/ui/routine?ref=refund").text)}
+    form = {"ref": "refund@1", "field.order_id": "W-2002", "field.limit": "500", "field.note": ""}
+    run = service.http.post("/ui/routine/run", data={**token, **form}).headers["location"]
+    asking = until(service, run, "Some values are not known")
+    assert "it was &#34;as agreed&#34; in the recording" in asking
+    answer = {**token, "id": run.partition("=")[2], "field.pay.amount": "80"}
+    service.http.post("/ui/answer", data={**answer, "field.note": ""})
+    assert "Some values are not known" in until(service, run, "Some values are not known")
+    service.http.post("/ui/answer", data={**answer, "field.note": "sorry"})
+    assert "80 for W-2002: sorry" in until(service, run, "Result")
+
+
+def test_a_question_for_inputs_is_answered_over_mcp() -> None:
+    async def work(client: Client) -> None:
+        (tool,) = [one for one in (await client.list_tools()).tools if one.name == "refund"]
+        about: Any = tool.input_schema["properties"]
+        assert "Ask the user if they did not say it." in about["note"]["description"]
+        run = told(await client.call_tool("refund", {"order_id": "W-2002", "limit": 500}))
+        assert (run["status"], run["pending_prompt"]["step_id"]) == ("needs_input", "inputs")
+        assert 'answers {"inputs":' in run["next"]
+        again = {"run_id": run["run_id"], "answers": ANSWERS}
+        assert told(await client.call_tool("resume", again))["output"] == "80 for W-2002: sorry"
+
+    agent(over_stdio(), work)
