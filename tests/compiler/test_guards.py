@@ -1,14 +1,16 @@
 """Facts that were read about what is acted on become guards; accidents elsewhere do not."""
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
-from em.compiler.compile_trace import compile_trace
+from em.compiler.compile_trace import compile_several, compile_trace
 from em.runner.routine import ToolStep
-from em.traces.trace import Mission, ToolCall, Trace
+from em.traces.trace import KeptTrace, Mission, ToolCall, Trace
 
 OWNER = "ana_lopez_12"
+NOW = datetime(2026, 11, 15, tzinfo=UTC)
 
 
 def read(name: str, result: Any, /, **args: Any) -> ToolCall:
@@ -94,3 +96,23 @@ def test_the_reads_that_identify_who_it_is_about_are_never_pruned() -> None:
         outcome="success",
     )
     assert next(iter(compile_trace(trace).routine.steps)).id == "find_user"
+
+
+def test_a_guard_is_relaxed_by_a_trace_that_succeeded_otherwise() -> None:
+    def trace(number: str, status: str, outcome: Any) -> KeptTrace:
+        order = read("get_order", {"id": number, "status": status, "paid": True}, order=number)
+        act = ToolCall(tool="act", args={"order": number}, effect="write")
+        mission = Mission(goal="act", input_summary={"order": number})
+        made = Trace(mission=mission, events=[order, act], outcome=outcome)
+        return KeptTrace(id=number, at=NOW, trace=made, event_ids=[])
+
+    def guards_of(*traces: KeptTrace) -> list[str]:
+        steps = compile_several(traces).draft.routine.steps
+        (step,) = [one for one in steps if isinstance(one, ToolStep) and one.tool == "act"]
+        return list(step.guards)
+
+    pending, packed = trace("#W1001", "pending", "success"), trace("#W2002", "packed", "success")
+    failed = trace("#W3003", "shipped", "failure")
+    assert guards_of(pending) == ['order_2.status == "pending"', "order_2.paid == true"]
+    assert guards_of(packed, pending) == ["order_2.paid == true"]
+    assert guards_of(failed, pending) == guards_of(pending)

@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from em.compiler.calls import identifier
-from em.compiler.confirmation import Confirm, confirmed
+from em.compiler.confirmation import Confirm, confirmed, relaxed
 from em.compiler.draft import Draft, GivenUdfs, Udfs, draft_routine, load_udfs
 from em.compiler.improvement import Improved, improve
 from em.compiler.package_files import package_texts, write_package
@@ -239,7 +239,9 @@ def compile_several(
     same = [kept for kept, draft in drafts.items() if _way(draft) == _way(drafts[chosen])]
     events = {kept.id: kept.event_ids for kept in traces}
     trace = next(kept.trace for kept in traces if kept.id == chosen)
-    draft = _confirmed(drafts[chosen], confirm, given.functions)
+    # What a success did without holds for this kind of task only by chance.
+    others = [drafts[kept] for kept in same if kept != chosen and _succeeded(traces, kept)]
+    draft = _confirmed(relaxed(drafts[chosen], others), confirm, given.functions)
     made = _improved(trace, draft, given, client)
     return msgspec.structs.replace(
         made,
@@ -305,6 +307,10 @@ def _improved(
 def _way(draft: Draft) -> tuple[str, ...]:
     """Return the tools that a routine calls, in their order."""
     return tuple(item.name for item in draft.recording)
+
+
+def _succeeded(traces: Sequence[KeptTrace], trace_id: str) -> bool:
+    return any(kept.id == trace_id and kept.trace.outcome == "success" for kept in traces)
 
 
 def _age(traces: Sequence[KeptTrace], trace_id: str) -> int:

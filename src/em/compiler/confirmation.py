@@ -7,7 +7,7 @@ a new version.
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -170,6 +170,33 @@ def _learn_place(routine: Routine, step_id: str, place: str, answer: Any, scope:
 def _template_gives(template: Any, answer: Any, scope: Json) -> bool:
     try:
         return equal(compile_value(template, "")(scope), answer)
+    except EmError:
+        return False
+
+
+def relaxed(draft: Draft, others: Sequence[Draft]) -> Draft:
+    """Return a draft without the guards that did not hold in another success on the same way."""
+    scopes = [_recorded_scope(other) for other in others]
+
+    def without(step: ToolStep | UdfStep) -> ToolStep | UdfStep:
+        guards = tuple(
+            text for text in step.guards if not any(_fails(text, scope) for scope in scopes)
+        )
+        return msgspec.structs.replace(step, guards=guards)
+
+    return msgspec.structs.replace(draft, routine=_each_call(draft.routine, without))
+
+
+def _recorded_scope(draft: Draft) -> Json:
+    saved = {step.id: step.save_as for step in draft.routine.steps}
+    results = {name: item.result for item in draft.recording if (name := saved.get(item.step))}
+    return {**FUNCTIONS, **draft.input, **results}
+
+
+def _fails(guard: str, scope: Json) -> bool:
+    """Return whether a guard is false; one that can't be evaluated says nothing."""
+    try:
+        return not compile_expression(guard, "")(scope)
     except EmError:
         return False
 
