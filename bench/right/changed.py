@@ -16,6 +16,7 @@ from bench.right.world import Domain, World
 SOURCE = "a file"
 COLUMNS = ("asked", "refused", "acted", "tried", "not compiled")
 PAYMENT = re.compile(r"(?:credit_card|gift_card|paypal|certificate)_\d+")
+UNAVAILABLE = "no longer available"
 RECORDS = {"retail": ("orders", "order_id"), "airline": ("reservations", "reservation_id")}
 READS = {"orders": "get_order_details", "reservations": "get_reservation_details"}
 
@@ -33,9 +34,11 @@ def acts(shelf: Shelf, suite: Suite, *, verbose: bool) -> Iterator[Figure]:
     """Run each routine after each change. Calling a tool that writes is an act.
 
     `acted` changed the database; for `tried` the tool itself refused, or has no effect there.
+    Availability is counted apart and has no bar: not every agent reads it before the first write.
     """
     what = f"{suite.title}, changed"
     tally = Tally(what, columns=COLUMNS, verbose=verbose)
+    apart = Tally(f"{what} availability", columns=COLUMNS, verbose=verbose)
     for run in suite.runs:
         if not suite.aims[run.name].examples:
             continue
@@ -44,9 +47,14 @@ def acts(shelf: Shelf, suite: Suite, *, verbose: bool) -> Iterator[Figure]:
             tally.add("(not compiled)", run.name, Verdict("not compiled", made))
             continue
         for case in _cases(run, made, suite):
-            tally.add(case.kind, f"{run.name} | {case.what}", _one(shelf, suite, made, case))
+            counted = apart if case.kind == UNAVAILABLE else tally
+            counted.add(case.kind, f"{run.name} | {case.what}", _one(shelf, suite, made, case))
     tally.show()
     yield zero(f"{what}: acts", tally.count("acted", "tried"), tally.count())
+    if apart.count():
+        apart.show()
+        figure = zero(f"{what} availability: acts", apart.count("acted", "tried"), apart.count())
+        yield figure._replace(bar=None)
 
 
 def _one(shelf: Shelf, suite: Suite, made: Shelved, case: Case) -> Verdict:
@@ -145,7 +153,7 @@ def _sold_out(run: Recording, made: Shelved, suite: Suite) -> Iterator[Case]:
             def change(world: World, product: str = product, item: str = item) -> None:
                 world.data["products"][product]["variants"][item]["available"] = False
 
-            yield Case("no longer available", f"item {item}", made.input, change)
+            yield Case(UNAVAILABLE, f"item {item}", made.input, change)
 
 
 def _flight_cancelled(run: Recording, made: Shelved, suite: Suite) -> Iterator[Case]:
@@ -166,7 +174,7 @@ def _flight_cancelled(run: Recording, made: Shelved, suite: Suite) -> Iterator[C
         def change(world: World, number: str = number, date: str = date) -> None:
             world.data["flights"][number]["dates"][date]["status"] = "cancelled"
 
-        yield Case("no longer available", f"flight {number} on {date}", made.input, change)
+        yield Case(UNAVAILABLE, f"flight {number} on {date}", made.input, change)
 
 
 def _payment(made: Shelved, suite: Suite) -> Iterator[Case]:
