@@ -300,6 +300,21 @@ def test_values_that_say_little_go_with_their_record() -> None:
     }
 
 
+def test_an_item_is_found_by_a_field_of_a_mapping_in_it() -> None:
+    variants = [
+        {"id": "8384507844", "options": {"colour": "midnight blue"}},
+        {"id": "1151293680", "options": {"colour": "forest green"}},
+    ]
+    draft = compiled(
+        user("the one in forest green, please"),
+        tool("get_product", {"variants": variants}, id="P-4711"),
+        tool("order", None, item="1151293680"),
+    )
+    (step,) = [one for one in draft.routine.steps if one.id == "order"]
+    expression = 'pick_at(product.variants, "options.colour", variant_name).id'
+    assert step.args == {"item": f"{{{{ {expression} }}}}"}  # type: ignore[union-attr]
+
+
 def test_a_choice_that_nothing_explains_must_be_one_of_the_same_list() -> None:
     draft = sent(x="1151293680")
     (step,) = [one for one in draft.routine.steps if one.id == "send"]

@@ -254,9 +254,7 @@ class Explainer:
         item = items[at]
         if not isinstance(item, dict):
             return
-        for field, content in item.items():
-            if not _is_name(field) or isinstance(content, dict | list | bool) or content is None:
-                continue
+        for field, content in _scalar_fields(item):
             column = self._sources.column(items, field)
             if column.count(content) == 1 and not same(content, place.value):
                 yield from self._by_field(way, field, content, place)
@@ -269,7 +267,7 @@ class Explainer:
         if known is None and self._inputs.mentions(content):
             known = self._mentioned(content, place)
         if known is not None:
-            yield f"pick({way}, {field}={known})", "match", information(content)
+            yield _picked(way, field, known), "match", information(content)
             return
         if not is_incredible(content):
             return
@@ -277,7 +275,7 @@ class Explainer:
             other = group[0]
             if other.call != place.call and other.is_fixed:
                 there = reference(self._sources.names[other.call], other.parts)
-                yield f"pick({way}, {field}={there})", "match", 0.0
+                yield _picked(way, field, there), "match", 0.0
                 return
 
     def _mentioned(self, content: str, place: Place) -> str:
@@ -458,6 +456,24 @@ def _worse(one: How, other: How) -> How:
 
 def _is_name(field: Any) -> bool:
     return isinstance(field, str) and field.isidentifier()
+
+
+def _scalar_fields(item: Mapping[Any, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield the fields that may tell an item from others, also those of a mapping in it."""
+    for field, content in item.items():
+        if not _is_name(field):
+            continue
+        inner = content.items() if isinstance(content, dict) else ()
+        for path, value in [(field, content), *((f"{field}.{key}", one) for key, one in inner)]:
+            if not isinstance(value, dict | list | bool) and value is not None:
+                yield path, value
+
+
+def _picked(way: str, path: str, known: str) -> str:
+    """Return the selection of the one item that has a known value at a path."""
+    if _is_name(path):
+        return f"pick({way}, {path}={known})"
+    return f"pick_at({way}, {quoted(path)}, {known})"
 
 
 def _extremes(

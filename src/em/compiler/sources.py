@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from em.runner.expressions.functions import ANY, KEYS, items_of
+from em.runner.expressions.functions import ANY, KEYS, every, items_of
 from em.values.leaves import Scalar, is_by_id, leaves
 
 Parts = tuple[str | int, ...]
@@ -218,14 +218,12 @@ class Sources:
 
 
 class Column:
-    """The values of one field in all items of a collection: how often each, and the extremes."""
+    """The values at one path in all items of a collection: how often each, and the extremes."""
 
     def __init__(self, items: Any, field: str) -> None:
         # The collection stays alive with this object, so its id is not used again.
         self.items = items
-        values = [
-            item[field] for item in items_of(items) if isinstance(item, dict) and field in item
-        ]
+        values = [value for item in items_of(items) for value in every(item, field)]
         self._counts: dict[str, int] = {}
         for value in values:
             if not isinstance(value, dict | list):

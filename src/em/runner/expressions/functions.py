@@ -28,6 +28,16 @@ def pick(items: Any, **fields: Any) -> Any:
     return found[0]
 
 
+def pick_at(items: Any, path: str, wanted: Any) -> Any:
+    """Return the one item that has a value at a path such as `options.size`, texts in any case."""
+    found = [
+        item for item in items_of(items) if any(same(one, wanted) for one in every(item, path))
+    ]
+    if len(found) != 1:
+        raise ValueError(f"pick_at({path}, {wanted!r}) needs one item, there are {len(found)}")
+    return found[0]
+
+
 def nth(items: Any, number: int) -> Any:
     """Return an item of a list by its position from 0. A mapping has no order to count by."""
     if isinstance(items, Mapping):
@@ -187,7 +197,7 @@ def _as_float(value: Any) -> float:
 SELECTIONS: dict[str, Callable[..., Any]] = {
     function.__name__: function
     for function in (
-        only, pick, every, among, fact_of, least_of, least, most, value_at, between
+        only, pick, pick_at, every, among, fact_of, least_of, least, most, value_at, between
     )
 }  # fmt: skip
 """The functions that compiled routines select with; `direct` evaluates them without Jinja."""
