@@ -1,11 +1,14 @@
 """What an agent was asked in words: taken whole, or with the inputs that it mentions."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from em.compiler.compile_trace import compile_trace
+from em.compiler.package_files import write_package
 from em.runner.agreement import bind
+from em.runner.engine import run_routine
 from em.traces.trace import Mission, ToolCall, Trace
 
 
@@ -44,3 +47,33 @@ def test_braces_in_a_request_are_words(odd: str) -> None:
     assert bind(request.template, text) == {"ticket": "T-778123"}
     assert bind(request.template, text.replace("778", "911")) == {"ticket": "T-911123"}
     assert bind(request.template, text.replace("close", "open")) is None
+
+
+def test_other_words_are_asked_about_though_all_inputs_are_given(tmp_path: Path) -> None:
+    csv = "city,cost\nLisbon,840"
+    asked = "Total the cost by city in https://x.example/jan.csv and save it in reports/jan.db"
+    totals = {"text": csv, "column": "city", "amount": "cost"}
+    report = {"database": "reports/jan.db", "report": {"Lisbon": 840}}
+    trace = Trace(
+        mission=Mission("report", {"request": asked}),
+        events=[
+            ToolCall(tool="fetch_csv", args={"url": "https://x.example/jan.csv"}, result=csv),
+            ToolCall(tool="get_totals", args=totals, result={"Lisbon": 840}),
+            ToolCall(tool="save_report", args=report, result={"saved": 1}, effect="write"),
+        ],
+        final_output={"saved": 1},
+        outcome="success",
+    )
+    write_package(compile_trace(trace), tmp_path / "routine")
+    saved: list[Any] = []
+    tools = {
+        "fetch_csv": lambda url: csv,
+        "get_totals": lambda **_: {"Porto": 1},
+        "save_report": lambda **report: saved.append(report) or {"saved": 1},
+    }
+    given = {"url": "https://x.example/feb.csv", "database": "reports/feb.db"}
+    words = asked.replace("jan", "feb")
+    other = words.replace("cost by city", "price by country")
+    for request, status in ((words, "ok"), (other, "needs_input")):
+        ran = run_routine(tmp_path / "routine", {**given, "request": request}, tools)
+        assert (ran.status, len(saved)) == (status, 1)

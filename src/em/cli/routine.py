@@ -509,8 +509,8 @@ def _explain_effects(draft: "Draft") -> None:
         click.echo()
     if routine.request is not None:
         click.echo(printable(f"the request as a text: {short(routine.request.template)}"))
-        if routine.request.decides:
-            click.echo("  a run asks before it acts on a request that is worded differently")
+        without = ", or without them" if routine.request.decides else ""
+        click.echo(f"  a run asks before it acts on other words{without}")
         click.echo()
 
 

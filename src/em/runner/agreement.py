@@ -211,7 +211,11 @@ class Agreement:
                 )
             elif asked.is_unused:
                 known.setdefault(name, asked.recorded)
-        if self._request is not None and self._request.decides and matched is not True:
+        # Other words may ask for something else; without words they count only if they decide.
+        other_words = matched is False
+        if self._request is not None and (
+            other_words or (self._request.decides and matched is None)
+        ):
             self._doubts[self._request.input] = (
                 "Some values may follow from the wording of the request, which was:"
                 f" {short(self._request.template)}. Do the same with these inputs?"

@@ -295,7 +295,8 @@ class Request(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
     """The request in words, with the inputs that it mentions: `refund order {{ order_id }}`.
 
     A run that is given the text under the name `input` takes its inputs from there.
-    decides: some value may follow from the wording alone, so other wording is asked about.
+    Other words are asked about, since they may ask for something else.
+    decides: some value may follow from the wording alone, so inputs without it are asked about too.
     """
 
     input: str
