@@ -561,6 +561,11 @@ def ship_home(t: Any, user_id: str, order_id: str) -> str:
     return "done"
 
 
+def mail_greeting(t: Any, user_id: str, name: str) -> str:
+    t.send_mail("desk@example.org", f"{t.get_user(user_id)['name']} says hello")
+    return "done"
+
+
 def approve_new(t: Any, user_id: str) -> str:
     user = t.get_user(user_id)
     t.approve(t.pay(user["account"], 40)["number"])
@@ -856,6 +861,9 @@ PAIRS = [
         replies={"pay": {"number": 8}})),
     Pair("an old number that equalled a new one", approve_new, ANA, lambda w: ana(w).update(
         account=9)),
+    Pair("a name in a text that equalled a param", mail_greeting, {**ANA, "name": "Ana Silva"},
+         again={"name": "Bo Larsen"}),
+    Pair("a name in a text, changed", mail_greeting, {**ANA, "name": "Ana Silva"}, renamed),
     Pair("two users, exchanged", mail_other, {**ANA, "other_id": "bo_larsen_2002"}, again={
         "user_id": "bo_larsen_2002", "other_id": "ana_silva_1001"}),
     # A choice among several

@@ -113,3 +113,33 @@ def test_equal_names_are_enough_where_the_same_task_is_done_again() -> None:
     assert of_match(1, 1, equal_names=True) < ENOUGH
     assert of_match(1, 1, equal_names=True, same_task=True) >= ENOUGH
     assert of_match(7, 1, same_task=True) < ENOUGH, "a short value alone is not"
+
+
+def plans() -> tuple[Engine, list[Any]]:
+    """An agent that charges by the plan, and mails everybody the same."""
+    engine, writes = Engine(), []
+
+    @engine.function(effect="write")
+    def charge(user: str, plan: str, amount: int) -> None:
+        writes.append((user, plan, amount))
+
+    engine.set_agent(lambda user, plan: charge(user, plan, 90 if plan.startswith("pro") else 50))
+    return engine, writes
+
+
+def test_a_number_that_nothing_explains_may_depend_on_any_param() -> None:
+    engine, writes = plans()
+    engine("ana-1001", "pro", params=["user", "plan"])
+    assert not engine("ana-1001", "basic", params=["user", "plan"])
+    assert writes[-1] == ("ana-1001", "basic", 50)
+    assert engine("ana-1001", "pro", params=["user", "plan"]).hit
+
+
+def test_three_recordings_with_other_params_show_that_a_constant_is_one() -> None:
+    engine, writes = plans()
+    for user in ("ana-1001", "bo-2002", "cy-3003"):
+        assert not engine(user, "pro", params=["user", "plan"])
+    assert engine("bo-2002", "pro", params=["user", "plan"]).hit, "it was recorded with this user"
+    assert engine("di-4004", "pro", params=["user", "plan"]).hit
+    assert writes[-1] == ("di-4004", "pro", 90)
+    assert not engine("di-4004", "basic", params=["user", "plan"]), "only one plan was seen"

@@ -8,8 +8,9 @@ from typing import Any
 import msgspec
 
 from em.behaviour.codec import Form
+from em.compiler.evidence import ENOUGH, of_constant
 from em.log.kinds import event_body
-from em.values.canonical import Json
+from em.values.canonical import Json, identical
 
 KIND = "behaviour"
 """The kind of a behaviour's artefact; the artefact's name is `ENGINE/KEY`."""
@@ -89,7 +90,9 @@ class Answer(msgspec.Struct, frozen=True, omit_defaults=True):
 class Behaviour(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One way to do a task.
 
-    `pinned` are params whose use could not be followed: they must be equal on a replay.
+    `pinned` are params whose use could not be followed: they must be equal on a replay, or equal to
+    one of `others`, with which another recording did the same. Enough of those show that the
+    param does not matter.
     """
 
     task: Any
@@ -98,6 +101,7 @@ class Behaviour(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     tags: Sequence[str] = ()
     params: Sequence[str] = ()
     pinned: Json = {}
+    others: Mapping[str, Sequence[Any]] = {}
     seconds: float = 0.0
     tokens: int | None = None
     cost_usd: float | None = None
@@ -110,10 +114,23 @@ class Behaviour(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             (
                 [(s.tool, s.code, s.args, s.live, _seen(s.pre), _seen(s.post)) for s in self.steps],
                 (self.answer.value, self.answer.form, self.answer.live),
-                self.pinned,
             ),
             order="sorted",
         )
+
+    def tried(self, name: str) -> list[Any]:
+        """Return the values of a pinned param with which just this was done."""
+        return [self.pinned[name], *self.others.get(name, ())]
+
+    def pin(self, params: Json) -> str:
+        """Return a param that must be another one for this behaviour; "" if none must."""
+        for name in self.pinned:
+            tried = self.tried(name)
+            if of_constant(len(tried)) < ENOUGH and not any(
+                identical(params.get(name), value) for value in tried
+            ):
+                return name
+        return ""
 
 
 def _seen(capture: Capture | None) -> Any:

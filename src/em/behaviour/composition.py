@@ -23,12 +23,12 @@ from em.behaviour.likeness import facts_of, is_one_of_few, traits_of
 from em.behaviour.task import HOLE, Params, Task, constant_texts, escaped, followed, param_names
 from em.behaviour.tool import EngineTool
 from em.compiler.arguments import MOST_AGREEING, OUTPUT, Arguments, Wired, literal
-from em.compiler.calls import Names, TracedCall, result_name
-from em.compiler.evidence import OWN_INPUT
+from em.compiler.calls import Names, TracedCall, result_name, words_of
+from em.compiler.evidence import OWN_INPUT, SMALL, information
 from em.compiler.explanations import Explainer
 from em.compiler.guards import MOST_STRICT, Guards
 from em.compiler.inputs import Input, Inputs, Stated, Use, named_value, with_names
-from em.compiler.sources import Place, Sources, quoted, reference, text_key
+from em.compiler.sources import Place, Sources, places, quoted, reference, text_key
 from em.errors import EmError, ExpressionError, NotRecordable
 from em.runner.agreement import deeper, names_in_expression, place_parts
 from em.runner.expressions.functions import equal
@@ -51,6 +51,8 @@ _THE_ONE = "the_only_one"
 LONGEST_TEXT = 10_000
 """Single numbers are not searched in longer texts: it is slow, and they show little."""
 _MARK = "EM_INPUT__"
+_IDS = frozenset("id ids code number no nr key token ref reference uuid".split())
+"""Words in the names of fields that are ids."""
 FAILURES = (EmError, ExpressionError, ValueError, TypeError, LookupError)
 
 
@@ -173,6 +175,10 @@ def says_nothing(value: Any) -> bool:
 def short_name(call: Call) -> str:
     """Return a tool's name without its class."""
     return call.tool.name.rpartition(".")[2]
+
+
+def _is_id(key: str) -> bool:
+    return not _IDS.isdisjoint(words_of(key))
 
 
 def _in_literals(template: str, change: Callable[[str], str]) -> str:
@@ -309,9 +315,12 @@ class _Composer:
             self._guards.learn(_traced(number, call))
             self._explainer.read_by |= {text_key(value) for _, value in leaves(call.args)}
         if call.tool.writes:
-            for _, value in leaves(call.result):
-                if self._sources.is_made_by(value, number):
-                    self._explainer.fresh.setdefault(text_key(value), number)
+            words = words_of(short_name(call))
+            for place in places(number, call.result):
+                # A tool of unknown effect may have been asked: only an id is surely new.
+                is_new = not call.tool.reads or place.key in ("", *words) or _is_id(place.key)
+                if is_new and self._sources.is_made_by(place.value, number):
+                    self._explainer.fresh.setdefault(text_key(place.value), number)
 
     def _is_asking(self, call: Call) -> bool:
         """Return whether a call was made to know something.
@@ -549,8 +558,16 @@ class _Composer:
             own += self._doubts(value, number, place)
         template = self._plain(wired)
         if isinstance(value, str) and how in ("asked", "said", "parts", "constant"):
-            return self._text(value, template, place, own)
+            template = self._text(value, template, own, is_asked=how == "asked")
+        if how == "asked" and template == literal(value):
+            self._is_own(value, number)
         return template
+
+    def _is_own(self, value: Scalar, number: int) -> None:
+        """Note a value of a write that nothing gave: any param may have been the reason for it."""
+        checked = number == len(self._calls) or self._calls[number].pre is not None
+        if information(value) >= SMALL and not checked and self._calls[number].tool.writes:
+            self.has_chosen = True
 
     def _plain(self, template: Any) -> Any:
         """Return a template with the recorded values in place of inputs that are asked for."""
@@ -607,20 +624,33 @@ class _Composer:
 
     # --- texts ------------------------------------------------------------------------------------
 
-    def _text(self, value: str, template: str, place: str, agree: list[str]) -> Any:
+    def _text(self, value: str, template: str, agree: list[str], *, is_asked: bool) -> Any:
         """Fill params into a text, then short numbers of results."""
+        more: list[str] = []
+        done = self._completed(value, template, more)
+        other = self._explainer.template(value, Use("", "", False)) if is_asked else None
+        if other is not None:
+            found = self._without_tokens(str(other.value))
+            whole = self._completed(value, found, [])
+            more += [_as_expression(whole)] if whole != done else []
+            agree += map(self._without_tokens, other.agree)
+            self.has_chosen = self.has_chosen or bool(other.agree and whole != found)
+        if done != template and agree:
+            # The others were put together without what was filled in here.
+            self.has_chosen = True
+            agree.clear()
+        agree += more
+        return _with_spaces(done)
+
+    def _completed(self, value: str, template: str, agree: list[str]) -> str:
+        """Return a template with params, and with short numbers of results."""
         if self._params:
             plain = template == literal(value)
             template = self._filled(value if plain else template, plain=plain)
         if len(value) > LONGEST_TEXT:
-            return _with_spaces(template)
-        if template == literal(value):
-            other = self._explainer.template(value, Use("", "", False))
-            if other is not None:
-                agree.append(_as_expression(self._without_tokens(str(other.value))))
-        done = template
-        template = _in_literals(template, lambda part: self._numbers(part, done, agree))
-        return _with_spaces(template)
+            return template
+        whole = template
+        return _in_literals(template, lambda part: self._numbers(part, whole, agree))
 
     def _filled(self, text: str, *, plain: bool) -> str:
         """Fill params into a text; a number that has its own argument must be the same again."""

@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from em.behaviour.behaviour import Behaviour, Step, result_hash
-from em.values.canonical import Json
+from em.values.canonical import Json, identical
 from em.values.leaves import is_by_id, leaves
 
 Traits = Mapping[str, Sequence[str]]
@@ -156,7 +156,17 @@ def merged(new: Behaviour, old: Behaviour) -> Behaviour:
     steps = [_merged(one, other) for one, other in zip(new.steps, old.steps, strict=True)]
     agree = _both(new.answer.agree, old.answer.agree)
     answer = msgspec.structs.replace(new.answer, agree=agree)
-    return msgspec.structs.replace(new, steps=steps, answer=answer)
+    others = {name: _tried(name, new, old) for name in new.pinned}
+    return msgspec.structs.replace(new, steps=steps, answer=answer, others=others)
+
+
+def _tried(name: str, new: Behaviour, old: Behaviour) -> list[Any]:
+    """Return the values of a pinned param, besides the new one, with which the same was done."""
+    known = new.tried(name)
+    for value in old.tried(name) if name in old.pinned else ():
+        if not any(identical(value, one) for one in known) and len(known) < MOST_RECORDED:
+            known.append(value)
+    return known[1:]
 
 
 def _both(

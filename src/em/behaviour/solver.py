@@ -21,7 +21,7 @@ from em.errors import Diverged, EmError, NotRecordable, StoreError
 from em.log.event import Draft, behaviour_stream
 from em.runner.drivers import CallTool, Consult, Effects
 from em.traces.recorder import error_text, follow_into_pools
-from em.values.canonical import Json, identical
+from em.values.canonical import Json
 
 if TYPE_CHECKING:
     from em.behaviour.engine import Engine
@@ -91,13 +91,11 @@ def _usable(engine: "Engine", known: Known, task: Task) -> tuple[int, str]:
 def _too_old_or_pinned(engine: "Engine", item: Stored, task: Task) -> str:
     if expired(item, engine.ttl):
         return f"the behaviour is older than {_seconds(engine.ttl)}"
-    for name, value in item.behaviour.pinned.items():
-        if not identical(task.params.get(name), value):
-            return (
-                f"param {name!r} was {value!r} when this was recorded,"
-                " and its use could not be followed"
-            )
-    return ""
+    name = item.behaviour.pin(task.params)
+    if not name:
+        return ""
+    value = item.behaviour.pinned[name]
+    return f"param {name!r} was {value!r} when this was recorded, and its use could not be followed"
 
 
 def _seconds(ttl: timedelta | None) -> str:

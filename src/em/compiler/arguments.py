@@ -331,7 +331,7 @@ class Arguments:
                 return Leaf(f"{{{{ {given.token} }}}}", "said", ENOUGH)
             text = self._explainer.template(value, use)
             if text is not None:
-                return text
+                return text._replace(agree=())
         calls = frozenset(one.call for one in rest if one.call is not None)
         note = self._doubt(value, rest[0], rest) if rest else ""
         return Leaf(literal(value), "constant", 0.0, (), calls, note)

@@ -327,15 +327,18 @@ class Explainer:
     # --- texts with values in them ----------------------------------------------------------------
 
     def template(self, value: str, use: Use) -> Leaf | None:
-        """Explain a text that contains known values; the rest of it stays as it is."""
+        """Explain a text that contains known values; the rest of it stays as it is.
+
+        Where several places hold such a value, they must agree.
+        """
         if len(value) > LONGEST_TEXT:
             return None
-        holes: dict[str, tuple[str, int | None]] = {}
+        holes: dict[str, dict[str, int | None]] = {}
         for token in dict.fromkeys([*_CODE.findall(value), *_NUMBER.findall(value)]):
             if token != value and self._inputs.said(token) >= ENOUGH:
-                holes[token] = (self._inputs.take(token, _part(use), is_said=True).token, None)
+                holes[token] = {self._inputs.take(token, _part(use), is_said=True).token: None}
         for content, expression, call in self._known_parts(value):
-            holes.setdefault(content, (expression, call))
+            holes.setdefault(content, {}).setdefault(expression, call)
         holes = {content: hole for content, hole in holes.items() if content != value}
         if not holes:
             return None
@@ -347,14 +350,21 @@ class Explainer:
         bits = sum(information(piece) for piece in set(pieces[1::2]))
         if self.same_task and any(text_key(piece) in self.fresh for piece in pieces[1::2]):
             bits += ENOUGH  # what was just made stands in the text: an old value would be wrong
+        chosen = {piece: next(iter(holes[piece])) for piece in pieces[1::2]}
         text = "".join(
-            f"{{{{ {holes[piece][0]} }}}}" if number % 2 else escaped(piece)
+            f"{{{{ {chosen[piece]} }}}}" if number % 2 else escaped(piece)
             for number, piece in enumerate(pieces)
         )
-        calls = frozenset(call for piece in pieces[1::2] if (call := holes[piece][1]) is not None)
+        agree = [
+            _joined(pieces, {**chosen, piece: other})
+            for piece in chosen
+            for other in list(holes[piece])[1:]
+        ][:MOST]
+        used = frozenset(holes[piece][chosen[piece]] for piece in chosen) - {None}
+        calls = frozenset(call for call in used if call is not None)
         if _CODE.search(rest):
             bits = 0.0  # an id or a number in the text is not explained
-        return Leaf(text, "parts", bits, (), calls, follows_request=not calls)
+        return Leaf(text, "parts", bits, tuple(agree), calls, follows_request=not calls)
 
     def _known_parts(self, value: str) -> Iterator[tuple[str, str, int | None]]:
         """Yield inputs and fields whose text stands in a text: content, expression, call."""
@@ -372,7 +382,6 @@ class Explainer:
                 if place.is_fixed and lone and information(word) >= SMALL:
                     name = self._sources.names[place.call]
                     yield word, reference(name, place.parts), place.call
-                    break
 
     # --- membership -------------------------------------------------------------------------------
 
@@ -523,6 +532,16 @@ def _phrases(text: str) -> Iterator[str]:
             phrase = " ".join(words[start : start + size])
             if len(phrase) >= 2:
                 yield phrase
+
+
+def _joined(pieces: Sequence[str], holes: Mapping[str, str]) -> str:
+    """Return a text with values in it as one expression; every second piece is a value."""
+    parts = [
+        holes[piece] if number % 2 else quoted(piece)
+        for number, piece in enumerate(pieces)
+        if piece
+    ]
+    return " ~ ".join([quoted(""), *parts])
 
 
 def _part(use: Use) -> Use:
