@@ -11,6 +11,7 @@ import msgspec
 
 from em.compiler.calls import identifier
 from em.compiler.confirmation import Confirm, confirmed, relaxed
+from em.compiler.differences import told_apart
 from em.compiler.draft import Draft, GivenUdfs, Udfs, draft_routine, load_udfs
 from em.compiler.improvement import Improved, improve
 from em.compiler.package_files import package_texts, write_package
@@ -241,8 +242,11 @@ def compile_several(
     trace = next(kept.trace for kept in traces if kept.id == chosen)
     # What a success did without holds for this kind of task only by chance.
     others = [drafts[kept] for kept in same if kept != chosen and _succeeded(traces, kept)]
-    draft = _confirmed(relaxed(drafts[chosen], others), confirm, given.functions)
-    made = _improved(trace, draft, given, client)
+    draft = relaxed(drafts[chosen], others)
+    apart = told_apart(draft, [drafts[kept] for kept in same if kept != chosen])
+    if apart is not draft:
+        draft = _proved(apart, given.functions)
+    made = _improved(trace, _confirmed(draft, confirm, given.functions), given, client)
     return msgspec.structs.replace(
         made,
         from_events=[event for kept in same for event in events[kept]],

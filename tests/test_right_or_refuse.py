@@ -1,0 +1,251 @@
+"""A routine does what it was asked for, or it asks: tried as a new user would."""
+
+import json
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from em import Memory, recorded_tool
+from em.compiler.compile_trace import compile_trace_file
+from em.errors import RoutineError
+from em.runner.engine import run_routine
+from em.runner.package import find_routine, texts_of, write_files
+from em.runner.run import RunResult
+from em.traces.trace import Message, Mission, ToolCall, Trace
+
+REFUNDED: list[str] = []
+
+
+@recorded_tool
+def refund(order: str) -> str:
+    """Refund an order."""
+    REFUNDED.append(order)
+    return "refunded"
+
+
+@pytest.fixture
+def memory(tmp_path: Path) -> Iterator[Memory]:
+    REFUNDED.clear()
+    with Memory(tmp_path / "em.db") as memory:
+        yield memory
+
+
+# --- a recorded agent -----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def shop(memory: Memory) -> Memory:
+    @memory.record(app="shop")
+    def agent(request: str) -> str:
+        return refund(order=request.rpartition(" ")[2])
+
+    agent("refund order #W1001")
+    agent("refund order #W2002")
+    memory.compile([trace.id for trace in memory.traces()], name="refund")
+    REFUNDED.clear()
+    return memory
+
+
+def test_a_request_in_other_words_is_asked_about_and_nothing_is_refunded(shop: Memory) -> None:
+    asked = shop.run("refund", {"request": "Please refund order #W9999"}, {"refund": refund})
+    assert (asked.status, REFUNDED) == ("needs_input", [])
+    answers = {"inputs": {"order": "#W9999", "request": True}}
+    done = shop.resume(asked.run_id, {"refund": refund}, answers=answers)
+    assert (done.status, REFUNDED) == ("ok", ["#W9999"])
+
+
+@pytest.mark.parametrize("given", [{"request": "refund order #W9999"}, {"order": "#W9999"}])
+def test_the_order_is_taken_from_the_request_or_by_its_name(shop: Memory, given: Any) -> None:
+    done = shop.run("refund", given, {"refund": refund})
+    assert (done.status, REFUNDED) == ("ok", ["#W9999"])
+
+
+def test_a_request_and_an_input_that_differ_are_refused(shop: Memory) -> None:
+    given = {"request": "refund order #W9999", "order": "#W1001"}
+    done = shop.run("refund", given, {"refund": refund})
+    assert (done.status, REFUNDED) == ("failed", [])
+
+
+def test_an_input_that_is_not_declared_is_refused_with_the_closest_name(shop: Memory) -> None:
+    done = shop.run("refund", {"ordre": "#W9999"}, {"refund": refund})
+    assert (done.status, REFUNDED) == ("failed", [])
+    assert done.failure is not None
+    assert "did you mean 'order'?" in done.failure.message
+
+
+def test_a_dry_run_shows_what_would_be_refunded(shop: Memory) -> None:
+    given = {"request": "refund order #W9999"}
+    done = shop.run("refund", given, {"refund": refund}, dry_run=True)
+    assert (done.status, REFUNDED) == ("ok", [])
+    assert done.planned[0].arguments[0].value == "#W9999"
+
+
+# --- several traces -------------------------------------------------------------------------------
+
+
+def told(request: str, *calls: ToolCall, **more: Any) -> Trace:
+    said = [Message(role="user", text=request)] if request else []
+    return Trace(
+        mission=more.pop("mission", Mission("")),
+        events=[*said, *calls],
+        outcome="success",
+        **more,
+    )
+
+
+def close_up(request: str) -> Trace:
+    return told(request, ToolCall(tool="lock_doors", args={}, result="ok"))
+
+
+def test_traces_that_were_asked_for_different_things_make_no_routine_without_inputs(
+    memory: Memory,
+) -> None:
+    requests = ("tidy up the shop", "close the shop for good")
+    ids = [memory.add_trace(close_up(request)) for request in requests]
+    with pytest.raises(RoutineError, match="asked for different things"):
+        memory.compile(ids)
+    same = [memory.add_trace(close_up(requests[0])) for _ in range(2)]
+    assert memory.compile(same).ref
+
+
+def test_a_call_without_arguments_is_not_made_for_another_request(memory: Memory) -> None:
+    made = memory.compile(memory.add_trace(close_up("close the shop for today")), name="close")
+    done: list[str] = []
+    tools = {"lock_doors": lambda: done.append("locked") or "ok"}
+    other = memory.run(made, {"request": "set the shop on fire"}, tools)
+    assert (other.status, done) == ("needs_input", [])
+    assert memory.run(made, {"request": "Close the shop for today"}, tools).status == "ok"
+
+
+def shell(request: str, command: str) -> Trace:
+    return told(request, ToolCall(tool="bash", args={"command": command}, result=""))
+
+
+@pytest.mark.parametrize(
+    "requests",
+    [
+        ("delete the old report", "delete the old report"),
+        ("delete january.txt", "delete february.txt"),
+        ("", ""),
+    ],
+)
+@pytest.mark.parametrize("effect", ["write", "read"])
+def test_a_file_name_in_which_two_shell_traces_differ_is_not_a_constant(
+    memory: Memory, requests: tuple[str, str], effect: Any
+) -> None:
+    files = ("reports/january.txt", "reports/february.txt")
+    traces = [shell(request, f"rm {file}") for request, file in zip(requests, files, strict=True)]
+    ids = [memory.add_trace(trace) for trace in traces]
+    made = memory.compile(ids, name="clean", declared={"bash": effect})
+    done: list[str] = []
+    tools = {"bash": lambda command: done.append(command) or ""}
+    for given in ({}, {"request": requests[1]}, {"request": "delete reports/march.txt"}):
+        assert memory.run(made, given, tools).status != "ok", given
+    assert done == []
+    command = "rm reports/march.txt"
+    result = memory.run(made, {"command": command}, tools)
+    assert (result.status, done) == ("ok", [command])
+
+
+# --- outputs --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("output", ["ok", {"status": "ok"}, ["ok"]])
+def test_an_output_that_repeats_a_short_result_is_that_result(memory: Memory, output: Any) -> None:
+    call = ToolCall(tool="who", args={"name": "ana.silva"}, result="ok")
+    trace = told("", call, mission=Mission("who", {"name": "ana.silva"}), final_output=output)
+    made = memory.compile(memory.add_trace(trace), declared={"who": "read"})
+    done = memory.run(made, {"name": "bo.berg"}, {"who": lambda name: f"{name} is unknown"})
+    assert json.dumps(output).replace("ok", "bo.berg is unknown") == json.dumps(done.output)
+
+
+def test_without_arguments_too(memory: Memory) -> None:
+    trace = told("", ToolCall(tool="who", args={}, result="ok"), final_output="ok")
+    made = memory.compile(memory.add_trace(trace), name="who", declared={"who": "read"})
+    assert memory.run(made, {}, {"who": lambda: "nobody"}).output == "nobody"
+
+
+# --- the order of keys and lists ------------------------------------------------------------------
+
+ORDER = {
+    "id": "#W1207",
+    "status": "delivered",
+    "owner": "ana_silva_4471",
+    "items": {
+        "tea-pot-771": {"id": "7712093", "name": "tea pot", "price": 31.5},
+        "a-cup-102": {"id": "1029381", "name": "cup", "price": 4.25},
+        "big-bowl-554": {"id": "5540012", "name": "bowl", "price": 12.75},
+    },
+    "paid_with": [
+        {"source": "card_9981723", "kind": "card"},
+        {"source": "gift_1100234", "kind": "gift card"},
+    ],
+}
+RETURN = Trace(
+    mission=Mission(
+        "return an item",
+        {"order": "#W1207", "item": "bowl", "kind": "gift card"},
+    ),
+    events=[
+        ToolCall(tool="get_order", args={"order": "#W1207"}, result=ORDER),
+        ToolCall(
+            tool="return_item",
+            args={"order": "#W1207", "item_id": "5540012", "to": "gift_1100234"},
+            result="returned",
+        ),
+    ],
+    outcome="success",
+    final_output="returned",
+)
+
+
+def shuffled(value: Any, chance: random.Random) -> Any:
+    if isinstance(value, dict):
+        items = [(key, shuffled(item, chance)) for key, item in value.items()]
+        return dict(chance.sample(items, len(items)))
+    if isinstance(value, list):
+        return [shuffled(item, chance) for item in chance.sample(value, len(value))]
+    return value
+
+
+@pytest.mark.parametrize("kept_in", ["file", "log"])
+@pytest.mark.parametrize("is_journalled", [True, False])
+def test_the_same_task_in_any_order_of_keys_and_lists(
+    memory: Memory, tmp_path: Path, kept_in: str, is_journalled: bool
+) -> None:
+    folder: Any = tmp_path / "routine"
+    if kept_in == "file":
+        (tmp_path / "trace.json").write_bytes(msgspec.json.encode(RETURN))
+        compile_trace_file(tmp_path / "trace.json", folder)
+    else:
+        made = memory.compile(memory.add_trace(RETURN))
+        folder.mkdir()
+        unpack(memory, made.ref, folder)
+    for seed in range(8):
+        returned: list[Any] = []
+        result = return_bowl(memory if is_journalled else None, folder, seed, returned)
+        assert (result.status, returned) == ("ok", [("#W1207", "5540012", "gift_1100234")])
+
+
+def unpack(memory: Memory, ref: str, folder: Path) -> None:
+    write_files(texts_of(find_routine(memory.store, ref)), folder)
+
+
+def return_bowl(memory: Memory | None, folder: Path, seed: int, returned: list[Any]) -> RunResult:
+    def get_order(order: str) -> Any:
+        return shuffled({**ORDER, "id": order}, random.Random(seed))
+
+    def return_item(order: str, item_id: str, to: str) -> str:
+        returned.append((order, item_id, to))
+        return "returned"
+
+    tools = {"get_order": get_order, "return_item": return_item}
+    assert RETURN.mission.input_summary
+    given = dict(RETURN.mission.input_summary)
+    if memory is None:
+        return run_routine(folder, given, tools)
+    return memory.run(folder, given, tools)
