@@ -204,3 +204,22 @@ def test_the_mark_and_the_comments_of_a_routine_stay(tmp_path: Path) -> None:
     assert "# outcome unknown" in new
     assert "  # ask Ana about this\n  - id: refund\n" in new
     assert "amount" not in msgspec.json.decode((folder / "input.json").read_bytes())
+
+
+def test_a_value_that_three_different_tasks_had_is_a_constant(tmp_path: Path) -> None:
+    trace = Trace(
+        mission=Mission(goal="cancel", input_summary={"order": "#W1001"}),
+        events=[ToolCall(tool="cancel", args={"order": "#W1001", "reason": "by mistake"})],
+        outcome="success",
+    )
+    reasons: list[str] = []
+    tools = {"cancel": lambda order, reason: reasons.append(reason)}
+    with Memory(tmp_path / "em.db") as memory:
+        keep_routine(memory.store, package_texts(compile_trace(trace, name="cancel")))
+        for order in ("#W2002", "#W3003"):
+            asked = memory.run("cancel", {"order": order}, tools)
+            assert asked.status == "needs_input"
+            answers = {"inputs": {"reason": "by mistake"}}
+            assert memory.resume(asked.run_id, tools, answers=answers).status == "ok"
+        assert memory.run("cancel", {"order": "#W4004"}, tools).status == "ok"
+    assert reasons == ["by mistake"] * 3

@@ -8,6 +8,7 @@ import yaml
 from em.runner.agreement import bind, deeper, place_parts
 from em.runner.engine import run_routine
 from em.runner.run import RunResult
+from em.values.call import Fix
 
 ROUTINE = """
 version: "1"
@@ -157,3 +158,24 @@ def test_a_place_reads_back(parts: tuple[str | int, ...]) -> None:
 
 def test_the_routine_is_what_an_author_can_read() -> None:
     assert yaml.safe_load(ROUTINE)["steps"][2]["guards"] == ['order.status == "open"']
+
+
+def test_a_fix_can_not_change_the_arguments_of_an_explained_effect(folder: Any) -> None:
+    calls: list[Any] = []
+
+    def refund(**args: Any) -> Any:
+        calls.append(args)
+        raise ValueError("the amount must be smaller")
+
+    tools = {
+        "get_user": lambda: {"id": "u1", "orders": ["#W1001"]},
+        "get_order": lambda id: Shop().order,  # noqa: A006 - the tool's own name
+        "refund": refund,
+        "notify": lambda **_args: "ok",
+    }
+
+    def fix(_context: Any) -> Fix:
+        return Fix(strategy="modify_args", args={"order": "#W1001", "amount": 1})
+
+    result = run_routine(folder, ALL, tools, fix)
+    assert (result.status, len(calls)) == ("failed", 1)

@@ -14,6 +14,7 @@ import msgspec
 
 from em.compiler.arguments import literal
 from em.compiler.draft import Draft
+from em.compiler.evidence import ENOUGH, of_constant
 from em.compiler.explanations import Explained
 from em.compiler.package_files import as_json, check_text, render_again
 from em.compiler.sources import quoted
@@ -133,6 +134,13 @@ def _learn_input(routine: Routine, name: str, answer: Any, scope: Json) -> Routi
         (text,) = fitting
         value = literal(asked.recorded) if text == quoted(asked.recorded) else f"{{{{ {text} }}}}"
         return _replaced(routine, name, text, value)
+    if fitting == tried == [quoted(asked.recorded)]:
+        # The same value in one more task; it is a constant when that can't be chance any more.
+        asked = msgspec.structs.replace(asked, tasks=asked.tasks + 1)
+        if of_constant(asked.tasks) >= ENOUGH:
+            return _replaced(routine, name, quoted(asked.recorded), literal(asked.recorded))
+        asks = {**routine.asks, name: asked}
+        return msgspec.structs.replace(routine, asks=asks)
     rest = [text for text in asked.candidates if text in fitting or text not in tried]
     if rest == list(asked.candidates):
         return routine
@@ -228,6 +236,7 @@ def _replaced(routine: Routine, name: str, expression: str, value: Any) -> Routi
             recorded=one.recorded,
             candidates=[in_expression(text, name, expression) for text in one.candidates],
             is_unused=one.is_unused,
+            tasks=one.tasks,
         )
         for other, one in routine.asks.items()
         if other != name

@@ -53,6 +53,8 @@ SLACK = 5.0
 _HAPPENED = "the step returned: its effect happened, and is not repeated"
 _UNKNOWN = "unknown: the call may have happened, and is not repeated"
 
+_EXPLAINED = "the arguments of a call with an effect come from what explains them, not from a fix"
+
 AutoFix = Callable[[Json], Any]
 Steps = Generator[Effect, Any, Any]
 
@@ -193,6 +195,8 @@ class Calls:
             return fix.default
         if fix.strategy == "modify_args" and returned and not attempt.is_repeatable:
             fix = Fix(strategy="fail", reason=_HAPPENED)
+        if fix.strategy == "modify_args" and step.terms is not None and attempt.writes:
+            fix = Fix(strategy="fail", reason=_EXPLAINED)
         if fix.strategy == "fail":
             if fix.reason:
                 failure = failure_of(step.id, error, {"args": args, "fix": fix.reason})

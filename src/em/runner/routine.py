@@ -284,11 +284,13 @@ class Asked(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
     recorded: its value in the recording. It counts when all other inputs are the recorded ones.
     candidates: expressions that gave this value in the recording; a question shows their values.
     is_unused: no step uses it, though it may have been the reason for something that was done.
+    tasks: how many different tasks had this value, by the recording and by people's answers.
     """
 
     recorded: Any
     candidates: Sequence[str] = ()
     is_unused: bool = False
+    tasks: int = 1
 
 
 class Request(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
