@@ -1,11 +1,14 @@
 """Facts that were read about what is acted on become guards; accidents elsewhere do not."""
 
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
-from em.compiler.compile_trace import compile_several, compile_trace
+from em.compiler.compile_trace import compile_several, compile_trace, compile_trace_file
+from em.runner.engine import run_routine
 from em.runner.routine import ToolStep
 from em.traces.trace import KeptTrace, Mission, ToolCall, Trace
 
@@ -116,3 +119,21 @@ def test_a_guard_is_relaxed_by_a_trace_that_succeeded_otherwise() -> None:
     assert guards_of(pending) == ['order_2.status == "pending"', "order_2.paid == true"]
     assert guards_of(packed, pending) == ["order_2.paid == true"]
     assert guards_of(failed, pending) == guards_of(pending)
+
+
+def test_steps_for_two_items_do_not_do_the_work_for_three(tmp_path: Path) -> None:
+    rows = [{"sku": "SKU-4711"}, {"sku": "SKU-4712"}]
+    calls = [ToolCall(tool="add", args={"sku": row["sku"]}, effect="write") for row in rows]
+    trace = Trace(
+        mission=Mission(goal="add", input_summary={"rows": rows}), events=calls, outcome="success"
+    )
+    (tmp_path / "t.json").write_bytes(msgspec.json.encode(trace))
+    compile_trace_file(tmp_path / "t.json", tmp_path / "r")
+    added: list[str] = []
+    tools = {"add": lambda sku: added.append(sku) or "added"}
+    three = {"rows": [*rows, {"sku": "SKU-4713"}]}
+    assert run_routine(tmp_path / "r", three, tools).status == "failed"
+    assert added == []
+    two = {"rows": [{"sku": "SKU-9001"}, {"sku": "SKU-9002"}]}
+    assert run_routine(tmp_path / "r", two, tools).status == "ok"
+    assert added == ["SKU-9001", "SKU-9002"]

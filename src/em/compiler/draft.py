@@ -378,7 +378,9 @@ class _Builder:
             if one.is_column and all(map(_is_id, one.value)):
                 members = self._explainer.memberships(one.value, one.expression)
                 guards += [Guard(check, calls) for check, calls in members]
-        return guards
+        written = " ".join(texts(wired.value))
+        guards += [Guard(check, frozenset()) for check in self._inputs.lengths(written)]
+        return list(dict.fromkeys(guards))
 
     def _is_identifying(self, call: TracedCall) -> bool:
         """Return whether an argument of a read comes from the request."""

@@ -17,6 +17,8 @@ EQUAL_NAMES = 6.0
 """Bits for an argument and a field of the same name, such as `country`."""
 OWN_INPUT = 12.0
 """Bits for an argument and an input of the same name: the caller chose the name."""
+EXTREMES = 4.0
+"""Bits that being the least or most costs: some item is it by one of about sixteen measures."""
 SMALL = 3.5
 """Values below this many bits (true, 1, 10) stand everywhere, so a match says next to nothing."""
 

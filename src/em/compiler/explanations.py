@@ -16,6 +16,7 @@ import msgspec
 from em.compiler.calls import words_of
 from em.compiler.evidence import (
     ENOUGH,
+    EXTREMES,
     SMALL,
     information,
     is_incredible,
@@ -100,8 +101,6 @@ class Explainer:
 
     def __init__(self, inputs: Inputs, sources: Sources, *, same_task: bool = False) -> None:
         self._inputs, self._sources, self.same_task = inputs, sources, same_task
-        self.position_guards: dict[str, None] = {}
-        """Conditions on lists of the task's input that expressions count positions in."""
         self.read_by: set[str] = set()
         """The values that reads were made with: what they identify is not a preference."""
         self.computed: set[int] = set()
@@ -194,7 +193,8 @@ class Explainer:
                 bits = max(bits, ENOUGH)
             for expression, how, better in self._ways(group, place):
                 shown = converted(expression, value, place.value)
-                yield Explanation(shown, how, max(bits, better), place.call)
+                own = max(0.0, bits - EXTREMES) if how == "extreme" else bits
+                yield Explanation(shown, how, max(own, better), place.call)
 
     def is_named(self, place: Place, name: str) -> bool:
         """Return whether a place has an argument's name."""

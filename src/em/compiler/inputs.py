@@ -185,6 +185,24 @@ class Inputs:
         own = marker.removeprefix("[redacted:").removesuffix("]")
         return self._names.free(identifier(own))
 
+    def lengths(self, expressions: str) -> Iterator[str]:
+        """Yield conditions on the lists of the task that expressions count positions in.
+
+        Steps for two items do not do the work for three.
+        """
+        named = {name: key for key, name in self._mission_names.items()}
+        for found in re.finditer(r"(?<![\w.])([A-Za-z_]\w*)((?:\.\w+|\[\d+\])+)", expressions):
+            value = self._mission.get(named.get(found[1], ""))
+            way = found[1]
+            for key, number in re.findall(r"\.(\w+)|\[(\d+)\]", found[2]):
+                if number and isinstance(value, list):
+                    yield f"len({way}) == {len(value)}"
+                    value, way = value[int(number)], f"{way}[{number}]"
+                elif isinstance(value, dict) and key in value:
+                    value, way = value[key], f"{way}.{key}"
+                else:
+                    break
+
     def numbers(self) -> Json:
         """Return the numbers of the structured input, by name."""
         return {
