@@ -116,11 +116,28 @@ def test_a_missing_input_is_asked_for_with_its_candidates_before_the_first_effec
 
 
 def test_the_request_binds_its_inputs_and_other_words_are_asked_about(folder: Any) -> None:
-    shop = Shop()
+    shop = Shop(reason="mistake")
     bound = shop.run(folder, {"request": "refund #W1001, please"})
     assert (bound.status, shop.done[0]["order"]) == ("ok", "#W1001")
     other = shop.run(folder, {"request": "Give me back my money for #W1001"})
     assert (other.status, len(shop.done)) == ("needs_input", 2)
+
+
+@pytest.mark.parametrize(
+    "words", ["#W1001 and #W2002", "#W1001 if he agrees", "everything", "#W1001,"]
+)
+def test_a_text_that_is_longer_than_an_id_is_not_taken_for_one(folder: Any, words: str) -> None:
+    shop = Shop()
+    asked = shop.run(folder, {"request": f"Refund {words}, please"})
+    assert (asked.status, shop.done) == ("needs_input", [])
+
+
+def test_a_recorded_value_counts_only_while_what_explains_it_still_gives_it(folder: Any) -> None:
+    late = Shop(reason="late")
+    asked = late.run(folder, {"request": "Refund #W1001, please"})
+    assert (asked.status, late.done) == ("needs_input", [])
+    same = Shop(reason="mistake")
+    assert same.run(folder, {"request": "Refund #W1001, please"}).status == "ok"
 
 
 def test_a_request_and_an_input_that_contradict_each_other_are_refused(folder: Any) -> None:

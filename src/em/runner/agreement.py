@@ -174,6 +174,8 @@ class Agreement:
         self._answer = answer
         self._planned = False
         self._doubts: dict[str, str] = {}
+        # Inputs that nobody gave: they are as recorded while everything that may explain them is.
+        self._assumed: set[str] = set()
         self.settled: dict[str, Json] = {}
         # The guards that wait for a value, by the name of that value.
         self._waiting: dict[str, list[tuple[str, Term]]] = {}
@@ -200,7 +202,9 @@ class Agreement:
         alike = matched is True or self._request is None or not given or (full and matched is None)
         if recorded and alike:
             for name, asked in self._asks.items():
-                known.setdefault(name, asked.recorded)
+                if name not in known:
+                    known[name] = asked.recorded
+                    self._assumed.add(name)
             return known
         for name, asked in self._asks.items():
             if asked.is_unused and name in known and not identical(known[name], asked.recorded):
@@ -233,6 +237,8 @@ class Agreement:
         text = known[self._request.input]
         bound = bind(self._request.template, text) if isinstance(text, str) else None
         if bound is None:
+            return False
+        if any(kind_of(value) != kind_of(self._example(name)) for name, value in bound.items()):
             return False
         for name, value in bound.items():
             value = _typed(value, self._properties.get(name, {}))  # noqa: PLW2901 - the same value
@@ -304,6 +310,9 @@ class Agreement:
             if _has(scope, (name,)) or name not in self._properties:
                 continue
             found[name] = self._missing(name, scope)
+        for name in sorted(self._assumed & terms.uses):
+            if self._has_changed(name, scope):
+                found[name] = self._missing(name, scope)
         for leaf in terms.leaves:
             others = leaf.others if is_now else [t for t in leaf.others if _has(scope, t.names)]
             ready = is_now or _has(scope, leaf.own.names)
@@ -318,6 +327,21 @@ class Agreement:
                 words = f"{leaf.place}: {problem}"
                 found[field] = _Question({"name": field, "type": kind, "label": words}, words)
         return found
+
+    def _has_changed(self, name: str, scope: Json) -> bool:
+        """Return whether something that gave an assumed value when recorded gives another now."""
+        asked = self._asks[name]
+        for text in asked.candidates:
+            names = names_in_expression(text)
+            if not names or not _has(scope, names):
+                continue
+            try:
+                value = compile_expression(text, "")(scope)
+            except EmError:
+                return True
+            if not equal(value, asked.recorded):
+                return True
+        return False
 
     def _missing(self, name: str, scope: Json) -> _Question:
         asked = self._asks.get(name)
@@ -349,6 +373,7 @@ class Agreement:
                 raise Failed(failure_of("", GuardFailed("a person did not agree"), {}))
             del self._doubts[name]
         elif name in self._properties:
+            self._assumed.discard(name)
             scope[name] = answer
         else:
             step_id, _, place = name.partition(".")
@@ -517,6 +542,23 @@ def _quoted_text(hole: str) -> str:
             fix="write the name of an input, as in {{ order_id }}",
         )
     return text
+
+
+_KINDS = {
+    "e-mail": re.compile(r"[^\s@]+@[^\s@]+\.[^\s@]+"),
+    "date": re.compile(r"\d{4}-\d{2}-\d{2}\S*"),
+    "number": re.compile(r"[+-]?\d+(?:[.,]\d+)*"),
+    "code": re.compile(r"(?=\S*\d)\S*[^\s,;]"),
+    "word": re.compile(r"\S*[^\s,;]"),
+}
+
+
+def kind_of(value: Any) -> str:
+    """Return what a value of a request looks like, so that a longer text is not taken for an id."""
+    if isinstance(value, list | tuple):
+        return ", ".join(sorted({kind_of(one) for one in value}))
+    text = str(value)
+    return next((kind for kind, form in _KINDS.items() if form.fullmatch(text)), "text")
 
 
 def _typed(value: Any, schema: Json) -> Any:
