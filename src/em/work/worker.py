@@ -91,11 +91,14 @@ def run_item(equipment: Equipment, job: Job, item: Item) -> ItemResult:
 def _routine(equipment: Equipment, job: Job, item: Item) -> ItemResult:
     memory = equipment.memory
     try:
+        # The queue decides whose run it is: a worker that is frozen must not keep it.
         past = read_run(memory.store, item.id)
     except NotFound:
-        return _ended(memory.run(job.name, item.input, equipment.tools, run_id=item.id))
+        return _ended(
+            memory.run(job.name, item.input, equipment.tools, run_id=item.id, is_held=True)
+        )
     if past.status == "running":
-        return _ended(memory.resume(item.id, equipment.tools))
+        return _ended(memory.resume(item.id, equipment.tools, is_held=True))
     if past.status == "needs_input":
         return ItemResult("waiting", how_to_resume(item.id, past.resume_with))
     if past.status == "failed":
