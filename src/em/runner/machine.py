@@ -42,6 +42,7 @@ from em.runner.tools import Function, Tool, missing_tool
 from em.values import json_schema
 from em.values.call import Fix, fix_problem
 from em.values.canonical import Json
+from em.values.leaves import scalars
 from em.values.mismatch import closest
 
 MAX_WAIT = 300.0
@@ -195,7 +196,9 @@ class Calls:
             return fix.default
         if fix.strategy == "modify_args" and returned and not attempt.is_repeatable:
             fix = Fix(strategy="fail", reason=_HAPPENED)
-        if fix.strategy == "modify_args" and step.terms is not None and attempt.writes:
+        explained = step.terms is not None and attempt.writes
+        # Arguments may have other names now; their values are explained, and stay.
+        if fix.strategy == "modify_args" and explained and not _same_values(args, fix.args):
             fix = Fix(strategy="fail", reason=_EXPLAINED)
         if fix.strategy == "fail":
             if fix.reason:
@@ -378,6 +381,12 @@ class Calls:
             yield _wait_after(retry, 1)
             return (yield from self._tried(attempt, 1))
         return (yield from self.mended(attempt, error, 1, returned=returned))
+
+
+def _same_values(one: Any, other: Any) -> bool:
+    """Return whether two structures hold the same values, whatever their names are."""
+    both = ([msgspec.json.encode(value) for _, value in scalars(each)] for each in (one, other))
+    return sorted(next(both)) == sorted(next(both))
 
 
 def scopes_of(step: CompiledStep, items: Any, scope: Json) -> list[Json]:
