@@ -249,3 +249,19 @@ def return_bowl(memory: Memory | None, folder: Path, seed: int, returned: list[A
     if memory is None:
         return run_routine(folder, given, tools)
     return memory.run(folder, given, tools)
+
+
+def test_traces_with_different_effects_are_not_one_routine(tmp_path: Path) -> None:
+    def prepared(room: str, *, cooled: bool) -> Trace:
+        acts = [*(["cool"] if cooled else []), "unlock"]
+        return Trace(
+            mission=Mission(goal="prepare", input_summary={"room": room}),
+            events=[ToolCall(tool=act, args={"room": room}, effect="write") for act in acts],
+            outcome="success",
+        )
+
+    with Memory(tmp_path / "em.db") as memory:
+        warm = memory.add_trace(prepared("RM-1001", cooled=True))
+        mild = memory.add_trace(prepared("RM-2002", cooled=False))
+        with pytest.raises(RoutineError, match="different effects"):
+            memory.compile([warm, mild])

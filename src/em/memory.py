@@ -299,9 +299,10 @@ class Memory:
     ) -> "KeptRoutine":
         """Compile traces of this memory into a routine, stored as a new version.
 
-        Of several traces of one task, take the way that most of them went, and of those the
-        shortest; prove the routine by replaying the trace it was compiled from. With a `client`
-        its model may improve the routine; an improvement that fails the same proof is dropped.
+        Several traces must have had the same effects. Of their ways take the most common, and of
+        those the shortest; prove the routine by replaying the trace it was compiled from. With a
+        `client` its model may improve the routine; an improvement that fails the same proof is
+        dropped.
 
         Traces that say that they failed are refused unless `allow_failed`, those that don't say
         how they ended if `allow_unlabelled` is False.

@@ -130,7 +130,7 @@ def _is_in(value: str, text: str) -> bool:
 
 
 class TaskInputs(Inputs):
-    """The inputs of a task, of which the caller declared some to vary.
+    """The inputs of a task. The caller declared some of them to vary.
 
     named: the params that an argument has under their own name; they are not searched in other
     short values.

@@ -209,10 +209,11 @@ def compile_(
 ) -> int:
     """Compile TRACE into a routine that runs without a model.
 
-    TRACE is a file, or the id of a trace in the log. Of several traces in the log, the most common
-    sequence of calls is compiled. Left out: failed calls that were retried successfully, repeats,
-    and reads whose results are not used. Every argument is traced to its source. The routine is
-    replayed against the recording, and written only if it reproduces the trace.
+    TRACE is a file, or the id of a trace in the log. Several traces must have had the same effects;
+    of their ways the most common is compiled. Left out: failed calls that were retried
+    successfully, repeats, and reads whose results are not used. Every argument is traced to its
+    source. The routine is replayed against the recording, and written only if it reproduces the
+    trace.
 
     A value of a call with an effect that nothing recorded explains is asked for when the routine
     runs with other inputs. On a terminal you are asked which of these values are always the

@@ -276,7 +276,7 @@ def validate(name: str | None, file: str | None, tools: str | None) -> int:
 @_in_file
 @everywhere
 def graph(name: str, mermaid: bool, file: str | None) -> None:
-    """Show which steps of a workflow use the output of which."""
+    """Show for each step of a workflow which other steps use its output."""
     source = WorkflowFile(file)
     found = source.workflow(name)
     refuse_invalid(found, None, source.place)

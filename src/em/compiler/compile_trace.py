@@ -1,18 +1,20 @@
 """Compilation of traces into a routine package: from a file or the log, with or without a model.
 
-Of several attempts at one task, the routine follows the path that most of them took.
+Several attempts at one task must have had the same effects. Of their ways to them, the routine
+follows the most common one.
 """
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from em.compiler.calls import identifier
 from em.compiler.confirmation import Confirm, confirmed, relaxed
 from em.compiler.differences import told_apart
-from em.compiler.draft import Draft, GivenUdfs, Udfs, draft_routine, load_udfs
+from em.compiler.draft import Draft, GivenUdfs, Recorded, Udfs, draft_routine, load_udfs
 from em.compiler.improvement import Improved, improve
 from em.compiler.package_files import package_texts, write_package
 from em.compiler.proof import prove
@@ -80,7 +82,7 @@ def _confirmed(draft: Draft, confirm: Confirm, functions: Mapping[str, Function]
 def _check_outcomes(
     traces: Sequence[Trace], *, allow_failed: bool, allow_unlabelled: bool = True
 ) -> None:
-    """Refuse traces none of which may be compiled because of their outcomes."""
+    """Refuse the traces if the outcome of every one forbids compiling it."""
     outcomes = {trace.outcome for trace in traces}
     alone = len(traces) == 1
     if "success" in outcomes:
@@ -205,38 +207,11 @@ def compile_several(
     `allow_unlabelled` to False: traces that don't say whether they succeeded are refused then.
     """
     given = load_udfs(udfs)
-    drafts: dict[str, Draft] = {}
-    failed: dict[str, str] = {}
-    for kept in _usable(traces, allow_failed=allow_failed, allow_unlabelled=allow_unlabelled):
-        try:
-            drafts[kept.id] = compile_trace(
-                kept.trace,
-                name=name,
-                declared=declared,
-                keep_all=keep_all,
-                udfs=given.functions,
-                allow_failed=allow_failed,
-            )
-        except EmError as error:
-            if len(traces) == 1:
-                raise
-            failed[kept.id] = str(error)
-    if not drafts:
-        raise RoutineError(
-            f"none of the {len(traces)} traces can be compiled: {next(iter(failed.values()))}",
-            place="traces",
-            failed=failed,
-        )
-    ways = Counter(_way(draft) for draft in drafts.values())
-    # Among equals take the newest: the last recording is most likely still true.
-    chosen = max(
-        drafts,
-        key=lambda kept: (
-            ways[_way(drafts[kept])],
-            -len(drafts[kept].recording),
-            _age(traces, kept),
-        ),
-    )
+    usable = _usable(traces, allow_failed=allow_failed, allow_unlabelled=allow_unlabelled)
+    how = {"name": name, "declared": declared, "keep_all": keep_all, "udfs": given.functions}
+    drafts, failed = _drafts(usable, {**how, "allow_failed": allow_failed})
+    _refuse_other_effects(drafts)
+    chosen = _most_common(drafts, traces)
     same = [kept for kept, draft in drafts.items() if _way(draft) == _way(drafts[chosen])]
     events = {kept.id: kept.event_ids for kept in traces}
     trace = next(kept.trace for kept in traces if kept.id == chosen)
@@ -252,6 +227,56 @@ def compile_several(
         from_events=[event for kept in same for event in events[kept]],
         same_way=same,
         not_compiled=failed,
+    )
+
+
+def _drafts(
+    traces: Sequence[KeptTrace], how: Mapping[str, Any]
+) -> tuple[dict[str, Draft], dict[str, str]]:
+    """Compile each trace; return the drafts, and why the others could not be compiled."""
+    drafts: dict[str, Draft] = {}
+    failed: dict[str, str] = {}
+    for kept in traces:
+        try:
+            drafts[kept.id] = compile_trace(kept.trace, **how)
+        except EmError as error:
+            if len(traces) == 1:
+                raise
+            failed[kept.id] = str(error)
+    if not drafts:
+        raise RoutineError(
+            f"none of the {len(traces)} traces can be compiled: {next(iter(failed.values()))}",
+            place="traces",
+            failed=failed,
+        )
+    return drafts, failed
+
+
+def _refuse_other_effects(drafts: Mapping[str, Draft]) -> None:
+    """Refuse traces that did different things: nothing shows which of them a new task needs."""
+    done = {kept: tuple(item.name for item in writes_of(draft)) for kept, draft in drafts.items()}
+    if len(set(done.values())) > 1:
+        shown = "; ".join(
+            f"{kept}: {', '.join(tools) or 'no effect'}" for kept, tools in done.items()
+        )
+        raise RoutineError(
+            f"the traces have different effects ({shown})",
+            place="traces",
+            fix="compile those together that do the same",
+        )
+
+
+def _most_common(drafts: Mapping[str, Draft], traces: Sequence[KeptTrace]) -> str:
+    """Return the trace to compile: the most common sequence of calls, then the shortest."""
+    ways = Counter(_way(draft) for draft in drafts.values())
+    # Among equals take the newest: the last recording is most likely still true.
+    return max(
+        drafts,
+        key=lambda kept: (
+            ways[_way(drafts[kept])],
+            -len(drafts[kept].recording),
+            _age(traces, kept),
+        ),
     )
 
 
@@ -306,6 +331,12 @@ def _improved(
     best = draft if improved is None else improved.draft
     files = package_texts(best, given)
     return CompiledTrace(draft=best, files=files, udfs=given, improved=improved)
+
+
+def writes_of(draft: Draft) -> list[Recorded]:
+    """Return the recorded calls of a draft that have an effect."""
+    reads = {tool.name for tool in draft.routine.tools if tool.effect == "read"}
+    return [item for item in draft.recording if not item.is_udf and item.name not in reads]
 
 
 def _way(draft: Draft) -> tuple[str, ...]:

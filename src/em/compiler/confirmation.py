@@ -222,7 +222,7 @@ def _each_call(
 
 
 def _replaced(routine: Routine, name: str, expression: str, value: Any) -> Routine:
-    """Return a routine with an expression in place of an input, which is no longer declared.
+    """Replace an input by an expression; the routine no longer declares the input.
 
     value: what stands for an argument that was just this input.
     """

@@ -1,8 +1,8 @@
 """Differences between traces that went the same way: what differs is not a constant.
 
 A value that one trace alone could not explain is the recorded one when nothing else is said. If
-another trace of the same task has another value there, it must be given. Traces of which nothing
-depends on what was asked, though they were asked for different things, make no routine.
+another trace of the same task has another value there, it must be given. Traces that were asked for
+different things, and did the same whatever was asked, make no routine.
 """
 
 from collections.abc import Iterator, Sequence

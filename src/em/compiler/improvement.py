@@ -484,7 +484,7 @@ def improve(
 
 
 def _best_functions(draft: Draft, codes: Sequence[str], model: str) -> TriedFunctions:
-    """Return the functions of the answer, the latest among equals, of which most hold."""
+    """Return the functions of the answer with the most that hold; of equals the latest."""
     best = TriedFunctions(draft=draft)
     for code in codes:
         if not code.strip() or len(code) > LONGEST_ROUTINE:

@@ -214,7 +214,7 @@ class Calls:
         return value
 
     def _fix(self, ask: AutoFix, context: Json) -> Generator[Effect, Any, Fix]:
-        """Ask for a fix. One that is not to be had is a reason to fail, never raised."""
+        """Ask for a fix. Where there is none the step fails; nothing is raised."""
         try:
             fix = yield CallTool(ask, {}, positional=(context,))
         except Exception as error:  # noqa: BLE001 - a user's function may raise anything; reported

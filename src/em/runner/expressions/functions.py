@@ -147,7 +147,7 @@ def value_at(items: Any, key: Any) -> Any:
 
 
 def between(text: Any, before: str, after: str) -> str:
-    """Return the part of a text between two texts, each of which must occur just once."""
+    """Return the part of a text between two texts. Each of the two must occur just once."""
     whole = str(text)
     if before and whole.count(before) != 1:
         raise ValueError(f"the text must contain {before!r} once")
