@@ -137,3 +137,27 @@ def test_steps_for_two_items_do_not_do_the_work_for_three(tmp_path: Path) -> Non
     two = {"rows": [{"sku": "SKU-9001"}, {"sku": "SKU-9002"}]}
     assert run_routine(tmp_path / "r", two, tools).status == "ok"
     assert added == ["SKU-9001", "SKU-9002"]
+
+
+@pytest.mark.parametrize(
+    "found", ["Error: user not found", None, "", [], {"error": "no such user"}, 5, True]
+)
+def test_what_a_read_returns_in_place_of_an_id_is_not_written(tmp_path: Path, found: Any) -> None:
+    trace = Trace(
+        mission=Mission(goal="add", input_summary={"mail": "uma@x.example"}),
+        events=[
+            read("find_user_id", "U-77120", mail="uma@x.example"),
+            ToolCall(tool="add_member", args={"user": "U-77120"}, effect="write"),
+        ],
+        outcome="success",
+    )
+    (tmp_path / "t.json").write_bytes(msgspec.json.encode(trace))
+    compile_trace_file(tmp_path / "t.json", tmp_path / "r")
+    added: list[Any] = []
+    tools = {
+        "find_user_id": lambda mail: found if mail == "bob@x.example" else "U-90001",
+        "add_member": lambda user: added.append(user) or "added",
+    }
+    assert run_routine(tmp_path / "r", {"mail": "eve@x.example"}, tools).status == "ok"
+    assert run_routine(tmp_path / "r", {"mail": "bob@x.example"}, tools).status == "failed"
+    assert added == ["U-90001"]

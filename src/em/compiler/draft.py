@@ -24,7 +24,7 @@ from em.compiler.calls import (
 from em.compiler.contradictions import Contradiction, contradictions
 from em.compiler.evidence import ENOUGH, information
 from em.compiler.explanations import Explained, Explainer
-from em.compiler.guards import Guard, Guards
+from em.compiler.guards import Guard, Guards, forms_of
 from em.compiler.inputs import Input, Inputs, Use, named_value, with_names
 from em.compiler.sources import Sources, quoted, text_key
 from em.errors import InputError
@@ -378,6 +378,7 @@ class _Builder:
             if one.is_column and all(map(_is_id, one.value)):
                 members = self._explainer.memberships(one.value, one.expression)
                 guards += [Guard(check, calls) for check, calls in members]
+        guards += forms_of(wired.acted, set(self._sources.names.values()))
         written = " ".join(texts(wired.value))
         guards += [Guard(check, frozenset()) for check in self._inputs.lengths(written)]
         return list(dict.fromkeys(guards))

@@ -6,7 +6,7 @@ fields there are accidents.
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from em.compiler.calls import TracedCall, words_of
@@ -21,7 +21,8 @@ from em.compiler.sources import (
     reference,
     text_key,
 )
-from em.runner.expressions.functions import ANY, KEYS
+from em.runner.agreement import names_in_expression
+from em.runner.expressions.functions import ANY, KEYS, kind_of
 from em.values.leaves import leaves
 
 MOST = 24
@@ -348,6 +349,30 @@ def _owners(read: TracedCall) -> Iterator[Place]:
     for place in places(read.index, read.result):
         if place.is_fixed and place.parts and _says_whose(place):
             yield place
+
+
+def forms_of(acted: Sequence[Acted], results: Container[str]) -> Iterator[Guard]:
+    """Yield that values taken from results still look as they did: an id, a number above 0.
+
+    results: the names of results. Without this, an error text that a read returns is written.
+    """
+    for one in acted:
+        names = names_in_expression(one.expression)
+        if one.is_column or not any(name in results for name in names):
+            continue
+        if isinstance(one.value, str):
+            kind = kind_of(one.value)
+            # A name may have one word or two.
+            is_name = kind == "word" and one.value[:1].isupper()
+            if kind in _FORMS and not is_name:
+                yield Guard(f"kind_of({one.expression}) == {quoted(kind)}", frozenset())
+            elif one.value:
+                yield Guard(f"kind_of({one.expression}) != {quoted('none')}", frozenset())
+        elif _is_above(one.value) and not isinstance(one.value, bool):
+            yield Guard(f"{one.expression} > 0", frozenset())
+
+
+_FORMS = frozenset({"e-mail", "date", "number", "code", "word"})
 
 
 def _is_id(value: Any) -> bool:

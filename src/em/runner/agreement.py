@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from typing import Any, NamedTuple
 
 from em.errors import EmError, RoutineError
-from em.runner.expressions.functions import FUNCTIONS, equal
+from em.runner.expressions.functions import FUNCTIONS, equal, kind_of
 from em.runner.expressions.language import Evaluate, compile_expression, compile_value
 from em.runner.expressions.words import check_in_words, in_words
 from em.runner.run import Failed, PendingPrompt, failure_of
@@ -542,23 +542,6 @@ def _quoted_text(hole: str) -> str:
             fix="write the name of an input, as in {{ order_id }}",
         )
     return text
-
-
-_KINDS = {
-    "e-mail": re.compile(r"[^\s@]+@[^\s@]+\.[^\s@]+"),
-    "date": re.compile(r"\d{4}-\d{2}-\d{2}\S*"),
-    "number": re.compile(r"[+-]?\d+(?:[.,]\d+)*"),
-    "code": re.compile(r"(?=\S*\d)\S*[^\s,;]"),
-    "word": re.compile(r"\S*[^\s,;]"),
-}
-
-
-def kind_of(value: Any) -> str:
-    """Return what a value of a request looks like, so that a longer text is not taken for an id."""
-    if isinstance(value, list | tuple):
-        return ", ".join(sorted({kind_of(one) for one in value}))
-    text = str(value)
-    return next((kind for kind, form in _KINDS.items() if form.fullmatch(text)), "text")
 
 
 def _typed(value: Any, schema: Json) -> Any:

@@ -1,5 +1,6 @@
 """The functions of expressions. Those that select fail unless one thing fits."""
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -166,6 +167,25 @@ def equal(one: Any, other: Any) -> bool:
     return identical(one, other)
 
 
+_KINDS = {
+    "e-mail": re.compile(r"[^\s@]+@[^\s@]+\.[^\s@]+"),
+    "date": re.compile(r"\d{4}-\d{2}-\d{2}\S*"),
+    "number": re.compile(r"[+-]?\d+(?:[.,]\d+)*"),
+    "code": re.compile(r"(?=\S*\d)\S*[^\s,;]"),
+    "word": re.compile(r"\S*[^\s,;]"),
+}
+
+
+def kind_of(value: Any) -> str:
+    """Return what a value looks like, so that an error message is not taken for an id."""
+    if isinstance(value, list | tuple):
+        return ", ".join(sorted({kind_of(one) for one in value}))
+    if isinstance(value, bool | Mapping) or value is None:
+        return "none" if value is None else type(value).__name__
+    text = str(value)
+    return next((kind for kind, form in _KINDS.items() if form.fullmatch(text)), "text")
+
+
 def items_of(items: Any) -> list[Any]:
     """Return the items of a list, or the values of a mapping."""
     if isinstance(items, Mapping):
@@ -197,7 +217,8 @@ def _as_float(value: Any) -> float:
 SELECTIONS: dict[str, Callable[..., Any]] = {
     function.__name__: function
     for function in (
-        only, pick, pick_at, every, among, fact_of, least_of, least, most, value_at, between
+        only, pick, pick_at, every, among, fact_of, least_of, least, most, value_at, between,
+        kind_of,
     )
 }  # fmt: skip
 """The functions that compiled routines select with; `direct` evaluates them without Jinja."""
