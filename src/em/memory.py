@@ -336,14 +336,14 @@ class Memory:
         auto_fix_fn: "AutoFix | None" = None,
         *,
         run_id: str | None = None,
-        remember: bool = True,
         dry_run: bool = False,
         **options: "Unpack[RunOptions]",
     ) -> "RunResult":
         """Run a routine; every step is journalled in this memory.
 
         routine: a folder, or a routine of this memory: its name, `name@version`, or the object.
-        remember: write answers to the question `inputs` into the routine, so that it asks once.
+        Answers to the question `inputs` are written into the routine, so that it asks once; with
+        `remember=False` they count for this run only.
         dry_run: make the reads only, and return what would be done (`planned`); journal nothing.
         Tools that the routine declares may use what `allow` names, else what the settings allow.
         """
@@ -363,7 +363,7 @@ class Memory:
                 **options,
             )
         is_answered = not dry_run and "inputs" in (options.get("answers") or {})
-        return self._remembered(result) if remember and is_answered else result
+        return self._remembered(result) if is_answered else result
 
     def resume(
         self,
@@ -372,12 +372,11 @@ class Memory:
         auto_fix_fn: "AutoFix | None" = None,
         *,
         input_data: Json | None = None,
-        remember: bool = True,
         **options: "Unpack[RunOptions]",
     ) -> "RunResult":
         """Resume a run that was interrupted or needs input; no completed step runs again.
 
-        remember: as for `run`.
+        Answers are remembered as by `run`.
         """
         from em.runner.engine import resume_run
 
@@ -385,7 +384,7 @@ class Memory:
         result = resume_run(
             self.store, run_id, tools, auto_fix_fn, input_data=input_data, **options
         )
-        return self._remembered(result) if remember else result
+        return self._remembered(result)
 
     def _remembered(self, result: "RunResult") -> "RunResult":
         from em.compiler.confirmation import remember_answers

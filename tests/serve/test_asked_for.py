@@ -4,12 +4,13 @@ from typing import Any
 
 import pytest
 from mcp_agents import over_stdio
+from mcp_types import ElicitRequestParams, ElicitResult
 from served import Served
 from test_mcp import agent, told
 from test_pages import token_in, until
 
 from em import Memory
-from em.runner.package import keep_routine
+from em.runner.package import find_routine, keep_routine
 from mcp import Client
 
 REFUND = """\
@@ -128,3 +129,74 @@ def test_a_question_for_inputs_is_answered_over_mcp() -> None:
         assert told(await client.call_tool("resume", again))["output"] == "80 for W-2002: sorry"
 
     agent(over_stdio(), work)
+
+
+def newest() -> int:
+    with Memory("em.db") as memory:
+        return find_routine(memory.store, "refund").version
+
+
+async def begin(client: Client) -> dict[str, Any]:
+    asked: dict[str, Any] = told(
+        await client.call_tool("refund", {"order_id": "W-2002", "limit": 500})
+    )
+    return {"run_id": asked["run_id"], "answers": {"inputs": {"note": "sorry", "pay.amount": 500}}}
+
+
+def test_an_agents_own_answer_counts_for_this_run_only() -> None:
+    async def work(client: Client) -> None:
+        done = told(await client.call_tool("resume", await begin(client)))
+        assert done["output"] == "500 for W-2002: sorry"
+        assert "remembered" not in done
+
+    agent(over_stdio(), work)
+    assert newest() == 1
+
+
+def test_an_answer_that_a_person_gave_to_the_agent_is_remembered() -> None:
+    async def work(client: Client) -> None:
+        said = {**await begin(client), "from_person": True}
+        done = told(await client.call_tool("resume", said))
+        assert done["remembered"] == {"names": ["pay.amount"], "where": "refund@2", "problem": ""}
+
+    agent(over_stdio(), work)
+    assert newest() == 2
+
+
+def test_an_answer_to_a_form_is_a_persons_and_is_remembered() -> None:
+    async def answer(_context: Any, _params: ElicitRequestParams) -> ElicitResult:
+        return ElicitResult(action="accept", content={"note": "sorry", "pay.amount": "500"})
+
+    async def work(client: Client) -> None:
+        given = {"order_id": "W-2002", "limit": 500}
+        assert told(await client.call_tool("refund", given))["remembered"]["where"] == "refund@2"
+
+    agent(over_stdio(), work, elicitation_callback=answer)
+
+
+def test_an_agents_answer_is_not_remembered_when_a_person_ends_the_run() -> None:
+    run_id = ""
+
+    async def work(client: Client) -> None:
+        nonlocal run_id
+        half = {**await begin(client), "answers": {"inputs": {"pay.amount": 500}}}
+        run_id = half["run_id"]
+        assert told(await client.call_tool("resume", half))["status"] == "needs_input"
+
+    agent(over_stdio(), work)
+    with Memory("em.db") as memory:
+        done = memory.resume(run_id, answers={"inputs": {"note": "sorry"}})
+    assert (done.status, done.remembered, newest()) == ("ok", None, 1)
+
+
+def test_an_answer_over_http_says_whether_it_is_to_be_remembered(service: Served) -> None:
+    given = {"order_id": "W-2002", "limit": 500}
+    said = {"answers": {"inputs": {"note": "sorry", "pay.amount": 500}}}
+    start = {"routine": "refund@1", "input": given}
+    for once in (True, False):
+        asked = service.post("/runs", start).json()
+        body = {**said, "remember": False} if once else said
+        done = service.post(f"/runs/{asked['run_id']}/answers", body).json()
+        assert (done["status"], "remembered" in done) == ("ok", not once)
+    at_once = service.post("/runs", {**start, **said, "remember": False}).json()
+    assert (at_once["status"], "remembered" in at_once) == ("ok", False)

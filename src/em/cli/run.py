@@ -142,9 +142,7 @@ def run(
                 **again,
             )
 
-        remember = not shared["no_remember"]
-        given = _answers(answers)
-        return _converse(memory, run_id, start, given, again, yes=yes, remember=remember)
+        return _converse(memory, run_id, start, _answers(answers), again, yes=yes)
 
 
 @click.command("resume")
@@ -168,8 +166,7 @@ def resume(
     if input_file:
         again["input_data"] = read_object(input_file)
     go = _resuming(memory, run_id, again)
-    given, remember = _answers(answers), not shared["no_remember"]
-    return _converse(memory, run_id, go, given, again, yes=yes, remember=remember)
+    return _converse(memory, run_id, go, _answers(answers), again, yes=yes)
 
 
 def _answers(file: str | None) -> dict[str, Any]:
@@ -185,6 +182,7 @@ def _given(folder: Path, shared: dict[str, Any]) -> dict[str, Any]:
             "udfs": functions_of(load_module(udf), imported=True) if udf else None,
             "allow": allowed(folder, shared),
             "trust": shared["trust"],
+            "remember": not shared["no_remember"],
             "resume_with": as_typed(shared),
             "auto_fix_fn": _auto_fix(shared["private"]) if shared["auto_fix"] else None,
         }
@@ -207,7 +205,6 @@ def _converse(
     again: dict[str, Any],
     *,
     yes: bool,
-    remember: bool,
 ) -> int:
     """Run, ask the person what the run asks, and resume, until it ends; return the exit code."""
     as_json = wants_json()
@@ -231,7 +228,7 @@ def _converse(
             break
         given = {**given, prompt.step_id: reply}
         go = _resuming(memory, result.run_id, again)
-    return _print_outcome(memory, result, again["resume_with"], remember=remember)
+    return _print_outcome(memory, result, again["resume_with"])
 
 
 def _reply(prompt: PendingPrompt, *, yes: bool) -> dict[str, Any] | None:
@@ -501,16 +498,14 @@ def _how(tool: ToolSpec) -> str:
     return ""
 
 
-def _print_outcome(
-    memory: Memory | None, result: RunResult, options: str, *, remember: bool
-) -> int:
+def _print_outcome(memory: Memory | None, result: RunResult, options: str) -> int:
     """Print a run's result, and on a terminal what it saved; return the exit code."""
     as_json = wants_json()
     past = read_run(memory.store, result.run_id) if memory and result.status == "ok" else None
     looked_at = as_json or sys.stderr.isatty()
     saved = savings(memory.store, past) if memory and past and looked_at else []
     # After comparing it with its recording: the routine may be another one now.
-    if memory and past and remember and INPUTS in past.restored.answers:
+    if memory and past and past.evidence:
         from em.compiler.confirmation import remember_answers
 
         result = remember_answers(memory.store, result)

@@ -289,13 +289,12 @@ def remember_answers(store: Store, result: RunResult) -> RunResult:
     replaced; the old one is kept beside it. The run is over, so a problem is only reported.
     """
     past = read_run(store, result.run_id) if result.status == "ok" else None
-    answers = {} if past is None else past.restored.answers.get(INPUTS)
-    if past is None or not answers:
+    if past is None or not past.evidence:
         return result
     try:
-        remembered = _remember(store, past, answers)
+        remembered = _remember(store, past, past.evidence)
     except (EmError, OSError) as error:
-        remembered = Remembered(names=list(answers), problem=str(error))
+        remembered = Remembered(names=list(past.evidence), problem=str(error))
     return msgspec.structs.replace(result, remembered=remembered)
 
 

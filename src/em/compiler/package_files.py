@@ -65,9 +65,9 @@ def render_routine(routine: Routine, comments: Mapping[str, Sequence[str]]) -> s
         )
         if value.get(key)
     }
-    head["tools"] = [_Flow(tool) for tool in head.get("tools", ())]
-    if "secrets" in head:
-        head["secrets"] = [_Flow(secret) for secret in head["secrets"]]
+    for several in ("tools", "secrets"):
+        if several in value:
+            head[several] = [_Flow(one) for one in value[several]]
     for schema in ("input_schema", "output_schema"):
         if schema in head:
             head[schema] = _Flow(head[schema])

@@ -42,6 +42,9 @@ class RunOptions(TypedDict, total=False):
     """Functions beside those of udf.py."""
     answers: Mapping[str, Json] | None
     """A person's answers, by the ids of prompts."""
+    remember: bool
+    """Whether the routine may learn from these answers. Without it, they count for this run only.
+    A run that is journalled in a memory is learnt from when it has ended well."""
     on_step: Callable[[StepReport], None] | None
     """Called with the report of each step that ended."""
     on_start: Callable[[str], None] | None
@@ -212,6 +215,7 @@ class _Run:
     ) -> None:
         self.package = routine_dir if isinstance(routine_dir, Package) else Package(routine_dir)
         self._answers = options.get("answers")
+        self._is_once = not options.get("remember", True)
         self._resume_with = options.get("resume_with", "")
         self.secrets = Secrets(
             self.package.routine.secrets,
@@ -328,7 +332,7 @@ class _Run:
         if not self._answers:
             return []
         said = without_secrets(self.package.routine, self._answers)
-        return [answered_note(keepable(said, "answers"))]
+        return [answered_note(keepable(said, "answers"), once=self._is_once)]
 
 
 def _with_declared(

@@ -70,6 +70,7 @@ class PastRun:
 
     `started` is the body of its first event. `steps` are in the order in which they ended.
     `end` is the body of the event that paused or ended the run, and empty while it is running.
+    `evidence` are the answers to questions for inputs that its routine may learn from.
     """
 
     def __init__(self, run_id: str, events: Sequence[Event], pos: int) -> None:
@@ -98,6 +99,7 @@ class PastRun:
         self.status = "running"
         self.steps: list[PastStep] = []
         self.restored = Restored()
+        self.evidence: Json = {}
         self._intents: dict[ItemKey, tuple[Json, datetime]] = {}
         for event in events:
             self._take(event)
@@ -135,12 +137,18 @@ class PastRun:
         elif event.kind == "step_done":
             self._end_step(body, event)
         elif event.kind == "run_answered":
-            for step_id, given in body["answers"].items():
-                # Inputs are asked for in several rounds, all under one name.
-                before = self.restored.answers.get(step_id, {}) if step_id == INPUTS else {}
-                self.restored.answers[step_id] = {**before, **given}
+            self._answer(body["answers"], once=body.get("once", False))
         elif event.kind in ("run_paused", "run_ended"):
             self.status = body.get("status", "needs_input")
+
+    def _answer(self, answers: Json, *, once: bool) -> None:
+        for step_id, given in answers.items():
+            # Inputs are asked for in several rounds, all under one name.
+            before = self.restored.answers.get(step_id, {}) if step_id == INPUTS else {}
+            self.restored.answers[step_id] = {**before, **given}
+        said = answers.get(INPUTS, {})
+        kept = {name: value for name, value in self.evidence.items() if name not in said}
+        self.evidence = kept if once else {**kept, **said}
 
     def _begin(self, intent: Json, at: datetime) -> None:
         restored, key = self.restored, _key(intent)

@@ -210,9 +210,12 @@ def started_note(
     return ROUTINE_STARTED, body
 
 
-def answered_note(answers: Mapping[str, Json]) -> Note:
-    """Return the note of a person's answers; it is written before the run uses them."""
-    return "run_answered", {"answers": dict(answers)}
+def answered_note(answers: Mapping[str, Json], *, once: bool = False) -> Note:
+    """Return the note of answers; it is written before the run uses them.
+
+    once: they count for this run only; the routine must not learn from them.
+    """
+    return "run_answered", {"answers": dict(answers), **({"once": True} if once else {})}
 
 
 def keepable(value: Any, step_id: str) -> Any:

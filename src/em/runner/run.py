@@ -164,9 +164,10 @@ class RunPaused(msgspec.Struct, frozen=True):
 
 @event_body("run_answered")
 class RunAnswered(msgspec.Struct, frozen=True):
-    """A person answered."""
+    """Somebody answered. once: for this run only; the routine must not learn from the answers."""
 
     answers: dict[str, Json]
+    once: bool = False
 
 
 @event_body("run_ended")

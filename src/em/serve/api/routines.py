@@ -1,7 +1,5 @@
 """HTTP API of routines: list them; start, list, read and answer their runs."""
 
-from typing import Any
-
 from litestar import Response, get, post
 from litestar.params import FromPath, JSONBody
 
@@ -10,9 +8,9 @@ from em.log.event import EventQuery, run_stream
 from em.runner.history import PastRun, read_run, run_id_of, started_runs
 from em.runner.package import find_routine, kept_routines, routine_of
 from em.serve.api.shapes import (
-    AnswersIn,
     RoutineOut,
     Routines,
+    RunAnswersIn,
     RunIn,
     RunOut,
     Runs,
@@ -60,10 +58,14 @@ async def post_run(request: AnyRequest, data: JSONBody[RunIn], key: Key = None) 
         routine = routine_of(find_routine(service.store, data.routine))
         run_id = pending.key.removeprefix("http/")[:28] or new_id()
         if pending.key and service.store.head(run_stream(run_id))[0]:
-            out = _resumed(service, run_id, data.answers)
+            out = _resumed(service, run_id, data)
         else:
             result = service.memory.run(
-                routine, data.input, run_id=run_id, answers=data.answers or None
+                routine,
+                data.input,
+                run_id=run_id,
+                answers=data.answers or None,
+                remember=data.remember,
             )
             out = fill(RunOut, result)
         answer_run(service, pending, out, 201)
@@ -71,10 +73,11 @@ async def post_run(request: AnyRequest, data: JSONBody[RunIn], key: Key = None) 
     return await service.carry_out(request, key, data, work)
 
 
-def _resumed(service: Service, run_id: str, answers: dict[str, Any]) -> RunOut:
+def _resumed(service: Service, run_id: str, data: RunIn) -> RunOut:
     past = read_run(service.store, run_id)
     if past.status == "running":
-        return fill(RunOut, service.memory.resume(run_id, answers=answers or None))
+        answers, remember = data.answers or None, data.remember
+        return fill(RunOut, service.memory.resume(run_id, answers=answers, remember=remember))
     return _run(past)
 
 
@@ -120,13 +123,13 @@ def _run(past: PastRun) -> RunOut:
     tags=["routines"],
 )
 async def post_answers(
-    request: AnyRequest, run_id: FromPath[str], data: JSONBody[AnswersIn], key: Key = None
+    request: AnyRequest, run_id: FromPath[str], data: JSONBody[RunAnswersIn], key: Key = None
 ) -> Response[RunOut]:
     """Answer a run's prompts, by the ids of their steps, and resume it."""
     service = service_of(request)
     service.caller(request, "write").must_see(None)
 
-    def work(data: AnswersIn, pending: Pending) -> None:
+    def work(data: RunAnswersIn, pending: Pending) -> None:
         past = read_run(service.store, run_id)
         if not past.stored:
             raise NotFound(
@@ -134,7 +137,7 @@ async def post_answers(
             )
         if past.status not in ("needs_input", "running"):
             raise UsageError(f"the run is over: {past.status}", place=f"run {run_id}")
-        result = service.memory.resume(run_id, answers=data.answers)
+        result = service.memory.resume(run_id, answers=data.answers, remember=data.remember)
         answer_run(service, pending, fill(RunOut, result), 200)
 
     return await service.carry_out(request, key, data, work)

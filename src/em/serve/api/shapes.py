@@ -308,17 +308,27 @@ class Routines(msgspec.Struct, frozen=True):
 
 
 class RunIn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A stored routine (`name` or `name@version`) and its input."""
+    """A stored routine (`name` or `name@version`) and its input.
+
+    remember: write answers to the question `inputs` into the routine; false if no person gave them.
+    """
 
     routine: Name
     input: Json = {}
     answers: dict[str, Json] = {}
+    remember: bool = True
 
 
 class AnswersIn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A person's answers, by the ids of the steps that ask."""
+    """Answers, by the ids of the steps that ask."""
 
     answers: dict[str, Json]
+
+
+class RunAnswersIn(AnswersIn, frozen=True):
+    """Answers to a routine's run. remember: as for a new run."""
+
+    remember: bool = True
 
 
 class RunOut(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -241,6 +241,7 @@ class Routines:
             self._desk.tools,
             input_data=asked.input,
             answers=asked.answers or None,
+            remember=asked.from_person,
         )
 
     async def _converse(self, ctx: Context, go: Go) -> Answer:
@@ -278,7 +279,8 @@ class Routines:
         return await self._converse(ctx, self._answered(run_id, prompt, answer))
 
     def _answered(self, run_id: str, prompt: PendingPrompt, answer: Json) -> Go:
-        asked = own_tools.Resume(run_id=run_id, answers={prompt.step_id: answer})
+        answers = {prompt.step_id: answer}
+        asked = own_tools.Resume(run_id=run_id, answers=answers, from_person=True)
         return lambda: self._resume(asked)
 
     def _waiting(self, run_id: str) -> PendingPrompt:
@@ -294,6 +296,8 @@ class Routines:
         words = ""
         if result.status == "ok":
             shown["output"] = result.output
+            if result.remembered is not None:
+                shown["remembered"] = plain(result.remembered)
         elif result.failure is not None:
             shown["failure"] = plain(result.failure)
             place = f"step {result.failure.step_id}: " if result.failure.step_id else ""
@@ -302,8 +306,8 @@ class Routines:
             shown["pending_prompt"] = plain(result.pending_prompt)
             shown["next"] = (
                 f"{note + '; ' if note else ''}ask the person: {words_of(result.pending_prompt)} "
-                f'Then call `{RESUME}` with run_id and answers {{"{result.pending_prompt.step_id}":'
-                " {FIELD: VALUE}}"
+                f'Then call `{RESUME}` with run_id, answers {{"{result.pending_prompt.step_id}": '
+                "{FIELD: VALUE}} and from_person true"
             )
         failed = result.status == "failed"
         return self._desk.results.answer(shown, words=words, is_error=failed)

@@ -137,7 +137,7 @@ class ReadTrace(Arguments, frozen=True):
 
 
 class Resume(Arguments, frozen=True):
-    """A run to resume, and a person's answers."""
+    """A run to resume, and the answers to its question."""
 
     run_id: Annotated[
         str, _about("The `run_id` that the run returned.", min_length=1, max_length=512)
@@ -145,6 +145,13 @@ class Resume(Arguments, frozen=True):
     answers: Annotated[
         dict[str, Json], _about("For each step that asks, by its id: fields with values.")
     ] = {}
+    from_person: Annotated[
+        bool,
+        _about(
+            "True if a person gave these answers: the routine remembers them and asks once. "
+            "Answers of your own count for this run only."
+        ),
+    ] = False
     input: Annotated[Json, _about("The input again, if it contained secrets.")] | None = None
 
 
