@@ -114,6 +114,7 @@ class AsyncMemory:
     observe = _threaded(Memory.observe)
     observe_many = _threaded(Memory.observe_many)
     add_trace = _threaded(Memory.add_trace)
+    label = _threaded(Memory.label)
     import_files = _threaded(Memory.import_files)
     traces = _threaded(Memory.traces)
     suggest = _threaded(Memory.suggest)

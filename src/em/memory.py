@@ -237,6 +237,18 @@ class Memory:
         self.log.append_many(trace_events(trace, trace_id, subject=subject))
         return trace_id
 
+    def label(self, trace_id: str, outcome: "Outcome", *, reason: str = "") -> Event:
+        """Say how a trace ended: `success`, `failure` or `unknown`. The last label counts.
+
+        Labels decide what is compiled. What was recorded stays in the log. Return the event.
+        """
+        from em.traces.catalogue import get_traces
+        from em.traces.trace import label_event
+
+        (kept,) = get_traces(self.store, [trace_id])
+        (event,) = self.log.append_many([label_event(kept, outcome, reason)])
+        return event
+
     def import_files(
         self,
         paths: "str | Path | Sequence[str | Path]",

@@ -95,6 +95,10 @@ def test_tokens_are_limited_to_reading_and_to_subjects(serve: Serve, tmp_path: P
     mine = post("/trajectories", {**steps, "subject": "ana"}, ana).json()["id"]
     assert get(f"/trajectories/{hidden}", ana).status_code == 404
     assert post("/reflect", {"trajectory_id": hidden}, ana).status_code == 404
+    worked = {"outcome": "success"}
+    assert post(f"/trajectories/{hidden}/label", worked, ana).status_code == 404
+    assert post(f"/trajectories/{hidden}/label", worked, reader).status_code == 403
+    assert post(f"/trajectories/{mine}/label", worked, ana).status_code == 201
     assert [one["id"] for one in get("/trajectories", ana).json()["trajectories"]] == [mine]
     for path in ("/log", "/log?subject=bo", "/log/verify", "/runs", "/routines"):
         assert get(path, ana).status_code == 403, path

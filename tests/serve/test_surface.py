@@ -240,3 +240,17 @@ def test_no_generated_request_gets_a_5xx_or_an_undocumented_answer(service: Serv
     )
     assert ran.returncode == 0, ran.stdout[-6000:]
     assert not [line for line in service.lines if line.get("status", 0) >= 500]
+
+
+def test_a_trajectory_is_labelled_once_for_each_key(service: Served) -> None:
+    kept = service.post("/trajectories", {**TRAJECTORY, "outcome": "unknown"}).json()["id"]
+    address, label = f"/trajectories/{kept}/label", {"outcome": "success", "reason": "checked"}
+    first = service.post(address, label, key="k")
+    assert (first.status_code, first.json()["outcome"]) == (201, "success")
+    assert service.post(address, label, key="k").content == first.content
+    assert service.get(f"/trajectories/{kept}")["outcome"] == "success"
+    assert service.get("/trajectories", outcome="success")["pagination"]["total"] == 1
+    events = service.get("/log", stream=f"trace/{kept}")["events"]
+    assert [one["kind"] for one in events].count("trace_labelled") == 1
+    assert service.post(address, {"outcome": "good"}).status_code == 400
+    assert service.post("/trajectories/nope/label", label).status_code == 404

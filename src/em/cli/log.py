@@ -329,6 +329,7 @@ _DESCRIPTIONS = {
     "observation": _observation,
     "tool_call": _call,
     "trace_ended": _trace_end,
+    "trace_labelled": lambda body: f"{body['outcome']} {body.get('reason', '')}".rstrip(),
     "trace_started": lambda body: str(body["goal"]),
     "udf_call": _call,
 }

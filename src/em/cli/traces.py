@@ -4,7 +4,7 @@ import sys
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import click
 import msgspec
@@ -32,7 +32,7 @@ from em.traces.catalogue import (
     get_traces,
     list_traces,
 )
-from em.traces.trace import Approval, KeptTrace, Message, ToolCall, TraceEvent, UdfCall
+from em.traces.trace import Approval, KeptTrace, Message, Outcome, ToolCall, TraceEvent, UdfCall
 
 if TYPE_CHECKING:
     from em.compiler.suggestions import Suggestion
@@ -42,6 +42,7 @@ SHORTEST = 4
 """Characters of a trace's id that are enough to look for it."""
 BROKEN_LINES_SHOWN = 10
 """Broken lines of a file that are named."""
+_OUTCOME = click.Choice(get_args(Outcome))
 _ROLES = {"user": "cyan", "assistant": "white", "thinking": "bright_black"}
 _SIGNS = {"-": "red", "+": "green", "~": "yellow"}
 
@@ -49,12 +50,12 @@ _SIGNS = {"-": "red", "+": "green", "~": "yellow"}
 @click.group("traces", no_args_is_help=True)
 @everywhere
 def traces() -> None:
-    """List, show and compare traces: what agents said, called and got."""
+    """List, show, compare and label traces: what agents said, called and got."""
 
 
 @traces.command("list")
 @click.option("--task", help="Only traces whose goal contains this, in upper or lower case.")
-@click.option("--outcome", type=click.Choice(["success", "failure", "unknown"]))
+@click.option("--outcome", type=_OUTCOME)
 @limited(20)
 @everywhere
 def list_(task: str | None, outcome: str | None, limit: int) -> None:
@@ -124,6 +125,31 @@ def diff(one: str, other: str) -> int:
     return 0 if all(step.sign == " " for step in steps) else 1
 
 
+@traces.command("label")
+@click.argument("traces", metavar="TRACE...", nargs=-1, required=True)
+@click.argument("outcome", type=_OUTCOME)
+@click.option("--reason", default="", help="Stored with the label.")
+@everywhere
+def label(traces: tuple[str, ...], outcome: Outcome, reason: str) -> None:
+    """Say how each TRACE ended: success, failure or unknown. The last label counts.
+
+    Labels decide what is compiled: `em suggest` and `em compile --all` take successes. What was
+    recorded stays in the log. TRACE is an id, or the first characters of one.
+    """
+    memory = open_memory()
+    # All of them first: nothing is labelled if one can't be found.
+    found = [find(memory.store, each) for each in dict.fromkeys(traces)]
+    for one in found:
+        memory.label(one.id, outcome, reason=reason)
+
+    def text() -> None:
+        for one in found:
+            click.echo(f"{one.id}: {outcome} (was {one.trace.outcome})")
+
+    rows = [{"id": one.id, "outcome": outcome, "was": one.trace.outcome} for one in found]
+    emit({"traces": rows}, text)
+
+
 def find(store: Store, given: str) -> KeptTrace:
     """Find a trace by its id, or by the first characters of its id."""
     try:
@@ -157,6 +183,9 @@ def print_timeline(found: KeptTrace, *, full: bool = False, indent: str = "") ->
         f"{count(found.unknown, 'line')} stored verbatim" if found.unknown else "",
     ]
     lines.add("", ", ".join(part for part in facts if part))
+    if found.label is not None:
+        why = f": {found.label.reason}" if found.label.reason else ""
+        lines.add("", f"labelled {found.label.outcome}{why}")
     if trace.incomplete:
         lines.add("", f"incomplete: {trace.incomplete}", fg="yellow")
     for number, event in enumerate(trace.events, 1):
@@ -431,7 +460,10 @@ def suggest(
 def _note_unlabelled(memory: Memory, task: str | None) -> None:
     unlabelled = len(list_traces(memory.store, task=task, outcome="unknown").traces)
     if unlabelled:
-        note(f"without an outcome: {count(unlabelled, 'trace')}; --allow-unlabelled takes them too")
+        note(
+            f"without an outcome: {count(unlabelled, 'trace')}; label them "
+            "(`em traces label TRACE success`), or take them too with --allow-unlabelled"
+        )
 
 
 def _suggestion_row(one: "Suggestion") -> tuple[str, ...]:

@@ -31,6 +31,7 @@ HOMES: Mapping[str, str] = {
     "udf_call": "em.traces.trace",
     "approval": "em.traces.trace",
     "trace_ended": "em.traces.trace",
+    "trace_labelled": "em.traces.trace",
     "call_ended": "em.traces.trace",
     "unknown_line": "em.traces.trace",
     "transcript_read": "em.traces.trace",

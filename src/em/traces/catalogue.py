@@ -73,7 +73,7 @@ def list_traces(
     """List traces, newest first: the one way to list them.
 
     task: text that the goal contains, in upper or lower case.
-    outcome: only traces that ended so; a trace without an end is `unknown`.
+    outcome: only traces that ended so; a trace without an end or a label is `unknown`.
     tags: only traces that have all of these.
     subjects: only traces about one of these; None for all traces.
     before: only traces that began before the event of this number.
@@ -102,20 +102,26 @@ def _newest(
     store: Store, subjects: Iterable[str] | None, before: int | None
 ) -> Iterator[TraceSummary]:
     """Summarise every trace, newest first, in one pass back over their first and last events."""
+    kinds = ("trace_started", "trace_ended", "trace_labelled")
     each = [
-        newest_first(store, "trace_started", "trace_ended", subject=subject, before=before)
+        newest_first(store, *kinds, subject=subject, before=before)
         for subject in ([None] if subjects is None else subjects)
     ]
     ends: dict[str, Json] = {}
+    labels = {} if before is None else _labels_since(store, before)
     for event in merge(*each, key=lambda event: -event.seq):
         if event.kind == "trace_ended":
             # Going back, the first end of a stream is its last: it counts.
             ends.setdefault(event.stream, event.body or {})
             continue
+        if event.kind == "trace_labelled":
+            if event.body is not None:
+                labels.setdefault(event.stream, event.body["outcome"])
+            continue
         end = ends.pop(event.stream, None)
         if end is None and before is not None:
             end = _end_of(store, event.stream)  # it may have ended after `before`
-        yield _summary(event, event.body or {}, end or {})
+        yield _summary(event, event.body or {}, end or {}, labels.pop(event.stream, None))
 
 
 def _end_of(store: Store, stream: str) -> Json | None:
@@ -123,7 +129,13 @@ def _end_of(store: Store, stream: str) -> Json | None:
     return next((event.body for event in store.read(query)), None)
 
 
-def _summary(started: Event, body: Json, end: Json) -> TraceSummary:
+def _labels_since(store: Store, seq: int) -> dict[str, Outcome]:
+    """Return the last labels that were given from this event on, by stream."""
+    query = EventQuery(kinds=["trace_labelled"], after=seq - 1)
+    return {event.stream: event.body["outcome"] for event in store.read(query) if event.body}
+
+
+def _summary(started: Event, body: Json, end: Json, label: Outcome | None) -> TraceSummary:
     app, usage = body.get("app"), end.get("usage")
     tokens = usage.get("tokens") if isinstance(usage, dict) else None
     return TraceSummary(
@@ -131,7 +143,7 @@ def _summary(started: Event, body: Json, end: Json) -> TraceSummary:
         seq=started.seq,
         at=started.at,
         goal=str(body.get("goal", "")),
-        outcome=end.get("outcome", "unknown"),
+        outcome=label or end.get("outcome", "unknown"),
         incomplete=end.get("incomplete", ""),
         input=body.get("input"),
         app=str(app.get("name", "")) if isinstance(app, dict) else "",

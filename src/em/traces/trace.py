@@ -15,6 +15,7 @@ from em.log.event import TRACE_PREFIX, Draft, Event, trace_stream
 from em.log.kinds import event_body
 from em.values.call import Effect, Usage
 from em.values.canonical import Json
+from em.values.ids import new_id
 from em.values.mismatch import mismatch
 from em.values.times import now
 
@@ -136,11 +137,20 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         )
 
 
+@event_body("trace_labelled")
+class TraceLabelled(msgspec.Struct, frozen=True):
+    """A person says how an attempt ended. The last label counts, whatever the recording says."""
+
+    outcome: Outcome
+    reason: str = ""
+
+
 class KeptTrace(msgspec.Struct, frozen=True, kw_only=True):
     """A trace in the log: its id, when it began, and the ids of its events.
 
     `happened_ids` are the ids of `trace.events`, one for one. `unknown` counts the lines of its
-    transcript that the importer could not read; they are stored verbatim.
+    transcript that the importer could not read; they are stored verbatim. `label` is what a person
+    said last about its outcome; `trace.outcome` is that then.
     """
 
     id: str
@@ -150,6 +160,7 @@ class KeptTrace(msgspec.Struct, frozen=True, kw_only=True):
     happened_ids: Sequence[str] = ()
     subject: str | None = None
     unknown: int = 0
+    label: TraceLabelled | None = None
 
 
 class _Step(msgspec.Struct, frozen=True):
@@ -317,6 +328,7 @@ def kept_trace(events: Sequence[Event]) -> KeptTrace:
     first = events[0]
     started: Json = first.body or {}
     ended: Json = {}
+    label: TraceLabelled | None = None
     happened: dict[str, Json] = {}
     for event in events:
         if event.kind in _HAPPENED and event.body is not None:
@@ -325,6 +337,8 @@ def kept_trace(events: Sequence[Event]) -> KeptTrace:
             happened.get(event.body["call"], {}).update(_became(event.body))
         elif event.kind == "trace_ended":
             ended = event.body or {}
+        elif event.kind == "trace_labelled" and event.body is not None:
+            label = msgspec.convert(event.body, TraceLabelled)
     trace_id = first.stream.removeprefix(TRACE_PREFIX)
     try:
         trace = Trace(
@@ -332,7 +346,7 @@ def kept_trace(events: Sequence[Event]) -> KeptTrace:
             mission=Mission(started["goal"], started.get("input") or {}),
             events=msgspec.convert(list(happened.values()), list[TraceEvent]),
             final_output=ended.get("output", msgspec.UNSET),
-            outcome=ended.get("outcome", "unknown"),
+            outcome=ended.get("outcome", "unknown") if label is None else label.outcome,
             incomplete=ended.get("incomplete", ""),
             thoughts=ended.get("thoughts"),
             tags=started.get("tags", ()),
@@ -351,6 +365,19 @@ def kept_trace(events: Sequence[Event]) -> KeptTrace:
         happened_ids=list(happened),
         subject=first.subject,
         unknown=sum(event.kind == "unknown_line" for event in events),
+        label=label,
+    )
+
+
+def label_event(kept: KeptTrace, outcome: Outcome, reason: str = "") -> Draft:
+    """Return the event with which a person says how an attempt ended."""
+    body = {"outcome": outcome, **({"reason": reason} if reason else {})}
+    return Draft(
+        stream=trace_stream(kept.id),
+        kind="trace_labelled",
+        body=body,
+        subject=kept.subject,
+        id=new_id(),
     )
 
 

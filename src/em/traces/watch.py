@@ -7,8 +7,9 @@ that is started again continues.
 
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import IO, NamedTuple
 
 from em.errors import Conflict, InputError, NoTranscript
 from em.store.protocol import Store
@@ -91,7 +92,21 @@ class Watch:
     def finish(self) -> None:
         """Close the files that are still growing."""
         for path in [*self._live]:
+            self._finish(path)
+
+    def _finish(self, path: Path) -> None:
+        """Close a file that was growing; read it again if somebody else wrote to its traces."""
+        try:
             self._live.pop(path).reading.finish()
+        except Conflict:
+            # A file that is gone has nothing to read again.
+            with suppress(InputError), opened(path) as file:
+                self._import(file, path)
+
+    def _import(self, file: IO[bytes], path: Path) -> FileRead:
+        return import_file(
+            self._store, file, str(path), path=path, format_=self._format, subject=self._subject
+        )
 
     def _read(self, path: Path) -> FileRead | None:
         """Import what is new in a file; None if nothing is, or it is not a transcript."""
@@ -107,10 +122,7 @@ class Watch:
                 shape = find_shape(file, str(path), self._format)
                 if shape.is_document:
                     file.seek(0)
-                    read = import_file(
-                        self._store, file, str(path), path=path, format_=self._format,
-                        subject=self._subject,
-                    )  # fmt: skip
+                    read = self._import(file, path)
                     return read if read.new else None
                 reading = Reading(self._store, shape, state, str(path), subject=self._subject)
                 self._make_room()
@@ -128,12 +140,11 @@ class Watch:
     def _settle(self) -> None:
         before = time.monotonic() - self._settled
         for path in [path for path, live in self._live.items() if live.last < before]:
-            self._live.pop(path).reading.finish()
+            self._finish(path)
 
     def _make_room(self) -> None:
         if len(self._live) >= MOST_OPEN:
-            oldest = min(self._live, key=lambda path: self._live[path].last)
-            self._live.pop(oldest).reading.finish()
+            self._finish(min(self._live, key=lambda path: self._live[path].last))
 
 
 def _stat(path: Path) -> _Seen | None:

@@ -162,6 +162,13 @@ class TrajectoryIn(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit
     app: Json = {}
 
 
+class LabelIn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a person says about how a trajectory ended."""
+
+    outcome: Outcome
+    reason: Annotated[str, msgspec.Meta(max_length=10_000)] = ""
+
+
 class TrajectoryOut(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A trace, flat. Steps, output and event ids are present where one trace is read."""
 

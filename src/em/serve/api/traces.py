@@ -13,7 +13,7 @@ from litestar import Response, get, post
 from litestar.params import FromPath, HeaderParameter, JSONBody, QueryParameter
 
 from em.errors import Conflict, InputError, MissingExtra, TooLarge
-from em.serve.api.shapes import Trajectories, TrajectoryIn, TrajectoryOut
+from em.serve.api.shapes import LabelIn, Trajectories, TrajectoryIn, TrajectoryOut
 from em.serve.auth import Caller
 from em.serve.service import AnyRequest, Key, Limit, Offset, Pending, errors, page, service_of
 from em.store.protocol import Store
@@ -21,7 +21,7 @@ from em.traces.catalogue import get_traces, list_traces
 from em.traces.formats._spans import Span, add_spans
 from em.traces.formats.otel import NAME, spans_of
 from em.traces.intake import Intake
-from em.traces.trace import Outcome, Trace, read_trace, trace_events
+from em.traces.trace import Outcome, Trace, label_event, read_trace, trace_events
 from em.values.ids import new_id
 
 Query = Annotated[str | None, QueryParameter(max_length=2_000)]
@@ -95,6 +95,35 @@ async def post_trajectory(
             subject=data.subject,
         )
         pending.commit(service.store, events, out)
+
+    return await service.carry_out(request, key, data, work)
+
+
+@post(
+    "/trajectories/{trajectory_id:str}/label",
+    responses=errors(404, 409, 410),
+    tags=["trajectories"],
+)
+async def post_label(
+    request: AnyRequest, trajectory_id: FromPath[str], data: JSONBody[LabelIn], key: Key = None
+) -> Response[TrajectoryOut]:
+    """Say how a trajectory ended. The last label counts; labels decide what is compiled."""
+    service = service_of(request)
+    caller = service.caller(request, "write")
+
+    def work(data: LabelIn, pending: Pending) -> None:
+        (stored,) = get_traces(service.store, [trajectory_id])
+        caller.must_find(stored.subject, f"trace {trajectory_id!r}")
+        out = TrajectoryOut(
+            id=stored.id,
+            task=stored.trace.mission.goal,
+            outcome=data.outcome,
+            incomplete=stored.trace.incomplete,
+            subject=stored.subject,
+            created_at=stored.at,
+        )
+        event = label_event(stored, data.outcome, data.reason)
+        pending.commit(service.store, [event], out)
 
     return await service.carry_out(request, key, data, work)
 
@@ -199,4 +228,4 @@ def _keep(store: Store, spans: Sequence[Span], subject: str | None) -> None:
             return
 
 
-HANDLERS = [list_trajectories, get_trajectory, post_trajectory, post_otlp]
+HANDLERS = [list_trajectories, get_trajectory, post_trajectory, post_label, post_otlp]
