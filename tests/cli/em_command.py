@@ -3,11 +3,11 @@
 import json
 import os
 import pty
-import subprocess
 import sys
+import tempfile
 from typing import Any, NamedTuple
 
-from tests.children import LIMIT
+from tests.forks import forked
 
 EM = [sys.executable, "-m", "em"]
 
@@ -23,9 +23,18 @@ class Ran(NamedTuple):
 
 
 def em(*args: str, stdin: str | bytes = b"") -> Ran:
-    given = stdin.encode() if isinstance(stdin, str) else stdin
-    run = subprocess.run([*EM, *args], input=given, capture_output=True, timeout=LIMIT, check=False)
-    ran = Ran(run.returncode, run.stdout.decode(), run.stderr.decode())
+    with (
+        tempfile.TemporaryFile() as given,
+        tempfile.TemporaryFile() as out,
+        tempfile.TemporaryFile() as err,
+    ):
+        given.write(stdin.encode() if isinstance(stdin, str) else stdin)
+        given.seek(0)
+        with forked(args, given.fileno(), out.fileno(), err.fileno()) as process:
+            code = process.wait()
+        out.seek(0)
+        err.seek(0)
+        ran = Ran(code, out.read().decode(), err.read().decode())
     assert "Traceback" not in ran.err, ran.err
     return ran
 
@@ -34,17 +43,17 @@ def on_terminal(*args: str, typed: str = "") -> str:
     """What a command shows on a terminal, where a person types this."""
     parent, child = pty.openpty()
     os.write(parent, typed.encode())
-    process = subprocess.Popen([*EM, *args], stdout=child, stderr=child, stdin=child)
-    os.close(child)
     shown = b""
-    while True:
-        try:
-            block = os.read(parent, 65_536)
-        except OSError:
-            break
-        if not block:
-            break
-        shown += block
+    with forked(args, child, child, child) as process:
+        os.close(child)
+        while True:
+            try:
+                block = os.read(parent, 65_536)
+            except OSError:
+                break
+            if not block:
+                break
+            shown += block
+        process.wait()
     os.close(parent)
-    process.wait()
     return shown.decode()
