@@ -158,7 +158,7 @@ def brief_speed() -> Iterator[Figure]:
     from em.heuristics.lessons import Heuristics
     from em.heuristics.relevance import PASSED_OVER
     from em.store.sqlite import SqliteStore
-    from em.text.words import words_of
+    from em.text.terms import words_of
 
     chance = random.Random(1)
     made = seeded_set(0)

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from itertools import accumulate
 from random import Random
 
-from em.text.words import STOP_WORDS
+from em.text.terms import STOP_WORDS
 
 VOCABULARY = 50_000
 

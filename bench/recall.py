@@ -17,7 +17,7 @@ from em import Memory
 from em.recall.rank import Weights
 from em.recall.search import Recall
 from em.store.protocol import Within
-from em.text.words import words_of
+from em.text.terms import words_of
 
 CATEGORIES = (1, 2, 3, 4, 5)
 WITHOUT: Mapping[str, dict[str, float]] = {

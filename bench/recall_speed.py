@@ -13,7 +13,7 @@ from bench.passages import Talk
 from bench.store import plain_connection
 from em import Draft, Memory
 from em.store.protocol import Within
-from em.text.words import STOP_WORDS
+from em.text.terms import STOP_WORDS
 
 SIZES = (10_000, 100_000, 1_000_000)
 BATCH = 10_000

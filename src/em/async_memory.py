@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from em.llm.client import LlmClient
     from em.recall.embed import Embed
     from em.state.subjects import Subjects
-    from em.traces.recording import Recording
+    from em.traces.record import Recording
     from em.workflows.runs import Workflows
 
 P = ParamSpec("P")

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from em.state.rules import Alert
     from em.state.state import Conflict, State
     from em.state.subjects import Subjects
-    from em.traces.recording import Recording
+    from em.traces.record import Recording
     from em.traces.trace import KeptTrace, Outcome, Trace
     from em.traces.transcripts import FileRead, Progress
     from em.values.call import Effect
@@ -220,7 +220,7 @@ class Memory:
         `recorder.tool`, and of those decorated with `em.recorded_tool` anywhere, also in thread
         pools and asyncio's tasks. A decorated agent's arguments are the input of its trace.
         """
-        from em.traces.recording import Recording
+        from em.traces.record import Recording
 
         return Recording(self.log, goal, input_summary, app=app, subject=subject)
 

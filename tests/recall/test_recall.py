@@ -19,7 +19,7 @@ from em.store.sqlite import SqliteIndex, SqliteStore
 from em.store.vectors import Matrices
 from em.testing import append
 from em.testing.recall import embed, found, said
-from em.text import words
+from em.text import terms
 from raw import run_sql
 
 AnyStore = SqliteStore | PostgresStore
@@ -137,7 +137,7 @@ def test_a_log_from_before_recall_is_indexed_when_it_is_opened(
 def test_another_analysis_indexes_anew(store: AnyStore, monkeypatch: pytest.MonkeyPatch) -> None:
     events = append(store, *(said(f"text {n}") for n in range(1_200)), said("other", "bo"))
     store.erase([events[0].id])
-    monkeypatch.setattr("em.store.search_index.ANALYSIS", words.ANALYSIS + 1)
+    monkeypatch.setattr("em.store.search_index.ANALYSIS", terms.ANALYSIS + 1)
     store.close()
     address = store._path if isinstance(store, SqliteStore) else store._url
     with type(store)(address) as again:

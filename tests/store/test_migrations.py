@@ -13,7 +13,7 @@ from em.store.migrations import MIGRATIONS, Migration, statements
 from em.store.postgres import PostgresStore
 from em.store.sqlite import SqliteStore
 from em.testing import append, note
-from em.text.words import ANALYSIS
+from em.text.terms import ANALYSIS
 from raw import run_sql
 
 AnyStore = SqliteStore | PostgresStore

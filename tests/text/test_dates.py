@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from em.text.dates import span_terms, spans
-from em.text.words import words_of
+from em.text.terms import words_of
 
 SAID = datetime(2023, 5, 25, 13, tzinfo=UTC)  # a Thursday
 

@@ -12,7 +12,7 @@ from em.heuristics.heuristic import Heuristic, Ranked, find_heuristic, searched_
 from em.log.event import HEURISTIC_PREFIX
 from em.recall.search import Hit, LessonRecall
 from em.store.protocol import Store, Within
-from em.text.words import STOP_WORDS, stems_of, words_of
+from em.text.terms import STOP_WORDS, stems_of, words_of
 from em.values.times import now
 
 PASSED_OVER = STOP_WORDS | frozenset(

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from em.text.dates import Span, month_terms, span_terms, spans
-from em.text.words import STOP_WORDS, stems_of, words_of
+from em.text.terms import STOP_WORDS, stems_of, words_of
 
 MAX_CHARS = 100_000
 MAX_WORDS = 64

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import msgspec
 
 from em.store.protocol import SHAPE_BITS
-from em.text.words import QUESTION, length_of
+from em.text.terms import QUESTION, length_of
 
 
 class Weights(msgspec.Struct, frozen=True, kw_only=True):

@@ -11,7 +11,7 @@ from em.recall.embed import Embed, Meaning, Progress, silent
 from em.recall.question import MAX_CHARS, MAX_WORDS, Question, read_question
 from em.recall.rank import ALONE, ROLES, Weights, Word, best_of, rarity, score_words, substance
 from em.store.protocol import Mark, Passage, SearchIndex, Store, Within
-from em.text.words import STOP_WORDS, speaker_terms, stems_of, words_of
+from em.text.terms import STOP_WORDS, speaker_terms, stems_of, words_of
 from em.values.times import from_micros
 from em.values.times import now as this_moment
 

@@ -16,7 +16,7 @@ from em.log.event import Draft, Event, check_name
 from em.log.kinds import SEARCHED, check_body, check_kind, detail, searched_text
 from em.redaction.redactor import Redactor
 from em.store.protocol import ArtefactDraft, Commit, Record, RequestOutcome
-from em.text.words import Piece, pieces
+from em.text.terms import Piece, pieces
 from em.values.canonical import Json, canonical
 from em.values.ids import new_id, new_ids
 from em.values.times import from_micros, moment, now, to_micros

@@ -23,7 +23,7 @@ from em.store.protocol import (
     scope_range,
 )
 from em.store.session import Session, select, select_numbers
-from em.text.words import ANALYSIS, pieces
+from em.text.terms import ANALYSIS, pieces
 from em.values.times import from_micros, moment, to_micros
 
 GAP = REACH + 1

@@ -1,1 +1,1 @@
-"""Words, stems and dates of English texts. Pure."""
+"""Terms, stems and dates of English texts. Pure."""

@@ -11,7 +11,7 @@ from em.serve.api.shapes import StepIn, TrajectoryOut
 from em.serve.auth import Access, Caller
 from em.serve.mcp.desk import Desk
 from em.store.protocol import Passage
-from em.text.words import STOP_WORDS
+from em.text.terms import STOP_WORDS
 from em.traces.catalogue import get_traces, list_traces
 from em.traces.trace import Outcome
 from em.values.canonical import Json
