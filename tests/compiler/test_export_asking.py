@@ -81,6 +81,7 @@ def ended(done: dict[str, Any]) -> tuple[str, bool]:
     ("given", "answers", "changed", "end"),
     [
         ({"request": REQUEST, "limit": 100}, None, {}, ("ok", True)),
+        ({"request": REQUEST, "limit": 100}, None, {"place": "São Tomé"}, ("needs_input", False)),
         ({}, None, {}, ("needs_input", False)),
         ({"request": OTHER, "limit": 100}, None, {}, ("needs_input", False)),
         ({"request": OTHER, "limit": 100}, {"inputs": REST}, {}, ("ok", True)),

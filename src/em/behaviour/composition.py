@@ -372,7 +372,7 @@ class _Composer:
             for guard in _exactly(hole.strip())
         ]
         if call.tool.writes and call.pre is None:
-            facts = [guard.check for guard in self._guards.of(wired.acted)]
+            facts = [guard.check for guard in self._guards.of(wired.acted, call.name)]
             self.has_chosen = self.has_chosen or len(facts) >= MOST_STRICT
             found += facts
         plain = dict.fromkeys(map(self._without_tokens, found))

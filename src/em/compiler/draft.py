@@ -28,6 +28,7 @@ from em.compiler.guards import Guard, Guards, forms_of
 from em.compiler.inputs import Input, Inputs, Use, named_value, with_names
 from em.compiler.sources import Sources, quoted, text_key
 from em.errors import InputError
+from em.redaction.redactor import MARKER
 from em.runner.agreement import deeper
 from em.runner.authorship import is_model_written, model_of
 from em.runner.routine import (
@@ -48,7 +49,7 @@ from em.runner.routine import (
 from em.runner.tools import Function, functions_of, load_module
 from em.traces.trace import Outcome, Trace
 from em.values.call import Effect, Usage
-from em.values.canonical import Json, uncollected
+from em.values.canonical import Json, digest_unordered, uncollected
 from em.values.json_schema import of_input, of_output
 from em.values.leaves import leaves, texts
 
@@ -237,6 +238,9 @@ class _Builder:
         return self._finished(output)
 
     def _finished(self, output: Any) -> Draft:
+        if any(not one.is_said for one in self._inputs.made):
+            # What was read about the task may be the reason for a value that nothing explains.
+            self.used |= self.identifying
         drafted = self._ordered_steps()
         self._inputs.drop_unused(drafted)
         named = self._inputs.named()
@@ -257,6 +261,7 @@ class _Builder:
             output_schema=of_output(returned, output) or None,
             request=request,
             asks=asks,
+            seen=self._seen() if any(not one.is_unused for one in asks.values()) else {},
         )
         order = {step.id: number for number, step in enumerate(steps)}
         return Draft(
@@ -307,6 +312,19 @@ class _Builder:
         kept |= {n: text for n, text in self._inputs.stated_texts().items() if n in used}
         return kept | {named[one.token]: one.value for one in self._inputs.made}, asks
 
+    def _seen(self) -> dict[str, str]:
+        """Return hashes of what reads returned that later steps use.
+
+        A result that held a secret is not the same as the recorded one, which is redacted.
+        """
+        return {
+            self._saved[call.index]: digest_unordered(call.result)
+            for call in self._kept
+            if call.effect == "read"
+            and call.index in self.used
+            and not any(map(MARKER.search, texts(call.result)))
+        }
+
     # --- calls ------------------------------------------------------------------------------------
 
     def _wire(self, call: TracedCall) -> Wired:
@@ -353,7 +371,7 @@ class _Builder:
         common["agree"] = {_without_args(place): t for place, t in wired.agree.items()}
         needs = set(wired.calls)
         if call.effect == "write":
-            guards = self._guards(wired)
+            guards = self._guards(wired, call.name)
             common["guards"] = tuple(guard.check for guard in guards)
             needs |= {index for guard in guards for index in guard.calls}
             self._decides = self._decides or not wired.follows_request
@@ -372,8 +390,8 @@ class _Builder:
         self._learn(call)
         self._recording.append(Recorded(step_id, call.name, call.is_udf, call.args, call.result))
 
-    def _guards(self, wired: Wired) -> list[Guard]:
-        guards = self._known.of(wired.acted)
+    def _guards(self, wired: Wired, tool: str) -> list[Guard]:
+        guards = self._known.of(wired.acted, tool)
         for one in wired.acted:
             if one.is_column and all(map(_is_id, one.value)):
                 members = self._explainer.memberships(one.value, one.expression)

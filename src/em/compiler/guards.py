@@ -104,9 +104,11 @@ class Guards:
     ) -> None:
         self._sources, self._input_of, self._strict = sources, input_of, strict
         self._acted: Sequence[Acted] = ()
+        self._tool = ""
         self._reads: dict[int, TracedCall] = {}
         # Of several reads of one thing the last one counts.
         self._last: dict[str, int] = {}
+        # By id, or by a small number and what it is the number of.
         self._made_with: dict[str, dict[int, None]] = {}
         self._general: dict[int, None] = {}
         self._identifying: set[str] = set()
@@ -122,8 +124,8 @@ class Guards:
         if not read.args:
             self._general.pop(before, None) if before is not None else None
             self._general[read.index] = None
-        for value in values:
-            held = self._made_with.setdefault(value, {})
+        for key in (*values, *_small_ids(read)):
+            held = self._made_with.setdefault(key, {})
             if before is not None:
                 held.pop(before, None)
             held[read.index] = None
@@ -131,9 +133,9 @@ class Guards:
         if isinstance(read.result, str) and _is_id(read.result):
             self._identifying.add(text_key(read.result))
 
-    def of(self, acted: Sequence[Acted]) -> list[Guard]:
+    def of(self, acted: Sequence[Acted], tool: str) -> list[Guard]:
         """Return the guards of a call: on the records that it acts on, and on whose they are."""
-        self._acted = acted
+        self._acted, self._tool = acted, tool
         subjects = self._subjects()
         known = {read.index for read in subjects}
         guards = [guard for read in subjects for guard in self._of_record(read)]
@@ -153,15 +155,34 @@ class Guards:
         return list(found.values())[: MOST_STRICT if self._strict else MOST]
 
     def _subjects(self) -> list[TracedCall]:
-        """Return the reads made with an id that is acted on, and the newest about the world."""
+        """Return the reads of what is acted on, and the newest about the world.
+
+        A record is read by its id, or it was found by something else and its id is acted on.
+        """
         found = dict.fromkeys(list(self._general)[-MOST_GENERAL:])
         if self._strict:
             found |= dict.fromkeys(self._last.values())
         for one in self._acted:
             for value in _each(one.value):
-                if _is_id(value):
-                    found |= self._made_with.get(text_key(value), {})
+                keys = [text_key(value)] if _is_id(value) else _things(one.name, self._tool, value)
+                for key in keys:
+                    found |= self._made_with.get(key, {})
+            source = self._record_of(one)
+            if source is not None:
+                found[source] = None
         return [self._reads[index] for index in sorted(found)]
+
+    def _record_of(self, one: Acted) -> int | None:
+        """Return the read whose own id is acted on: `user.id` and `user.user_id` of a `user`."""
+        name, dot, key = one.expression.partition(".")
+        call = self._sources.call_of(name) if dot else None
+        if call is None or call not in self._reads:
+            return None
+        words = words_of(key)
+        is_own = words == ["id"] or (
+            words[-1:] == ["id"] and set(words[:-1]) <= set(words_of(name))
+        )
+        return call if is_own else None
 
     def _of_record(self, read: TracedCall) -> Iterator[Guard]:
         """Yield the facts of a result, and of the mappings in it."""
@@ -182,7 +203,14 @@ class Guards:
         if read.index not in self._owners:
             self._owners[read.index] = list(_owners(read)) if read.args else []
         for place in self._owners[read.index]:
-            if text_key(place.value) in own or not _is_id(place.value):
+            if not _is_id(place.value):
+                continue
+            if text_key(place.value) in own:
+                # Found by this: a search may return somebody else. Ids are compared as arguments.
+                given = self._input_of(place.value)
+                if given is not None and "id" not in words_of(place.key):
+                    here = reference(name, place.parts)
+                    yield Guard(f"{here} == {given}", frozenset({read.index})), None
                 continue
             is_known = text_key(place.value) in self._identifying
             here = reference(name, place.parts)
@@ -377,6 +405,26 @@ _FORMS = frozenset({"e-mail", "date", "number", "code", "word"})
 
 def _is_id(value: Any) -> bool:
     return information(value) >= ENOUGH
+
+
+def _small_ids(read: TracedCall) -> Iterator[str]:
+    for name, value in read.args.items():
+        if not isinstance(value, dict | list) and not _is_id(value):
+            yield from _things(name, read.name, value)
+
+
+def _things(name: str, tool: str, value: Any) -> list[str]:
+    """Return keys for a value that is too short to be an id by itself: of what it is the number.
+
+    The `id` 7 of `get_order`, and the `order_id` 7 of any tool, are those of order 7.
+    """
+    if value is None or isinstance(value, bool):
+        return []
+    words = words_of(name)
+    if not (_COUNTS | _AMOUNTS).isdisjoint(words):
+        return []
+    about = [word for word in words if word not in _IDS]
+    return [f"{word}\0{text_key(value)}" for word in about or words_of(tool)]
 
 
 def _each(value: Any) -> list[Any]:

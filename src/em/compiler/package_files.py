@@ -49,21 +49,8 @@ _Dumper.add_representer(_Flow, _flow)
 def render_routine(routine: Routine, comments: Mapping[str, Sequence[str]]) -> str:
     """Render `routine.yaml`, with comments above the steps that need them."""
     value = msgspec.to_builtins(routine)
-    value.setdefault("version", "1")
-    head = {
-        key: value[key]
-        for key in (
-            "version",
-            "name",
-            "description",
-            "tools",
-            "input_schema",
-            "output_schema",
-            "secrets",
-            "request",
-            "asks",
-        )
-        if value.get(key)
+    head = {"version": "1"} | {
+        key: item for key, item in value.items() if item and key not in ("steps", "version")
     }
     for several in ("tools", "secrets"):
         if several in value:

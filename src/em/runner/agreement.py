@@ -17,7 +17,7 @@ from em.runner.expressions.functions import FUNCTIONS, equal, kind_of
 from em.runner.expressions.language import Evaluate, compile_expression, compile_value
 from em.runner.expressions.words import check_in_words, in_words
 from em.runner.run import Failed, PendingPrompt, failure_of
-from em.values.canonical import Json, identical, same, short
+from em.values.canonical import Json, digest_unordered, identical, same, short
 
 INPUTS = "inputs"
 """The step id of the question for inputs and for values whose explanations differ."""
@@ -60,7 +60,7 @@ class Leaf(NamedTuple):
 class Terms:
     """What a step requires before its call."""
 
-    __slots__ = ("guards", "leaves", "names", "step_id", "uses")
+    __slots__ = ("guards", "leaves", "names", "others", "step_id", "uses")
 
     def __init__(
         self, step_id: str, args: Json, agree: Mapping[str, Sequence[str]], guards: Sequence[str]
@@ -71,6 +71,12 @@ class Terms:
             _leaf(args, name, texts, f"{place} agree.{name}") for name, texts in agree.items()
         ]
         self.guards = [_term(text, f"{place} guards") for text in guards]
+        # The other arguments that are computed: nothing must agree, but they must be there.
+        self.others = [
+            _own(value, f"{place} args.{name}")
+            for name, value in single_places(args, agree)
+            if name not in agree and not isinstance(value, int | float | None)
+        ]
         # The names that the arguments themselves need.
         self.uses = frozenset(_names_of_value(args))
         self.names = self.uses.union(
@@ -91,9 +97,13 @@ def _leaf(args: Json, name: str, texts: Sequence[str], place: str) -> Leaf:
             template = template[part]
         except (KeyError, IndexError, TypeError):
             raise RoutineError(f"the step has no argument {name!r}", place=place) from None
+    return Leaf(name, parts, _own(template, place), [_term(text, place) for text in texts])
+
+
+def _own(template: Any, place: str) -> Term:
+    """Return an argument as it is written."""
     shown = template if isinstance(template, str) else short(template)
-    own = Term(shown, compile_value(template, place), frozenset(_names_of_value(template)))
-    return Leaf(name, parts, own, [_term(text, place) for text in texts])
+    return Term(shown, compile_value(template, place), frozenset(_names_of_value(template)))
 
 
 _PLAIN_KEY = re.compile(r"[^.\[\]\"]+")
@@ -168,6 +178,8 @@ class Agreement:
 
     def __init__(self, routine: Any, terms: Sequence[Terms | None], answer: Answer) -> None:
         self._request, self._asks = routine.request, routine.asks
+        # What reads returned when recorded, as hashes. Those that were the same are taken out.
+        self._seen = dict(routine.seen)
         properties = (routine.input_schema or {}).get("properties")
         self._properties: Json = properties if isinstance(properties, dict) else {}
         self._terms = [one for one in terms if one is not None]
@@ -265,6 +277,7 @@ class Agreement:
             steps += self._after(terms)
         for one in steps:
             questions |= self._open(one, scope, is_now=one is terms)
+            _check_arguments(one, scope)
         if writes and not self._planned:
             for name, words in self._doubts.items():
                 field = {"name": name, "type": "confirm", "label": words}
@@ -329,7 +342,12 @@ class Agreement:
         return found
 
     def _has_changed(self, name: str, scope: Json) -> bool:
-        """Return whether something that gave an assumed value when recorded gives another now."""
+        """Return whether what an assumed value may come from is not as it was when recorded.
+
+        Where nothing is known to give it, anything that was read may have been its reason.
+        """
+        if self._differing_reads(scope):
+            return True
         asked = self._asks[name]
         for text in asked.candidates:
             names = names_in_expression(text)
@@ -343,11 +361,25 @@ class Agreement:
                 return True
         return False
 
+    def _differing_reads(self, scope: Json) -> list[str]:
+        """Return the names of results that differ from the recorded ones, as far as they are there.
+
+        Each is looked at once: a run does not change what was read.
+        """
+        known = [name for name in self._seen if name in scope]
+        for name in known:
+            if _digest(scope[name]) == self._seen[name]:
+                del self._seen[name]
+        return [name for name in known if name in self._seen]
+
     def _missing(self, name: str, scope: Json) -> _Question:
         asked = self._asks.get(name)
         words = []
         if asked is not None:
             words = [f"it was {short(asked.recorded)} in the recording"]
+            differing = self._differing_reads(scope) if name in self._assumed else ()
+            if differing:
+                words.append(f"since then {', '.join(differing)} changed")
             # That it may always be this is worth saying beside another possibility only.
             if any(map(names_in_expression, asked.candidates)):
                 words += filter(None, (_shown(text, scope) for text in asked.candidates))
@@ -382,6 +414,24 @@ class Agreement:
 
 # A yes or no that is a value is not a `confirm`, which `--yes` answers.
 _FIELD_TYPES = {"string": "text", "integer": "integer", "number": "number"}
+
+
+def _check_arguments(terms: Terms, scope: Json) -> None:
+    """Compute the arguments whose values are there. Raise Failed where one can't be computed."""
+    for term in terms.others:
+        if term.names and _has(scope, term.names):
+            try:
+                term.evaluate(scope)
+            except EmError as error:
+                raise Failed(failure_of(terms.step_id, error, {})) from None
+
+
+def _digest(value: Any) -> str | None:
+    """Return the hash of a result; None for one that is not JSON, which no recording holds."""
+    try:
+        return digest_unordered(value)
+    except (TypeError, ValueError):
+        return None
 
 
 def _check_guard(guard: Term, scope: Json, step_id: str) -> None:

@@ -320,6 +320,8 @@ class Routine(
     secrets: Sequence[Secret] = ()
     request: Request | None = None
     asks: dict[str, Asked] = {}
+    seen: dict[str, str] = {}
+    """What reads returned when recorded, as hashes: recorded answers count only while it is so."""
     steps: Sequence[Step] = ()
 
     def says_how(self, name: str, servers: Sequence[ToolSpec] = ()) -> ToolSpec | None:

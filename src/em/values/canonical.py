@@ -7,6 +7,7 @@ JSON can't express (NaN, keys that are not text) are refused with their path, ne
 import gc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from hashlib import sha256
 from math import isfinite
 from typing import Any
 
@@ -19,6 +20,9 @@ MAX_DEPTH = 100
 
 MAX_BYTES = 64 * 1024 * 1024
 """Largest size of one encoded value."""
+
+DIGEST = 16
+"""Characters of a short hash."""
 
 Json = dict[str, Any]
 
@@ -59,6 +63,19 @@ def _refuse_converted(value: Any, place: str) -> None:
 def identical(one: Any, other: Any) -> bool:
     """Whether two values are the same JSON. Python finds 1, 1.0 and True equal; a tool may not."""
     return bool(_encode(one) == _encode(other))
+
+
+def digest_unordered(value: Any) -> str:
+    """Return a short hash of a value in which the order of keys and of items does not count."""
+    return sha256(_encode(_sorted(value))).hexdigest()[:DIGEST]
+
+
+def _sorted(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _sorted(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return sorted(map(_sorted, value), key=_encode)
+    return value
 
 
 def too_deep(place: str) -> BadBody:

@@ -28,7 +28,7 @@ import msgspec
 from em.compiler.export import script, stand_ins
 from em.errors import ExportError
 from em.runner import agreement
-from em.runner.agreement import left_of, place_parts
+from em.runner.agreement import left_of
 from em.runner.authorship import runs_in_sandbox
 from em.runner.expressions import functions, words
 from em.runner.expressions.functions import FUNCTIONS
@@ -410,7 +410,7 @@ class _Script:
         terms = {
             step.id: [step.args, step.agree, list(step.guards)] for step in self._settled.values()
         }
-        named = {"REQUEST": request, "ASKS": asks, "TERMS": terms}
+        named = {"REQUEST": request, "ASKS": asks, "SEEN": routine.seen, "TERMS": terms}
         return [
             *(_line(0, f"{word}: Any = ", _literal(value, word)) for word, value in named.items()),
             _line(0, "EXPRESSIONS: Any = ", self._lambdas(self._expressions())),
@@ -437,17 +437,13 @@ class _Script:
         return found
 
     def _texts(self) -> dict[str, Code]:
-        """Return the texts of arguments that something must agree with, as code."""
+        """Return the texts of arguments that are computed, as code."""
         found: dict[str, Code] = {}
         for step in self._settled.values():
             terms = self._in(step, "args")
-            for place in step.agree:
-                value: Any = step.args
-                for part in place_parts(place):
-                    value = value[part]
-                for text in texts_of(value):
-                    if "{{" in text or "{%" in text:
-                        found[text] = terms.value(text)
+            for text in texts_of(step.args):
+                if "{{" in text or "{%" in text:
+                    found[text] = terms.value(text)
         return found
 
     def _first_steps(self) -> dict[str, str]:
@@ -509,7 +505,7 @@ class _Script:
         schema = "None" if self._routine.input_schema is None else "INPUT_SCHEMA"
         lines = [
             _line(1, "terms = {name: Terms(name, *required) for name, required in TERMS.items()}"),
-            _line(1, f"asking = asking_for(REQUEST, ASKS, {schema})"),
+            _line(1, f"asking = asking_for(REQUEST, ASKS, SEEN, {schema})"),
             _line(1, f"answer = answering(answers, {schema})"),
             _line(1, "settled = Agreement(asking, list(terms.values()), answer)"),
             _line(1, 'with step(""):'),

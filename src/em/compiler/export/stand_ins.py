@@ -7,6 +7,7 @@ prompts, and expressions, which the exporter has translated to Python.
 
 import json
 from collections.abc import Callable, Mapping
+from hashlib import sha256
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -104,11 +105,30 @@ def short(value: Any) -> str:
     return text if len(text) <= 300 else f"{text[:300]}…"
 
 
-def asking_for(request: Any, asks: Mapping[str, Json], schema: Any) -> SimpleNamespace:
+def digest_unordered(value: Any) -> str:
+    """Return a short hash of a value in which the order of keys and of items does not count."""
+    return sha256(_encoded(_sorted(value)).encode()).hexdigest()[:16]
+
+
+def _sorted(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _sorted(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return sorted(map(_sorted, value), key=_encoded)
+    return value
+
+
+def _encoded(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+
+def asking_for(
+    request: Any, asks: Mapping[str, Json], seen: Mapping[str, str], schema: Any
+) -> SimpleNamespace:
     """Return what a routine says about its request and the inputs that it asks for."""
     named = {name: SimpleNamespace(**asked) for name, asked in asks.items()}
     text = None if request is None else SimpleNamespace(**request)
-    return SimpleNamespace(request=text, asks=named, input_schema=schema)
+    return SimpleNamespace(request=text, asks=named, seen=seen, input_schema=schema)
 
 
 def answering(answers: Any, schema: Any) -> Callable[[PendingPrompt], Json]:
