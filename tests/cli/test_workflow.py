@@ -31,6 +31,9 @@ workflows:
         gate: true
         memory: {needs: [draft]}
         inputs: {text: "{{memory.draft}}"}
+  asking:
+    steps:
+      - {name: ask, tool: ask, inputs: {message: "Which colour?"}}
   broken:
     steps:
       - {name: a, tool: fail}
@@ -110,6 +113,13 @@ def test_a_gate_waits_and_goes_on_by_an_answer() -> None:
     assert em("workflow", "run", "gated", "--tools", "tools.py", "--yes").code == 0
     # It is no routine's run, and that is said.
     assert "em workflow resume" in em("resume", run_id).err
+
+
+def test_yes_is_offered_only_where_it_answers() -> None:
+    assert "or --yes" in em("workflow", "run", "gated", "--tools", "tools.py").err
+    waits = em("workflow", "run", "asking", "--yes").err
+    assert 'with {"ask":{"answer":"…"}}' in waits
+    assert "--yes" not in waits
 
 
 def test_a_failed_run_says_so_and_exits_with_1() -> None:

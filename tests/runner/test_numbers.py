@@ -54,7 +54,7 @@ def test_a_number_that_is_typed_stays_whole(monkeypatch: pytest.MonkeyPatch) -> 
     import click
     from click.testing import CliRunner
 
-    from em.cli.run import answer
+    from em.cli.conversation import answer
 
     prompt = PendingPrompt(
         step_id="ask",

@@ -3,14 +3,27 @@
 import os
 import shlex
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import click
 import msgspec
 
+from em.cli.conversation import (
+    Go,
+    Watcher,
+    converse,
+    failure_lines,
+    how_to_answer,
+    print_failure,
+    print_interrupted,
+    print_prompt,
+    reply_to,
+    shown,
+    watching,
+)
 from em.cli.options import (
     allowed,
     answering,
@@ -32,27 +45,20 @@ from em.cli.output import (
     printable,
     wants_json,
 )
-from em.errors import EmError, NotFound, RoutineError, UsageError
+from em.errors import EmError, RoutineError, UsageError
 from em.memory import Memory
-from em.runner.agreement import INPUTS
-from em.runner.answers import Field, fields_of, json_or_text, read_number
 from em.runner.engine import resume_run, run_routine
 from em.runner.history import PastRun, Saved, find_runs, read_run, savings
 from em.runner.journal import how_to_resume
 from em.runner.machine import AutoFix
 from em.runner.package import ROUTINE, Package, is_folder
 from em.runner.routine import ToolSpec
-from em.runner.run import PendingPrompt, Planned, Remembered, RunResult, StepReport
+from em.runner.run import Planned, Remembered, RunResult
 from em.runner.tools import ToolRegistry, functions_of, load_module
 from em.settings import Settings
 from em.values.ids import new_id
 
-if TYPE_CHECKING:
-    from rich.progress import Progress
-
 F = TypeVar("F", bound=Callable[..., Any])
-Go = Callable[[dict[str, Any], "Watcher"], RunResult]
-Ask = Callable[[PendingPrompt], dict[str, Any] | None]
 
 
 def _shared(function: F) -> F:
@@ -138,11 +144,13 @@ def run(
                 on_start=watcher.began,
                 store=None if memory is None else memory.store,
                 run_id=run_id,
-                ask=None if memory else watcher.asking(lambda asked: _reply(asked, yes=yes)),
+                ask=None if memory else watcher.asking(lambda asked: reply_to(asked, yes=yes)),
                 **again,
             )
 
-        return _converse(memory, run_id, start, _answers(answers), again, yes=yes)
+        resume = None if memory is None else _resuming(memory, run_id, again)
+        result = converse(start, resume, _answers(answers), yes=yes)
+        return _print_end(memory, run_id, result, again["resume_with"])
 
 
 @click.command("resume")
@@ -166,7 +174,22 @@ def resume(
     if input_file:
         again["input_data"] = read_object(input_file)
     go = _resuming(memory, run_id, again)
-    return _converse(memory, run_id, go, _answers(answers), again, yes=yes)
+    result = converse(go, go, _answers(answers), yes=yes)
+    return _print_end(memory, run_id, result, again["resume_with"])
+
+
+def _resuming(memory: Memory, run_id: str, again: dict[str, Any]) -> Go[RunResult]:
+    def go(given: dict[str, Any], watcher: Watcher) -> RunResult:
+        return resume_run(
+            memory.store,
+            run_id,
+            answers=given,
+            on_step=watcher.ended,
+            on_start=watcher.began,
+            **again,
+        )
+
+    return go
 
 
 def _answers(file: str | None) -> dict[str, Any]:
@@ -195,201 +218,6 @@ def _auto_fix(private: Sequence[str]) -> AutoFix:
     settings = Settings.load()
     client = get_llm_client(settings=settings)
     return make_auto_fix_fn(client, private=private, redact=settings.redact)
-
-
-def _converse(
-    memory: Memory | None,
-    run_id: str,
-    go: Go,
-    given: dict[str, Any],
-    again: dict[str, Any],
-    *,
-    yes: bool,
-) -> int:
-    """Run, ask the person what the run asks, and resume, until it ends; return the exit code."""
-    as_json = wants_json()
-    while True:
-        try:
-            with only_results_on_stdout(), watching(wanted=not as_json) as watcher:
-                result = go(given, watcher)
-        except KeyboardInterrupt:
-            return print_interrupted(memory, run_id, again["resume_with"])
-        except click.Abort:
-            return print_interrupted(memory, run_id, again["resume_with"])
-        prompt = result.pending_prompt
-        # A run without a journal has asked already: it can't be resumed.
-        if prompt is None or memory is None:
-            break
-        try:
-            reply = _reply(prompt, yes=yes)
-        except click.Abort:
-            return print_interrupted(memory, run_id, again["resume_with"])
-        if reply is None:
-            break
-        given = {**given, prompt.step_id: reply}
-        go = _resuming(memory, result.run_id, again)
-    return _print_outcome(memory, result, again["resume_with"])
-
-
-def _reply(prompt: PendingPrompt, *, yes: bool) -> dict[str, Any] | None:
-    return answer(prompt, yes=yes, ask=sys.stdin.isatty() and not wants_json())
-
-
-def _resuming(memory: Memory, run_id: str, again: dict[str, Any]) -> Go:
-    def go(given: dict[str, Any], watcher: Watcher) -> RunResult:
-        return resume_run(
-            memory.store,
-            run_id,
-            answers=given,
-            on_step=watcher.ended,
-            on_start=watcher.began,
-            **again,
-        )
-
-    return go
-
-
-def answer(prompt: PendingPrompt, *, yes: bool, ask: bool) -> dict[str, Any] | None:
-    """Ask a person for the fields of a prompt. Return None if nobody can be asked."""
-    fields = fields_of(prompt.fields)
-    # A question for inputs is about what is right, which nobody can agree to without looking.
-    if yes and not _asks_for_inputs(prompt) and all(field.type == "confirm" for field in fields):
-        return {field.name: True for field in fields}
-    if not ask:
-        return None
-    # The labels of a question for inputs say all that its message says.
-    note(prompt.message if prompt.step_id != INPUTS else "Some values are not known:")
-    if prompt.problem:
-        note(f"not accepted: {prompt.problem}")
-    return {field.name: _ask(field) for field in fields}
-
-
-def _asks_for_inputs(prompt: PendingPrompt) -> bool:
-    """Return whether a run asks for inputs; a workflow puts its own step before it."""
-    return prompt.step_id.rpartition("/")[2] == INPUTS
-
-
-def _ask(field: Field) -> Any:
-    label = printable(field.label)
-    default, kind = field.default, field.type
-    if kind == "confirm":
-        return click.confirm(label, default=bool(default), err=True)
-    if kind == "select":
-        choice = click.Choice(field.option_texts)
-        return click.prompt(label, type=choice, default=default, err=True)
-    if kind == "multiselect":
-        return _ask_several(field, label)
-    types: dict[str, Any] = {"number": read_number, "integer": int, "json": json_or_text}
-    if default is None and not field.required:
-        read = types.get(kind, str)
-        return click.prompt(
-            f"{label} (optional)",
-            value_proc=lambda text: _converted(read, text) if text else None,
-            default="",
-            show_default=False,
-            err=True,
-            hide_input=kind == "secret",
-        )
-    return click.prompt(
-        label, type=types.get(kind, str), default=default, err=True, hide_input=kind == "secret"
-    )
-
-
-def _ask_several(field: Field, label: str) -> list[str]:
-    options = ", ".join(map(printable, field.option_texts))
-    while True:
-        text = click.prompt(
-            f"{label} (one or more of: {options}; separated by commas)",
-            default=", ".join(str(each) for each in field.default or ()),
-            show_default=bool(field.default),
-            err=True,
-        )
-        several = [part.strip() for part in text.split(",") if part.strip()]
-        if several or not field.required:
-            return several
-        note("choose at least one")
-
-
-def _converted(read: Any, text: str) -> Any:
-    try:
-        return read(text)
-    except ValueError:
-        kind = "a whole number" if read is int else "a number"
-        raise click.UsageError(f"expected {kind}, got {text!r}") from None
-
-
-_SIGNS = {
-    "done": ("✓", "green"),
-    "skipped": ("-", "dim"),
-    "failed": ("✗", "red"),
-    "defaulted": ("!", "yellow"),
-}
-
-
-class Watcher:
-    """Gets a call when a step begins and when it ends. This one ignores them."""
-
-    def began(self, step_id: str) -> None:
-        """Note that a step begins."""
-
-    def ended(self, report: StepReport) -> None:
-        """Note that a step, or one item of it, has ended."""
-
-    def asking(self, ask: Ask) -> Ask:
-        """Return a function that asks, and shows nothing else meanwhile."""
-        return ask
-
-
-class _Live(Watcher):
-    """Prints each step as it ends, and shows the one that runs."""
-
-    def __init__(self, bar: "Progress") -> None:
-        self._bar = bar
-        self._task = bar.add_task("", total=None)
-
-    def began(self, step_id: str) -> None:
-        self._bar.reset(self._task, description=printable(step_id))
-
-    def asking(self, ask: Ask) -> Ask:
-        def alone(prompt: PendingPrompt) -> dict[str, Any] | None:
-            self._bar.stop()
-            try:
-                return ask(prompt)
-            finally:
-                self._bar.start()
-
-        return alone
-
-    def ended(self, report: StepReport) -> None:
-        from rich.text import Text
-
-        sign, style = _SIGNS[report.status]
-        line = Text.assemble((sign, style), f" {printable(report.id)}  ", (_times(report), "dim"))
-        if report.error:
-            line.append(f"  {printable(report.error)}", style)
-        self._bar.console.print(line, soft_wrap=True, highlight=False)
-
-
-def _times(report: StepReport) -> str:
-    if report.status == "skipped":
-        return "skipped"
-    tries = f", {report.attempts} attempts" if report.attempts > 1 else ""
-    return f"{report.duration_ms:.1f} ms{tries}"
-
-
-@contextmanager
-def watching(*, wanted: bool) -> Iterator[Watcher]:
-    """Show the progress of a run, if it is wanted and standard error is a terminal."""
-    if not wanted or not sys.stderr.isatty():
-        yield Watcher()
-        return
-    from rich.console import Console
-    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-
-    columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
-    # Transient: at the end, also after Ctrl-C, only the finished steps stay on the screen.
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        yield _Live(bar)
 
 
 def _rehearse(
@@ -450,7 +278,7 @@ def _print_forecast(result: RunResult) -> None:
         note(f"would fail: {why}")
     elif result.pending_prompt is not None:
         note(f"would ask: {result.pending_prompt.message}")
-        note(f"  answer with: {_how_to_answer(result.pending_prompt)}")
+        note(f"  answer with: {how_to_answer(result.pending_prompt)}")
     elif result.planned:
         note("would run to its end; nothing was written")
     else:
@@ -496,6 +324,13 @@ def _how(tool: ToolSpec) -> str:
         server = shlex.join(tool.mcp.command) if tool.mcp.command else tool.mcp.url
         return f"{tool.tool_of_server} of {server.partition('?')[0]}"
     return ""
+
+
+def _print_end(memory: Memory | None, run_id: str, result: RunResult | None, options: str) -> int:
+    if result is None:
+        store = None if memory is None else memory.store
+        return print_interrupted(store, run_id, how_to_resume(run_id, options))
+    return _print_outcome(memory, result, options)
 
 
 def _print_outcome(memory: Memory | None, result: RunResult, options: str) -> int:
@@ -547,16 +382,6 @@ def _print_remembered(remembered: Remembered | None) -> None:
         note(f"remembered the {plural} for {names}: stored as {remembered.where}")
 
 
-def print_interrupted(memory: Memory | None, run_id: str, options: str = "") -> int:
-    """Print how to resume an interrupted run, if it has a journal; return the exit code."""
-    note("interrupted")
-    if memory is not None:
-        with suppress(NotFound):
-            read_run(memory.store, run_id)
-            note(f"  resume with: {how_to_resume(run_id, options)}")
-    return 130
-
-
 def _print_fixes(result: RunResult) -> None:
     """Print what a model changed in the run."""
     for step in result.steps:
@@ -570,59 +395,15 @@ def _print_fixes(result: RunResult) -> None:
         note(f"fixed: step {step.id} {did}{reason}")
 
 
-def failure_lines(failure: Mapping[str, Any]) -> tuple[str, str]:
-    """Describe a failure: the step with its error, and what else is known about it.
-
-    That is why a model, if asked, found no fix, or that the call may have happened all the same.
-    """
-    place = f"step {failure['step_id']}: " if failure.get("step_id") else ""
-    context = failure.get("context") or {}
-    names = {"outcome": "its outcome is", "fix": "no fix:"}
-    more = [
-        f"  {words} {printable(str(context[name]))}"
-        for name, words in names.items()
-        if context.get(name)
-    ]
-    return (
-        f"{place}{failure['error_type']}: {printable(failure['message'])}",
-        "".join(more[:1]),
-    )
-
-
-def shown(value: Any) -> str:
-    """Return a value as JSON on one line, shortened."""
-    return printable(msgspec.json.encode(value).decode())[:400]
-
-
 def _print_result(result: RunResult, options: str, *, journalled: bool) -> None:
     if result.failure is not None:
-        why, no_fix = failure_lines(msgspec.structs.asdict(result.failure))
-        click.secho("failed", fg="red", nl=False, err=True)
-        click.echo(f": {why}", err=True)
-        if no_fix:
-            click.echo(no_fix, err=True)
+        print_failure(result.failure)
     elif result.pending_prompt is not None:
         print_prompt(result.pending_prompt)
         again = f"{how_to_resume(result.run_id, options)} " if journalled else ""
-        note(f"  try: {again}{_how_to_answer(result.pending_prompt)}")
+        note(f"  try: {again}{how_to_answer(result.pending_prompt)}")
     else:
         print_json(result.output)
-
-
-def _how_to_answer(prompt: PendingPrompt) -> str:
-    """Say what to write into the file of answers; `--yes` where yes is the only answer."""
-    fields = fields_of(prompt.fields)
-    example = {prompt.step_id: {field.name: "…" for field in fields}}
-    way = f"--answers FILE, with {shown(example)}"
-    is_agreeing = all(field.type == "confirm" for field in fields) and not _asks_for_inputs(prompt)
-    return f"{way}, or --yes" if is_agreeing else way
-
-
-def print_prompt(prompt: PendingPrompt) -> None:
-    """Print the question that a run waits for, and why the last answer was not accepted."""
-    note(f"waits for an answer: {prompt.message}")
-    if prompt.problem:
-        note(f"  not accepted: {prompt.problem}")
 
 
 def _is_json(value: Any) -> bool:

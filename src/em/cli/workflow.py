@@ -2,7 +2,6 @@
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeVar
@@ -10,6 +9,15 @@ from typing import Any, TypeVar
 import click
 import msgspec
 
+from em.cli.conversation import (
+    Watcher,
+    converse,
+    failure_lines,
+    how_to_answer,
+    print_failure,
+    print_interrupted,
+    print_prompt,
+)
 from em.cli.options import (
     allowed,
     answering,
@@ -24,7 +32,6 @@ from em.cli.output import (
     count,
     emit,
     note,
-    only_results_on_stdout,
     print_json,
     print_table,
     printable,
@@ -32,7 +39,6 @@ from em.cli.output import (
 )
 from em.cli.queue import enqueue, pairs
 from em.cli.routine import print_problems
-from em.cli.run import Watcher, answer, failure_lines, print_prompt, watching
 from em.errors import NotFound, UsageError
 from em.runner.package import keep_routine, write_files
 from em.runner.tools import ToolRegistry
@@ -56,7 +62,6 @@ from em.workflows.slices import Tokens
 from em.workflows.to_routine import Frozen
 
 F = TypeVar("F", bound=Callable[..., Any])
-Go = Callable[[dict[str, Any], Watcher], WorkflowResult]
 
 LONGEST = 400
 """Characters of a text that are shown without --full."""
@@ -168,7 +173,8 @@ def run(
         )
 
     replies = read_object(answers) if answers else {}
-    return _converse(workflows, run_id, start, replies, options, yes=yes)
+    result = converse(start, start, replies, yes=yes)
+    return _print_end(workflows, run_id, result, options)
 
 
 @workflow.command("resume")
@@ -204,7 +210,8 @@ def resume(
         )
 
     replies = read_object(answers) if answers else {}
-    return _converse(workflows, run_id, go, replies, as_typed(shared), yes=yes)
+    result = converse(go, go, replies, yes=yes)
+    return _print_end(workflows, run_id, result, as_typed(shared))
 
 
 @workflow.command("inspect")
@@ -361,29 +368,12 @@ def _workflows(
     return memory.workflows(file, load_tools(shared.get("tools")), allow=allow)
 
 
-def _converse(
-    workflows: Workflows,
-    run_id: str,
-    go: Go,
-    given: dict[str, Any],
-    options: str,
-    *,
-    yes: bool,
+def _print_end(
+    workflows: Workflows, run_id: str, result: WorkflowResult | None, options: str
 ) -> int:
-    """Run, ask the person what the run asks, and resume, until it ends; return the exit code."""
-    as_json = wants_json()
-    while True:
-        try:
-            with only_results_on_stdout(), watching(wanted=not as_json) as watcher:
-                result = go(given, watcher)
-            prompt = result.pending_prompt
-            ask = sys.stdin.isatty() and not as_json
-            reply = None if prompt is None else answer(prompt, yes=yes, ask=ask)
-        except (KeyboardInterrupt, click.Abort):
-            return _print_interrupted(workflows, run_id, options)
-        if prompt is None or reply is None:
-            break
-        given = {prompt.step_id: reply}
+    """Print how a run ended, or how to resume it; return the exit code."""
+    if result is None:
+        return print_interrupted(workflows.store, run_id, _how_to_resume(run_id, options))
     emit(result, lambda: _print_result(result, options))
     return 0 if result.status == "ok" else 1
 
@@ -392,29 +382,17 @@ def _how_to_resume(run_id: str, options: str) -> str:
     return f"em workflow resume {run_id} {options}".rstrip()
 
 
-def _print_interrupted(workflows: Workflows, run_id: str, options: str) -> int:
-    note("interrupted")
-    with suppress(NotFound):
-        workflows.result(run_id)
-        note(f"  resume with: {_how_to_resume(run_id, options)}")
-    return 130
-
-
 def _print_result(result: WorkflowResult, options: str) -> None:
     for warning in result.warnings:
         click.echo(click.style("warning: ", fg="yellow") + printable(warning), err=True)
     again = _how_to_resume(result.run_id, options)
     if result.failure is not None:
-        why, _ = failure_lines(msgspec.structs.asdict(result.failure))
-        click.secho("failed", fg="red", nl=False, err=True)
-        click.echo(f": {why}", err=True)
+        print_failure(result.failure)
         note(f"  inspect it with: em workflow inspect {result.run_id}")
         note(f"  retry the failed step with: {again} --retry")
     elif result.pending_prompt is not None:
         print_prompt(result.pending_prompt)
-        step = result.pending_prompt.step_id
-        fields = ", ".join(f'"{field["name"]}": …' for field in result.pending_prompt.fields)
-        note(f'  try: {again} --answers FILE with {{"{step}": {{{fields}}}}}, or --yes')
+        note(f"  try: {again} {how_to_answer(result.pending_prompt)}")
     elif isinstance(result.output, str):
         click.echo(result.output)
     else:

@@ -139,11 +139,7 @@ class Client:
         self._in_words: set[bytes] = set()
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self._place}>"
-
-    @property
-    def _place(self) -> str:
-        return f"{self.provider} {self.model}".strip()
+        return f"<{type(self).__name__} {_place_of(self)}>"
 
     @property
     def spent(self) -> Spent:
@@ -213,12 +209,7 @@ class _Call:
                 raise self._cut_off(request)
             turns = _again(reply.text, problems, request.schema)
             request = msgspec.structs.replace(request, messages=(*request.messages, *turns))
-        raise self._error(
-            BadAnswer,
-            f"the answer does not fit its schema after {CORRECTIONS + 1} tries: {problems[0]}",
-            fix="ask for less at once, or another model",
-            problems=problems,
-        )
+        raise _unfit(self._client, problems)
 
     def _answer(self, request: Request) -> Reply:
         """Return a reply that is not empty and not a refusal."""
@@ -306,7 +297,7 @@ class _Call:
         return self._error(BadAnswer, problem, fix="raise max_tokens", problems=[problem])
 
     def _error(self, kind: type[LlmError], message: str, *, fix: str = "", **data: Any) -> LlmError:
-        return kind(message, place=self._client._place, fix=fix, **data)
+        return kind(message, place=_place_of(self._client), fix=fix, **data)
 
     def _completion(self, reply: Reply, value: Any) -> Completion:
         return Completion(
@@ -389,12 +380,21 @@ def ask_struct(
         except msgspec.ValidationError as error:
             problem = mismatch(error).place("the answer") + f": {mismatch(error).message}"
             messages += _again(completion.text, [problem], schema)
-    raise BadAnswer(
-        f"the answer does not fit after {CORRECTIONS + 1} tries: {problem}",
-        place=f"{client.provider} {client.model}".strip(),
+    raise _unfit(client, [problem])
+
+
+def _unfit(client: LlmClient, problems: Sequence[str]) -> BadAnswer:
+    """Return the error for an answer that does not fit, after all corrections."""
+    return BadAnswer(
+        f"the answer does not fit its schema after {CORRECTIONS + 1} tries: {problems[0]}",
+        place=_place_of(client),
         fix="ask for less at once, or another model",
-        problems=[problem],
+        problems=list(problems),
     )
+
+
+def _place_of(client: LlmClient) -> str:
+    return f"{client.provider} {client.model}".strip()
 
 
 def struct_schema(kind: type[msgspec.Struct], choices: Mapping[str, Sequence[str]]) -> Json:

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from em.errors import NotFound, RoutineError
+from em.errors import NotFound, RoutineError, UsageError
 from em.log.event import RUN_PREFIX, Event, EventQuery, run_stream
 from em.redaction.redactor import MARKER
 from em.runner.agreement import INPUTS
@@ -240,6 +240,16 @@ def read_run(store: Store, run_id: str, kind: RunKind | None = "routine") -> Pas
     if first == WORKFLOW_STARTED:
         fix = "it is a workflow's: see `em workflow inspect` and `em workflow resume`"
     raise NotFound(f"there is no run {run_id!r}", fix=fix)
+
+
+def read_served_run(store: Store, run_id: str, kind: RunKind = "routine") -> PastRun:
+    """Read a run that a server may resume: of a stored routine or a workflow, and not over."""
+    past = read_run(store, run_id, kind)
+    if not past.is_workflow and not past.stored:
+        raise NotFound("only runs of stored routines can be resumed here", place=f"run {run_id}")
+    if past.status not in ("needs_input", "running"):
+        raise UsageError(f"the run is over: {past.status}", place=f"run {run_id}")
+    return past
 
 
 def run_id_of(event: Event) -> str:

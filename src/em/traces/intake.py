@@ -12,7 +12,7 @@ from em.errors import Conflict, InputError
 from em.log.event import TRACE_PREFIX, Draft, Event, EventQuery, trace_stream, transcript_stream
 from em.redaction.redactor import MARKER
 from em.store.protocol import Commit, Store
-from em.traces.trace import KeptTrace, Outcome, kept_trace
+from em.traces.trace import KeptTrace, Outcome, end_of, kept_trace
 from em.values.canonical import Json
 
 WAITING = 256
@@ -245,13 +245,13 @@ class Incoming:
             self._start()
         if self._began is not None and self._last is not None and "duration_ms" not in self.usage:
             self.usage["duration_ms"] = (self._last - self._began).total_seconds() * 1e3
-        body: Json = {"outcome": self.outcome, "usage": dict(self.usage)}
-        if self.output is not msgspec.UNSET:
-            body["output"] = self.output
-        if self.thoughts is not None:
-            body["thoughts"] = self.thoughts
-        if self.incomplete:
-            body["incomplete"] = self.incomplete
+        body = end_of(
+            self.outcome,
+            dict(self.usage),
+            output=self.output,
+            thoughts=self.thoughts,
+            incomplete=self.incomplete,
+        )
         self._put(f"end-{digest(body)[:12]}", "trace_ended", body, self._last)
         self.usage.pop("duration_ms", None)
 

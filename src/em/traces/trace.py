@@ -285,13 +285,13 @@ def trace_events(
         started["parent"] = trace.parent
     if trace.parent_call:
         started["parent_call"] = trace.parent_call
-    ended: Json = {"outcome": trace.outcome, "usage": msgspec.to_builtins(trace.usage)}
-    if trace.final_output is not msgspec.UNSET:
-        ended["output"] = trace.final_output
-    if trace.thoughts is not None:
-        ended["thoughts"] = trace.thoughts
-    if trace.incomplete:
-        ended["incomplete"] = trace.incomplete
+    ended = end_of(
+        trace.outcome,
+        msgspec.to_builtins(trace.usage),
+        output=trace.final_output,
+        thoughts=trace.thoughts,
+        incomplete=trace.incomplete,
+    )
     happened = [msgspec.to_builtins(event) for event in trace.events]
     bodies = [
         ("trace_started", started),
@@ -308,6 +308,18 @@ def trace_events(
         )
         for number, (kind, body) in enumerate(bodies)
     ]
+
+
+def end_of(outcome: Outcome, usage: Json, *, output: Any, thoughts: Any, incomplete: str) -> Json:
+    """Return the body of a trace's end. output: UNSET if the trace has none."""
+    body: Json = {"outcome": outcome, "usage": usage}
+    if output is not msgspec.UNSET:
+        body["output"] = output
+    if thoughts is not None:
+        body["thoughts"] = thoughts
+    if incomplete:
+        body["incomplete"] = incomplete
+    return body
 
 
 def as_kept(trace: Trace, trace_id: str, subject: str | None = None) -> KeptTrace:

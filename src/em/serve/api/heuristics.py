@@ -160,8 +160,7 @@ def post_feedback(
     request: AnyRequest, heuristic_id: FromPath[str], data: JSONBody[FeedbackIn]
 ) -> HeuristicOut:
     """Record the outcome of a run that used a heuristic. Its rank follows its outcomes."""
-    service = service_of(request)
-    service.caller(request, "write").must_see(_find(service, request, heuristic_id).lesson.subject)
+    service = _may_change(request, heuristic_id)
     (found,) = service.memory.feedback([heuristic_id], data.outcome, task=data.task)
     return HeuristicOut.of(found)
 
@@ -177,9 +176,15 @@ def post_retire(
     request: AnyRequest, heuristic_id: FromPath[str], data: JSONBody[RetireIn]
 ) -> HeuristicOut:
     """Retire a heuristic. Its history remains readable."""
+    service = _may_change(request, heuristic_id)
+    return HeuristicOut.of(service.memory.heuristics.retire(heuristic_id, data.reason))
+
+
+def _may_change(request: AnyRequest, heuristic_id: str) -> Service:
+    """Return the service if the caller may write about the subject of a heuristic."""
     service = service_of(request)
     service.caller(request, "write").must_see(_find(service, request, heuristic_id).lesson.subject)
-    return HeuristicOut.of(service.memory.heuristics.retire(heuristic_id, data.reason))
+    return service
 
 
 @get("/brief", responses=errors(), sync_to_thread=True, tags=["heuristics"])

@@ -1,11 +1,19 @@
 """HTTP API of routines: list them; start, list, read and answer their runs."""
 
+from collections.abc import Callable
+from typing import TypeVar
+
 from litestar import Response, get, post
 from litestar.params import FromPath, JSONBody
 
-from em.errors import NotFound, UsageError
 from em.log.event import EventQuery, run_stream
-from em.runner.history import PastRun, read_run, run_id_of, started_runs
+from em.runner.history import (
+    PastRun,
+    read_run,
+    read_served_run,
+    run_id_of,
+    started_runs,
+)
 from em.runner.package import find_routine, kept_routines, routine_of
 from em.serve.api.shapes import (
     RoutineOut,
@@ -23,7 +31,6 @@ from em.serve.service import (
     Limit,
     Offset,
     Pending,
-    Service,
     errors,
     page,
     service_of,
@@ -51,42 +58,45 @@ async def post_run(request: AnyRequest, data: JSONBody[RunIn], key: Key = None) 
     With an Idempotency-Key, an interrupted run is resumed.
     """
     service = service_of(request)
-    service.caller(request, "write").must_see(None)
 
-    def work(data: RunIn, pending: Pending) -> None:
+    def go(data: RunIn, run_id: str) -> RunOut:
         # Pass the routine itself: the name alone could be taken for a folder on this machine.
         routine = routine_of(find_routine(service.store, data.routine))
-        run_id = pending.key.removeprefix("http/")[:28] or new_id()
-        if pending.key and service.store.head(run_stream(run_id))[0]:
-            out = _resumed(service, run_id, data)
-        else:
+        answers, remember = data.answers or None, data.remember
+        if not service.store.head(run_stream(run_id))[0]:
             result = service.memory.run(
-                routine,
-                data.input,
-                run_id=run_id,
-                answers=data.answers or None,
-                remember=data.remember,
+                routine, data.input, run_id=run_id, answers=answers, remember=remember
             )
-            out = fill(RunOut, result)
-        answer_run(service, pending, out, 201)
+            return fill(RunOut, result)
+        past = read_run(service.store, run_id)
+        if past.status == "running":
+            return fill(RunOut, service.memory.resume(run_id, answers=answers, remember=remember))
+        return _run(past)
+
+    return await respond_with_run(request, key, data, go, 201)
+
+
+D = TypeVar("D")
+R = TypeVar("R", RunOut, WorkflowRunOut)
+
+
+async def respond_with_run(
+    request: AnyRequest, key: str | None, data: D, go: Callable[[D, str], R], status: int
+) -> Response[R]:
+    """Run something, once for each key, and respond with its run.
+
+    go: gets what was sent, and the id for a new run; requests with the same key get the same id.
+    Forgetting an event of the run forgets the response.
+    """
+    service = service_of(request)
+    service.caller(request, "write").must_see(None)
+
+    def work(data: D, pending: Pending) -> None:
+        out = go(data, pending.key.removeprefix("http/")[:28] or new_id())
+        events = service.store.read(EventQuery(stream=run_stream(out.run_id)))
+        pending.finish(service.store, out, status, (event.id for event in events))
 
     return await service.carry_out(request, key, data, work)
-
-
-def _resumed(service: Service, run_id: str, data: RunIn) -> RunOut:
-    past = read_run(service.store, run_id)
-    if past.status == "running":
-        answers, remember = data.answers or None, data.remember
-        return fill(RunOut, service.memory.resume(run_id, answers=answers, remember=remember))
-    return _run(past)
-
-
-def answer_run(
-    service: Service, pending: Pending, out: RunOut | WorkflowRunOut, status: int
-) -> None:
-    """Store the response about a run; forgetting an event of the run forgets the response."""
-    events = service.store.read(EventQuery(stream=run_stream(out.run_id)))
-    pending.finish(service.store, out, status, (event.id for event in events))
 
 
 @get("/runs", responses=errors(), sync_to_thread=True, tags=["routines"])
@@ -127,20 +137,13 @@ async def post_answers(
 ) -> Response[RunOut]:
     """Answer a run's prompts, by the ids of their steps, and resume it."""
     service = service_of(request)
-    service.caller(request, "write").must_see(None)
 
-    def work(data: RunAnswersIn, pending: Pending) -> None:
-        past = read_run(service.store, run_id)
-        if not past.stored:
-            raise NotFound(
-                "only runs of stored routines can be resumed here", place=f"run {run_id}"
-            )
-        if past.status not in ("needs_input", "running"):
-            raise UsageError(f"the run is over: {past.status}", place=f"run {run_id}")
+    def go(data: RunAnswersIn, _new_id: str) -> RunOut:
+        read_served_run(service.store, run_id)
         result = service.memory.resume(run_id, answers=data.answers, remember=data.remember)
-        answer_run(service, pending, fill(RunOut, result), 200)
+        return fill(RunOut, result)
 
-    return await service.carry_out(request, key, data, work)
+    return await respond_with_run(request, key, data, go, 200)
 
 
 HANDLERS = [list_routines, post_run, list_runs, get_run, post_answers]

@@ -3,9 +3,8 @@
 from litestar import Response, get, post
 from litestar.params import FromPath, JSONBody
 
-from em.errors import UsageError
-from em.runner.history import run_id_of, started_runs
-from em.serve.api.routines import answer_run
+from em.runner.history import read_served_run, run_id_of, started_runs
+from em.serve.api.routines import respond_with_run
 from em.serve.api.shapes import (
     AnswersIn,
     ParamOut,
@@ -22,13 +21,11 @@ from em.serve.service import (
     Key,
     Limit,
     Offset,
-    Pending,
     Service,
     errors,
     page,
     service_of,
 )
-from em.values.ids import new_id
 from em.workflows.inspection import PastWorkflow
 from em.workflows.runs import Workflows as Runner
 
@@ -61,10 +58,8 @@ async def post_workflow_run(
 ) -> Response[WorkflowRunOut]:
     """Run a workflow of em.yaml. With an Idempotency-Key, an interrupted run is resumed."""
     service = service_of(request)
-    service.caller(request, "write").must_see(None)
 
-    def work(data: WorkflowRunIn, pending: Pending) -> None:
-        run_id = pending.key.removeprefix("http/")[:28] or new_id()
+    def go(data: WorkflowRunIn, run_id: str) -> WorkflowRunOut:
         result = _runner(service).start(
             data.workflow,
             data.params,
@@ -72,9 +67,9 @@ async def post_workflow_run(
             run_id=run_id,
             answers=data.answers or None,
         )
-        answer_run(service, pending, fill(WorkflowRunOut, result), 201)
+        return fill(WorkflowRunOut, result)
 
-    return await service.carry_out(request, key, data, work)
+    return await respond_with_run(request, key, data, go, 201)
 
 
 @get("/workflow-runs", responses=errors(), sync_to_thread=True, tags=["workflows"])
@@ -120,16 +115,12 @@ async def post_workflow_answers(
 ) -> Response[WorkflowRunOut]:
     """Answer a run's prompts and gates, by the names of their steps, and resume it."""
     service = service_of(request)
-    service.caller(request, "write").must_see(None)
 
-    def work(data: AnswersIn, pending: Pending) -> None:
-        past = PastWorkflow.read(service.store, run_id)
-        if past.status not in ("needs_input", "running"):
-            raise UsageError(f"the run is over: {past.status}", place=f"run {run_id}")
-        result = _runner(service).resume(run_id, answers=data.answers)
-        answer_run(service, pending, fill(WorkflowRunOut, result), 200)
+    def go(data: AnswersIn, _new_id: str) -> WorkflowRunOut:
+        read_served_run(service.store, run_id, "workflow")
+        return fill(WorkflowRunOut, _runner(service).resume(run_id, answers=data.answers))
 
-    return await service.carry_out(request, key, data, work)
+    return await respond_with_run(request, key, data, go, 200)
 
 
 HANDLERS = [

@@ -18,9 +18,9 @@ from mcp_types import (
     ToolAnnotations,
 )
 
-from em.errors import EmError, NotFound, UsageError
+from em.errors import EmError, UsageError
 from em.runner.answers import Field, fields_of, json_or_text
-from em.runner.history import read_run
+from em.runner.history import read_run, read_served_run
 from em.runner.package import KIND, KeptRoutine, kept_routines, routine_of
 from em.runner.requirements import described_input
 from em.runner.routine import Routine, ToolStep
@@ -229,13 +229,7 @@ class Routines:
         return await self._converse(ctx, lambda: memory.run(routine, given, tools))
 
     def _resume(self, asked: own_tools.Resume) -> RunResult:
-        past = read_run(self._desk.store, asked.run_id)
-        if not past.stored:
-            raise NotFound(
-                "only runs of stored routines can be resumed here", place=f"run {asked.run_id}"
-            )
-        if past.status not in ("needs_input", "running"):
-            raise UsageError(f"the run is over: {past.status}", place=f"run {asked.run_id}")
+        read_served_run(self._desk.store, asked.run_id)
         return self._desk.memory.resume(
             asked.run_id,
             self._desk.tools,
