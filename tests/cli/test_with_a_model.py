@@ -84,6 +84,20 @@ def test_what_does_not_hold_is_dropped_and_said(tmp_path: Path, says: Any) -> No
     assert len(report["model"]["problems"]) == 3
 
 
+def test_a_value_is_confirmed_with_a_model_as_without(tmp_path: Path, says: Any) -> None:
+    greeting = {"tool": "greet", "args": {"id": "u-771", "tone": "kind"}, "result": "hello u-771"}
+    events = [TRACE["events"][0], {"type": "tool_call", **greeting}]  # type: ignore[index]  # a literal
+    (tmp_path / "trace.json").write_text(json.dumps({**TRACE, "events": events}))
+    routine = ROUTINE.replace('{id: "{{ user_again }}"}', '{id: "{{ user_again }}", tone: kind}')
+    says({**improved(), "routine_yaml": routine})
+    made = em("compile", "trace.json", "-o", "out", "--llm", "--confirm", "tone", "--json")
+    assert made.code == 0, made.err
+    assert made.json["model"]["improved"], made.json["model"]["problems"]
+    assert "tone: kind" in (tmp_path / "out" / "routine.yaml").read_text()
+    wrong = em("compile", "trace.json", "-o", "no", "--llm", "--confirm", "tome")
+    assert (wrong.code, "did you mean 'tone'" in wrong.err) == (2, True)
+
+
 def test_functions_that_hold_are_used_and_the_others_named(tmp_path: Path, says: Any) -> None:
     def call(name: str, result: str) -> dict[str, Any]:
         return {"type": "udf_call", "function": name, "args": {"text": "u-771"}, "result": result}

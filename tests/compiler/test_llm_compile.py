@@ -8,7 +8,7 @@ import pytest
 
 from em.compiler.improvement import Improved
 from em.compiler.llm_compile import llm_compile_trace, llm_compile_trace_file
-from em.errors import LlmUnavailable
+from em.errors import LlmUnavailable, UsageError
 from em.llm import ScriptedClient
 from em.runner.engine import run_routine
 from em.traces.trace import Mission, ToolCall, Trace, UdfCall
@@ -191,3 +191,53 @@ def test_code_in_a_markdown_fence_is_taken_out_of_it() -> None:
     found, _ = improved(answer(f"```yaml\n{ROUTINE}```", f"```python\n{UDF}\n```\n"))
     assert found.by_model
     assert found.draft.udf_source == UDF
+
+
+PAID = Trace(
+    mission=Mission("pay back", {"order": "#W1001"}),
+    events=[
+        ToolCall(tool="get_order", args={"order": "#W1001"}, result={"id": "#W1001", "sum": 31.75}),
+        ToolCall(tool="pay", args={"order": "#W1001", "channel": "card"}, result="paid"),
+    ],
+    final_output="paid",
+    outcome="success",
+)
+PAY = """\
+name: pay_back
+tools: [{name: get_order, effect: read}, {name: pay, effect: write}]
+input_schema: {type: object, properties: {order: {type: string}}, required: [order]}
+steps:
+  - {id: look, type: tool.call, tool: get_order, args: {order: "{{ order }}"}, save_as: found}
+  - id: pay
+    type: tool.call
+    tool: pay
+    args: {order: "{{ order }}", channel: card}
+    agree: {order: [found.id]}
+    save_as: done
+  - {id: end, type: return, value: "{{ done }}"}
+"""
+
+
+def test_a_confirmed_value_is_a_constant_with_a_model_too(tmp_path: Path) -> None:
+    (tmp_path / "trace.json").write_bytes(msgspec.json.encode(PAID))
+    paid: list[Any] = []
+    tools = {
+        "get_order": lambda order: {"id": order, "sum": 12.5},
+        "pay": lambda **args: paid.append(args) or "paid",
+    }
+    replies = [answer(PAY, ""), answer("name: x", "")]
+    for reply in replies:
+        client = ScriptedClient([reply] * 3)
+        out = tmp_path / f"out{len(paid)}"
+        found = llm_compile_trace_file(
+            tmp_path / "trace.json", out, client, name="pay_back", confirm=["channel"]
+        )
+        assert found.by_model == (reply is replies[0]), found.problems
+        result = run_routine(out, {"order": "#W2002"}, tools)
+        assert result.status == "ok", result.pending_prompt
+        assert paid[-1] == {"order": "#W2002", "channel": "card"}
+    with pytest.raises(UsageError, match="does not ask for 'chanel'") as raised:
+        llm_compile_trace_file(
+            tmp_path / "trace.json", tmp_path / "no", ScriptedClient([]), confirm=["chanel"]
+        )
+    assert "channel" in raised.value.fix

@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from em.compiler.compile_trace import compile_trace, read_trace_file, without_secrets
+from em.compiler.compile_trace import compile_file, compile_trace, without_secrets
+from em.compiler.confirmation import Confirm
 from em.compiler.improvement import Improved, improve
 from em.compiler.package_files import write_package
 from em.llm.client import LlmClient
@@ -18,13 +19,17 @@ def llm_compile_trace(
     name: str | None = None,
     declared: Mapping[str, Effect | None] | None = None,
     allow_failed: bool = False,
+    confirm: Confirm = (),
 ) -> Improved:
     """Compile a trace and let a model improve the routine, which must still reproduce the trace.
 
-    A trace that says that it failed is refused unless `allow_failed`.
+    A trace that says that it failed is refused unless `allow_failed`. confirm: values that the
+    routine would ask for, and that are the recorded ones on every run.
     """
     trace = without_secrets(trace)
-    draft = compile_trace(trace, name=name, declared=declared, allow_failed=allow_failed)
+    draft = compile_trace(
+        trace, name=name, declared=declared, allow_failed=allow_failed, confirm=confirm
+    )
     return improve(trace, draft, client)
 
 
@@ -36,15 +41,21 @@ def llm_compile_trace_file(
     name: str | None = None,
     declared: Mapping[str, Effect | None] | None = None,
     allow_failed: bool = False,
+    confirm: Confirm = (),
 ) -> Improved:
-    """Compile a trace file into a package folder with a model's help.
+    """Compile a trace file into a package folder with a model's help. Options as for a trace.
 
     If the model's routine does not hold, the one compiled without it is written: the result's
     `fell_back` says why, and `functions` and `left_out` which of its functions are used.
     """
-    trace = read_trace_file(trace_path)
-    improved = llm_compile_trace(
-        trace, client, name=name, declared=declared, allow_failed=allow_failed
+    made = compile_file(
+        trace_path,
+        name=name,
+        declared=declared,
+        client=client,
+        allow_failed=allow_failed,
+        confirm=confirm,
     )
-    write_package(improved.draft, Path(output_dir))
-    return improved
+    write_package(made.draft, Path(output_dir), made.udfs)
+    assert made.improved is not None, "a model was asked"
+    return made.improved
