@@ -10,52 +10,82 @@ import gc
 import json
 import os
 import runpy
+import select
 import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import cache
 from importlib import import_module
 from typing import Any
 
+LOADED_LATER = (
+    "em.store.sqlite jsonschema_rs ahocorasick rich.cells uvicorn litestar em.serve.app".split()
+)
+"""What many commands load when they run, beside the modules of the commands."""
+
 READ_AT_START = ("PYTHON", "LC_", "LANG")
 """How the names of variables start that Python reads before it runs anything."""
 
-LOADED_LATER = "em.store.sqlite jsonschema_rs ahocorasick rich.cells".split()
-"""What most commands load when they run, beside the modules of the commands."""
-
 
 class Fork:
-    """A running command."""
+    """A running command, with the methods of a `Popen`."""
 
-    def __init__(self, pid: int, answers: socket.socket) -> None:
+    def __init__(self, pid: int, over: int) -> None:
         self.pid = pid
-        self._answers = answers
+        self.returncode: int | None = None
+        self._over = over  # what the exit code is written to
 
-    def wait(self) -> int:
-        """Wait until the command ends; its exit code, or the signal that killed it, negative."""
-        return _number(self._answers)
+    def poll(self) -> int | None:
+        """Return the exit code, or None while it runs."""
+        if self.returncode is None and select.select([self._over], [], [], 0)[0]:
+            return self.wait()
+        return self.returncode
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait until it ends. The exit code of a killed one is the signal's number, negative."""
+        if self.returncode is None:
+            if not select.select([self._over], [], [], timeout)[0]:
+                raise subprocess.TimeoutExpired("em", timeout or 0)
+            self.returncode = _number(os.read(self._over, 8))
+            os.close(self._over)
+        return self.returncode
+
+    def send_signal(self, number: int) -> None:
+        """Send a signal, unless it has ended."""
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def terminate(self) -> None:
+        """Ask it to end."""
+        self.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """End it."""
+        self.send_signal(signal.SIGKILL)
+
+    def __enter__(self) -> "Fork":
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.kill()
+        self.wait()
 
 
-@contextmanager
-def forked(args: tuple[str, ...], stdin: int, stdout: int, stderr: int) -> Iterator[Fork]:
-    """Run `em` with these arguments and descriptors. One at a time; it is killed if left early."""
+def start_em(*args: str, stdin: int, stdout: int, stderr: int, **env: str) -> Fork:
+    """Start `em` with these arguments, descriptors and additions to the environment."""
     parent, started_with = _parent()
-    assert started_with == _read_at_start(), "start `python -m em`: a fork would not see this"
+    environment = {**os.environ, **env}
+    assert started_with == _read_at_start(environment), "run `python -m em`: no fork sees this"
     os.umask(mask := os.umask(0))
-    request = json.dumps([args, os.getcwd(), mask, dict(os.environ)]).encode()
-    socket.send_fds(parent, [len(request).to_bytes(8)], [stdin, stdout, stderr])
+    request = json.dumps([args, os.getcwd(), mask, environment]).encode()
+    over, told = os.pipe()
+    socket.send_fds(parent, [len(request).to_bytes(8)], [stdin, stdout, stderr, told])
+    os.close(told)
     parent.sendall(request)
-    fork = Fork(_number(parent), parent)
-    try:
-        yield fork
-    except BaseException:
-        os.kill(fork.pid, signal.SIGKILL)
-        fork.wait()
-        raise
+    return Fork(_number(parent.recv(8, socket.MSG_WAITALL)), over)
 
 
 @cache
@@ -70,42 +100,70 @@ def _parent() -> tuple[socket.socket, dict[str, str]]:
         process.wait()
 
     atexit.register(end)
-    return ours, _read_at_start()
+    return ours, _read_at_start(dict(os.environ))
 
 
-def _read_at_start() -> dict[str, str]:
-    return {name: value for name, value in os.environ.items() if name.startswith(READ_AT_START)}
+def _read_at_start(environment: dict[str, str]) -> dict[str, str]:
+    return {name: value for name, value in environment.items() if name.startswith(READ_AT_START)}
 
 
-def _number(sender: socket.socket) -> int:
-    sent = sender.recv(8, socket.MSG_WAITALL)
+def _number(sent: bytes) -> int:
     assert len(sent) == 8, "the process whose forks are the commands has ended"
     return int.from_bytes(sent, signed=True)
 
 
 def _serve(asked: socket.socket) -> bool:
     """Fork for each request. Return True in a fork, and False when there are no more requests."""
+    running: dict[int, int] = {}  # the pid of each fork, and where to write its exit code
+    ended, wake = os.pipe()
+    os.set_blocking(wake, False)
+    signal.set_wakeup_fd(wake)
+    signal.signal(signal.SIGCHLD, lambda _signal, _frame: None)
     while True:
-        size, descriptors, _, _ = socket.recv_fds(asked, 8, 3)
+        ready = select.select([asked, ended], [], [])[0]
+        if ended in ready:
+            os.read(ended, 4096)
+            _tell_exit_codes(running)
+        if asked not in ready:
+            continue
+        size, descriptors, _, _ = socket.recv_fds(asked, 8, 4)
         if not size:
             return False
         request = asked.recv(int.from_bytes(size), socket.MSG_WAITALL)
+        *streams, told = descriptors
         pid = os.fork()
         if pid == 0:
+            signal.set_wakeup_fd(-1)
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             asked.close()
-            _become(json.loads(request), descriptors)
+            for descriptor in (ended, wake, told, *running.values()):
+                os.close(descriptor)
+            _become(json.loads(request), streams)
             return True
-        for descriptor in descriptors:
+        for descriptor in streams:
             os.close(descriptor)
+        running[pid] = told
         asked.sendall(pid.to_bytes(8, signed=True))
-        _, status = os.waitpid(pid, 0)
-        asked.sendall(os.waitstatus_to_exitcode(status).to_bytes(8, signed=True))
 
 
-def _become(request: tuple[list[str], str, int, dict[str, str]], descriptors: list[int]) -> None:
+def _tell_exit_codes(running: dict[int, int]) -> None:
+    while running:
+        pid, status = os.waitpid(-1, os.WNOHANG)
+        if pid == 0:
+            return
+        told = running.pop(pid)
+        try:
+            os.write(told, os.waitstatus_to_exitcode(status).to_bytes(8, signed=True))
+        except BrokenPipeError:
+            pass  # nobody waits for this one
+        finally:
+            os.close(told)
+
+
+def _become(request: tuple[list[str], str, int, dict[str, str]], streams: list[int]) -> None:
     """Make this process what `python -m em` is before its first import."""
     args, folder, mask, environment = request
-    for place, descriptor in enumerate(descriptors):
+    for place, descriptor in enumerate(streams):
         os.dup2(descriptor, place)
         os.close(descriptor)
     os.environ.clear()
@@ -135,6 +193,7 @@ def main() -> None:
         import_module(module)
     gc.collect()
     gc.freeze()
+    assert threading.active_count() == 1, "a fork would lack the other threads"
     if _serve(asked):
         runpy.run_module("em", run_name="__main__", alter_sys=True)
 

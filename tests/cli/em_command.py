@@ -7,7 +7,8 @@ import sys
 import tempfile
 from typing import Any, NamedTuple
 
-from tests.forks import forked
+from tests.children import LIMIT
+from tests.forks import start_em
 
 EM = [sys.executable, "-m", "em"]
 
@@ -22,7 +23,7 @@ class Ran(NamedTuple):
         return json.loads(self.out)
 
 
-def em(*args: str, stdin: str | bytes = b"") -> Ran:
+def em(*args: str, stdin: str | bytes = b"", **env: str) -> Ran:
     with (
         tempfile.TemporaryFile() as given,
         tempfile.TemporaryFile() as out,
@@ -30,8 +31,9 @@ def em(*args: str, stdin: str | bytes = b"") -> Ran:
     ):
         given.write(stdin.encode() if isinstance(stdin, str) else stdin)
         given.seek(0)
-        with forked(args, given.fileno(), out.fileno(), err.fileno()) as process:
-            code = process.wait()
+        streams = {"stdin": given.fileno(), "stdout": out.fileno(), "stderr": err.fileno()}
+        with start_em(*args, **streams, **env) as process:
+            code = process.wait(LIMIT)
         out.seek(0)
         err.seek(0)
         ran = Ran(code, out.read().decode(), err.read().decode())
@@ -44,7 +46,7 @@ def on_terminal(*args: str, typed: str = "") -> str:
     parent, child = pty.openpty()
     os.write(parent, typed.encode())
     shown = b""
-    with forked(args, child, child, child) as process:
+    with start_em(*args, stdin=child, stdout=child, stderr=child) as process:
         os.close(child)
         while True:
             try:
@@ -54,6 +56,6 @@ def on_terminal(*args: str, typed: str = "") -> str:
             if not block:
                 break
             shown += block
-        process.wait()
+        process.wait(LIMIT)
     os.close(parent)
     return shown.decode()

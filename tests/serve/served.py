@@ -2,14 +2,12 @@
 
 import json
 import os
-import signal
-import subprocess
-import sys
 import threading
 from collections.abc import Callable
 from typing import Any
 
 import httpx
+from tests.forks import start_em
 
 
 class Served:
@@ -23,15 +21,14 @@ class Served:
         port: str | None = "0",
     ) -> None:
         given = () if port is None else ("--port", port)
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "em", "--db", db, "serve", *given, *args],
-            stderr=subprocess.PIPE,
-            env={**os.environ, **(env or {})},
-            text=True,
+        said, stderr = os.pipe()
+        self.process = start_em(
+            *("--db", db, "serve", *given, *args), stdin=0, stdout=1, stderr=stderr, **(env or {})
         )
-        assert self.process.stderr is not None
-        first = self.process.stderr.readline()
-        assert '"event":"listening"' in first, first + self.process.stderr.read()
+        os.close(stderr)
+        self._stderr = os.fdopen(said)
+        first = self._stderr.readline()
+        assert '"event":"listening"' in first, first + self._stderr.read()
         self.lines: list[dict[str, Any]] = [json.loads(first)]
         # Read on: a full pipe would stop the service.
         self._reader = threading.Thread(target=self._read, daemon=True)
@@ -40,8 +37,7 @@ class Served:
         self.http = httpx.Client(base_url=self.url, timeout=60)
 
     def _read(self) -> None:
-        assert self.process.stderr is not None
-        for line in self.process.stderr:
+        for line in self._stderr:
             self.lines.append(json.loads(line))
 
     def post(self, path: str, body: Any, key: str = "", **headers: str) -> httpx.Response:
@@ -55,17 +51,15 @@ class Served:
         return answer.json()
 
     def kill(self) -> None:
-        self.process.send_signal(signal.SIGKILL)
+        self.process.kill()
         self.process.wait()
 
     def stop(self) -> int:
-        if self.process.poll() is None:
-            self.process.terminate()
+        self.process.terminate()
         code = self.process.wait(30)
         self._reader.join(10)
         self.http.close()
-        if self.process.stderr is not None:
-            self.process.stderr.close()
+        self._stderr.close()
         return code
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import httpx
 import pytest
 from served import Serve, Served
+from tests.cli.em_command import em
 
 from em import Settings
 from em.errors import Forbidden, Unauthorized, UsageError
@@ -30,11 +31,6 @@ def test_standing_open_to_others_without_a_token_is_refused() -> None:
 
 
 def test_the_command_refuses_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    import sys
-
-    sys.path.insert(0, str(Path(__file__).parent.parent / "cli"))
-    from em_command import em
-
     ran = em("serve", "--host", "0.0.0.0", "--port", "0")
     assert (ran.code, "set EM_API_TOKEN" in ran.err) == (2, True)
     assert not Path(".em").exists()

@@ -1,14 +1,12 @@
 """The document that this part was built from, walked in its order under the name em."""
 
 import json
-import os
 import socket
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 from served import Serve, Served
+from tests.cli.em_command import em
 
 TRAJECTORY: dict[str, Any] = {
     "task": "load the orders with a SQL insert",
@@ -30,36 +28,25 @@ TRAJECTORY: dict[str, Any] = {
 TOKEN = "a-token-that-is-long-enough"
 
 
-def em(*args: str, **env: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "em", *args],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, **env},
-        timeout=300,
-    )
-
-
 def test_every_command_it_lists(tmp_path: Path) -> None:
     (tmp_path / "trajectory.json").write_text(json.dumps(TRAJECTORY))
     (tmp_path / "script.json").write_text(json.dumps([{"answer": "yes"}]))
     smoke = em("smoke-llm", EM_LLM_PROVIDER="scripted", EM_LLM_BASE_URL="script.json")
-    assert smoke.returncode == 0, smoke.stderr
+    assert smoke.code == 0, smoke.err
     reflected = em("--db", "heuristics.db", "reflect", "trajectory.json", "--store")
-    assert reflected.returncode == 0, reflected.stderr
-    assert "sql_insert" in reflected.stdout
+    assert reflected.code == 0, reflected.err
+    assert "sql_insert" in reflected.out
     found = em("--db", "heuristics.db", "retrieve", "debug a failing SQL insert")
-    assert (found.returncode, "sql_insert fails with" in found.stdout) == (0, True)
+    assert (found.code, "sql_insert fails with" in found.out) == (0, True)
     before = (tmp_path / "heuristics.db").read_bytes()
     measured = em("--db", "heuristics.db", "evaluate", "--tasks", "20")
-    assert (measured.returncode, "MRR" in measured.stdout) == (0, True)
+    assert (measured.code, "MRR" in measured.out) == (0, True)
     assert (tmp_path / "heuristics.db").read_bytes() == before
     looped = em(
         *("loop", "--goal", "Continue improving this repository", "--agent", "true"),
         *("--max-iterations", "5", "--until", "true"),
     )
-    assert looped.returncode == 0, looped.stderr
+    assert looped.code == 0, looped.err
 
 
 def test_serve_takes_its_address_and_limit_from_the_environment(serve: Serve) -> None:
@@ -67,7 +54,7 @@ def test_serve_takes_its_address_and_limit_from_the_environment(serve: Serve) ->
         probe.bind(("127.0.0.1", 0))
         port = str(probe.getsockname()[1])
     env = {"EM_API_HOST": "0.0.0.0", "EM_API_PORT": port, "EM_API_MAX_REQUEST_BYTES": "131072"}
-    assert "EM_API_TOKEN" in em("serve", **env).stderr  # open to others only with a token
+    assert "EM_API_TOKEN" in em("serve", **env).err  # open to others only with a token
     service = serve(port=None, env={**env, "EM_API_TOKEN": TOKEN})
     assert (service.lines[0]["host"], str(service.lines[0]["port"])) == ("0.0.0.0", port)
     service.http.headers["Authorization"] = f"Bearer {TOKEN}"
