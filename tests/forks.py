@@ -1,8 +1,8 @@
-"""`em` in a process of its own that starts fast: as the fork of a Python that has em loaded.
+"""Processes of Python that start fast: forks of one that has em loaded.
 
-A fork has its own arguments, folder, environment and standard streams, and ends as `python -m em`
-ends. Only the imports are done before. A test of what `em` imports, or of what Python itself reads
-when it starts, runs `python -m em` instead.
+A fork has its own arguments, folder, environment and standard streams. Its imports were done
+before, and at its end Python does not take its modules apart: that takes longer than most commands.
+A test of either, or of what Python itself reads when it starts, starts `sys.executable` instead.
 """
 
 import atexit
@@ -15,23 +15,29 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
+import traceback
 from functools import cache
 from importlib import import_module
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tests.children import LIMIT
 
 LOADED_LATER = (
     "em.store.sqlite jsonschema_rs ahocorasick rich.cells uvicorn litestar em.serve.app".split()
 )
 """What many commands load when they run, beside the modules of the commands."""
 
+ROOT = Path(__file__).parent.parent
 READ_AT_START = ("PYTHON", "LC_", "LANG")
 """How the names of variables start that Python reads before it runs anything."""
 
 
 class Fork:
-    """A running command, with the methods of a `Popen`."""
+    """A running process, with the methods of a `Popen`."""
 
     def __init__(self, pid: int, over: int) -> None:
         self.pid = pid
@@ -48,7 +54,7 @@ class Fork:
         """Wait until it ends. The exit code of a killed one is the signal's number, negative."""
         if self.returncode is None:
             if not select.select([self._over], [], [], timeout)[0]:
-                raise subprocess.TimeoutExpired("em", timeout or 0)
+                raise subprocess.TimeoutExpired("a fork", timeout or 0)
             self.returncode = _number(os.read(self._over, 8))
             os.close(self._over)
         return self.returncode
@@ -74,11 +80,41 @@ class Fork:
         self.wait()
 
 
-def start_em(*args: str, stdin: int, stdout: int, stderr: int, **env: str) -> Fork:
-    """Start `em` with these arguments, descriptors and additions to the environment."""
+class Ran(NamedTuple):
+    """What a process that has ended left."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        """Its standard output, as JSON."""
+        return json.loads(self.out)
+
+
+def run_python(*args: str, stdin: str | bytes = b"", **env: str) -> Ran:
+    """Run Python with these arguments and additions to the environment."""
+    with (
+        tempfile.TemporaryFile() as given,
+        tempfile.TemporaryFile() as out,
+        tempfile.TemporaryFile() as err,
+    ):
+        given.write(stdin.encode() if isinstance(stdin, str) else stdin)
+        given.seek(0)
+        streams = {"stdin": given.fileno(), "stdout": out.fileno(), "stderr": err.fileno()}
+        with start_python(*args, **streams, **env) as process:
+            code = process.wait(LIMIT)
+        out.seek(0)
+        err.seek(0)
+        return Ran(code, out.read().decode(), err.read().decode())
+
+
+def start_python(*args: str, stdin: int, stdout: int, stderr: int, **env: str) -> Fork:
+    """Start Python with `-m MODULE`, `-c CODE` or a script, and these descriptors."""
     parent, started_with = _parent()
     environment = {**os.environ, **env}
-    assert started_with == _read_at_start(environment), "run `python -m em`: no fork sees this"
+    assert started_with == _read_at_start(environment), "start sys.executable: no fork sees this"
     os.umask(mask := os.umask(0))
     request = json.dumps([args, os.getcwd(), mask, environment]).encode()
     over, told = os.pipe()
@@ -90,9 +126,9 @@ def start_em(*args: str, stdin: int, stdout: int, stderr: int, **env: str) -> Fo
 
 @cache
 def _parent() -> tuple[socket.socket, dict[str, str]]:
-    """Start the process whose forks are the commands. It ends when this one does."""
+    """Start the process whose forks the others are. It ends when this one does."""
     ours, theirs = socket.socketpair()
-    process = subprocess.Popen([sys.executable, __file__], stdin=theirs)
+    process = subprocess.Popen([sys.executable, "-m", __name__], stdin=theirs, cwd=ROOT)
     theirs.close()
 
     def end() -> None:
@@ -108,12 +144,12 @@ def _read_at_start(environment: dict[str, str]) -> dict[str, str]:
 
 
 def _number(sent: bytes) -> int:
-    assert len(sent) == 8, "the process whose forks are the commands has ended"
+    assert len(sent) == 8, "the process whose forks the others are has ended"
     return int.from_bytes(sent, signed=True)
 
 
-def _serve(asked: socket.socket) -> bool:
-    """Fork for each request. Return True in a fork, and False when there are no more requests."""
+def _serve(asked: socket.socket) -> list[str]:
+    """Fork for each request. Return the arguments in a fork, and none after the last request."""
     running: dict[int, int] = {}  # the pid of each fork, and where to write its exit code
     ended, wake = os.pipe()
     os.set_blocking(wake, False)
@@ -128,7 +164,7 @@ def _serve(asked: socket.socket) -> bool:
             continue
         size, descriptors, _, _ = socket.recv_fds(asked, 8, 4)
         if not size:
-            return False
+            return []
         request = asked.recv(int.from_bytes(size), socket.MSG_WAITALL)
         *streams, told = descriptors
         pid = os.fork()
@@ -138,8 +174,7 @@ def _serve(asked: socket.socket) -> bool:
             asked.close()
             for descriptor in (ended, wake, told, *running.values()):
                 os.close(descriptor)
-            _become(json.loads(request), streams)
-            return True
+            return _become(json.loads(request), streams)
         for descriptor in streams:
             os.close(descriptor)
         running[pid] = told
@@ -160,8 +195,8 @@ def _tell_exit_codes(running: dict[int, int]) -> None:
             os.close(told)
 
 
-def _become(request: tuple[list[str], str, int, dict[str, str]], streams: list[int]) -> None:
-    """Make this process what `python -m em` is before its first import."""
+def _become(request: tuple[list[str], str, int, dict[str, str]], streams: list[int]) -> list[str]:
+    """Make this process what Python is before it runs anything; the arguments."""
     args, folder, mask, environment = request
     for place, descriptor in enumerate(streams):
         os.dup2(descriptor, place)
@@ -171,17 +206,46 @@ def _become(request: tuple[list[str], str, int, dict[str, str]], streams: list[i
     time.tzset()
     os.umask(mask)
     os.chdir(folder)
-    sys.path[0] = folder
-    sys.argv[1:] = args
     sys.stdin = _stream(0, sys.stdin, "r")
     sys.stdout = _stream(1, sys.stdout, "w")
     sys.stderr = _stream(2, sys.stderr, "w")
     sys.stderr.reconfigure(line_buffering=True)
+    return args
 
 
 def _stream(descriptor: int, like: Any, mode: str) -> Any:
     """Return a stream as Python makes it: it writes line by line only on a terminal."""
     return open(descriptor, mode, encoding=like.encoding, errors=like.errors, closefd=False)
+
+
+def _run(how: str, *args: str) -> None:
+    """Do what Python does with its arguments."""
+    if how == "-m":
+        sys.argv, sys.path[0] = list(args), os.getcwd()
+        runpy.run_module(args[0], run_name="__main__", alter_sys=True)
+    elif how == "-c":
+        sys.argv, sys.path[0] = ["-c", *args[1:]], ""
+        exec(compile(args[0], "<string>", "exec"), {"__name__": "__main__"})
+    else:
+        sys.argv, sys.path[0] = [how, *args], os.path.dirname(how)
+        runpy.run_path(how, run_name="__main__")
+
+
+def _end(ended_by: BaseException | None) -> None:
+    """End as Python ends: threads are waited for, exit functions called, streams flushed."""
+    code = 0
+    if isinstance(ended_by, SystemExit):
+        code = ended_by.code if isinstance(ended_by.code, int) else int(ended_by.code is not None)
+        if code and not isinstance(ended_by.code, int):
+            print(ended_by.code, file=sys.stderr)
+    elif ended_by:
+        traceback.print_exception(ended_by)
+        code = 1
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    os._exit(code)
 
 
 def main() -> None:
@@ -194,8 +258,13 @@ def main() -> None:
     gc.collect()
     gc.freeze()
     assert threading.active_count() == 1, "a fork would lack the other threads"
-    if _serve(asked):
-        runpy.run_module("em", run_name="__main__", alter_sys=True)
+    if args := _serve(asked):
+        ended_by: BaseException | None = None
+        try:
+            _run(*args)
+        except BaseException as error:  # noqa: BLE001 - this is where a process ends
+            ended_by = error
+        _end(ended_by)
 
 
 if __name__ == "__main__":

@@ -1,42 +1,17 @@
 """Running `em` as a user does: a process of its own."""
 
-import json
 import os
 import pty
 import sys
-import tempfile
-from typing import Any, NamedTuple
 
 from tests.children import LIMIT
-from tests.forks import start_em
+from tests.forks import Ran, run_python, start_python
 
 EM = [sys.executable, "-m", "em"]
 
 
-class Ran(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-    @property
-    def json(self) -> Any:
-        return json.loads(self.out)
-
-
 def em(*args: str, stdin: str | bytes = b"", **env: str) -> Ran:
-    with (
-        tempfile.TemporaryFile() as given,
-        tempfile.TemporaryFile() as out,
-        tempfile.TemporaryFile() as err,
-    ):
-        given.write(stdin.encode() if isinstance(stdin, str) else stdin)
-        given.seek(0)
-        streams = {"stdin": given.fileno(), "stdout": out.fileno(), "stderr": err.fileno()}
-        with start_em(*args, **streams, **env) as process:
-            code = process.wait(LIMIT)
-        out.seek(0)
-        err.seek(0)
-        ran = Ran(code, out.read().decode(), err.read().decode())
+    ran = run_python("-m", "em", *args, stdin=stdin, **env)
     assert "Traceback" not in ran.err, ran.err
     return ran
 
@@ -46,7 +21,7 @@ def on_terminal(*args: str, typed: str = "") -> str:
     parent, child = pty.openpty()
     os.write(parent, typed.encode())
     shown = b""
-    with start_em(*args, stdin=child, stdout=child, stderr=child) as process:
+    with start_python("-m", "em", *args, stdin=child, stdout=child, stderr=child) as process:
         os.close(child)
         while True:
             try:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import httpx
-from tests.forks import start_em
+from tests.forks import start_python
 
 
 class Served:
@@ -22,9 +22,8 @@ class Served:
     ) -> None:
         given = () if port is None else ("--port", port)
         said, stderr = os.pipe()
-        self.process = start_em(
-            *("--db", db, "serve", *given, *args), stdin=0, stdout=1, stderr=stderr, **(env or {})
-        )
+        command = ("-m", "em", "--db", db, "serve", *given, *args)
+        self.process = start_python(*command, stdin=0, stdout=1, stderr=stderr, **(env or {}))
         os.close(stderr)
         self._stderr = os.fdopen(said)
         first = self._stderr.readline()
