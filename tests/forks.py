@@ -26,10 +26,14 @@ from typing import Any, NamedTuple
 
 from tests.children import LIMIT
 
-LOADED_LATER = (
-    "em.store.sqlite jsonschema_rs ahocorasick rich.cells uvicorn litestar em.serve.app".split()
+COMMAND = "em.store.sqlite jsonschema_rs ahocorasick rich.cells"
+"""What commands load when they run, beside the modules of all commands."""
+
+SERVICE = (
+    f"{COMMAND} em.serve.app em.serve.mcp.server litestar.plugins.attrs litestar.plugins.pydantic "
+    "uvicorn.lifespan.on uvicorn.protocols.http.h11_impl uvicorn.protocols.websockets.auto"
 )
-"""What many commands load when they run, beside the modules of the commands."""
+"""What the service loads."""
 
 ROOT = Path(__file__).parent.parent
 READ_AT_START = ("PYTHON", "LC_", "LANG")
@@ -110,9 +114,11 @@ def run_python(*args: str, stdin: str | bytes = b"", **env: str) -> Ran:
         return Ran(code, out.read().decode(), err.read().decode())
 
 
-def start_python(*args: str, stdin: int, stdout: int, stderr: int, **env: str) -> Fork:
-    """Start Python with `-m MODULE`, `-c CODE` or a script, and these descriptors."""
-    parent, started_with = _parent()
+def start_python(
+    *args: str, stdin: int, stdout: int, stderr: int, loaded: str = COMMAND, **env: str
+) -> Fork:
+    """Start Python with `-m MODULE`, `-c CODE` or a script, and these descriptors and modules."""
+    parent, started_with = _parent(loaded)
     environment = {**os.environ, **env}
     assert started_with == _read_at_start(environment), "start sys.executable: no fork sees this"
     os.umask(mask := os.umask(0))
@@ -125,10 +131,11 @@ def start_python(*args: str, stdin: int, stdout: int, stderr: int, **env: str) -
 
 
 @cache
-def _parent() -> tuple[socket.socket, dict[str, str]]:
+def _parent(loaded: str) -> tuple[socket.socket, dict[str, str]]:
     """Start the process whose forks the others are. It ends when this one does."""
     ours, theirs = socket.socketpair()
-    process = subprocess.Popen([sys.executable, "-m", __name__], stdin=theirs, cwd=ROOT)
+    command = [sys.executable, "-m", __name__, *loaded.split()]
+    process = subprocess.Popen(command, stdin=theirs, cwd=ROOT)
     theirs.close()
 
     def end() -> None:
@@ -253,7 +260,7 @@ def main() -> None:
     from em.cli.root import COMMANDS
 
     asked = socket.socket(fileno=os.dup(0))
-    for module in (*(place.partition(":")[0] for place, _ in COMMANDS.values()), *LOADED_LATER):
+    for module in (*(place.partition(":")[0] for place, _ in COMMANDS.values()), *sys.argv[1:]):
         import_module(module)
     gc.collect()
     gc.freeze()

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import httpx
-from tests.forks import start_python
+from tests.forks import SERVICE, start_python
 
 
 class Served:
@@ -23,7 +23,9 @@ class Served:
         given = () if port is None else ("--port", port)
         said, stderr = os.pipe()
         command = ("-m", "em", "--db", db, "serve", *given, *args)
-        self.process = start_python(*command, stdin=0, stdout=1, stderr=stderr, **(env or {}))
+        self.process = start_python(
+            *command, stdin=0, stdout=1, stderr=stderr, loaded=SERVICE, **(env or {})
+        )
         os.close(stderr)
         self._stderr = os.fdopen(said)
         first = self._stderr.readline()
