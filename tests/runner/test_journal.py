@@ -1,12 +1,11 @@
 """A run survives its process: what was done is not done again, what is unknown is asked."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.forks import run_python
 
 from em import Memory
 from em.errors import NotFound, PositionConflict, RoutineError
@@ -37,20 +36,13 @@ def folder(tmp_path: Path) -> Path:
 
 
 def work(folder: Path, run_id: str = "new", answers: Any = None, deadly: str = "") -> Any:
-    run = subprocess.run(
-        [
-            *(sys.executable, str(WORKER), str(folder / "em.db"), str(folder), run_id),
-            *(json.dumps(answers or {}), deadly),
-        ],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    given = (str(folder / "em.db"), str(folder), run_id, json.dumps(answers or {}), deadly)
+    run = run_python(str(WORKER), *given)
     if deadly:
-        assert run.returncode == -9, run.stderr
+        assert run.code == -9, run.err
         return None
-    assert run.returncode == 0, run.stderr
-    return json.loads(run.stdout)
+    assert run.code == 0, run.err
+    return run.json
 
 
 def the_run(folder: Path) -> str:

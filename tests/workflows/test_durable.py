@@ -1,8 +1,6 @@
 """A run survives its process: killed anywhere it goes on, and no effect happens twice unasked."""
 
 import json
-import subprocess
-import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -10,6 +8,7 @@ from typing import Any
 import pytest
 from flows import Write
 from ten import EVERY, OUTPUT, STEPS, write_flow
+from tests.forks import run_python
 
 from em import Memory
 from em.errors import NotFound, PositionConflict, UsageError, WorkflowError
@@ -20,16 +19,11 @@ WORKER = Path(__file__).with_name("worker.py")
 
 
 def work(folder: Path, answers: Any = None, deadly: str = "") -> Any:
-    run = subprocess.run(
-        [sys.executable, str(WORKER), str(folder), "run-1", json.dumps(answers or {}), deadly],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if deadly and run.returncode == -9:
+    run = run_python(str(WORKER), str(folder), "run-1", json.dumps(answers or {}), deadly)
+    if deadly and run.code == -9:
         return None
-    assert run.returncode == 0, run.stderr
-    return json.loads(run.stdout)
+    assert run.code == 0, run.err
+    return run.json
 
 
 def effects(folder: Path) -> list[str]:
