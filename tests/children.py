@@ -4,7 +4,6 @@ The limits are for processes that hang. A slow machine must not reach them: wait
 measure no time.
 """
 
-import subprocess
 import time
 from collections.abc import Callable
 
@@ -21,21 +20,3 @@ def wait_until(holds: Callable[[], object], progress: Callable[[], object] = lam
             assert now != seen, f"no progress in {LIMIT:.0f} seconds"
             deadline, seen = time.monotonic() + LIMIT, now
         time.sleep(0.02)
-
-
-def wait_for_end(
-    process: "subprocess.Popen[str]", progress: Callable[[], object] = lambda: None
-) -> tuple[str, str]:
-    """Wait until the process ends; its standard output and standard error."""
-    found = ("", "")
-
-    def has_ended() -> bool:
-        nonlocal found
-        try:
-            found = process.communicate(timeout=1)
-        except subprocess.TimeoutExpired:
-            return False
-        return True
-
-    wait_until(has_ended, progress)
-    return found

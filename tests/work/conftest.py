@@ -3,8 +3,6 @@
 import os
 import signal
 import sqlite3
-import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -12,13 +10,16 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
-from tests.children import wait_for_end, wait_until
+from tests.children import wait_until
+from tests.forks import COMMAND, Fork, start_python
 
 from em import Memory
 from em.runner.package import files_in, keep_routine
 from em.work.queue import Queue
 
 SETTINGS = "work: {lease: 2}\n"
+LOADED = f"{COMMAND} dbos em.work.worker psycopg"
+"""What a worker loads."""
 
 TOOLS = '''
 import os, time
@@ -83,7 +84,7 @@ class Workplace:
         (folder / "em.yaml").write_text(SETTINGS)
         (folder / "tools.py").write_text(TOOLS)
         (folder / "effects").mkdir()
-        self._started: list[subprocess.Popen[str]] = []
+        self._started: list[Fork] = []
         for name, text in {
             "keyed_five": five("keyed"),
             "plain_five": five("plain"),
@@ -104,21 +105,33 @@ class Workplace:
         with Memory(self.db) as memory, Queue(memory) as queue:
             yield queue
 
-    def worker(self, *args: str, slow: float = 0.0) -> "subprocess.Popen[str]":
+    def worker(self, *args: str, slow: float = 0.0) -> Fork:
         """Start `em worker`."""
-        process = subprocess.Popen(
-            [sys.executable, "-m", "em", "worker", "--db", self.db, "--tools", "tools.py", *args],
-            env={**os.environ, "TEST_SLOW": str(slow)},
-            stderr=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
+        command = ("-m", "em", "worker", "--db", self.db, "--tools", "tools.py", *args)
+        with (self.folder / "stderr.txt").open("wb") as stderr:
+            process = start_python(
+                *command,
+                stdin=0,
+                stdout=1,
+                stderr=stderr.fileno(),
+                loaded=LOADED,
+                TEST_SLOW=str(slow),
+            )
+        (self.folder / "stderr.txt").rename(self._stderr(process))
         self._started.append(process)
         return process
 
-    def said_by(self, worker: "subprocess.Popen[str]") -> str:
+    def _stderr(self, worker: Fork) -> Path:
+        return self.folder / f"stderr-{worker.pid}.txt"
+
+    def said_so_far(self, worker: Fork) -> str:
+        """Return what a worker has written to stderr."""
+        return self._stderr(worker).read_text()
+
+    def said_by(self, worker: Fork) -> str:
         """Wait until a worker ends, as long as work gets done; what it wrote to stderr."""
-        return wait_for_end(worker, self.progress)[1]
+        wait_until(lambda: worker.poll() is not None, self.progress)
+        return self.said_so_far(worker)
 
     def drain(self, *args: str, slow: float = 0.0) -> str:
         """Let a worker do everything; what it said."""
@@ -138,11 +151,11 @@ class Workplace:
         """Wait until something holds, as long as work gets done."""
         wait_until(holds, self.progress)
 
-    def freeze(self, worker: "subprocess.Popen[str]") -> None:
+    def freeze(self, worker: Fork) -> None:
         """Stop a worker, but not while it has the lock of the queue's file: all would wait then."""
         while True:
             worker.send_signal(signal.SIGSTOP)
-            os.waitpid(worker.pid, os.WUNTRACED)
+            wait_until(lambda: ") T " in Path(f"/proc/{worker.pid}/stat").read_text())
             if self._queue_is_free():
                 return
             worker.send_signal(signal.SIGCONT)
@@ -166,13 +179,11 @@ class Workplace:
 
     def end(self) -> None:
         for process in self._started:
-            if process.poll() is None:
-                process.kill()
-            process.communicate()
+            kill(process)
 
 
-def kill(process: "subprocess.Popen[str]") -> None:
-    process.send_signal(signal.SIGKILL)
+def kill(process: Fork) -> None:
+    process.kill()
     process.wait()
 
 

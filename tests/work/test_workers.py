@@ -127,8 +127,7 @@ def test_a_second_ctrl_c_ends_at_once_and_the_runs_are_still_safe(on_sqlite: Wor
     worker = on_sqlite.worker(slow=5)
     on_sqlite.until(lambda: on_sqlite.effects().total() > 0)
     worker.send_signal(signal.SIGINT)
-    assert worker.stderr is not None
-    wait_until(lambda: "stopping after" in worker.stderr.readline())
+    wait_until(lambda: "stopping after" in on_sqlite.said_so_far(worker))
     worker.send_signal(signal.SIGINT)
     on_sqlite.said_by(worker)
     assert worker.returncode == 130
@@ -159,8 +158,7 @@ def test_a_worker_that_loses_its_database_goes_on_when_it_is_back(
     try:
         place.until(lambda: place.effects().total() > 20)
         server.stop()
-        assert worker.stderr is not None
-        wait_until(lambda: "retrying" in worker.stderr.readline())
+        wait_until(lambda: "retrying" in place.said_so_far(worker))
         server.start()
         said = place.said_by(worker)
         assert worker.returncode == 0, said
