@@ -320,7 +320,7 @@ GUARDED = Trace(
             args={"order": "#W1001"},
             result={"id": "#W1001", "status": "delivered", "paid": 250},
         ),
-        ToolCall(tool="refund", args={"order": "#W1001", "amount": 100}, result="done"),
+        ToolCall(tool="refund", args={"order": "#W1001", "amount": 100}, result="100 for #W1001"),
     ],
 )
 AS_RECORDED = {"order": "#W1001", "limit": 100}

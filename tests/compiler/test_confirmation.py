@@ -127,7 +127,7 @@ def test_a_person_may_agree_that_the_wording_makes_no_difference(tmp_path: Path)
 def test_a_rewritten_routine_reads_back(memory: Memory) -> None:
     routine = confirm(compile_trace(LIMIT, name="refund").routine, ["amount"])
     again = msgspec.convert(msgspec.to_builtins(routine), Routine)
-    assert msgspec.to_builtins(again) == msgspec.to_builtins(routine)
+    assert msgspec.json.encode(again) == msgspec.json.encode(routine)
 
 
 OTHER = {"order": "#W2002", "limit": 500}

@@ -166,3 +166,27 @@ def test_agents_are_told_what_is_asked_for(folder: Path) -> None:
     skill = export_skill(Package(folder))["SKILL.md"]
     assert "## When it asks or stops" in skill
     assert "--answers answers.json" in skill
+
+
+@pytest.mark.parametrize(
+    ("returns", "end"),
+    [
+        ({"refund_id": "R-771232"}, "ok"),
+        ({"refund_id": "R-771232", "error": "card expired"}, "failed"),
+        ({"ok": False}, "failed"),
+        ("Error: order not found", "failed"),
+    ],
+)
+def test_a_script_looks_at_what_a_call_with_an_effect_returned(
+    folder: Path, returns: Any, end: str
+) -> None:
+    def tools() -> dict[str, Any]:
+        return {**Shop()(), "refund_order": lambda **_: returns}
+
+    assert ended(same(folder, {"request": REQUEST, "limit": 100}, tools)) == (end, True)
+    module = load(folder)
+    if end == "failed":
+        with pytest.raises(module["Failed"]) as caught:
+            module["run"]({"request": REQUEST, "limit": 100}, tools())
+        assert caught.value.error_type == "UnexpectedResult"
+        assert "the call was made" in caught.value.message

@@ -279,6 +279,7 @@ steps:
     args: {amount: "{{ amount }}", items: [{id: "{{ order_id }}"}]}
     agree: {amount: [order.total], "items[0].id": [order.id]}
     guards: [order.status == "open"]
+    expects: [result.ok == true]
 """
 
 
@@ -292,6 +293,8 @@ steps:
         ("items[0].id\": [", "items[1].id\": [", "step pay, field agree.items[1].id", "argument"),
         ('order.status == "open"', "order.status ==", "step pay, field guards[0]", ""),
         ('order.status == "open"', "paid.status", "step pay, field guards[0]", "not defined"),
+        ("result.ok == true", "reslt.ok", "step pay, field expects[0]", "mean 'result'"),
+        ("result.ok == true", "result.ok ==", "step pay, field expects[0]", ""),
         ("[order.total, ", "[ordr.total, ", "asks.amount.candidates[0]", "order"),
         ("asks: {amount: ", "asks: {amuont: ", "asks.amuont", "did you mean 'amount'"),
         ("input: words", "input: wrods", "request.input", "did you mean 'words'"),

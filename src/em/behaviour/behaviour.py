@@ -35,7 +35,8 @@ class Step(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One call. `args` are expressions; `live` maps an argument to the step that returned it.
 
     `agree` are the other expressions that gave an argument when it was recorded, by its place; they
-    must give it again. `guards` are facts that were read before the call and must hold again.
+    must give it again. `guards` are facts that were read before the call and must hold again;
+    `expects` are facts about what a write returned, and are checked directly after it.
 
     `gave` is a hash of the recorded result. Where several behaviours are possible, the one whose
     recorded results equal this run's is followed. `seen` are hashes of its parts, `asked` of the
@@ -50,6 +51,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     live: Mapping[str, int] = {}
     agree: dict[str, list[str]] = {}
     guards: Sequence[str] = ()
+    expects: Sequence[str] = ()
     save_as: str | None = None
     gave: str = ""
     asked: Sequence[str] = ()

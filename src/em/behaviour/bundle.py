@@ -81,6 +81,7 @@ def _draft(behaviour: Behaviour, trace: Trace, name: str) -> Draft:
                 args={**_plain(step.args), **live},
                 agree=step.agree,
                 guards=tuple(step.guards),
+                expects=tuple(step.expects),
                 save_as=step.save_as,
             )
         )
@@ -216,7 +217,9 @@ def _step(step: RoutineStep, before: Step | None) -> Step:
     plain = ToolStep(id=step.id, tool="", save_as=step.save_as, description=step.description)
     own = None
     if isinstance(step, ToolStep):
-        own = msgspec.structs.replace(step, tool="", args={}, agree={}, guards=(), effect=None)
+        own = msgspec.structs.replace(
+            step, tool="", args={}, agree={}, guards=(), expects=(), effect=None
+        )
     if not isinstance(step, ToolStep) or own != plain:
         raise RoutineError(
             "a behaviour can only have plain tool calls and a return",
@@ -230,6 +233,7 @@ def _step(step: RoutineStep, before: Step | None) -> Step:
             args=step.args,
             agree=step.agree,
             guards=step.guards,
+            expects=step.expects,
             save_as=step.save_as,
         )
     args = {
@@ -241,7 +245,12 @@ def _step(step: RoutineStep, before: Step | None) -> Step:
         if name not in before.live
     }
     return msgspec.structs.replace(
-        before, args=args, agree=step.agree, guards=step.guards, save_as=step.save_as
+        before,
+        args=args,
+        agree=step.agree,
+        guards=step.guards,
+        expects=step.expects,
+        save_as=step.save_as,
     )
 
 

@@ -25,6 +25,7 @@ from em.behaviour.tool import EngineTool
 from em.compiler.arguments import MOST_AGREEING, OUTPUT, Arguments, Wired, literal
 from em.compiler.calls import Names, TracedCall, result_name, words_of
 from em.compiler.evidence import OWN_INPUT, SMALL, information
+from em.compiler.expectations import expectations
 from em.compiler.explanations import Explainer
 from em.compiler.guards import MOST_STRICT, Guards
 from em.compiler.inputs import Input, Inputs, Stated, Use, named_value, with_names
@@ -350,6 +351,7 @@ class _Composer:
             live={name: self._step_of[source] for name, source in call.live.items()},
             agree=wired.agree,
             guards=self._guards_of(call, wired),
+            expects=self._expected_of(call),
             save_as=self._names[number],
             gave=result_hash(call.result),
             asked=[result_hash(call.args)] if self._is_asking(call) else [],
@@ -379,6 +381,12 @@ class _Composer:
         new = [guard for guard in plain if guard not in self._guarded]
         self._guarded.update(new)
         return [guard for guard in new if self._value_of(guard) is True]
+
+    def _expected_of(self, call: Call) -> list[str]:
+        """Return what a write must return again; a check of its own says all that must be so."""
+        if call.opaque or call.post is not None or not call.tool.writes:
+            return []
+        return expectations(call)
 
     def _seen(self, call: Call) -> dict[str, list[str]]:
         """Return the hashes of what a call returned, to be compared on a replay."""

@@ -6,7 +6,8 @@ writes and before it answers. A field may differ if an argument takes its value,
 recording of the same behaviour had another value there. Only hashes are stored.
 
 A read with other arguments than recorded (another order) is about something else, and is left to
-guards. Of what a write returned, only what is one of a few (true, none, a status) is compared.
+guards. Of what a write returned, only what is one of a few (true, none, a status) is compared; its
+shape, its keys and the lack of an error are checked directly after the call.
 """
 
 import re
@@ -182,6 +183,7 @@ def _merged(new: Step, old: Step) -> Step:
         new,
         agree=_both(new.agree, old.agree),
         guards=[guard for guard in new.guards if guard in old.guards],
+        expects=[text for text in new.expects if text in old.expects],
     )
     if not new.seen or not old.seen:
         return new

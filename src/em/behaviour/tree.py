@@ -11,7 +11,10 @@ import msgspec
 
 from em.behaviour.behaviour import Answer, Behaviour, Capture, Step
 from em.behaviour.codec import Form, copy, decode
-from em.runner.expressions.language import Evaluate, compile_value
+from em.compiler.expectations import RESULT
+from em.errors import EmError
+from em.runner.expressions.language import Evaluate, compile_value, compile_written
+from em.runner.expressions.words import check_in_words
 from em.values.canonical import Json
 
 _SCALARS = (str, int, float, bool, type(None))
@@ -58,10 +61,11 @@ class Node:
         self._sights: dict[tuple[str, bytes], Sight] = {}
         self._constants: Json | None = None
         self._evaluated: list[tuple[str, Evaluate]] = []
+        self._expected: list[tuple[str, Evaluate]] | None = None
 
     def child(self, step: Step) -> "Node":
         """Return the child of a step; steps of equal content share one."""
-        rest = (step.agree, step.guards, step.save_as)
+        rest = (step.agree, step.guards, step.expects, step.save_as)
         content = _call(step) + msgspec.json.encode(rest, order="sorted")
         node = self._by_content.get(content)
         if node is None:
@@ -95,6 +99,20 @@ class Node:
         for name, evaluate in self._evaluated:
             arguments[name] = evaluate(scope)
         return arguments
+
+    def surprise(self, result: Any) -> str:
+        """Say what a call was expected to return and did not; "" if it returned what it must."""
+        if self._expected is None:
+            assert self.step is not None
+            self._expected = [(text, compile_written(text, "")) for text in self.step.expects]
+        for text, holds in self._expected:
+            try:
+                if holds({RESULT: result}):
+                    continue
+            except EmError:
+                pass  # what can't be seen does not hold
+            return check_in_words(text)
+        return ""
 
     def _compile(self) -> None:
         assert self.step is not None

@@ -492,15 +492,20 @@ def _sureness(found: "Explained") -> str:
 
 
 def _explain_effects(draft: "Draft") -> None:
-    """Say what must agree and hold before each call with an effect, and what is asked for."""
+    """Say what must be so before and after each call with an effect, and what is asked for."""
     from em.runner.requirements import asked_for, requirements
 
     routine = draft.routine
     for one in requirements(routine):
-        click.echo(f"before {printable(one.step_id)}:")
+        if one.agree or one.hold:
+            click.echo(f"before {printable(one.step_id)}:")
         for words in one.agree:
             click.echo(printable(f"  {words}; else the run asks"))
         for words in one.hold:
+            click.echo(printable(f"  {words}; else the run stops"))
+        if one.expect:
+            click.echo(f"after {printable(one.step_id)}:")
+        for words in one.expect:
             click.echo(printable(f"  {words}; else the run stops"))
         click.echo()
     if routine.asks:
@@ -538,6 +543,11 @@ def _report(draft: "Draft", place: str) -> dict[str, Any]:
             step.id: list(step.guards)
             for step in draft.routine.steps
             if isinstance(step, ToolStep | UdfStep) and step.guards
+        },
+        "expects": {
+            step.id: list(step.expects)
+            for step in draft.routine.steps
+            if isinstance(step, ToolStep | UdfStep) and step.expects
         },
         "asks": draft.routine.asks,
         "request": draft.routine.request,

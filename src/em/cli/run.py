@@ -269,6 +269,8 @@ def _print_planned(planned: Planned) -> None:
         state = {True: "holds", False: "DOES NOT HOLD", None: "not known yet"}[guard.holds]
         now = f" (now {guard.now})" if guard.now else ""
         click.echo(printable(f"  guard: {guard.guard}: {state}{now}"))
+    for words in planned.expects:
+        click.echo(printable(f"  afterwards: {words}"))
 
 
 def _print_forecast(result: RunResult) -> None:

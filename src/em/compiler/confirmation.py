@@ -15,6 +15,7 @@ import msgspec
 from em.compiler.arguments import literal
 from em.compiler.draft import Draft
 from em.compiler.evidence import ENOUGH, of_constant
+from em.compiler.expectations import expectations
 from em.compiler.explanations import Explained
 from em.compiler.package_files import as_json, check_text, render_again
 from em.compiler.sources import quoted
@@ -183,14 +184,25 @@ def _template_gives(template: Any, answer: Any, scope: Json) -> bool:
 
 
 def relaxed(draft: Draft, others: Sequence[Draft]) -> Draft:
-    """Return a draft without the guards that did not hold in another success on the same way."""
+    """Return a draft without the guards and expectations that another success did without.
+
+    others: drafts that make the same calls in the same order.
+    """
     scopes = [_recorded_scope(other) for other in others]
+    calls = {
+        item.step: [item, *(other.recording[number] for other in others)]
+        for number, item in enumerate(draft.recording)
+    }
 
     def without(step: ToolStep | UdfStep) -> ToolStep | UdfStep:
         guards = tuple(
             text for text in step.guards if not any(_fails(text, scope) for scope in scopes)
         )
-        return msgspec.structs.replace(step, guards=guards)
+        expects = step.expects
+        if expects and step.id in calls:
+            call, *same = calls[step.id]
+            expects = tuple(expectations(call, same))
+        return msgspec.structs.replace(step, guards=guards, expects=expects)
 
     return msgspec.structs.replace(draft, routine=_each_call(draft.routine, without))
 

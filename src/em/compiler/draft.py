@@ -23,6 +23,7 @@ from em.compiler.calls import (
 )
 from em.compiler.contradictions import Contradiction, contradictions
 from em.compiler.evidence import ENOUGH, information
+from em.compiler.expectations import expectations
 from em.compiler.explanations import Explained, Explainer
 from em.compiler.guards import Guard, Guards, forms_of
 from em.compiler.inputs import Input, Inputs, Use, named_value, with_names
@@ -373,6 +374,7 @@ class _Builder:
         if call.effect == "write":
             guards = self._guards(wired, call.name)
             common["guards"] = tuple(guard.check for guard in guards)
+            common["expects"] = tuple(expectations(call))
             needs |= {index for guard in guards for index in guard.calls}
             self._decides = self._decides or not wired.follows_request
         elif self._is_identifying(call):

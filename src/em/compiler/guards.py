@@ -36,9 +36,11 @@ DEEPEST = 3
 MOST_GENERAL = 5
 """Reads without arguments, such as of a page, that the guards of one call look at."""
 
-_FACTS = frozenset(
-    "status state type kind tier role level class mode category membership cabin currency condition"
-    " priority stage phase availability plan channel direction severity visibility".split()
+STATUSES = frozenset("status state condition stage phase availability".split())
+"""Words in the names of fields that say how far something is."""
+_FACTS = STATUSES | frozenset(
+    "type kind tier role level class mode category membership cabin currency priority plan channel"
+    " direction severity visibility".split()
 )
 """Words in the names of fields whose value is one of a few."""
 _COUNTS = frozenset(

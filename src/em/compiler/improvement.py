@@ -212,7 +212,7 @@ def _with_terms(draft: Draft, routine: Routine) -> list[Step]:
             agree = {place: [*map(renamed, texts)] for place, texts in own.agree.items()}
             guards = tuple(map(renamed, own.guards))
             step = msgspec.structs.replace(  # noqa: PLW2901 - the same step
-                step, agree=agree, guards=guards
+                step, agree=agree, guards=guards, expects=own.expects
             )
         steps.append(step)
     return steps

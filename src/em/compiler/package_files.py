@@ -19,7 +19,7 @@ from em.values.canonical import identical
 WIDTH = 100
 MAX_EXAMPLES = 3
 _FIRST = ("id", "type", "description", "when", "tool", "function")
-_LAST = ("agree", "guards", "on_error", "save_as")
+_LAST = ("agree", "guards", "expects", "on_error", "save_as")
 
 
 class _Dumper(yaml.SafeDumper):

@@ -377,11 +377,15 @@ def _text(value: Any) -> str:
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
+_NOT_ACTING = ("description", "id", "expects")
+"""Fields of steps whose values no call is made with."""
+
+
 def steps_text(draft: Draft) -> str:
-    """Return all texts and values of the steps, without ids and descriptions."""
+    """Return all texts and values that the steps act with."""
     steps = []
     for step in msgspec.to_builtins(draft.routine)["steps"]:
-        steps.append({key: item for key, item in step.items() if key not in ("description", "id")})
+        steps.append({key: item for key, item in step.items() if key not in _NOT_ACTING})
     return "\n".join(_text(value) for _, value in scalars(steps))
 
 
@@ -494,7 +498,9 @@ def _only_what_acts(old: Routine, new: Routine) -> Routine:
         if isinstance(step, AssertStep) and step.check not in checks:
             continue
         if isinstance(step, ToolStep | UdfStep):
-            step = msgspec.structs.replace(step, checks=None)  # noqa: PLW2901 - the same step
+            step = msgspec.structs.replace(  # noqa: PLW2901 - the same step
+                step, checks=None, expects=()
+            )
         steps.append(step)
     return msgspec.structs.replace(new, steps=steps)
 
@@ -506,8 +512,14 @@ def _renamed(draft: Draft, way: Way) -> Draft:
         # A value that the draft itself contains is a constant, not data of this recording.
         return value if mentioned_in(value, text) else _other(value, way)
 
+    steps = [
+        # Other results are not the expected ones.
+        msgspec.structs.replace(step, expects=()) if isinstance(step, ToolStep | UdfStep) else step
+        for step in draft.routine.steps
+    ]
     return msgspec.structs.replace(
         draft,
+        routine=msgspec.structs.replace(draft.routine, steps=steps),
         input={name: _each(value, other) for name, value in draft.input.items()},
         answers={
             step: {name: _each(value, other) for name, value in answer.items()}

@@ -13,10 +13,12 @@ from typing import Any, NamedTuple
 import msgspec
 
 from em.errors import EmError, InputError, RoutineError, UsageError, WorkflowError
-from em.runner.agreement import Agreement
+from em.runner.agreement import Agreement, left_of
 from em.runner.answers import check_answers, fields_of
 from em.runner.drivers import CallMany, CallTool, Effect, Wait, WriteNotes, drive
 from em.runner.expressions.functions import FUNCTIONS
+from em.runner.expressions.language import compile_expression
+from em.runner.expressions.words import check_in_words
 from em.runner.journal import PAST_DONE, Attempt, Note, Notebook, Restored, keepable, unknown
 from em.runner.routine import CompiledStep, Default, Program, Retry
 from em.runner.run import (
@@ -31,6 +33,7 @@ from em.runner.run import (
     RunResult,
     StepReport,
     StepStatus,
+    UnexpectedResult,
     failure_of,
     outcome_is_unknown,
     plain,
@@ -41,7 +44,7 @@ from em.runner.secrets import Secrets
 from em.runner.tools import Function, Tool, missing_tool
 from em.values import json_schema
 from em.values.call import Fix, fix_problem
-from em.values.canonical import Json
+from em.values.canonical import Json, short
 from em.values.leaves import scalars
 from em.values.mismatch import closest
 
@@ -150,6 +153,7 @@ class Calls:
             return (yield from self._tried(attempt))
         known = notebook.known(attempt)
         if known is not None:
+            self._check_known(attempt, known.value)
             self._report_past(attempt)
             return known.value
         yield from notebook.announce([attempt])
@@ -210,6 +214,7 @@ class Calls:
         except Exception as again:  # noqa: BLE001 - a tool may raise anything; reported
             failure = failure_of(step.id, again, {"args": fix.args, "fix": fix.reason})
             return self._left(attempt, again, failure, count + 1)
+        self._check_expected(attempt, value, count + 1)
         self.reports.add(step.id, "done", count + 1, start, failure.message, told)
         return value
 
@@ -309,8 +314,34 @@ class Calls:
                     yield _wait_after(retry, count)
                     continue
                 return (yield from self.mended(attempt, error, count, returned=returned))
+            self._check_expected(attempt, value, count)
             self.reports.add(step.id, "done", count, attempt.start)
             return value
+
+    def _check_expected(self, attempt: Attempt, value: Any, count: int) -> None:
+        """End the run if a call returned something else than it must.
+
+        It was made: neither a retry, nor a fix, nor `on_error` may decide what that means.
+        """
+        problem = _unexpected(attempt.step, attempt.scope, value)
+        if problem is not None:
+            raise self._surprised(attempt, value, problem, count)
+
+    def _surprised(
+        self, attempt: Attempt, value: Any, problem: UnexpectedResult, count: int
+    ) -> Failed:
+        """Report and note a call that returned something unexpected; return the run's failure."""
+        step = attempt.step
+        args = plain(quietly(step.args, attempt.scope))
+        failure = failure_of(step.id, problem, {"args": args, "result": plain(value)})
+        self.reports.add(step.id, "failed", count, attempt.start, failure.message)
+        self._kept(attempt, value, self.reports.made[-1])
+        return Failed(failure)
+
+    def _check_known(self, attempt: Attempt, value: Any) -> None:
+        """Do the same for a result that the journal or a person's answer has."""
+        if value is not None:
+            self._check_expected(attempt, value, 0)
 
     def _checked_call(self, attempt: Attempt) -> CallTool:
         if attempt.problem is not None:
@@ -329,12 +360,18 @@ class Calls:
         outcomes = yield CallMany(list(calls.values()), step.parallel)
         # One report for all items that were done at once, unless another item ends the run.
         done = report_of(step.id, "done", 1, start)
+        surprise: Failed | None = None
         for item, outcome in zip(calls, outcomes, strict=True):
-            problem = outcome.error or _violated(step, attempts[item].scope, outcome.value)
-            if problem is None:
-                values[item] = self._kept(attempts[item], outcome.value, done)
-            else:
+            attempt = attempts[item]
+            problem = outcome.error or _violated(step, attempt.scope, outcome.value)
+            if problem is not None:
                 failed.append((item, problem, outcome.error is None))
+            elif other := _unexpected(step, attempt.scope, outcome.value):
+                surprise = self._surprised(attempt, outcome.value, other, 1)
+            else:
+                values[item] = self._kept(attempt, outcome.value, done)
+        if surprise is not None:
+            raise surprise
         # Write what was done before a failure ends the run or is retried.
         if notebook.is_kept and failed:
             yield from notebook.announce([])
@@ -353,6 +390,7 @@ class Calls:
         for item, attempt in enumerate(attempts):
             known = self.notebook.known(attempt)
             if known is not None:
+                self._check_known(attempt, known.value)
                 values[item] = known.value
                 if self.notebook.past(attempt.item_key) != PAST_DONE:
                     self._report_past(attempt)
@@ -419,6 +457,36 @@ def _check_result(step: CompiledStep, scope: Json, value: Any) -> None:
     if step.result_schema is not None:
         check_schema(step.result_schema, plain(value), "result", step.id)
     _check(step.post, {**scope, "result": value}, step, "post")
+
+
+def _unexpected(step: CompiledStep, scope: Json, value: Any) -> UnexpectedResult | None:
+    """Return the error of a call that returned something else than it must; None if it did not."""
+    if not step.expects:
+        return None
+    result = _as_noted(value)
+    seen = {**scope, "result": result}
+    for text, holds in step.expects:
+        try:
+            if holds(seen):
+                continue
+            now = f"now it is {short(compile_expression(left_of(text), '')(seen))}"
+        except EmError as error:
+            now = f"now it can't be seen: {error.message}"
+        return UnexpectedResult(
+            f"the call was made and returned {short(result)}; it was expected that"
+            f" {check_in_words(text)}, and {now}. Nothing was done after it",
+            place=f"step {step.id}",
+            fix="look at what the call did, and finish by hand; don't run it again",
+        )
+    return None
+
+
+def _as_noted(value: Any) -> Any:
+    """Return a result as the journal stores it, also where there is none."""
+    try:
+        return keepable(value, "")
+    except EmError:
+        return value  # the journal refuses it as well, with its reason
 
 
 def check_schema(schema: Json, value: Any, what: str, step_id: str = "") -> None:

@@ -32,8 +32,10 @@ from em.values.canonical import Json, short
 
 _UNKNOWN = object()
 _SKIPPED = object()
-_BARE = ("when", "check", "guards", "agree", "checks")
+_BARE = ("when", "check", "guards", "agree", "checks", "expects")
 """The fields of a step that hold bare expressions."""
+_AFTER = ("post", "expects")
+"""Those in which `result` is what the call returned."""
 
 
 class Rehearsal(Machine):
@@ -187,6 +189,7 @@ class Rehearsal(Machine):
                     item=item,
                     arguments=list(self._arguments(source, scope)),
                     guards=[self._guard(text, scope) for text in source.guards],
+                    expects=[check_in_words(text) for text in source.expects],
                     needs=needs or [],
                 )
             )
@@ -246,7 +249,11 @@ def _names_of(value: Any, *, bare: bool = False) -> set[str]:
         except EmError:
             return set()
     if isinstance(value, dict):
-        inner = (_names_of(item, bare=bare or key in _BARE) for key, item in value.items())
+        inner = (
+            # The own result of a step is not one that it waits for.
+            _names_of(item, bare=bare or key in _BARE) - ({"result"} if key in _AFTER else set())
+            for key, item in value.items()
+        )
         return set().union(*inner)
     if isinstance(value, list | tuple):
         return set().union(*(_names_of(item, bare=bare) for item in value))

@@ -1,4 +1,4 @@
-"""Requirements: what a routine needs before it acts, in plain words."""
+"""Requirements: what a routine needs before it acts and what must come of it, in plain words."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -9,11 +9,15 @@ from em.values.canonical import Json, short
 
 
 class Requirement(NamedTuple):
-    """What must be so before one step, in words: what must agree, and what must hold."""
+    """What must be so before and after one step, in words.
+
+    agree: what must agree. hold: what must hold. expect: what must be so of the call's result.
+    """
 
     step_id: str
     agree: list[str]
     hold: list[str]
+    expect: list[str]
 
 
 class AskedFor(NamedTuple):
@@ -25,14 +29,15 @@ class AskedFor(NamedTuple):
 
 
 def requirements(routine: Routine) -> Iterator[Requirement]:
-    """Yield what must be so before each step that requires something."""
+    """Yield what must be so before and after each step that requires something."""
     for step in routine.steps:
-        if isinstance(step, ToolStep | UdfStep) and (step.agree or step.guards):
+        if isinstance(step, ToolStep | UdfStep) and (step.agree or step.guards or step.expects):
             agree = [
                 f"{place} must also be {', and '.join(map(in_words, texts))}"
                 for place, texts in step.agree.items()
             ]
-            yield Requirement(step.id, agree, [check_in_words(guard) for guard in step.guards])
+            hold, expect = map(check_in_words, step.guards), map(check_in_words, step.expects)
+            yield Requirement(step.id, agree, [*hold], [*expect])
 
 
 def asked_for(routine: Routine) -> Iterator[AskedFor]:

@@ -99,6 +99,8 @@ class _Common(
     """By argument: further expressions for its value. Unless all give the same, the run asks."""
     guards: Sequence[str] = ()
     """Expressions that held when it was recorded, and must hold before the call."""
+    expects: Sequence[str] = ()
+    """Expressions over `result` that must hold after the call; otherwise the run stops there."""
 
     def __post_init__(self) -> None:
         """Refuse a field that would be ignored: its author expects an effect."""
@@ -112,6 +114,7 @@ class _Common(
 
 _CALLS_ONLY = (
     "parallel", "retry", "timeout", "checks", "effect", "idempotency_key", "agree", "guards",
+    "expects",
 )  # fmt: skip
 _DEFAULTS = {
     field.name: {} if field.default is msgspec.NODEFAULT else field.default
@@ -348,7 +351,7 @@ class CompiledStep:
     """A step with its expressions compiled. `kind` is tool, udf, assert, prompt or return."""
 
     __slots__ = (
-        "args", "args_schema", "as_name", "check", "for_each", "gate", "id", "is_asking",
+        "args", "args_schema", "as_name", "check", "expects", "for_each", "gate", "id", "is_asking",
         "is_in_doubt", "is_plain", "is_write", "key", "kind", "message", "on_error", "parallel",
         "post", "pre", "prompt", "result_schema", "retry", "save_as", "target", "terms", "timeout",
         "value", "when",
@@ -370,6 +373,7 @@ class CompiledStep:
         checks = step.checks
         self.pre = _expressions(checks.pre if checks else (), f"{place}, field checks.pre")
         self.post = _expressions(checks.post if checks else (), f"{place}, field checks.post")
+        self.expects = _expressions(step.expects, f"{place}, field expects")
         self.key = _value(step.idempotency_key, f"{place}, field idempotency_key")
         self.is_write = _is_write(step, spec)
         # The routine does not declare the effect; the tool may.
@@ -390,7 +394,13 @@ class CompiledStep:
         self._take_details(step, place)
         # Only a call and a name for its result: the common case has a fast path.
         self.is_plain = self.kind in ("tool", "udf") and not (
-            self.when or self.for_each or self.retry or self.pre or self.post or self.timeout
+            self.when
+            or self.for_each
+            or self.retry
+            or self.pre
+            or self.post
+            or self.timeout
+            or self.expects
         )
         if self.args_schema is not None or self.result_schema is not None or self.terms is not None:
             self.is_plain = False

@@ -79,7 +79,8 @@ class PlannedGuard(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 class Planned(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A step that a dry run did not do: a call with an effect, a question, or one that must wait.
 
-    needs: what it waits for, such as "the result of refund".
+    needs: what it waits for, such as "the result of refund". expects: what the call must return, in
+    words.
     """
 
     step: str
@@ -88,6 +89,7 @@ class Planned(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     item: int | None = None
     arguments: Sequence[PlannedArgument] = ()
     guards: Sequence[PlannedGuard] = ()
+    expects: Sequence[str] = ()
     needs: Sequence[str] = ()
     message: str = ""
 
@@ -140,7 +142,10 @@ class StepStarted(msgspec.Struct, frozen=True):
 
 @event_body("step_done")
 class StepDone(msgspec.Struct, frozen=True):
-    """A step ended: done, skipped, or defaulted after an error. `next` is about to run."""
+    """A step ended: done, skipped, defaulted after an error, or failed although its call returned.
+
+    `next` is about to run.
+    """
 
     step: str
     item: int | None = None
@@ -230,6 +235,12 @@ class CheckFailed(RoutineError):
     """A check or an assertion of a routine failed."""
 
     code = "check_failed"
+
+
+class UnexpectedResult(RoutineError):
+    """A call was made, and returned something else than it must. It is not repeated."""
+
+    code = "unexpected_result"
 
 
 class Declined(WorkflowError):

@@ -25,6 +25,7 @@ from typing import Any, NamedTuple, Union
 
 import msgspec
 
+from em.compiler.expectations import RESULT
 from em.compiler.export import script, stand_ins
 from em.errors import ExportError
 from em.runner import agreement
@@ -33,6 +34,7 @@ from em.runner.authorship import runs_in_sandbox
 from em.runner.expressions import functions, words
 from em.runner.expressions.functions import FUNCTIONS
 from em.runner.expressions.language import lexed, parse_reference, syntax_of, whole_expression
+from em.runner.expressions.words import check_in_words
 from em.runner.package import UDF, Package
 from em.runner.routine import (
     AssertStep,
@@ -201,11 +203,11 @@ class _Expressions:
     """Translates the expressions of one field of a step.
 
     Jinja checks the syntax and splits the tokens. What a script can do is written alike in Jinja
-    and in Python, but for names, `a.b`, tests and filters.
+    and in Python, but for names, `a.b`, tests and filters. `own` is a name of the field itself.
     """
 
-    def __init__(self, script: "_Script", place: str) -> None:
-        self._script, self._place = script, place
+    def __init__(self, script: "_Script", place: str, own: str = "") -> None:
+        self._script, self._place, self._own = script, place, own
         self._strings: list[str] = []
 
     def value(self, value: Any) -> Code:
@@ -293,6 +295,8 @@ class _Expressions:
         return f"__string_{len(self._strings) - 1}"
 
     def _name(self, word: str) -> str:
+        if word == self._own:
+            return word
         if self._script.is_settling:
             return f"{KNOWN}[{self._string(word)}]"
         variable, may_be_missing = self._script.variable(word)
@@ -601,12 +605,23 @@ class _Script:
             given = Group("{", [(f"{_quoted(key)}: ", value) for key, value in args.items()], "}")
             answered = f"settled.settled.get({_quoted(step.id)}, {{}})"
             parts = [("**", _called("with_answers", given, answered))]
-        call = Group(f"{target}(", parts, ")")
+        call = self._expected(step, Group(f"{target}(", parts, ")"))
         if step.on_error != "fail":
             default = step.on_error.default if isinstance(step.on_error, Default) else None
             otherwise = _literal(default, f"step {step.id}, field on_error")
             call = Group("attempt(", [("lambda: ", call), ("", otherwise)], ")")
         return _line(2, self._save(step), call)
+
+    def _expected(self, step: ToolStep | UdfStep, call: Code) -> Code:
+        """Return a call with what it must return."""
+        if not step.expects:
+            return call
+        terms = _Expressions(self, f"step {step.id}, field expects", own=RESULT)
+        checks: list[tuple[str, Code]] = []
+        for text in step.expects:
+            words: tuple[str, Code] = ("", _quoted(check_in_words(text)))
+            checks.append(("", Group("(", [words, (f"lambda {RESULT}: ", terms.bare(text))], ")")))
+        return Group("expected(", [("", call), *checks], ")")
 
 
 def _target(step: ToolStep | UdfStep) -> str:

@@ -32,6 +32,10 @@ class CheckFailed(RoutineProblem):
     """An assertion does not hold."""
 
 
+class UnexpectedResult(RoutineProblem):
+    """A call was made, and returned something else than it must."""
+
+
 class Failure(NamedTuple):
     """Why a run failed."""
 
@@ -115,8 +119,27 @@ def attempt(call: Callable[[], Any], otherwise: Any) -> Any:
     """Return what a call returns, or the other value where it fails."""
     try:
         return call()
+    except UnexpectedResult:
+        raise
     except Exception:  # noqa: BLE001 - the step goes on whatever fails
         return otherwise
+
+
+def expected(result: Any, *checks: tuple[str, Callable[[Any], Any]]) -> Any:
+    """Return the result of a call that was made; fail unless it is as it must be."""
+    for words, holds in checks:
+        try:
+            if holds(result):
+                continue
+            reason = "it is not so"
+        except Exception as error:  # noqa: BLE001 - what can't be seen does not hold
+            reason = f"it can't be seen: {error!r}"
+        raise UnexpectedResult(
+            f"the call was made and returned {json_text(result)[:300]}; it was expected that"
+            f" {words}, and now {reason}. Nothing was done after it: finish by hand, and don't run"
+            " it again"
+        )
+    return result
 
 
 def ensure(holds: Any, message: Callable[[], Any]) -> None:

@@ -1,5 +1,6 @@
 """The functions of expressions. Those that select fail unless one thing fits."""
 
+import json
 import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -186,6 +187,92 @@ def kind_of(value: Any) -> str:
     return next((kind for kind, form in _KINDS.items() if form.fullmatch(text)), "text")
 
 
+def shape_of(value: Any) -> str:
+    """Return what a value is: nothing, boolean, number, text, list or mapping."""
+    if value is None or isinstance(value, bool):
+        return "nothing" if value is None else "boolean"
+    shapes = {"number": int | float, "text": str, "list": list | tuple, "mapping": Mapping}
+    return next((name for name, kind in shapes.items() if isinstance(value, kind)), "object")
+
+
+def missing_keys(value: Any, *keys: str) -> list[str] | None:
+    """Return those of some keys that a mapping does not have; none if it has all of them."""
+    lost = [key for key in keys if not isinstance(value, Mapping) or key not in value]
+    return lost or None
+
+
+_ERROR_BEGINS = re.compile(
+    r"\W*(?:(?-i:\w+(?:Error|Exception))|errors?|exception|traceback|fatal|fail(?:ed|ure)?|invalid"
+    r"|denied|forbidden|unauthori[sz]ed|rejected|declined|refused|not found|cannot|can't"
+    r"|could not|couldn't|unable to|no such)\b",
+    re.IGNORECASE,
+)
+_ERROR_SAYS = re.compile(
+    r"\b(?:not found|does not exist|doesn't exist|(?:permission|access) denied|timed out"
+    r"|not (?:allowed|permitted|authori[sz]ed))\b",
+    re.IGNORECASE,
+)
+_SHORT_TEXT = 200
+_ERROR_KEYS = frozenset(
+    "error errors errormessage errorcode exception failure failures failed iserror haserror"
+    " fault traceback".split()
+)
+_SUCCESS_KEYS = frozenset("ok success succeeded successful issuccess".split())
+_CODE_KEYS = frozenset("exitcode returncode exitstatus rc errno".split())
+_STATUS_KEYS = frozenset("status statuscode httpstatus state outcome result".split())
+_BAD = frozenset("error errored fail failed failure rejected denied declined refused".split())
+_WRAPPERS = frozenset("result response data body output".split())
+_NO_ERROR = frozenset({"", "none", "null", "no", "ok", "0"})
+
+
+def error_of(value: Any) -> Any:
+    """Return the error that a result reports; none if it reports none.
+
+    A text reports one by its first words, a mapping under a key such as `error`, `ok` or
+    `exit_code`, and a list by an item. JSON in a text counts as what it stands for.
+    """
+    if isinstance(value, str):
+        return _error_in_text(value)
+    if isinstance(value, list | tuple):
+        return next((found for one in value if (found := error_of(one)) is not None), None)
+    if not isinstance(value, Mapping):
+        return None
+    for key, held in value.items():
+        name = str(key).lower().replace("_", "").replace("-", "")
+        if _is_bad(name, held):
+            return held if name in _ERROR_KEYS and held is not True else f"{key} is {held}"
+        if name in _WRAPPERS and isinstance(held, Mapping):
+            inner = error_of(held)
+            if inner is not None:
+                return inner
+    return None
+
+
+def _is_bad(name: str, held: Any) -> bool:
+    """Return whether a field of a result says that something went wrong."""
+    if name in _ERROR_KEYS:
+        return bool(held) and (not isinstance(held, str) or held.strip().lower() not in _NO_ERROR)
+    if name in _SUCCESS_KEYS:
+        return held is False
+    number = isinstance(held, int) and not isinstance(held, bool)
+    if number and name in _CODE_KEYS:
+        return bool(held != 0)
+    if name not in _STATUS_KEYS:
+        return False
+    return 400 <= held < 600 if number else isinstance(held, str) and held.lower() in _BAD
+
+
+def _error_in_text(text: str) -> Any:
+    bare = text.strip()
+    if bare[:1] in ("{", "[") and bare[-1:] in ("}", "]"):
+        try:
+            return error_of(json.loads(bare))
+        except (ValueError, RecursionError):
+            return None
+    says = len(bare) <= _SHORT_TEXT and _ERROR_SAYS.search(bare)
+    return text if says or _ERROR_BEGINS.match(bare) else None
+
+
 def items_of(items: Any) -> list[Any]:
     """Return the items of a list, or the values of a mapping."""
     if isinstance(items, Mapping):
@@ -218,10 +305,10 @@ SELECTIONS: dict[str, Callable[..., Any]] = {
     function.__name__: function
     for function in (
         only, pick, pick_at, every, among, fact_of, least_of, least, most, value_at, between,
-        kind_of,
+        kind_of, shape_of, error_of, missing_keys,
     )
 }  # fmt: skip
-"""The functions that compiled routines select with; `direct` evaluates them without Jinja."""
+"""The functions that compiled routines select and check with; `direct` evaluates them."""
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     **{

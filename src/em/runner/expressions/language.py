@@ -281,8 +281,9 @@ class References:
                 yield from self._bare(item, path, known)
             elif field == "checks":
                 yield from self._checks(item, path, known)
-            elif field == "guards":
-                yield from self._all_bare(item, path)
+            elif field in ("guards", "expects"):
+                after = known | {"result"} if field == "expects" else set()
+                yield from self._all_bare(item, path, after)
             elif field == "agree":
                 for place, sources in item.items() if isinstance(item, dict) else ():
                     yield from self._all_bare(sources, (*path, place))
@@ -298,15 +299,14 @@ class References:
             sources = asked.get("candidates") if isinstance(asked, dict) else ()
             yield from self._all_bare(sources, ("asks", name, "candidates"))
 
-    def _all_bare(self, sources: Any, where: Where) -> Iterator[Found]:
+    def _all_bare(self, sources: Any, where: Where, own: Set[str] = frozenset()) -> Iterator[Found]:
         for number, source in enumerate(sources if isinstance(sources, list) else ()):
-            yield from self._bare(source, (*where, number), set())
+            yield from self._bare(source, (*where, number), own)
 
     def _checks(self, checks: Any, where: Where, own: Set[str]) -> Iterator[Found]:
         for when, sources in checks.items() if isinstance(checks, dict) else ():
             known = own | {"result"} if when == "post" else own
-            for number, source in enumerate(sources if isinstance(sources, list) else ()):
-                yield from self._bare(source, (*where, when, number), known)
+            yield from self._all_bare(sources, (*where, when), known)
 
     def _value(self, value: Any, where: Where, own: Set[str]) -> Iterator[Found]:
         for at, text in texts_in(value, where):

@@ -32,12 +32,33 @@ def in_words(text: str) -> str:
 
 
 def check_in_words(text: str) -> str:
-    """Say what a guard requires: `order.status` is "delivered"."""
+    """Say what a check requires: `order.status` is "delivered", `result` reports no error."""
     node = _parsed(text)
+    plain = _about_a_result(node)
+    if plain is not None:
+        return plain
     if not isinstance(node, ast.Compare) or len(node.ops) != 1:
         return f"`{text}` holds" if node is None else f"{_said(node)} holds"
     (right,), compared = node.comparators, _COMPARISONS.get(type(node.ops[0]), "?")
     return f"{_said(node.left)} {compared} {_said(right)}"
+
+
+def _about_a_result(node: ast.expr | None) -> str | None:
+    """Say what is expected of a result; None for other checks."""
+    if not isinstance(node, ast.Compare) or [type(op) for op in node.ops] != [ast.Eq]:
+        return None
+    call, right = node.left, node.comparators[0]
+    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name) or not call.args:
+        return None
+    what, is_none = _said(call.args[0]), ast.unparse(right) in ("none", "None")
+    if call.func.id == "error_of" and is_none:
+        return f"{what} reports no error"
+    if call.func.id == "missing_keys" and is_none:
+        return f"{what} has {', '.join(map(_said, call.args[1:]))}"
+    if call.func.id == "shape_of" and isinstance(right, ast.Constant):
+        shape = str(right.value)
+        return f"{what} is {shape}" if shape == "nothing" else f"{what} is a {shape}"
+    return None
 
 
 def _parsed(text: str) -> ast.expr | None:

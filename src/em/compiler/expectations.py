@@ -1,0 +1,131 @@
+"""Expectations: what a call with an effect returned, as far as it must return that again.
+
+A tool may say in its result that nothing was done: `{"ok": false}`, `{"error": …}`, a text that
+begins with "Error". Shape, flags, statuses and keys must therefore be as recorded. Ids, amounts,
+dates and names differ from task to task and are not looked at.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any, Protocol
+
+from em.compiler.calls import words_of
+from em.compiler.guards import STATUSES
+from em.compiler.sources import Parts, is_collection, quoted, reference
+from em.errors import EmError
+from em.runner.expressions.functions import FUNCTIONS, error_of, kind_of, shape_of
+from em.runner.expressions.language import compile_expression
+from em.values.canonical import Json
+from em.values.leaves import leaves
+
+RESULT = "result"
+"""The name of a call's result in its own expectations."""
+MOST_KEYS = 12
+"""Keys of one result that must be there again."""
+MOST_FACTS = 12
+"""Flags and statuses of one result that must be the same again."""
+
+_STATUS = re.compile(r"[A-Za-z][A-Za-z ()/_-]{0,60}")
+_OUTCOMES = STATUSES | {"result", "outcome"}
+"""Words in the names of fields that say how a call ended."""
+_DONE = frozenset(
+    "ok okay done yes success successful successfully succeeded accepted approved confirmed"
+    " complete completed finished processed sent saved created updated deleted removed cancelled"
+    " canceled refunded paid booked queued pending scheduled".split()
+)
+"""Words of a text that says how a call ended; another word may be an id such as `facade`."""
+
+
+class Returned(Protocol):
+    """A recorded call: what it was given, and what it returned."""
+
+    @property
+    def args(self) -> Json:
+        """Its arguments."""
+
+    @property
+    def result(self) -> Any:
+        """Its result; None if nothing was recorded."""
+
+
+def expectations(call: Returned, others: Sequence[Returned] = ()) -> list[str]:
+    """Return what a call must return again, as expressions over `result`.
+
+    others: the same call in other successes; what one of them did not return is not expected.
+    """
+    results = [call.result, *(other.result for other in others)]
+    if any(result is None for result in results):
+        return []
+    found = [*_general(call.result), *_keys(results), *_facts(call)]
+    return [check for check in found if all(_holds(check, result) for result in results)]
+
+
+def _general(result: Any) -> Iterator[str]:
+    yield f"shape_of({RESULT}) == {quoted(shape_of(result))}"
+    yield f"error_of({RESULT}) == none"
+    if isinstance(result, str) and result and kind_of(result) != "text":
+        # An id or a word; a message has several words.
+        yield f'kind_of({RESULT}) != "text"'
+
+
+def _keys(results: Sequence[Any]) -> Iterator[str]:
+    """Yield that the keys which held something are there again."""
+    if any(not isinstance(result, dict) or is_collection(result) for result in results):
+        return
+    keys = [
+        key
+        for key, value in results[0].items()
+        if isinstance(key, str)
+        and value not in (None, "", [], {})
+        and error_of({key: value}) is None
+        and all(key in result for result in results)
+    ]
+    if keys:
+        yield f"missing_keys({RESULT}, {', '.join(map(quoted, keys[:MOST_KEYS]))}) == none"
+
+
+def _facts(call: Returned) -> list[str]:
+    """Return that flags and statuses are as recorded, unless they repeat an argument."""
+    given = {str(value).lower() for _, value in leaves(call.args) if isinstance(value, str)}
+    found = []
+    for parts, value in _fields(call.result):
+        key = str(parts[-1]) if parts else ""
+        if isinstance(value, bool):
+            repeats = key in call.args and call.args[key] is value
+        else:
+            repeats = not _is_status(key, value) or bool(given & {value.lower(), *words_in(value)})
+        if not repeats:
+            found.append(f"{reference(RESULT, parts)} == {quoted(value)}")
+    return found[:MOST_FACTS]
+
+
+def words_in(text: str) -> set[str]:
+    """Return the longer words of a text, in lower case."""
+    return {word for word in text.lower().split() if len(word) > 2}
+
+
+def _fields(result: Any, parts: Parts = ()) -> Iterator[tuple[Parts, Any]]:
+    """Yield a result that is one value, or its values at the top and one level down."""
+    if not isinstance(result, dict):
+        yield parts, result
+    elif len(parts) < 2 and not is_collection(result):
+        for key, value in result.items():
+            if isinstance(key, str):
+                yield from _fields(value, (*parts, key))
+
+
+def _is_status(key: str, value: Any) -> bool:
+    """Return whether a value says how a call ended: `cancelled`, or a whole result `done`."""
+    if not isinstance(value, str) or not _STATUS.fullmatch(value):
+        return False
+    if key:
+        return not _OUTCOMES.isdisjoint(words_of(key))
+    words = value.lower().split()
+    return len(words) <= 3 and not _DONE.isdisjoint(words)
+
+
+def _holds(check: str, result: Any) -> bool:
+    try:
+        return bool(compile_expression(check, "")({**FUNCTIONS, RESULT: result}))
+    except EmError:
+        return False

@@ -1,0 +1,98 @@
+"""A replay looks at what a write returned, and hands over before it does anything else."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from em import Check, Engine
+from em.behaviour.behaviour import Behaviour
+
+
+class Shop:
+    """Two writes, whose results can be set, and an agent that knows what they mean."""
+
+    def __init__(self, refund: Any, notify: Any = None, check: Check[Any] | None = None) -> None:
+        self.returns = {"refund": refund, "notify": notify}
+        self.writes: list[str] = []
+        self.engine = Engine(name="shop")
+        do = {
+            name: self.engine.function(name=name, post_check=check)(self._tool(name))
+            for name in self.returns
+        }
+
+        def agent(order_id: str) -> str:
+            do["refund"](order_id)
+            do["notify"](order_id)
+            return "done"
+
+        self.engine.set_agent(agent)
+
+    def _tool(self, name: str) -> Any:
+        def call(order_id: str) -> Any:
+            self.writes.append(f"{name} {order_id}")
+            return self.returns[name]
+
+        return call
+
+    def __call__(self, order_id: str = "#W1001") -> Any:
+        self.writes.clear()
+        return self.engine(order_id, params=["order_id"])
+
+    def step(self, number: int) -> Any:
+        known = list(self.engine.cache.store.artefacts("behaviour"))
+        return msgspec.convert(known[-1].body, Behaviour).steps[number]
+
+
+GOOD = {"id": "R-771231", "ok": True, "status": "done", "error": None}
+
+
+@pytest.mark.parametrize(
+    ("before", "now"),
+    [
+        (GOOD, {**GOOD, "ok": False}),
+        (GOOD, {**GOOD, "status": "rejected"}),
+        (GOOD, {**GOOD, "error": "card expired"}),
+        (GOOD, "Error: order not found"),
+        ({"id": "R-771231"}, {"error": "order not found"}),
+        ({"id": "R-771231"}, {"message": "sorry"}),
+        ("R-771231", "Error: order not found"),
+        (["R-771231"], "Error: order not found"),
+        ("We refunded 50 EUR.", "Error: order not found"),
+        (7, None),
+    ],
+)
+@pytest.mark.parametrize("name", ["refund", "notify"])
+def test_a_write_that_returns_something_else_hands_over(before: Any, now: Any, name: str) -> None:
+    shop = Shop(before, before)
+    shop()
+    assert shop("#W2002").hit
+    shop.returns[name] = now
+    result = shop("#W3003")
+    assert result.how == "handed_over"
+    assert f"({name})" in result.reason
+    assert "returned" in result.reason
+    assert shop.writes.count("refund #W3003") == 1, "what was done is not done again"
+    assert shop.writes.count("notify #W3003") == 1
+
+
+def test_ids_and_amounts_may_differ() -> None:
+    shop = Shop({"id": "R-771231", "ok": True, "amount": 50})
+    shop()
+    shop.returns["refund"] = {"id": "R-998811", "ok": True, "amount": 70}
+    assert shop("#W2002").hit
+
+
+def test_a_second_recording_shows_what_need_not_be_returned() -> None:
+    shop = Shop({"id": "R-771231", "status": "done"})
+    shop()
+    shop.returns["refund"] = {"id": "R-771232", "status": "queued"}
+    assert not shop("#W2002").hit
+    assert shop("#W3003").hit
+    assert not any("status ==" in text for text in shop.step(0).expects)
+
+
+def test_where_a_tool_has_a_post_check_the_check_decides() -> None:
+    shop = Shop(GOOD, GOOD, check=Check(lambda: 1, lambda now, then: now == then))
+    shop()
+    assert not shop.step(0).expects
