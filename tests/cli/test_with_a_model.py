@@ -188,11 +188,18 @@ def test_a_private_value_is_a_marker_to_the_model_and_itself_to_the_tool(
     tmp_path: Path, says: Any
 ) -> None:
     (tmp_path / "loud.py").write_text(
-        TOOLS + "def greet(id, loud=False):\n    assert loud\n    return 'HELLO ' + id\n"
+        TOOLS + "import pathlib\n"
+        "tried = pathlib.Path('tried')\n"
+        "def greet(id):\n"
+        "    if not tried.exists():\n"
+        "        tried.touch()\n"
+        "        raise ValueError('busy')\n"
+        "    tried.unlink()\n"
+        "    return 'HELLO ' + id\n"
     )
     assert em("compile", "trace.json", "-o", "out").code == 0
     # Only who was shown the marker can leave it where it was; elsewhere it is refused.
-    says({"strategy": "modify_args", "args": {"id": "<private:id>", "loud": True}, "reason": "x"})
+    says({"strategy": "modify_args", "args": {"id": "<private:id>"}, "reason": "x"})
     run = ["run", "out", "--input", "in.json", "--tools", "loud.py", "--auto-fix"]
     assert em(*run, "--private", "id").out == '"HELLO u-12"\n'
     assert em(*run).code == 1

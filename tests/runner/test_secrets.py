@@ -155,7 +155,7 @@ def test_who_mends_a_step_never_sees_a_secret_and_may_pass_it_on(folder: Path) -
     def fix(context: Any) -> Fix:
         seen.append(context)
         tools.fails = ""
-        return Fix(strategy="modify_args", args={**context["args"], "text": "again"})
+        return Fix(strategy="modify_args", args=context["args"])
 
     tools = Tools()
     tools.fails = "no"
