@@ -55,6 +55,7 @@ def test_shape_flags_statuses_keys_and_the_lack_of_an_error_are_expected(
     {"id": "R-771231", "amount": 50, "at": "2026-11-15", "name": "Mia Li", "city": "Bonn"},
     {"active": False, "status": "shipped"},
     {"#W1": {"ok": True}, "#W2": {"ok": True}},
+    {"address": {"state": "Texas", "is_home": True}, "state": "TX"},
     "HATHAT",
     "facade",
     "R-771231",

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
 from em.compiler.calls import words_of
-from em.compiler.guards import STATUSES
+from em.compiler.guards import NAMES, STATUSES
 from em.compiler.sources import Parts, is_collection, quoted, reference
 from em.errors import EmError
 from em.runner.expressions.functions import FUNCTIONS, error_of, kind_of, shape_of
@@ -110,7 +110,10 @@ def _fields(result: Any, parts: Parts = ()) -> Iterator[tuple[Parts, Any]]:
         yield parts, result
     elif len(parts) < 2 and not is_collection(result):
         for key, value in result.items():
-            if isinstance(key, str):
+            # What describes somebody or something, such as an address, is not an outcome.
+            if isinstance(key, str) and (
+                not isinstance(value, dict) or NAMES.isdisjoint(words_of(key))
+            ):
                 yield from _fields(value, (*parts, key))
 
 
@@ -118,10 +121,12 @@ def _is_status(key: str, value: Any) -> bool:
     """Return whether a value says how a call ended: `cancelled`, or a whole result `done`."""
     if not isinstance(value, str) or not _STATUS.fullmatch(value):
         return False
-    if key:
-        return not _OUTCOMES.isdisjoint(words_of(key))
     words = value.lower().split()
-    return len(words) <= 3 and not _DONE.isdisjoint(words)
+    says_done = not _DONE.isdisjoint(words)
+    if not key:
+        return len(words) <= 3 and says_done
+    is_place = len(value) <= 3 and value.isupper() and not says_done  # a state such as TX
+    return not is_place and not _OUTCOMES.isdisjoint(words_of(key))
 
 
 def _holds(check: str, result: Any) -> bool:

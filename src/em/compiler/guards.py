@@ -62,7 +62,7 @@ _FREE = frozenset(
 """Words in the names of fields that are empty as long as nobody has it, or nothing is wrong."""
 _LEAST, _MOST = frozenset({"min", "minimum", "least"}), frozenset({"max", "maximum", "most"})
 """Words in the names of fields that say how many there must be, or may be."""
-_NAMES = frozenset(
+NAMES = frozenset(
     "name title description label text note comment message subject summary body content street"
     " city address country brand color colour size material model author url path file id key email"
     " reason method source".split()
@@ -349,7 +349,7 @@ def _facts_in(result: Any, parts: Parts = ()) -> Iterator[tuple[Parts, Any]]:
         yield parts, result
     elif len(parts) < DEEPEST:
         for key, value in result.items():
-            if not isinstance(value, dict) or _NAMES.isdisjoint(words_of(str(key))):
+            if not isinstance(value, dict) or NAMES.isdisjoint(words_of(str(key))):
                 yield from _facts_in(value, (*parts, key))
 
 
@@ -487,5 +487,5 @@ def _fact(expression: str, key: str, value: Any) -> str | None:
     if words & _FACTS or not key:
         few = _WORDS.fullmatch(value)
     else:
-        few = None if words & _NAMES else _FEW.fullmatch(value)
+        few = None if words & NAMES else _FEW.fullmatch(value)
     return f"{expression} == {quoted(value)}" if few and len(value.split()) <= 3 else None
