@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from em_command import em
+from em_command import em, on_terminal
 
 ROUTINE = """\
 name: send
@@ -61,6 +61,34 @@ def test_an_answer_must_fit_its_input() -> None:
 
 def test_the_question_says_how_to_answer_it() -> None:
     shown = em("run", "send", "--input", "bob.json", "--tools", "tools.py").err
-    assert "urgent: it was false in the recording" in shown
+    assert "waits for an answer: some values are not known\n" in shown
+    assert "\n  urgent (it was false in the recording)\n" in shown
     assert '--answers FILE, with {"inputs":{"urgent":"…"}}' in shown
     assert "--yes" not in shown
+
+
+def test_a_yes_or_no_is_asked_as_one_and_enter_is_neither() -> None:
+    command = ("run", "send", "--input", "bob.json", "--tools", "tools.py")
+    shown = on_terminal(*command, typed="\nmaybe\ny\n")
+    assert shown.count("urgent (it was false in the recording) [y/n]:") == 3
+    assert "true" in shown.rpartition("[y/n]:")[2]
+    assert "not recorded" not in shown, "only what was recorded is compared"
+
+
+def test_a_guard_that_stops_a_run_says_so_in_words() -> None:
+    guarded = ROUTINE.replace(
+        'urgent: "{{ urgent }}"}}', 'urgent: "{{ urgent }}"}, guards: [to == "ann"]}'
+    )
+    Path("send/routine.yaml").write_text(guarded)
+    Path("answers.json").write_text(json.dumps({"inputs": {"urgent": True}}))
+    command = ("run", "send", "--input", "bob.json", "--tools", "tools.py")
+    stopped = em(*command, "--answers", "answers.json")
+    assert stopped.code == 1
+    assert stopped.err.startswith("failed: step send: it must hold that")
+    assert stopped.err.count("step send") == 1
+    explained = em("routine", "show", "./send", "--explain")
+    assert '`to` is "ann"; else the run stops' in explained.out
+    assert "urgent: recorded false" in explained.out
+    told = em("routine", "show", "./send", "--explain", "--json").json
+    assert [one["step_id"] for one in told["requires"]] == ["send"]
+    assert [one["name"] for one in told["asks"]] == ["urgent"]

@@ -73,10 +73,10 @@ def answer(prompt: PendingPrompt, *, yes: bool, ask: bool) -> dict[str, Any] | N
     if not ask:
         return None
     # The labels of a question for inputs say all that its message says.
-    note(prompt.message if prompt.step_id != INPUTS else "Some values are not known:")
+    note("Some values are not known:" if _asks_for_inputs(prompt) else prompt.message)
     if prompt.problem:
         note(f"not accepted: {prompt.problem}")
-    return {field.name: _ask(field) for field in fields}
+    return {field.name: _ask(field, _label(prompt, field)) for field in fields}
 
 
 def _asks_for_inputs(prompt: PendingPrompt) -> bool:
@@ -84,9 +84,19 @@ def _asks_for_inputs(prompt: PendingPrompt) -> bool:
     return prompt.step_id.rpartition("/")[2] == INPUTS
 
 
-def _ask(field: Field) -> Any:
-    label = printable(field.label)
+def _label(prompt: PendingPrompt, field: Field) -> str:
+    """Return what to ask for a field, without the colon that the question ends with."""
+    _, colon, known = field.label.partition(": ")
+    if not _asks_for_inputs(prompt) or field.type == "confirm" or not colon:
+        return printable(field.label)
+    return printable(f"{field.name} ({known})")
+
+
+def _ask(field: Field, label: str) -> Any:
     default, kind = field.default, field.type
+    if kind == "boolean":
+        # Enter is no answer: neither value is the safe one.
+        return click.confirm(label, default=default, err=True)
     if kind == "confirm":
         return click.confirm(label, default=bool(default), err=True)
     if kind == "select":
@@ -231,7 +241,8 @@ def failure_lines(failure: Mapping[str, Any]) -> tuple[str, str]:
 
     That is why a model, if asked, found no fix, or that the call may have happened all the same.
     """
-    place = f"step {failure['step_id']}: " if failure.get("step_id") else ""
+    step, message = failure.get("step_id"), printable(failure["message"])
+    place = f"step {step}: " if step and not message.startswith(f"step {step}") else ""
     context = failure.get("context") or {}
     names = {"outcome": "its outcome is", "fix": "no fix:"}
     more = [
@@ -239,15 +250,19 @@ def failure_lines(failure: Mapping[str, Any]) -> tuple[str, str]:
         for name, words in names.items()
         if context.get(name)
     ]
-    return (
-        f"{place}{failure['error_type']}: {printable(failure['message'])}",
-        "".join(more[:1]),
-    )
+    # A guard is not an error of the tool: its words say all.
+    kind = "" if failure["error_type"] == "GuardFailed" else f"{failure['error_type']}: "
+    return f"{place}{kind}{message}", "".join(more[:1])
 
 
-def print_prompt(prompt: PendingPrompt) -> None:
+def print_prompt(prompt: PendingPrompt, verb: str = "waits for an answer") -> None:
     """Print the question that a run waits for, and why the last answer was not accepted."""
-    note(f"waits for an answer: {prompt.message}")
+    if _asks_for_inputs(prompt):
+        note(f"{verb}: some values are not known")
+        for field in fields_of(prompt.fields):
+            note(f"  {_label(prompt, field)}")
+    else:
+        note(f"{verb}: {prompt.message}")
     if prompt.problem:
         note(f"  not accepted: {prompt.problem}")
 

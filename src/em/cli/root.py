@@ -55,7 +55,7 @@ COMMANDS = {
     "smoke-llm": ("em.cli.doctor:smoke_llm", "Ask the configured model one small question."),
     "state": ("em.cli.state:state", "Show a subject's compiled state."),
     "suggest": ("em.cli.traces:suggest", "Suggest which traces are worth compiling."),
-    "traces": ("em.cli.traces:traces", "List, show and compare traces."),
+    "traces": ("em.cli.traces:traces", "List, show, compare and label traces."),
     "trust": ("em.cli.routine:trust", "Trust the code that a model wrote, after you have read it."),
     "ui": ("em.cli.serve:ui", "Open the memory in a browser."),
     "validate": ("em.cli.routine:validate", "List every problem of a routine."),

@@ -43,9 +43,13 @@ from em.runner.package import (
     is_folder,
     keep_routine,
     kept_routines,
+    parse_yaml,
+    read_routine,
     texts_of,
     write_files,
 )
+from em.runner.requirements import asked_for, requirements, why_asked
+from em.runner.routine import Routine
 from em.runner.tools import ToolRegistry, functions_of, load_module
 from em.store.protocol import Commit
 from em.traces.catalogue import get_traces
@@ -92,17 +96,28 @@ def list_() -> None:
 
 
 @routine.command("show")
-@click.argument("ref", metavar="NAME[@VERSION]")
+@click.argument("ref", metavar="NAME[@VERSION]|DIR")
+@click.option(
+    "--explain", is_flag=True, help="Say in words what it checks and asks before it acts."
+)
 @everywhere
-def show(ref: str) -> None:
-    """Print the routine.yaml of a stored routine."""
-    artefact = find_routine(open_memory().store, ref)
-    files = texts_of(artefact)
-    name = f"{artefact.name}@{artefact.version}"
-    emit(
-        {"routine": name, "files": files, "from_events": artefact.from_events},
-        lambda: click.echo(files[ROUTINE], nl=False),
-    )
+def show(ref: str, explain: bool) -> None:
+    """Print the routine.yaml of a stored routine, or of the one in a folder."""
+    name, files, events = ref, {}, []
+    if is_folder(ref):
+        files = files_in(ref)
+    else:
+        artefact = find_routine(open_memory().store, ref)
+        name, files = f"{artefact.name}@{artefact.version}", texts_of(artefact)
+        events = list(artefact.from_events)
+    shown: Json = {"routine": name, "files": files, "from_events": events}
+    if not explain:
+        emit(shown, lambda: click.echo(files[ROUTINE], nl=False))
+        return
+    found = read_routine(parse_yaml(files[ROUTINE].encode(), ROUTINE), ROUTINE)
+    shown["requires"] = [one._asdict() for one in requirements(found)]
+    shown["asks"] = [one._asdict() for one in asked_for(found)]
+    emit(shown, lambda: _explain_effects(found))
 
 
 @routine.command("keep")
@@ -295,9 +310,9 @@ def _confirming(given: tuple[str, ...]) -> "Confirm":
 
 def _ask_which(asked: "Mapping[str, Asked]") -> list[str]:
     """Ask a person which values are the recorded ones on every run."""
-    note("Nothing recorded explains these values, so a run with other inputs asks for them:")
+    note("The recording does not settle these values, so a run with other inputs asks for them:")
     for name, one in asked.items():
-        note(f"  {name}: {short(one.recorded)}")
+        note(f"  {name}: {short(one.recorded)}; {why_asked(one)}")
     return [
         name
         for name, one in asked.items()
@@ -355,7 +370,7 @@ def _print_asked(draft: "Draft", *, explained: bool) -> None:
         return
     shown = ", ".join(f"{name} ({short(one.recorded)})" for name, one in list(asked.items())[:5])
     more = f" and {len(asked) - 5} more" if len(asked) > 5 else ""
-    note(f"note: with other inputs a run asks for {shown}{more}: nothing recorded explains them")
+    note(f"note: with other inputs a run asks for {shown}{more}: the recording does not settle it")
     if not explained:
         note("note: --confirm NAME makes such a value a constant; --explain shows the rest")
 
@@ -448,7 +463,7 @@ def _explain(draft: "Draft") -> None:
     ]
     print_table(("call", "value", "recorded", "how sure", "comes from"), values)
     click.echo()
-    _explain_effects(draft)
+    _explain_effects(draft.routine)
     if draft.contradictions:
         against = [
             (found.place, repr(found.says), f"{found.call + 1} {found.tool}", repr(found.returned))
@@ -461,7 +476,7 @@ def _explain(draft: "Draft") -> None:
 _SOURCES = {
     "input": "an input",
     "said": "said in the request",
-    "asked": "nothing recorded",
+    "asked": "whoever runs it",
     "result": "a whole result",
     "key": "a field of a result",
     "only": "the only one there",
@@ -491,11 +506,8 @@ def _sureness(found: "Explained") -> str:
     return "a guess"
 
 
-def _explain_effects(draft: "Draft") -> None:
+def _explain_effects(routine: Routine) -> None:
     """Say what must be so before and after each call with an effect, and what is asked for."""
-    from em.runner.requirements import asked_for, requirements
-
-    routine = draft.routine
     for one in requirements(routine):
         if one.agree or one.hold:
             click.echo(f"before {printable(one.step_id)}:")

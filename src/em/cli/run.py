@@ -279,7 +279,7 @@ def _print_forecast(result: RunResult) -> None:
         why, _ = failure_lines(msgspec.structs.asdict(result.failure))
         note(f"would fail: {why}")
     elif result.pending_prompt is not None:
-        note(f"would ask: {result.pending_prompt.message}")
+        print_prompt(result.pending_prompt, "would ask")
         note(f"  answer with: {how_to_answer(result.pending_prompt)}")
     elif result.planned:
         note("would run to its end; nothing was written")
@@ -364,8 +364,9 @@ def _print_outcome(memory: Memory | None, result: RunResult, options: str) -> in
             place=f"the value saved as {odd[0]!r}" if odd else "",
             fix="let the tool return plain values (numbers, texts, lists, mappings)",
         ) from None
-    if saved and not as_json:
-        _print_saved(saved, err=True)
+    recorded = [row for row in saved if row.agent is not None]
+    if recorded and not as_json:
+        _print_saved(recorded, err=True)
     return 0 if result.status == "ok" else 1
 
 

@@ -413,7 +413,12 @@ class Agreement:
 
 
 # A yes or no that is a value is not a `confirm`, which `--yes` answers.
-_FIELD_TYPES = {"string": "text", "integer": "integer", "number": "number"}
+_FIELD_TYPES = {
+    "string": "text",
+    "integer": "integer",
+    "number": "number",
+    "boolean": "boolean",
+}
 
 
 def _check_arguments(terms: Terms, scope: Json) -> None:
@@ -492,6 +497,8 @@ def _field_type(values: Sequence[Any]) -> str:
     """Return the type of field in which a person can write any of these values."""
     if values and all(isinstance(value, str) for value in values):
         return "text"
+    if values and all(isinstance(value, bool) for value in values):
+        return "boolean"
     numbers = [value for value in values if isinstance(value, int | float)]
     if not values or len(numbers) < len(values) or any(isinstance(one, bool) for one in numbers):
         return "json"

@@ -214,6 +214,7 @@ _CHECKS = {
     "secret": _secret,
     "number": _number,
     "integer": _number,
+    "boolean": _confirm,
     "confirm": _confirm,
     "select": _select,
     "multiselect": _multiselect,

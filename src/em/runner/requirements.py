@@ -43,10 +43,11 @@ def requirements(routine: Routine) -> Iterator[Requirement]:
 def asked_for(routine: Routine) -> Iterator[AskedFor]:
     """Yield the inputs that a run asks for unless all inputs are the recorded ones."""
     for name, asked in routine.asks.items():
-        yield AskedFor(name, short(asked.recorded), _why(asked))
+        yield AskedFor(name, short(asked.recorded), why_asked(asked))
 
 
-def _why(asked: Asked) -> str:
+def why_asked(asked: Asked) -> str:
+    """Say in words why a run asks for an input."""
     if asked.is_unused:
         return "no step uses it, but it may have been a reason for what was done"
     known = [words for words in map(in_words, asked.candidates) if not words.startswith("always")]

@@ -35,7 +35,12 @@ from em.store.protocol import Artefact
 from em.values.canonical import Json
 from em.values.json_schema import closed
 
-_TYPES = {"number": "number", "integer": "integer", "confirm": "boolean"}
+_TYPES = {
+    "number": "number",
+    "integer": "integer",
+    "boolean": "boolean",
+    "confirm": "boolean",
+}
 _PYTHON: dict[str, tuple[type, ...]] = {
     "number": (int, float),
     "integer": (int,),
