@@ -18,7 +18,7 @@ import symtable
 import sys
 import textwrap
 from collections.abc import Callable, Sequence
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple, Union
@@ -677,26 +677,33 @@ class _Source:
 
     def reduced_to(self, code: str) -> "_Source":
         """Return the part that some code needs, directly or not, without what it defines itself."""
-        tree = ast.parse(self.code)
+        tree, statements = self._statements
         own = ast.parse(code)
         defined = {word for node in own.body for word in bound(node)}
         todo = _used(own) - defined
         kept: set[str] = set()
         while todo:
             kept |= todo
-            needed = [node for node in tree.body if todo.intersection(bound(node))]
-            todo = {word for node in needed for word in _used(node)} - kept - defined
+            needed = [used for _, defines, used in statements if todo.intersection(defines)]
+            todo = set().union(*needed) - kept - defined
         dropped, is_kept = [], True
-        for node in tree.body:
+        for node, defines, _ in statements:
             # A text below a definition describes it.
             is_text = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
-            is_kept = is_kept if is_text else bool(kept.intersection(bound(node)) - defined)
+            is_kept = is_kept if is_text else bool(kept.intersection(defines) - defined)
             if not is_kept:
                 dropped.append(node)
         reduced = copy.copy(self)
+        del reduced._statements  # they are of the whole code
         reduced.imports = {line: word for line, word in self.imports.items() if word in kept}
         reduced.code = _without(self.code, tree, dropped)
         return reduced
+
+    @cached_property
+    def _statements(self) -> tuple[ast.Module, list[tuple[ast.stmt, set[str], set[str]]]]:
+        """The code's tree, and its statements with the names that each defines and uses."""
+        tree = ast.parse(self.code)
+        return tree, [(node, bound(node), _used(node)) for node in tree.body]
 
     def _import(self, node: ast.Import | ast.ImportFrom, path: Path) -> None:
         for alias in node.names:
