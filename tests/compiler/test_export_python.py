@@ -99,7 +99,7 @@ def routine(tmp_path: Path) -> Any:
 
 
 @given(traces())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_what_any_trace_compiles_to_does_the_same_as_a_script(
     tmp_path_factory: pytest.TempPathFactory, trace: Trace
 ) -> None:

@@ -225,10 +225,11 @@ def test_a_trace_that_holds_a_secret_is_redacted_before_it_is_told() -> None:
 
 
 def test_a_replay_that_does_not_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(improvement, "REPLAY_SECONDS", 0.5)
-    endless = "  - {id: a, type: assert, for_each: '{{ [0] * 300 }}',\n"
+    """It lasts long enough to be given up, and ends: its thread would slow all later tests."""
+    monkeypatch.setattr(improvement, "REPLAY_SECONDS", 0.01)
+    endless = "  - {id: a, type: assert, for_each: '{{ [0] * 10 }}',\n"
     endless += "     check: '([0] * 300000)|sum == 0'}\n"
-    assert "did not end within 0.5 s" in told(changed("steps:\n", "steps:\n" + endless))
+    assert "did not end within 0.01 s" in told(changed("steps:\n", "steps:\n" + endless))
 
 
 def test_a_pause_between_attempts_is_not_waited_for() -> None:
