@@ -35,6 +35,9 @@ SERVICE = (
 )
 """What the service loads."""
 
+QUEUE = f"{COMMAND} dbos em.work.worker psycopg"
+"""What workers and the commands of the queue load."""
+
 ROOT = Path(__file__).parent.parent
 READ_AT_START = ("PYTHON", "LC_", "LANG")
 """How the names of variables start that Python reads before it runs anything."""

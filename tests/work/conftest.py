@@ -11,15 +11,13 @@ from pathlib import Path
 
 import pytest
 from tests.children import wait_until
-from tests.forks import COMMAND, Fork, start_python
+from tests.forks import QUEUE, Fork, start_python
 
 from em import Memory
 from em.runner.package import files_in, keep_routine
 from em.work.queue import Queue
 
 SETTINGS = "work: {lease: 2}\n"
-LOADED = f"{COMMAND} dbos em.work.worker psycopg"
-"""What a worker loads."""
 
 TOOLS = '''
 import os, time
@@ -114,7 +112,7 @@ class Workplace:
                 stdin=0,
                 stdout=1,
                 stderr=stderr.fileno(),
-                loaded=LOADED,
+                loaded=QUEUE,
                 TEST_SLOW=str(slow),
             )
         (self.folder / "stderr.txt").rename(self._stderr(process))

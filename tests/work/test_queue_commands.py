@@ -4,13 +4,19 @@ import json
 from pathlib import Path
 
 import pytest
-from tests.cli.em_command import em, on_terminal
+from tests.cli import em_command
+from tests.cli.em_command import on_terminal
+from tests.forks import QUEUE, Ran
 from tests.work.conftest import Workplace
 from tests.work.test_workflows_queued import settings
 
 from em import Memory
 
 pytestmark = pytest.mark.timeout(1_800)  # for what hangs: workers wait as long as work is done
+
+
+def em(*args: str, stdin: str = "") -> Ran:
+    return em_command.em(*args, stdin=stdin, loaded=QUEUE)
 
 
 def test_a_workflow_is_queued_done_and_looked_at(on_sqlite: Workplace) -> None:

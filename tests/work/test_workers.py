@@ -153,7 +153,7 @@ def test_a_worker_that_loses_its_database_goes_on_when_it_is_back(
 ) -> None:
     place = Workplace(tmp_path, server.get_uri())
     with place.queue() as queue:
-        jobs = queue.add_runs("keyed_five", [{"n": n} for n in range(150)])
+        jobs = queue.add_runs("keyed_five", [{"n": n} for n in range(50)])
     worker = place.worker("--drain", slow=0.05)
     try:
         place.until(lambda: place.effects().total() > 20)
@@ -163,8 +163,8 @@ def test_a_worker_that_loses_its_database_goes_on_when_it_is_back(
         said = place.said_by(worker)
         assert worker.returncode == 0, said
         assert "Traceback" not in said
-        assert place.effects() == all_effects(150)
-        assert statuses(place, jobs) == dict.fromkeys(range(150), "ok")
+        assert place.effects() == all_effects(50)
+        assert statuses(place, jobs) == dict.fromkeys(range(50), "ok")
     finally:
         place.end()
 
