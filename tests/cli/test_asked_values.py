@@ -63,7 +63,7 @@ def test_the_question_says_how_to_answer_it() -> None:
     shown = em("run", "send", "--input", "bob.json", "--tools", "tools.py").err
     assert "waits for an answer: some values are not known\n" in shown
     assert "\n  urgent (it was false in the recording)\n" in shown
-    assert '--answers FILE, with {"inputs":{"urgent":"…"}}' in shown
+    assert '--answers FILE, with {"inputs":{"urgent":"true or false"}}' in shown
     assert "--yes" not in shown
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from em.runner.expressions.words import check_in_words, in_words
+from em.runner.expressions.words import check_in_words, in_words, request_in_words
 
 
 @pytest.mark.parametrize(
@@ -43,3 +43,23 @@ def test_a_value(expression: str, words: str) -> None:
 )  # fmt: skip
 def test_a_guard(guard: str, words: str) -> None:
     assert check_in_words(guard) == words
+
+
+LONG = "Be careful with money and polite to everybody who writes. " * 20
+
+
+@pytest.mark.parametrize(
+    ("template", "words"),
+    [
+        ("refund {{ order_id }}\n  please", '"refund {{ order_id }} please"'),
+        (f"{LONG}Refund {{{{ id }}}} to {{{{ card }}}}, please. {LONG}",
+         '"… polite to everybody who writes. Refund {{ id }} to {{ card }}, please.'
+         ' Be careful with money and …"'),
+        (f"Refund {{{{ id }}}} now. {LONG} To {{{{ card }}}}",
+         '"Refund {{ id }} now. Be careful with money and polite … and polite to everybody who'
+         ' writes. To {{ card }}"'),
+        ("x" * 500, f'"{"x" * 40} …"'),
+    ],
+)  # fmt: skip
+def test_a_request_that_is_long_is_told_by_what_varies(template: str, words: str) -> None:
+    assert request_in_words(template) == words

@@ -267,10 +267,18 @@ def print_prompt(prompt: PendingPrompt, verb: str = "waits for an answer") -> No
         note(f"  not accepted: {prompt.problem}")
 
 
+_EXAMPLES = {
+    "boolean": "true or false",
+    "confirm": "true or false",
+    "integer": "a whole number",
+    "number": "a number",
+}
+
+
 def how_to_answer(prompt: PendingPrompt) -> str:
     """Say what to write into the file of answers; `--yes` where yes is the only answer."""
     fields = fields_of(prompt.fields)
-    example = {prompt.step_id: {field.name: "…" for field in fields}}
+    example = {prompt.step_id: {field.name: _EXAMPLES.get(field.type, "…") for field in fields}}
     way = f"--answers FILE, with {shown(example)}"
     is_agreeing = all(field.type == "confirm" for field in fields) and not _asks_for_inputs(prompt)
     return f"{way}, or --yes" if is_agreeing else way

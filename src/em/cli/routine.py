@@ -34,6 +34,7 @@ from em.errors import EmError, NotFound, UsageError
 from em.log.event import code_stream
 from em.runner.authorship import code_hash, code_notes, is_model_written, revoke
 from em.runner.authorship import trust as trust_code
+from em.runner.expressions.words import request_in_words
 from em.runner.package import (
     ROUTINE,
     UDF,
@@ -526,7 +527,8 @@ def _explain_effects(routine: Routine) -> None:
             click.echo(printable(f"  {asked.name}: recorded {asked.recorded}; {asked.why}"))
         click.echo()
     if routine.request is not None:
-        click.echo(printable(f"the request as a text: {short(routine.request.template)}"))
+        words = request_in_words(routine.request.template)
+        click.echo(printable(f"the request as a text: {words}"))
         without = ", or without them" if routine.request.decides else ""
         click.echo(f"  a run asks before it acts on other words{without}")
         click.echo()

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from em.errors import EmError, RoutineError
 from em.runner.expressions.functions import FUNCTIONS, equal, kind_of
 from em.runner.expressions.language import Evaluate, compile_expression, compile_value
-from em.runner.expressions.words import check_in_words, in_words
+from em.runner.expressions.words import check_in_words, in_words, request_in_words
 from em.runner.run import Failed, PendingPrompt, failure_of
 from em.values.canonical import Json, digest_unordered, identical, same, short
 
@@ -234,7 +234,7 @@ class Agreement:
         ):
             self._doubts[self._request.input] = (
                 "Some values may follow from the wording of the request, which was:"
-                f" {short(self._request.template)}. Do the same with these inputs?"
+                f" {request_in_words(self._request.template)}. Do the same with these inputs?"
             )
         return known
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from em.runner.expressions.words import check_in_words, in_words
+from em.runner.expressions.words import check_in_words, in_words, request_in_words
 from em.runner.routine import Asked, Routine, ToolStep, UdfStep
 from em.values.canonical import Json, short
 
@@ -63,7 +63,7 @@ def described_input(routine: Routine) -> Json:
     }
     if routine.request is not None:
         notes[routine.request.input] = (
-            f"The whole request in words. It was like: {short(routine.request.template)}"
+            f"The whole request in words. It was like: {request_in_words(routine.request.template)}"
         )
     schema = routine.input_schema or {}
     properties = schema.get("properties")

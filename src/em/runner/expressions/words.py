@@ -2,6 +2,7 @@
 
 import ast
 import json
+import re
 from collections.abc import Callable
 
 _COMPARISONS: dict[type[ast.cmpop], str] = {
@@ -29,6 +30,24 @@ def in_words(text: str) -> str:
     if isinstance(node, ast.Name):
         return f"the input `{node.id}`"
     return _said(node)
+
+
+_NEAR = 40
+"""Characters that are shown of a request on each side of what varies."""
+
+
+def request_in_words(template: str) -> str:
+    """Quote the template of a request; of a long one, the words around what varies."""
+    parts = re.split(r"(\{\{.*?\}\})", " ".join(template.split()))
+    for number in range(0, len(parts), 2):
+        text = parts[number]
+        if len(text) > 2 * _NEAR:
+            head = text[: _NEAR if number else 0].rpartition(" ")[0]
+            tail = text[-_NEAR:].partition(" ")[2] if number < len(parts) - 1 else ""
+            if not head and not tail:
+                head = text[: 2 * _NEAR].rpartition(" ")[0] or text[:_NEAR]
+            parts[number] = " ".join(filter(None, (head, "…", tail)))
+    return json.dumps("".join(parts), ensure_ascii=False)
 
 
 def check_in_words(text: str) -> str:
