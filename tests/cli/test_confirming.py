@@ -120,7 +120,7 @@ def test_a_folder_remembers_the_answers_of_a_run_and_asks_once() -> None:
     Path("out/routine.yaml").write_text("# look here\n" + Path("out/routine.yaml").read_text())
     asked = em("run", "out", "--input", "other.json", "--tools", "tools.py")
     assert (asked.code, refunds()) == (1, [])
-    assert '{"inputs":{"amount":"…"}}' in asked.err
+    assert '{"inputs":{"amount":"a whole number"}}' in asked.err
     run = asked.err.split("em resume ")[1].split()[0]
     done = em("resume", run, "--tools", "tools.py", "--answers", "answers.json")
     assert (done.code, refunds()) == (0, ["#W2002 500 shop"])

@@ -342,10 +342,9 @@ def _print_compiled(draft: "Draft", place: str, *, explained: bool) -> None:
     from em.compiler.package_files import OUTCOMES
 
     steps = sum(verdict.keep for verdict in draft.verdicts)
-    click.echo(
-        f"{count(len(draft.calls), 'call')} became {count(steps, 'step')} in {place};"
-        f" {'. '.join(draft.proof)}"
-    )
+    click.echo(f"{count(len(draft.calls), 'call')} became {count(steps, 'step')} in {place}")
+    for shown in draft.proof:
+        click.echo(f"  {printable(shown)}")
     if draft.outcome in OUTCOMES:
         note(f"note: {OUTCOMES[draft.outcome]}")
     for contradiction in draft.contradictions:
