@@ -386,9 +386,9 @@ class Memory:
         input_data: Json | None = None,
         **options: "Unpack[RunOptions]",
     ) -> "RunResult":
-        """Resume a run that was interrupted or needs input; no completed step runs again.
+        """Resume a run that was interrupted or needs input; no call with an effect is repeated.
 
-        Answers are remembered as by `run`.
+        Until the first one, reads are made again. Answers are remembered as by `run`.
         """
         from em.runner.engine import resume_run
 

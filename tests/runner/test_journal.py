@@ -69,6 +69,8 @@ def test_a_run_killed_at_any_step_goes_on_and_no_effect_happens_twice(
     assert writes == [f"write {n}" for n in range(1, STEPS, 2)]
     reads = [line for line in done if line.startswith("read")]
     again = [f"read {step}"] if when == "after" and step % 2 == 0 else []
+    if (step, when) == (1, "before"):
+        again = ["read 0"]  # nothing had an effect: the run looks again
     assert sorted(reads) == sorted([f"read {n}" for n in range(0, STEPS, 2)] + again)
     with SqliteStore(folder / "em.db") as store:
         assert verify(store.rows).ok

@@ -165,8 +165,8 @@ def resume(
 ) -> int:
     """Resume RUN, which was interrupted or waits for an answer.
 
-    Completed steps don't run again. If a step with an effect was interrupted, you are asked what
-    became of it.
+    No call with an effect is made twice; until the first one, reads are made again. If a step with
+    an effect was interrupted, you are asked what became of it.
     """
     memory = open_memory()
     past = read_run(memory.store, run_id)

@@ -41,6 +41,7 @@ HOMES: Mapping[str, str] = {
     "step_done": "em.runner.run",
     "run_paused": "em.runner.run",
     "run_answered": "em.runner.run",
+    "run_resumed": "em.runner.run",
     "run_ended": "em.runner.run",
     "workflow_started": "em.workflows.inspection",
     "workflow_cleaned": "em.workflows.inspection",

@@ -1,6 +1,5 @@
 """The engine: runs a routine (`run_routine`, `arun_routine`) and resumes a run (`resume_run`)."""
 
-import re
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from pathlib import Path
@@ -18,18 +17,20 @@ from em.runner.journal import (
     Journal,
     Note,
     answered_note,
+    fits,
     keepable,
+    resumed_note,
     running,
     started_note,
 )
-from em.runner.machine import AutoFix, Machine
+from em.runner.machine import AutoFix, Machine, writes
 from em.runner.package import UDF, Package
 from em.runner.run import PendingPrompt, RunResult, StepReport
 from em.runner.secrets import Given, Secrets, without_secrets
 from em.runner.tools import Function, Tool, ToolRegistry, code_digest
 from em.settings import AllowSettings
 from em.store.protocol import Store
-from em.values.canonical import Json, identical
+from em.values.canonical import Json
 from em.values.ids import new_id
 
 Tools = ToolRegistry | Mapping[str, Function] | None
@@ -128,8 +129,10 @@ def resume_run(
 ) -> RunResult:
     """Resume a run that was interrupted, or that waits for an answer.
 
-    No completed step runs again. A call that was under way is repeated only if it is a read or has
-    an idempotency key; otherwise the run asks for its outcome (`needs_input`). Raises RoutineError
+    No completed call with an effect is made again. As long as none was made, reads are made again,
+    so that the run acts on the world of today; afterwards they stay as they were. A call that was
+    under way is repeated only if it is a read or has an idempotency key; otherwise the run asks for
+    its outcome (`needs_input`). Raises RoutineError
     if the routine, its functions or its tools were changed, and RunBusy if somebody else works on
     the run.
     """
@@ -175,30 +178,13 @@ def refuse_lost_secrets(past: PastRun, answers: Mapping[str, Json]) -> None:
 
 def same_input(past: PastRun, given: Json) -> Json:
     """Return the input again, if it is what the run began with; otherwise raise."""
-    if not _fits(past.input, keepable(given, "input")):
+    if not fits(past.input, keepable(given, "input")):
         raise RoutineError(
             "this input differs from the one that the run began with",
             place=f"run {past.run_id}, input",
             fix="pass the same input again, or start a new run",
         )
     return given
-
-
-def _fits(kept: Any, given: Any) -> bool:
-    """Return whether two values are the same, except where the stored one has a marker."""
-    if isinstance(kept, str) and MARKER.search(kept):
-        pattern = ".*".join(re.escape(part) for part in MARKER.split(kept))
-        text = given if isinstance(given, str) else ""
-        return bool(MARKER.fullmatch(kept) or re.fullmatch(pattern, text, re.DOTALL))
-    if isinstance(kept, dict) and isinstance(given, dict):
-        # A key may have been a secret itself: compare such keys by their order.
-        known = kept.keys() & given.keys()
-        hidden = [[*pair] for pair in kept.items() if pair[0] not in known]
-        others = [[*pair] for pair in given.items() if pair[0] not in known]
-        return _fits(hidden, others) and all(_fits(kept[name], given[name]) for name in known)
-    if isinstance(kept, list) and isinstance(given, list):
-        return len(kept) == len(given) and all(map(_fits, kept, given))
-    return identical(kept, given)
 
 
 class _Run:
@@ -294,17 +280,31 @@ class _Run:
         """Resume a past run."""
         if self._answers:
             check_steps(self.package.program, self._answers)
+        notes, restored = self._answered(), past.restored
+        if restored.results and self._acts() and not restored.has_acted(self._answers or {}):
+            # Nothing was done with what was read, and it may be old by now.
+            notes, restored = [resumed_note(), *notes], restored.without_reads()
         machine = Machine(
             self.package.program,
             run_id=past.run_id,
-            notes=self._answered(),
-            restored=past.restored,
+            notes=notes,
+            restored=restored,
             **self._options,
         )
         # Raise instead of failing the run: a run that ended could not be resumed later.
         machine.check()
         self._check_code(past)
         return machine.run(past.input), Journal(store, past.run_id, past.pos).write
+
+    def _acts(self) -> bool:
+        """Return whether a step has an effect."""
+        tools = self._options["tools"]
+        return any(
+            writes(step, tools[step.target])
+            if step.kind == "tool" and step.target in tools
+            else step.is_write
+            for step in self.package.program.steps
+        )
 
     def _code(self) -> list[tuple[str, str]]:
         """Return what errors call each piece of code that the run can call, and its digest."""

@@ -138,7 +138,15 @@ class PastRun:
             self._end_step(body, event)
         elif event.kind == "run_answered":
             self._answer(body["answers"], once=body.get("once", False))
+        elif event.kind == "run_resumed":
+            # What was read before no longer counts; the log has it.
+            self.restored = self.restored.without_reads()
+            self.restored.is_asking_anew = False
+            self.steps.clear()
+            self._intents.clear()
         elif event.kind in ("run_paused", "run_ended"):
+            if "step_id" in body.get("prompt", ()):
+                self.restored.ask(body["prompt"])
             self.status = body.get("status", "needs_input")
 
     def _answer(self, answers: Json, *, once: bool) -> None:
@@ -156,6 +164,7 @@ class PastRun:
         if intent.get("item_hash"):
             restored.items[key] = intent["item_hash"]
         restored.in_flight.add(key)
+        restored.effects.add(key)
         restored.keys[key] = None if _has_marker(intent.get("key")) else intent.get("key")
         # An answer about an earlier attempt does not count for this one.
         restored.answers.pop(question_of(key), None)

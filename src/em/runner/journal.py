@@ -2,11 +2,13 @@
 
 The intent of a step with an effect is written before its call, its result after; the result of one
 step and the intent of the next share a transaction. So a run that was killed anywhere can be
-resumed: no completed step runs again, and a call under way differs from one that never began.
+resumed: no call with an effect is made again, and one under way differs from one that never began.
+Reads stay as they were from the first effect on; before that they are made again.
 """
 
 import fcntl
 import os
+import re
 import tempfile
 import threading
 import time
@@ -28,6 +30,8 @@ from em.errors import (
     StoreUnreachable,
 )
 from em.log.event import Draft, run_stream
+from em.redaction.redactor import MARKER
+from em.runner.agreement import INPUTS
 from em.runner.answers import check_answers
 from em.runner.drivers import Outcome, Write
 from em.runner.routine import CompiledStep
@@ -43,7 +47,7 @@ from em.runner.run import (
 )
 from em.runner.secrets import Secrets
 from em.store.protocol import Commit, Store
-from em.values.canonical import Json, canonical
+from em.values.canonical import Json, canonical, identical
 
 Note = tuple[str, Json]
 """The kind and the body of an event."""
@@ -71,6 +75,81 @@ class Restored(msgspec.Struct):
     in_flight: set[ItemKey] = set()
     redacted: set[ItemKey] = set()
     answers: dict[str, Json] = {}
+    effects: set[ItemKey] = set()
+    """The calls with an effect that began, whether they ended or not."""
+    asked: dict[str, Json] = {}
+    """How each question read, by its name."""
+    is_asking_anew: bool = False
+    """Whether questions may read differently now: an answer counts for the old wording only."""
+
+    def has_acted(self, answers: Mapping[str, Json]) -> bool:
+        """Return whether a call had an effect, or may have had one.
+
+        answers: a person's answers now; they may say that an interrupted call did not happen.
+        """
+        said = {**self.answers, **answers}
+        return any(
+            key in self.results or not _did_not_happen(key, said.get(question_of(key)))
+            for key in self.effects
+        )
+
+    def without_reads(self) -> "Restored":
+        """Return what stays known if all reads are made again: people's answers."""
+        return Restored(answers=self.answers, asked=self.asked, is_asking_anew=True)
+
+    def ask(self, prompt: Json) -> None:
+        """Take a question. An earlier answer to another question of that name no longer counts."""
+        step_id, now = str(prompt["step_id"]), wording(prompt)
+        before = self.asked.get(step_id, {})
+        other = {name for name, words in now.items() if before.get(name, words) != words}
+        self.asked[step_id] = {**before, **now}
+        given = self.answers.get(step_id, {})
+        if WHOLE in other:
+            self.answers.pop(step_id, None)
+        elif other & given.keys():
+            rest = {name: answer for name, answer in given.items() if name not in other}
+            self.answers[step_id] = rest
+
+
+WHOLE = ""
+"""Stands for a question as a whole in how it reads, beside the names of single fields."""
+
+
+def wording(prompt: Json) -> Json:
+    """Return how a question reads: one for inputs by its fields, since they come in rounds.
+
+    Whether a call happened is asked in different words; the answer is about the call.
+    """
+    step_id, fields = str(prompt["step_id"]), prompt.get("fields") or ()
+    if step_id.endswith("?"):
+        return {}
+    if step_id == INPUTS:
+        return {str(field["name"]): field.get("label", "") for field in fields}
+    return {WHOLE: [prompt["message"], msgspec.to_builtins(fields)]}
+
+
+def _did_not_happen(key: ItemKey, answer: Json | None) -> bool:
+    try:
+        return answer is not None and check_answers(unknown(key, ""), answer)["happened"] is False
+    except RoutineError:
+        return False
+
+
+def fits(kept: Any, given: Any) -> bool:
+    """Return whether two values are the same, except where the stored one has a marker."""
+    if isinstance(kept, str) and MARKER.search(kept):
+        pattern = ".*".join(re.escape(part) for part in MARKER.split(kept))
+        text = given if isinstance(given, str) else ""
+        return bool(MARKER.fullmatch(kept) or re.fullmatch(pattern, text, re.DOTALL))
+    if isinstance(kept, dict) and isinstance(given, dict):
+        # A key may have been a secret itself: compare such keys by their order.
+        known = kept.keys() & given.keys()
+        hidden = [[*pair] for pair in kept.items() if pair[0] not in known]
+        others = [[*pair] for pair in given.items() if pair[0] not in known]
+        return fits(hidden, others) and all(fits(kept[name], given[name]) for name in known)
+    if isinstance(kept, list) and isinstance(given, list):
+        return len(kept) == len(given) and all(map(fits, kept, given))
+    return identical(kept, given)
 
 
 class Journal:
@@ -210,6 +289,11 @@ def started_note(
     return ROUTINE_STARTED, body
 
 
+def resumed_note() -> Note:
+    """Return the note of a run that goes on and makes its reads again."""
+    return "run_resumed", {"reads_again": True}
+
+
 def answered_note(answers: Mapping[str, Json], *, once: bool = False) -> Note:
     """Return the note of answers; it is written before the run uses them.
 
@@ -244,6 +328,9 @@ _CONTENT = frozenset(
 MOST_ARGS = 1_000_000
 """Bytes of arguments that an intent tells: larger ones are made of results that are noted by
 themselves, and one event must hold them both."""
+
+
+_CHANGED = "what was read has changed since this was asked, and the question with it"
 
 
 class Notebook:
@@ -303,9 +390,22 @@ class Notebook:
         """Return how a call ended whose result is known."""
         return self._restored.ends.get(key, PAST_DONE)
 
-    def answers_to(self, step_id: str) -> Json:
-        """Return all answers that were given under a name, now or before, unchecked."""
-        return {**self._restored.answers.get(step_id, {}), **self._answers.get(step_id, {})}
+    def answers_to(self, prompt: PendingPrompt) -> tuple[Json, PendingPrompt]:
+        """Return all answers that were given under a name, now or before, unchecked.
+
+        What was read again may have changed the question: answers to the old one don't count, and
+        the question says so.
+        """
+        step_id = prompt.step_id
+        given = {**self._restored.answers.get(step_id, {}), **self._answers.get(step_id, {})}
+        asked = self._restored.asked if self._restored.is_asking_anew else {}
+        before, now = asked.get(step_id, {}), wording(plain(prompt))
+        changed = {name for name in now if not fits(before.get(name, now[name]), now[name])}
+        lost = given.keys() if WHOLE in changed else given.keys() & changed
+        if not lost:
+            return given, prompt
+        rest = {name: answer for name, answer in given.items() if name not in lost}
+        return rest, msgspec.structs.replace(prompt, problem=_CHANGED)
 
     def key_before(self, key: ItemKey) -> Any:
         """Return the idempotency key that an interrupted call was announced with."""

@@ -268,7 +268,7 @@ class Calls:
 
     def _attempt(self, step: CompiledStep, scope: Json, item: int | None, start: float) -> Attempt:
         tool = self._tool(step)
-        attempt = Attempt(step, scope, item, start, _writes(step, tool))
+        attempt = Attempt(step, scope, item, start, writes(step, tool))
         if item is not None and self.notebook.is_kept:
             attempt.item_hash = self.notebook.hash_of(scope[step.as_name])
         if step.key is not None and tool.takes_key:
@@ -443,7 +443,7 @@ def _check(checks: list[tuple[str, Any]], scope: Json, step: CompiledStep, when:
             raise CheckFailed(f"the {when}-check failed: {source}", place=f"step {step.id}")
 
 
-def _writes(step: CompiledStep, tool: Tool) -> bool:
+def writes(step: CompiledStep, tool: Tool) -> bool:
     """Return whether a step has an effect, as the routine or its tool declares it."""
     if step.kind == "tool" and tool.effect is not None and (step.is_in_doubt or not step.is_write):
         return tool.effect == "write"
@@ -649,7 +649,7 @@ class Machine:
 
     def _answer(self, pending: PendingPrompt) -> Json:
         """Return a person's checked answers to a question for inputs; raise Pause to ask."""
-        given = self._notebook.answers_to(pending.step_id)
+        given, pending = self._notebook.answers_to(pending)
         names = [field["name"] for field in pending.fields]
         while True:
             if all(name in given for name in names):
@@ -674,7 +674,7 @@ class Machine:
         check_schema(schema, answers, "answer", pending.step_id)
 
     def _has_effect(self, step: CompiledStep) -> bool:
-        return step.kind == "tool" and _writes(step, self._tools[step.target])
+        return step.kind == "tool" and writes(step, self._tools[step.target])
 
     def _check_targets(self) -> None:
         """Raise if a tool or function that a step calls is missing."""
@@ -858,6 +858,9 @@ class Machine:
         pending = PendingPrompt(
             step_id=step.id, message=prompt["message"], fields=prompt.get("fields", ())
         )
+        _, pending = self._notebook.answers_to(pending)
+        if pending.problem:
+            raise Pause(pending)
         secret = [field.name for field in fields_of(pending.fields) if field.type == "secret"]
         checked = self._notebook.answer_to(pending, secret)
         while checked is None:

@@ -167,6 +167,13 @@ class RunPaused(msgspec.Struct, frozen=True):
     prompt: Json
 
 
+@event_body("run_resumed")
+class RunResumed(msgspec.Struct, frozen=True):
+    """A run goes on. It has had no effect yet, so it makes its reads again."""
+
+    reads_again: bool = True
+
+
 @event_body("run_answered")
 class RunAnswered(msgspec.Struct, frozen=True):
     """Somebody answered. once: for this run only; the routine must not learn from the answers."""
