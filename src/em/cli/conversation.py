@@ -16,7 +16,7 @@ from em.errors import NotFound
 from em.runner.agreement import INPUTS
 from em.runner.answers import Field, fields_of, json_or_text, read_number
 from em.runner.history import read_run
-from em.runner.run import Failure, PendingPrompt, StepReport
+from em.runner.run import Failure, OutputMissing, PendingPrompt, StepReport
 from em.store.protocol import Store
 
 if TYPE_CHECKING:
@@ -239,7 +239,8 @@ def print_failure(failure: Failure) -> None:
 def failure_lines(failure: Mapping[str, Any]) -> tuple[str, str]:
     """Describe a failure: the step with its error, and what else is known about it.
 
-    That is why a model, if asked, found no fix, or that the call may have happened all the same.
+    That is why a model, if asked, found no fix, or that the call may have happened all the same,
+    and which effects came before it.
     """
     step, message = failure.get("step_id"), printable(failure["message"])
     place = f"step {step}: " if step and not message.startswith(f"step {step}") else ""
@@ -249,10 +250,12 @@ def failure_lines(failure: Mapping[str, Any]) -> tuple[str, str]:
         f"  {words} {printable(str(context[name]))}"
         for name, words in names.items()
         if context.get(name)
-    ]
+    ][:1]
+    if context.get("done") and failure["error_type"] != OutputMissing.__name__:
+        more.append(f"  done before, and not undone: {printable(', '.join(context['done']))}")
     # A guard is not an error of the tool: its words say all.
     kind = "" if failure["error_type"] == "GuardFailed" else f"{failure['error_type']}: "
-    return f"{place}{kind}{message}", "".join(more[:1])
+    return f"{place}{kind}{message}", "\n".join(more)
 
 
 def print_prompt(prompt: PendingPrompt, verb: str = "waits for an answer") -> None:

@@ -31,6 +31,7 @@ from em.runner.history import RECORDING, PastRun, PastStep, package_of, read_run
 from em.runner.machine import Machine
 from em.runner.package import ROUTINE, files_in, find_routine, keep_routine, write_files
 from em.runner.routine import Default, Program, PromptStep, Routine, Step, ToolStep, UdfStep
+from em.runner.run import cause_of
 from em.runner.secrets import Secrets
 from em.runner.tools import Tool
 from em.store.protocol import Store
@@ -406,7 +407,7 @@ def _replay(healed: Healed, past: PastRun) -> list[Recorded]:
     result = drive(machine.run(healed.input))
     if result.failure is not None:
         raise NotReproduced(
-            f"the replay of the run failed: {result.failure.message}",
+            f"the replay of the run failed: {cause_of(result.failure)}",
             place=f"step {result.failure.step_id}",
         )
     if left or not identical(result.output, healed.output):

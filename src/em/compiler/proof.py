@@ -16,7 +16,7 @@ from em.compiler.evidence import ENOUGH, information
 from em.compiler.sources import text_key
 from em.compiler.verification import NotReproduced, Same, replayed
 from em.runner.agreement import part_at, with_answers
-from em.runner.run import RunResult
+from em.runner.run import RunResult, cause_of
 from em.runner.tools import Function
 from em.values.canonical import Json, identical, short
 from em.values.leaves import leaves
@@ -125,7 +125,7 @@ def _outcome(
 def _why_stopped(result: RunResult) -> str:
     if result.pending_prompt is not None:
         return f"makes it ask ({result.pending_prompt.message})"
-    return "" if result.failure is None else f"makes it stop ({result.failure.message})"
+    return "" if result.failure is None else f"makes it stop ({cause_of(result.failure)})"
 
 
 class _Replay:

@@ -19,7 +19,7 @@ from em.runner.drivers import Effects, Wait, drive
 from em.runner.journal import keepable
 from em.runner.machine import Machine
 from em.runner.routine import AssertStep, Program, PromptStep, Routine, Step, ToolStep, UdfStep
-from em.runner.run import RunResult
+from em.runner.run import RunResult, cause_of
 from em.runner.secrets import Secrets
 from em.runner.tools import Function, Tool
 from em.values.call import Effect
@@ -206,7 +206,7 @@ def rehearsed(draft: Draft) -> Draft:
         start,
     )
     if result.status != "ok":
-        why = result.failure.message if result.failure else "an answer is missing"
+        why = cause_of(result.failure) if result.failure else "an answer is missing"
         raise NotReproduced(f"the draft fails on these values: {why}")
     return msgspec.structs.replace(draft, recording=made, output=result.output)
 
@@ -291,7 +291,7 @@ def _verify(
     result = _run(draft, tools, udfs, on_start)
     if replay.difference is None and result.failure is not None:
         raise NotReproduced(
-            f"the replay failed: {result.failure.message}",
+            f"the replay failed: {cause_of(result.failure)}",
             place=f"step {result.failure.step_id}",
         )
     if replay.difference is None and result.pending_prompt is not None:

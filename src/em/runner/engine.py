@@ -157,7 +157,12 @@ def _resume(
         past.input = same_input(past, _input(input_data))
     refuse_lost_secrets(past, options.get("answers") or {})
     if past.status in ("ok", "failed"):
-        raise RoutineError(f"this run is over: {past.status}", place=f"run {past.run_id}")
+        done = ((past.failure or {}).get("context") or {}).get("done")
+        raise RoutineError(
+            f"this run is over: {past.status}",
+            place=f"run {past.run_id}",
+            fix=f"{', '.join(done)} was done, and a new run would do it again" if done else "",
+        )
     with package_of(store, past) as package:
         package.check_unchanged(past.routine_hash)
         with _Run(package, tool_registry, auto_fix_fn, options, is_kept=True) as run:

@@ -27,6 +27,7 @@ from em.runner.run import (
     Failed,
     Failure,
     Mismatch,
+    OutputMissing,
     Pause,
     PendingPrompt,
     Reports,
@@ -580,6 +581,8 @@ class Machine:
         self._notebook, self._reports = self._calls.notebook, self._calls.reports
         self._saved: Json = {}
         self._scope: Json = {}
+        # Whether only the output is left to do.
+        self._is_ending = False
         self._agreement: Agreement | None = None
 
     def _line(self, notes: list[Note] | None) -> Calls:
@@ -597,16 +600,18 @@ class Machine:
             self._prepare(input_data)
             steps = self._steps() if self._hooks is None else self._hooked(self._hooks)
             output = yield from steps
+            self._is_ending = True
             self._check_output(output)
         except Pause as pause:
             in_flight = pause.in_flight
             result = self._result("needs_input", pending_prompt=pause.prompt)
         except Failed as failed:
-            result = self._result("failed", failure=failed.failure)
+            result = self._result("failed", failure=self._with_effects(failed.failure))
         except Mismatch:
             raise
         except EmError as error:
-            result = self._result("failed", failure=failure_of("", error, {}))
+            failure = self._with_effects(failure_of("", error, {}))
+            result = self._result("failed", failure=failure)
         except (Exception, KeyboardInterrupt, GeneratorExit):
             raise
         except BaseException as error:  # noqa: BLE001 - a function in an expression wants to exit
@@ -621,6 +626,31 @@ class Machine:
         if self._program.routine.output_schema is not None:
             check_schema(self._program.routine.output_schema, output, "output")
         self._notebook.check_output(output)
+
+    def _with_effects(self, failure: Failure) -> Failure:
+        """Return a failure that says what was done before it, or that only an output is missing."""
+        if self._hooks is not None:
+            return failure
+        ended = {report.id for report in self._reports.made if report.status == "done"}
+        done = [step.id for step in self._program.steps if step.id in ended and self._acts(step)]
+        if not done:
+            return failure
+        context = {**failure.context, "done": done}
+        if not self._is_ending:
+            return msgspec.structs.replace(failure, context=context)
+        plural = f"all {len(done)} steps with an effect were" if len(done) > 1 else "the effect was"
+        return Failure(
+            step_id=failure.step_id,
+            error_type=OutputMissing.__name__,
+            message=(
+                f"{plural} done ({', '.join(done)}), only the output is missing: {failure.message}."
+                " Nothing is left to do: don't run it again"
+            ),
+            context={**context, "cause": failure.message, "cause_type": failure.error_type},
+        )
+
+    def _acts(self, step: CompiledStep) -> bool:
+        return self._has_effect(step) if step.kind == "tool" else step.is_write
 
     def check(self) -> None:
         """Raise if a tool, function, secret or permission is missing here."""
@@ -713,6 +743,7 @@ class Machine:
                 reports.add(step.id, "skipped", 0, start)
                 continue
             elif step.kind == "return":
+                self._is_ending = True
                 value = self._evaluated(step, step.value)
                 reports.add(step.id, "done", 0, start)
                 return value

@@ -66,7 +66,7 @@ class Rehearsal(Machine):
             except Pause as pause:
                 self._question = self._question or pause.prompt
                 self._lack(step)
-                if not self._is_planned(step):
+                if not self._acts(step):
                     self._wait(step, source, ["your answer"])
             except Failed as failed:
                 self._lack(step)
@@ -105,7 +105,7 @@ class Rehearsal(Machine):
             return self._evaluated(step, step.value)
         if step.kind == "prompt":
             return self._shown(step)
-        if step.kind == "assert" or not self._is_planned(step):
+        if step.kind == "assert" or not self._acts(step):
             return (yield from self._do(step, start))
         assert isinstance(source, ToolStep | UdfStep)
         try:
@@ -114,9 +114,6 @@ class Rehearsal(Machine):
         finally:
             self._plan(step, source)
         return _UNKNOWN
-
-    def _is_planned(self, step: CompiledStep) -> bool:
-        return self._has_effect(step) if step.kind == "tool" else step.is_write
 
     def _keep(self, step: CompiledStep, value: Any) -> None:
         if value is _UNKNOWN:
@@ -152,7 +149,7 @@ class Rehearsal(Machine):
         return list(dict.fromkeys(found))
 
     def _wait(self, step: CompiledStep, source: Step, needs: list[str]) -> None:
-        if isinstance(source, ToolStep | UdfStep) and self._is_planned(step):
+        if isinstance(source, ToolStep | UdfStep) and self._acts(step):
             self._plan(step, source, needs)
         elif isinstance(source, PromptStep):
             self._planned.append(

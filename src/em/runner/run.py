@@ -250,6 +250,12 @@ class UnexpectedResult(RoutineError):
     code = "unexpected_result"
 
 
+class OutputMissing(RoutineError):
+    """All calls with an effect were made, and the output can't be put together or does not fit."""
+
+    code = "output_missing"
+
+
 class Declined(WorkflowError):
     """A person did not agree to a step."""
 
@@ -363,6 +369,11 @@ def failure_of(step_id: str, error: Exception, context: Json) -> Failure:
     return Failure(
         step_id=step_id, error_type=type(error).__name__, message=message, context=context
     )
+
+
+def cause_of(failure: Failure) -> str:
+    """Return why a run failed, without what it did before."""
+    return str(failure.context.get("cause") or failure.message)
 
 
 def quietly(evaluate: Callable[[Json], Any], scope: Json) -> Any:

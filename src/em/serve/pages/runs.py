@@ -11,7 +11,7 @@ from litestar import Response, get, post
 from em.errors import EmError, NotFound, StoreBusy, UsageError
 from em.log.event import run_stream
 from em.memory import Memory
-from em.runner.agreement import INPUTS, GuardFailed
+from em.runner.agreement import INPUTS
 from em.runner.history import PastRun, PastStep, find_runs, read_run, savings
 from em.runner.journal import how_to_resume
 from em.runner.package import find_routine, routine_of
@@ -139,7 +139,8 @@ def _show(
         saved=savings(service.store, past) if past.status == "ok" else [],
         prompt=prompt,
         asks_inputs=(prompt or {}).get("step_id") == INPUTS,
-        guard_failed=(past.failure or {}).get("error_type") == GuardFailed.__name__,
+        stopped_by=(past.failure or {}).get("error_type", ""),
+        done=((past.failure or {}).get("context") or {}).get("done", ()),
         fields=prompt_fields(prompt.get("fields", ())) if prompt else [],
         resume=how_to_resume(run_id, past.resume_with),
         is_live=past.status == "running",
