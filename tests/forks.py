@@ -19,6 +19,7 @@ import tempfile
 import threading
 import time
 import traceback
+from contextlib import suppress
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -46,24 +47,24 @@ READ_AT_START = ("PYTHON", "LC_", "LANG")
 class Fork:
     """A running process, with the methods of a `Popen`."""
 
-    def __init__(self, pid: int, over: int) -> None:
-        self.pid = pid
+    def __init__(self, connection: socket.socket) -> None:
+        self.pid = _number(connection)
         self.returncode: int | None = None
-        self._over = over  # what the exit code is written to
+        self._connection = connection  # closing it kills the process
 
     def poll(self) -> int | None:
         """Return the exit code, or None while it runs."""
-        if self.returncode is None and select.select([self._over], [], [], 0)[0]:
+        if self.returncode is None and select.select([self._connection], [], [], 0)[0]:
             return self.wait()
         return self.returncode
 
     def wait(self, timeout: float | None = None) -> int:
         """Wait until it ends. The exit code of a killed one is the signal's number, negative."""
         if self.returncode is None:
-            if not select.select([self._over], [], [], timeout)[0]:
+            if not select.select([self._connection], [], [], timeout)[0]:
                 raise subprocess.TimeoutExpired("a fork", timeout or 0)
-            self.returncode = _number(os.read(self._over, 8))
-            os.close(self._over)
+            self.returncode = _number(self._connection)
+            self._connection.close()
         return self.returncode
 
     def send_signal(self, number: int) -> None:
@@ -121,88 +122,128 @@ def start_python(
     *args: str, stdin: int, stdout: int, stderr: int, loaded: str = COMMAND, **env: str
 ) -> Fork:
     """Start Python with `-m MODULE`, `-c CODE` or a script, and these descriptors and modules."""
-    parent, started_with = _parent(loaded)
+    address, started_with = _parent(loaded)
     environment = {**os.environ, **env}
     assert started_with == _read_at_start(environment), "start sys.executable: no fork sees this"
+    return _request(address, args, environment, (stdin, stdout, stderr))
+
+
+def command_line(*args: str, loaded: str = COMMAND) -> list[str]:
+    """Return a command like `python ARGS` for a program that starts its processes itself."""
+    code = f"import sys; sys.path.append({str(ROOT)!r}); import tests.forks as f; f.stand_in()"
+    return [sys.executable, "-I", "-S", "-c", code, _parent(loaded)[0], *args]
+
+
+def stand_in() -> None:
+    """Stand in for a fork: give it the streams, pass signals on to it, and end as it ends."""
+    address, *args = sys.argv[1:]
+    fork = _request(address, tuple(args), dict(os.environ), (0, 1, 2))
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda number, _frame: os.kill(fork.pid, number))
+    null = os.open(os.devnull, os.O_RDWR)
+    for descriptor in range(3):
+        os.dup2(null, descriptor)
+    code = fork.wait()
+    if code < 0:
+        with suppress(OSError):  # SIGKILL has no handler
+            signal.signal(-code, signal.SIG_DFL)
+        os.kill(os.getpid(), -code)
+    os._exit(code)
+
+
+def _request(
+    address: str, args: tuple[str, ...], environment: dict[str, str], streams: tuple[int, ...]
+) -> Fork:
     os.umask(mask := os.umask(0))
     request = json.dumps([args, os.getcwd(), mask, environment]).encode()
-    over, told = os.pipe()
-    socket.send_fds(parent, [len(request).to_bytes(8)], [stdin, stdout, stderr, told])
-    os.close(told)
-    parent.sendall(request)
-    return Fork(_number(parent.recv(8, socket.MSG_WAITALL)), over)
+    connection = socket.socket(socket.AF_UNIX)
+    connection.connect(address)
+    socket.send_fds(connection, [len(request).to_bytes(8)], streams)
+    connection.sendall(request)
+    return Fork(connection)
 
 
 @cache
-def _parent(loaded: str) -> tuple[socket.socket, dict[str, str]]:
-    """Start the process whose forks the others are. It ends when this one does."""
-    ours, theirs = socket.socketpair()
-    command = [sys.executable, "-m", __name__, *loaded.split()]
-    process = subprocess.Popen(command, stdin=theirs, cwd=ROOT)
-    theirs.close()
+def _parent(loaded: str) -> tuple[str, dict[str, str]]:
+    """Start the process whose forks the others are; its address. It ends when this one does."""
+    folder = tempfile.TemporaryDirectory(prefix="em-forks-")
+    address = f"{folder.name}/asked"
+    life = socket.socket(socket.AF_UNIX)
+    with socket.socket(socket.AF_UNIX) as asked:
+        asked.bind(address)
+        asked.listen()
+        life.connect(address)
+        command = [sys.executable, "-m", __name__, *loaded.split()]
+        process = subprocess.Popen(command, stdin=asked, cwd=ROOT)
 
     def end() -> None:
-        ours.close()
+        life.close()
         process.wait()
+        folder.cleanup()
 
     atexit.register(end)
-    return ours, _read_at_start(dict(os.environ))
+    return address, _read_at_start(dict(os.environ))
 
 
 def _read_at_start(environment: dict[str, str]) -> dict[str, str]:
     return {name: value for name, value in environment.items() if name.startswith(READ_AT_START)}
 
 
-def _number(sent: bytes) -> int:
+def _number(sender: socket.socket) -> int:
+    sent = sender.recv(8, socket.MSG_WAITALL)
     assert len(sent) == 8, "the process whose forks the others are has ended"
     return int.from_bytes(sent, signed=True)
 
 
 def _serve(asked: socket.socket) -> list[str]:
-    """Fork for each request. Return the arguments in a fork, and none after the last request."""
-    running: dict[int, int] = {}  # the pid of each fork, and where to write its exit code
+    """Fork for each request. Return the arguments in a fork, and none when the tests have ended."""
+    life, _ = asked.accept()
+    clients: dict[int, socket.socket] = {}  # who is told the exit code of each fork
     ended, wake = os.pipe()
     os.set_blocking(wake, False)
     signal.set_wakeup_fd(wake)
     signal.signal(signal.SIGCHLD, lambda _signal, _frame: None)
     while True:
-        ready = select.select([asked, ended], [], [])[0]
+        ready = select.select([asked, life, ended, *clients.values()], [], [])[0]
         if ended in ready:
             os.read(ended, 4096)
-            _tell_exit_codes(running)
+            _tell_exit_codes(clients)
+        for pid in [pid for pid, client in clients.items() if life in ready or client in ready]:
+            os.kill(pid, signal.SIGKILL)  # who started it has left
+            clients.pop(pid).close()
+        if life in ready:
+            return []
         if asked not in ready:
             continue
-        size, descriptors, _, _ = socket.recv_fds(asked, 8, 4)
-        if not size:
-            return []
-        request = asked.recv(int.from_bytes(size), socket.MSG_WAITALL)
-        *streams, told = descriptors
+        client, _ = asked.accept()
+        size, streams, _, _ = socket.recv_fds(client, 8, 3)
+        request = client.recv(int.from_bytes(size), socket.MSG_WAITALL)
         pid = os.fork()
         if pid == 0:
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            asked.close()
-            for descriptor in (ended, wake, told, *running.values()):
-                os.close(descriptor)
+            for connection in (asked, life, client, *clients.values()):
+                connection.close()
+            os.close(ended)
+            os.close(wake)
             return _become(json.loads(request), streams)
         for descriptor in streams:
             os.close(descriptor)
-        running[pid] = told
-        asked.sendall(pid.to_bytes(8, signed=True))
+        clients[pid] = client
+        client.sendall(pid.to_bytes(8, signed=True))
 
 
-def _tell_exit_codes(running: dict[int, int]) -> None:
-    while running:
-        pid, status = os.waitpid(-1, os.WNOHANG)
+def _tell_exit_codes(clients: dict[int, socket.socket]) -> None:
+    while True:
+        try:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return
         if pid == 0:
             return
-        told = running.pop(pid)
-        try:
-            os.write(told, os.waitstatus_to_exitcode(status).to_bytes(8, signed=True))
-        except BrokenPipeError:
-            pass  # nobody waits for this one
-        finally:
-            os.close(told)
+        if pid in clients:
+            with clients.pop(pid) as client, suppress(OSError):  # nobody may wait for this one
+                client.sendall(os.waitstatus_to_exitcode(status).to_bytes(8, signed=True))
 
 
 def _become(request: tuple[list[str], str, int, dict[str, str]], streams: list[int]) -> list[str]:

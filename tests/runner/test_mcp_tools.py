@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 import yaml
+from tests.forks import command_line
 
 from em import Memory
 from em.errors import NotAllowed
@@ -25,8 +26,14 @@ from em.settings import AllowSettings
 from em.traces.trace import Mission, ToolCall, Trace
 
 SERVER = str(Path(__file__).with_name("mcp_server.py"))
-SHOP = {"name": "shop", "mcp": {"command": [sys.executable, SERVER]}}
+SHOP: dict[str, Any] = {"name": "shop", "mcp": {"command": [sys.executable, SERVER]}}
 ALLOW = AllowSettings(commands=[sys.executable])
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _fast_server() -> None:
+    """Start the server as a fork of a process that has the SDK loaded."""
+    SHOP["mcp"]["command"] = command_line(SERVER, loaded="mcp.server.mcpserver mcp.server.stdio")
 
 
 def folder(*steps: dict[str, Any], tools: Any = (SHOP,), **more: Any) -> Path:

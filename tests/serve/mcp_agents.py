@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any, TypeVar
 
 import httpx2
 from mcp.client.streamable_http import streamable_http_client
+from tests.forks import SERVICE, command_line
 
 from em import Memory
 from em.runner.package import KeptRoutine, keep_routine
@@ -35,10 +35,10 @@ steps:
 
 def over_stdio(*args: str, db: str = "em.db", env: dict[str, str] | None = None) -> Connect:
     """`em mcp` in a process of its own."""
-    command = ["-m", "em", "mcp", "--db", db, *args]
+    program, *rest = command_line("-m", "em", "mcp", "--db", db, *args, loaded=SERVICE)
     server = StdioServerParameters(
-        command=sys.executable,
-        args=command,
+        command=program,
+        args=rest,
         cwd=Path.cwd(),
         env={**os.environ, **(env or {})},
     )

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from mcp_agents import ASKING, Connect, agent, keep, over_http, over_stdio
 from mcp_types import ElicitRequestParams, ElicitResult, ToolListChangedNotification
+from tests.forks import SERVICE, command_line
 
 from em import Memory
 from em.runner.tools import ToolRegistry
@@ -355,7 +356,7 @@ def test_a_tool_that_prints_does_not_disturb_the_protocol(mode: str) -> None:
 
 def _started(*args: str) -> "subprocess.Popen[bytes]":
     return subprocess.Popen(
-        [sys.executable, "-m", "em", "mcp", "--db", "em.db", *args],
+        command_line("-m", "em", "mcp", "--db", "em.db", *args, loaded=SERVICE),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
