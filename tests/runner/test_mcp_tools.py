@@ -218,8 +218,12 @@ def test_a_slow_tool_ends_its_step_in_time_and_nobody_knows_what_it_did() -> Non
 
 
 def test_a_server_that_never_answers_and_one_that_is_no_server() -> None:
-    for code, words in (("import time; time.sleep(600)", "no answer"), ("print(1)", "can't be")):
-        deaf = {"name": "shop", "mcp": {"command": [sys.executable, "-c", code]}, "timeout": 3}
+    for code, timeout, words in (
+        ("import time; time.sleep(600)", 0.5, "no answer"),
+        ("print(1)", 60, "can't be"),
+    ):
+        command = [sys.executable, "-c", code]
+        deaf = {"name": "shop", "mcp": {"command": command}, "timeout": timeout}
         failure = run(folder(*calling("x"), tools=[deaf])).failure
         assert failure is not None
         assert words in failure.message
