@@ -460,21 +460,6 @@ def test_a_tool_that_exits_is_a_failure_and_is_told(tmp_path: Path) -> None:
     assert "called sys.exit(" in ran.err
 
 
-def typed(keys: str, *args: str) -> str:
-    """What a command shows on a terminal where somebody types these keys."""
-    parent, child = pty.openpty()
-    process = subprocess.Popen([*EM, *args], stdout=child, stderr=child, stdin=child)
-    os.close(child)
-    os.write(parent, keys.encode())
-    shown = b""
-    with suppress(OSError):
-        while block := os.read(parent, 65_536):
-            shown += block
-    os.close(parent)
-    process.wait(timeout=LIMIT)
-    return shown.decode()
-
-
 def test_a_person_is_asked_until_the_answer_fits_and_may_leave(tmp_path: Path) -> None:
     (tmp_path / "w").mkdir()
     (tmp_path / "w" / "routine.yaml").write_text("""
@@ -490,10 +475,10 @@ steps:
         - {name: several, type: multiselect, options: [red, blue]}
   - {id: end, type: return, value: "{{ x }}"}
 """)
-    shown = typed("\n\ngreen\n\nblue, red\n", "run", "w")
+    shown = on_terminal("run", "w", typed="\n\ngreen\n\nblue, red\n")
     assert "one or more of: red, blue" in shown
     assert "choose at least one" in shown
     assert "not accepted: step ask, field several: 'green' is not one of: red, blue" in shown
     assert re.search(r'"note": ?null', shown)
-    left = typed("\x04", "run", "w", "--tools", "tools.py")
+    left = on_terminal("run", "w", "--tools", "tools.py", typed="\x04")
     assert re.search(r"resume with: em resume \S+ --tools tools.py", left)

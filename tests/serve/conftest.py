@@ -24,3 +24,11 @@ def serve(tmp_path: Path) -> Iterator[Serve]:
 @pytest.fixture
 def service(serve: Serve) -> Served:
     return serve()
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """One service for all tests of a module, which don't mind what the others left in it."""
+    served = Served(db=str(tmp_path_factory.mktemp("served") / "em.db"))
+    yield served
+    served.stop()

@@ -175,13 +175,6 @@ def test_odd_bodies_are_refused_or_kept_and_never_break_anything(
     assert "Traceback" not in answer.text
 
 
-@pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    served = Served(db=str(tmp_path_factory.mktemp("served") / "em.db"))
-    yield served
-    served.stop()
-
-
 def test_odd_names_break_neither_store(serve: Serve, new_database: Callable[[], str]) -> None:
     for service in (serve(), serve(db=new_database())):
         for path in (

@@ -176,13 +176,6 @@ def test_every_error_has_the_envelope_and_the_request_id(
     assert "Traceback" not in answer.text
 
 
-@pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    served = Served(db=str(tmp_path_factory.mktemp("served") / "em.db"))
-    yield served
-    served.stop()
-
-
 def test_observing_and_the_log(service: Served) -> None:
     kept = service.post("/observations", {"subject": "ana", "text": "moved to Porto"}).json()
     service.post("/observations", {"subject": "bo", "record": {"city": "Lisbon"}, "type": "Home"})
