@@ -121,7 +121,7 @@ def test_what_any_trace_compiles_to_does_the_same_as_a_script(
 
 
 STEPS = """
-  - {id: fetch, type: tool.call, tool: fetch, args: {url: "{{ url }}"}, save_as: raw}
+  - {id: fetch, type: tool.call, tool: fetch, effect: read, args: {url: "{{ url }}"}, save_as: raw}
   - {id: parse, type: udf.call, function: parse, args: {text: "{{ raw }}"}, save_as: rows}
   - {id: some, type: assert, check: "len(rows) > limit", message: "few in {{ url }}"}
   - {id: ask, type: prompt.user, save_as: answer,

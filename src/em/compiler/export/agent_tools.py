@@ -91,7 +91,7 @@ def for_agent(run: Callable[..., Any], given: Any, tools: Any, answers: Any) -> 
         return {
             "status": "needs_input",
             "step_id": problem.step_id,
-            "message": str(problem.message),
+            "message": str(problem) if problem.made else str(problem.message),
             "fields": problem.fields,
         }
 
@@ -276,7 +276,8 @@ def _skill(routine: Routine, *, with_tools: bool) -> str:
         "model. Use it where its description fits, in place of doing the steps by hand.",
         f"```bash\npython scripts/routine.py --input input.json{option}\n```",
         "It needs Python 3.11 or newer. The output is JSON on standard output; the exit code is 1 "
-        "if a step failed, and standard error says which and why.",
+        "if a step failed, and standard error says which and why, and what was done before. If "
+        "something was, finish by hand, and don't run it again.",
         "## Input\n\nWrite `input.json` to fit this schema:",
         f"```json\n{json.dumps(schema, indent=2, ensure_ascii=False)}\n```",
     ]

@@ -335,7 +335,9 @@ class _Script:
         self.is_settling = bool(self._settled)
         self._runtime = _runtime(is_settling=self.is_settling)
         taken = {"input", "tools", "answers", "output", "run", "TOOLS", *self._runtime.names}
-        taken |= {"INPUT_SCHEMA", "OUTPUT_SCHEMA", *section.names, *section.constants}
+        taken |= {"INPUT_SCHEMA", "OUTPUT_SCHEMA", "made", *section.names, *section.constants}
+        # Where nothing has an effect, nothing has to be told about it.
+        self._made = ", made" if any(map(self._writes, calls)) else ""
         if self.is_settling:
             taken |= {KNOWN, "settled", "terms", "asking", "answer", "REQUEST", "ASKS", "TERMS"}
         imported = {*self._runtime.imports.values()}
@@ -381,8 +383,10 @@ class _Script:
             about += "".join(f"    {line}\n" for line in tools) + "\n"
         if self._section.usage:
             about += f"As a tool of an agent:\n\n{self._section.usage}\n\n"
-        about += "It has no journal: an interrupted run starts again from the beginning. Of its"
-        about += " schemas it checks types, names and options."
+        about += "It has no journal: what stops it says which effects were made, and a run that"
+        about += " made one must not be started again. What is asked after an effect must be"
+        about += " answered before the run, or on a terminal. Of its schemas it checks types, names"
+        about += " and options."
         return about
 
     def _constants(self) -> str:
@@ -477,13 +481,35 @@ class _Script:
         self._inputs: dict[str, None] = {}
         lines = []
         for step in self._routine.steps:
-            lines += ["", _line(1, f"with step({_quoted(step.id)}):"), *self._step(step)]
+            begin = f"with step({_quoted(step.id)}{self._made}):"
+            lines += ["", _line(1, begin), *self._step(step)]
             if isinstance(step, ReturnStep):
                 break
         else:
-            lines += ["", *self._return("None", 1)]
-        head = self._head()
+            lines += ["", _line(1, f'with step(""{self._made}):'), *self._return("None", 2)]
+        head = [*self._head(), *self._effects()]
         return [*head, *lines] if head else lines[1:]
+
+    def _effects(self) -> list[str]:
+        """Return the lines that get answers before the first effect, and remember effects."""
+        if not self._made:
+            return []
+        steps = list(self._routine.steps)
+        first = next(number for number, step in enumerate(steps) if self._writes(step))
+        later = [
+            [step.id, step.prompt.message, msgspec.to_builtins(step.prompt).get("fields") or []]
+            for step in steps[first:]
+            if isinstance(step, PromptStep)
+        ]
+        lines = []
+        if later:
+            prompts = _literal(later, "prompt")
+            lines.append(_line(1, "", _called("ahead", "answers", prompts)))
+        return [*lines, _line(1, "made: list[str] = []")]
+
+    def _writes(self, step: Step) -> bool:
+        spec = next((tool for tool in self._routine.tools if tool.name == _target(step)), None)
+        return CompiledStep(step, spec).is_write
 
     def _head(self) -> list[str]:
         """Return the lines that check the input and bind inputs, secrets and tools."""
@@ -545,6 +571,8 @@ class _Script:
         else:
             lines += self._settle(step)
             lines.append(self._call(step))
+            if self._writes(step):
+                lines.append(_line(2, f"made.append({_quoted(step.id)})"))
         if self.is_settling and step.save_as is not None:
             lines.append(_line(2, f"settled.learn([{_quoted(step.save_as)}], {KNOWN})"))
         return lines
@@ -553,8 +581,7 @@ class _Script:
         """Return the line that settles what a call requires."""
         if step.id not in self._settled:
             return []
-        spec = next((tool for tool in self._routine.tools if tool.name == _target(step)), None)
-        writes = isinstance(step, ToolStep) and CompiledStep(step, spec).is_write
+        writes = isinstance(step, ToolStep) and self._writes(step)
         return [_line(2, f"settled.settle(terms[{_quoted(step.id)}], {KNOWN}, writes={writes})")]
 
     def _in(self, step: Step, field: str) -> _Expressions:
@@ -624,8 +651,8 @@ class _Script:
         return Group("expected(", [("", call), *checks], ")")
 
 
-def _target(step: ToolStep | UdfStep) -> str:
-    return step.tool if isinstance(step, ToolStep) else step.function
+def _target(step: Step) -> str:
+    return step.tool if isinstance(step, ToolStep) else ""
 
 
 # --- the file -------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ import json
 import math
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from types import SimpleNamespace
@@ -50,7 +50,9 @@ def failure_of(step_id: str, error: Exception, _context: Any = None) -> Failure:
 
 
 class Failed(Exception):
-    """A step failed, and the run with it."""
+    """A step failed, and the run with it. made: the calls with an effect that came before."""
+
+    made: Sequence[str] = ()
 
     def __init__(self, failure: Failure) -> None:
         self.step_id, self.error_type, self.message = failure
@@ -59,7 +61,9 @@ class Failed(Exception):
 
 
 class NeedsInput(Exception):
-    """A person must answer a prompt, and no answer was given."""
+    """A person must answer a prompt, and no answer was given. made: as for `Failed`."""
+
+    made: Sequence[str] = ()
 
     def __init__(
         self, step_id: str, message: str, fields: list[dict[str, Any]], problem: str = ""
@@ -70,14 +74,35 @@ class NeedsInput(Exception):
 
 
 @contextmanager
-def step(step_id: str) -> Iterator[None]:
-    """Report an error inside this block as a failure of the step."""
+def step(step_id: str, made: Sequence[str] = ()) -> Iterator[None]:
+    """Report an error inside this block as a failure of the step.
+
+    made: the steps with an effect that were done. There is no journal, so the error tells them.
+    """
     try:
         yield
-    except (Failed, NeedsInput):
-        raise
+    except (Failed, NeedsInput) as problem:
+        raise having_made(problem, made) from problem.__cause__
     except Exception as error:
-        raise Failed(failure_of(step_id, error)) from error
+        raise having_made(Failed(failure_of(step_id, error)), made) from error
+
+
+def having_made(problem: Any, made: Sequence[str]) -> Any:
+    """Return an error that says what was done before it."""
+    if made and not problem.made:
+        problem.made = tuple(made)
+        before = f"Done before, and not undone: {', '.join(made)}"
+        fix = "Finish by hand, and don't start it again from the beginning"
+        problem.args = (f"{problem}. {before}. {fix}",)
+    return problem
+
+
+def ahead(answers: Any, prompts: Sequence[tuple[str, str, list[dict[str, Any]]]]) -> None:
+    """Ask now for what would be asked after an effect: a script can't go on where it stopped."""
+    for step_id, message, fields in prompts:
+        if step_id in (answers or {}) or not sys.stdin.isatty():
+            why = f"{message} (it is asked after a call with an effect: answer it before the run)"
+            ask(step_id, why, fields, answers or {})
 
 
 def secret(name: str, variable: str) -> str:
