@@ -47,6 +47,7 @@ def test_a_failed_trace_is_compiled_only_if_that_is_allowed(memory: Memory, tmp_
     with pytest.raises(RoutineError, match="says that it failed") as raised:
         compile_trace(failed)
     assert "allow_failed" in raised.value.fix
+    assert "em traces label TRACE success" in raised.value.fix
     assert compile_trace(failed, allow_failed=True).recording
     file = written(tmp_path / "t.json", failed)
     with pytest.raises(RoutineError, match="says that it failed"):
@@ -115,7 +116,7 @@ def test_compiling_in_bulk_takes_successes_unless_unlabelled_traces_are_allowed(
     memory.add_trace(msgspec.structs.replace(attempt("success", goal="four"), incomplete="lost"))
     assert attempts(memory.store) == {"one": [good]}
     assert attempts(memory.store, allow_unlabelled=True).keys() == {"one", "two"}
-    with pytest.raises(EmError, match="does not say whether it succeeded"):
+    with pytest.raises(EmError, match=r"does not say whether it succeeded.*em traces label TRACE"):
         memory.compile(unlabelled, allow_unlabelled=False)
     memory.close()
     monkeypatch.setenv("EM_DB", str(tmp_path / "em.db"))

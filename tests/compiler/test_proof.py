@@ -7,7 +7,7 @@ import pytest
 
 from em.compiler.compile_trace import compile_trace
 from em.compiler.draft import Draft
-from em.compiler.proof import prove
+from em.compiler.proof import UNEXPLAINED, Proof, prove
 from em.compiler.verification import NotReproduced
 from em.runner.routine import ToolStep
 from em.traces.trace import Mission, ToolCall, Trace
@@ -78,3 +78,11 @@ def test_a_list_that_is_passed_on_may_have_any_order() -> None:
 def test_a_routine_that_asks_or_stops_with_other_values_may_be_written() -> None:
     draft = compile_trace(trace(reason="ordered by mistake"))
     assert "reason is asked for" in ". ".join(draft.proof)
+
+
+def test_inputs_that_nothing_explains_are_named_together() -> None:
+    proof = Proof(inputs={"order": "", "channel": UNEXPLAINED, "notify": UNEXPLAINED})
+    assert [*proof.sentences()][-1] == (
+        "other inputs: order varies freely;"
+        " channel and notify are asked for: nothing recorded explains them"
+    )

@@ -365,7 +365,12 @@ def _print_compiled(draft: "Draft", place: str, *, explained: bool) -> None:
 
 def _print_asked(draft: "Draft", *, explained: bool) -> None:
     """Name the values that a run with other inputs asks for, and how to make them constants."""
-    asked = {name: one for name, one in draft.routine.asks.items() if not one.is_unused}
+    from em.compiler.confirmation import names_to_confirm
+
+    differing = [name for name, one in draft.routine.asks.items() if one.others]
+    if differing:
+        note(f"note: every run asks for {', '.join(differing)}: the traces differ in it")
+    asked = names_to_confirm(draft.routine)
     if not asked:
         return
     shown = ", ".join(f"{name} ({short(one.recorded)})" for name, one in list(asked.items())[:5])

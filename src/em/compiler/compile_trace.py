@@ -93,8 +93,8 @@ def _check_outcomes(
             if alone
             else f"all {len(traces)} traces say that they failed",
             place="outcome",
-            fix="compile an attempt that succeeded, or allow it with --allow-failed, in Python"
-            " allow_failed=True",
+            fix="compile an attempt that succeeded, label it if it did (`em traces label TRACE"
+            " success`), or allow it with --allow-failed, in Python allow_failed=True",
         )
     if "unknown" in outcomes and not allow_unlabelled:
         raise RoutineError(
@@ -102,7 +102,8 @@ def _check_outcomes(
             if alone
             else f"none of the {len(traces)} traces says that it succeeded",
             place="outcome",
-            fix="allow it with --allow-unlabelled, in Python allow_unlabelled=True",
+            fix="label it (`em traces label TRACE success`), or allow it with --allow-unlabelled,"
+            " in Python allow_unlabelled=True",
         )
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from em.compiler.arguments import literal
+from em.compiler.differences import recorded_scope
 from em.compiler.draft import Draft
 from em.compiler.evidence import ENOUGH, of_constant
 from em.compiler.expectations import expectations
@@ -38,7 +39,7 @@ from em.runner.package import (
 from em.runner.routine import Asked, PromptStep, ReturnStep, Routine, Step, ToolStep, UdfStep
 from em.runner.run import Remembered, RunResult
 from em.store.protocol import Store
-from em.values.canonical import Json, identical
+from em.values.canonical import Json, identical, short
 from em.values.json_schema import Declared
 from em.values.mismatch import closest
 
@@ -51,6 +52,14 @@ def confirm(routine: Routine, names: Iterable[str]) -> Routine:
     for name in names:
         known = names_to_confirm(routine)
         asked = known.get(name)
+        if asked is None and name in routine.asks and routine.asks[name].others:
+            one = routine.asks[name]
+            values = " and ".join(map(short, (one.recorded, *one.others)))
+            raise UsageError(
+                f"{name!r} can't be a constant: it was {values} in the recordings",
+                place="--confirm",
+                fix="let the run ask for it, or compile only traces in which it is the same",
+            )
         if asked is None:
             asks = f"it asks for: {', '.join(known)}" if known else "it asks for nothing"
             raise UsageError(
@@ -103,7 +112,7 @@ def _as_constant(found: Explained, names: Iterable[str]) -> Explained:
 
 def names_to_confirm(routine: Routine) -> Mapping[str, Asked]:
     """Return the asked inputs that may be made constants."""
-    return {name: one for name, one in routine.asks.items() if not one.is_unused}
+    return {name: one for name, one in routine.asks.items() if not one.is_unused and not one.others}
 
 
 def learn(routine: Routine, scope: Json, answers: Json) -> Routine:
@@ -131,7 +140,8 @@ def _learn_input(routine: Routine, name: str, answer: Any, scope: Json) -> Routi
         return msgspec.structs.replace(routine, asks=asks)
     fitting = [text for text in asked.candidates if _gives(text, answer, scope)]
     tried = [text for text in asked.candidates if _gives(text, None, scope) is not None]
-    if len(fitting) == 1 and len(tried) > 1:
+    # Another recording has refuted that it is always the same.
+    if len(fitting) == 1 and (len(tried) > 1 or asked.others):
         (text,) = fitting
         value = literal(asked.recorded) if text == quoted(asked.recorded) else f"{{{{ {text} }}}}"
         return _replaced(routine, name, text, value)
@@ -188,7 +198,7 @@ def relaxed(draft: Draft, others: Sequence[Draft]) -> Draft:
 
     others: drafts that make the same calls in the same order.
     """
-    scopes = [_recorded_scope(other) for other in others]
+    scopes = [recorded_scope(draft, other) for other in others]
     calls = {
         item.step: [item, *(other.recording[number] for other in others)]
         for number, item in enumerate(draft.recording)
@@ -205,12 +215,6 @@ def relaxed(draft: Draft, others: Sequence[Draft]) -> Draft:
         return msgspec.structs.replace(step, guards=guards, expects=expects)
 
     return msgspec.structs.replace(draft, routine=_each_call(draft.routine, without))
-
-
-def _recorded_scope(draft: Draft) -> Json:
-    saved = {step.id: step.save_as for step in draft.routine.steps}
-    results = {name: item.result for item in draft.recording if (name := saved.get(item.step))}
-    return {**FUNCTIONS, **draft.input, **results}
 
 
 def _fails(guard: str, scope: Json) -> bool:
@@ -244,11 +248,8 @@ def _replaced(routine: Routine, name: str, expression: str, value: Any) -> Routi
     schema["properties"] = {key: one for key, one in properties.items() if key != name}
     schema["required"] = [key for key in schema.get("required", ()) if key != name]
     asks = {
-        other: Asked(
-            recorded=one.recorded,
-            candidates=[in_expression(text, name, expression) for text in one.candidates],
-            is_unused=one.is_unused,
-            tasks=one.tasks,
+        other: msgspec.structs.replace(
+            one, candidates=[in_expression(text, name, expression) for text in one.candidates]
         )
         for other, one in routine.asks.items()
         if other != name

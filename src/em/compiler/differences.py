@@ -1,10 +1,12 @@
 """Differences between traces that went the same way: what differs is not a constant.
 
-A value that one trace alone could not explain is the recorded one when nothing else is said. If
-another trace of the same task has another value there, it must be given. Traces that were asked for
-different things, and did the same whatever was asked, make no routine.
+Each trace shows what may explain a value. An explanation that another trace refutes is not acted
+on: one that holds in all of them takes its place, and where there is none, the value is asked for
+with the candidates that are left. Traces that were asked for different things, and did the same
+whatever was asked, make no routine.
 """
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -12,33 +14,33 @@ import msgspec
 
 from em.compiler.calls import Names, identifier
 from em.compiler.draft import Draft, Recorded
-from em.errors import RoutineError
+from em.errors import EmError, RoutineError
 from em.runner.agreement import part_at, place_parts, single_places, with_answers
-from em.runner.expressions.functions import FUNCTIONS
-from em.runner.routine import Routine, Step, ToolStep, UdfStep
+from em.runner.expressions.functions import FUNCTIONS, equal
+from em.runner.expressions.language import compile_expression, compile_value
+from em.runner.routine import Asked, Routine, Step, ToolStep, UdfStep
 from em.values.canonical import Json, identical
 from em.values.json_schema import of_input
 
+MOST_SHOWN = 3
+"""Values of other traces that a question shows."""
+_BARE = re.compile(r"\{\{\s*([A-Za-z_]\w*)\s*\}\}")
+"""Matches an argument that is just a name."""
+
 
 def told_apart(draft: Draft, others: Sequence[Draft]) -> Draft:
-    """Return a draft in which what other traces of the task did differently must be given.
+    """Return a draft without the explanations that other traces of the task refute.
 
     others: drafts that make the same calls in the same order.
     """
-    routine = draft.routine
-    asks = {
-        name: one
-        for name, one in routine.asks.items()
-        if one.is_unused or all(_has(other, name, one.recorded) for other in others)
-    }
-    given, steps = dict(draft.input), list(routine.steps)
-    names = _names_in_use(routine)
-    for number, step in enumerate(steps):
-        if isinstance(step, ToolStep | UdfStep):
-            steps[number] = _without_constants(draft, others, step, given, names)
+    routine, apart = draft.routine, _Differences(draft, others)
+    steps = [
+        apart.step(step) if isinstance(step, ToolStep | UdfStep) else step for step in routine.steps
+    ]
+    given, asks = apart.given, apart.asks
     if not given:
         _check_requests([draft, *others])
-    if len(asks) == len(routine.asks) and len(given) == len(draft.input):
+    if steps == routine.steps and asks == routine.asks:
         return draft
     request = None if routine.request is None else routine.request.input
     routine = msgspec.structs.replace(
@@ -48,6 +50,32 @@ def told_apart(draft: Draft, others: Sequence[Draft]) -> Draft:
         input_schema=of_input(given, asked=asks, request=request),
     )
     return msgspec.structs.replace(draft, routine=routine, input=given)
+
+
+def recorded_scope(draft: Draft, other: Draft) -> Json:
+    """Return the inputs and results of another trace, under the names that a draft has for them."""
+    results: Json = {}
+    placed: Json = {}
+    for step, number in _recorded_steps(draft):
+        item = other.recording[number]
+        if step.save_as is not None:
+            results[step.save_as] = item.result
+        for place, template in single_places(step.args, step.agree):
+            name = _bare_name(template)
+            if name in draft.input:
+                placed.setdefault(name, _part(item.args, place))
+    # What is asked for is named after its use, which may differ from trace to trace.
+    asked = draft.routine.asks.keys() & placed
+    given = {name: value for name, value in other.input.items() if name not in asked}
+    return {**FUNCTIONS, **placed, **given, **results}
+
+
+def _recorded_steps(draft: Draft) -> Iterator[tuple[ToolStep | UdfStep, int]]:
+    """Yield the calls of a draft with their number in the recording."""
+    numbers = {item.step: number for number, item in enumerate(draft.recording)}
+    for step in draft.routine.steps:
+        if isinstance(step, ToolStep | UdfStep) and step.id in numbers:
+            yield step, numbers[step.id]
 
 
 def _check_requests(drafts: Sequence[Draft]) -> None:
@@ -65,9 +93,122 @@ def _check_requests(drafts: Sequence[Draft]) -> None:
         )
 
 
-def _has(draft: Draft, name: str, value: Any) -> bool:
-    """Return whether another trace had the same value for an input, or needed no such input."""
-    return name not in draft.input or identical(draft.input[name], value)
+class _Differences:
+    """What other traces show about the values of a draft.
+
+    given: the inputs of the draft, with those that were made here. asks: those that are asked for.
+    """
+
+    def __init__(self, draft: Draft, others: Sequence[Draft]) -> None:
+        self._draft, self._others = draft, others
+        self._scopes = [recorded_scope(draft, other) for other in others]
+        self._names = _names_in_use(draft.routine)
+        self._numbers = {item.step: number for number, item in enumerate(draft.recording)}
+        self.given = dict(draft.input)
+        self.asks = {
+            name: asked if asked.is_unused else self._seen_elsewhere(name, asked)
+            for name, asked in draft.routine.asks.items()
+        }
+
+    def step(self, step: ToolStep | UdfStep) -> Step:
+        """Return a step whose arguments no other trace refutes."""
+        number = self._numbers.get(step.id)
+        if number is None:
+            return step
+        recorded = self._draft.recording[number]
+        calls = [other.recording[number] for other in self._others]
+        made: Json = {}
+        agree = dict(step.agree)
+        for place, template in single_places(step.args, step.agree):
+            values = [_part(call.args, place) for call in calls]
+            if self._is_refuted(template, values):
+                made[place] = self._instead(recorded, place, agree.pop(place, ()), values)
+            elif place in agree:
+                agree[place] = self._unrefuted(agree[place], values)
+        agree = {place: texts for place, texts in agree.items() if texts}
+        if not made and agree == step.agree:
+            return step
+        return msgspec.structs.replace(step, args=with_answers(step.args, made), agree=agree)
+
+    def _is_refuted(self, template: Any, values: Sequence[Any]) -> bool:
+        """Return whether an argument, as it is written, would be another one in another trace."""
+        evaluate = compile_value(template, "")
+        for scope, value in zip(self._scopes, values, strict=True):
+            try:
+                if not equal(evaluate(scope), value):
+                    return True
+            except EmError:
+                continue  # it needs a secret, or something that this trace did not have
+        return False
+
+    def _unrefuted(self, texts: Sequence[str], values: Sequence[Any]) -> list[str]:
+        """Return the expressions that must still agree. Only a success shows that one need not."""
+        refuting = [
+            (scope, value)
+            for other, scope, value in zip(self._others, self._scopes, values, strict=True)
+            if other.outcome == "success"
+        ]
+        return [
+            text
+            for text in texts
+            if all(_gives(text, scope, value) is not False for scope, value in refuting)
+        ]
+
+    def _instead(
+        self, recorded: Recorded, place: str, texts: Sequence[str], values: Sequence[Any]
+    ) -> str:
+        """Return an expression that holds in every trace, or an input that is asked for."""
+        holding = next((text for text in texts if self._holds(text, values)), None)
+        if holding is not None:
+            return f"{{{{ {holding} }}}}"
+        *_, last = (part for part in place_parts(place) if isinstance(part, str))
+        name = self._names.free(identifier(last))
+        value = part_at(recorded.args, place)
+        self.given[name] = value
+        self.asks[name] = Asked(recorded=value, others=_different(values, value))
+        return f"{{{{ {name} }}}}"
+
+    def _holds(self, text: str, values: Sequence[Any]) -> bool:
+        """Return whether an expression gives these values in the other traces."""
+        return all(
+            _gives(text, scope, value) for scope, value in zip(self._scopes, values, strict=True)
+        )
+
+    def _seen_elsewhere(self, name: str, asked: Asked) -> Asked:
+        """Return an asked input with its values in other traces, and what gives all of them."""
+        known = [(scope, scope[name]) for scope in self._scopes if name in scope]
+        return msgspec.structs.replace(
+            asked,
+            candidates=[
+                text
+                for text in asked.candidates
+                if all(_gives(text, scope, value) for scope, value in known)
+            ],
+            others=_different([value for _, value in known], asked.recorded),
+        )
+
+
+def _bare_name(template: Any) -> str:
+    """Return the name that an argument just is; empty for other arguments."""
+    found = _BARE.fullmatch(template.strip()) if isinstance(template, str) else None
+    return "" if found is None else found[1]
+
+
+def _gives(text: str, scope: Json, value: Any) -> bool | None:
+    """Return whether an expression gives a value; None if it can't be evaluated."""
+    try:
+        return equal(compile_expression(text, "")(scope), value)
+    except EmError:
+        return None
+
+
+def _different(values: Sequence[Any], own: Any) -> list[Any]:
+    """Return the values that differ from the own one, each once, and at most a few."""
+    found: list[Any] = []
+    for value in values:
+        if not any(identical(value, known) for known in (own, *found)):
+            found.append(value)
+    return found[:MOST_SHOWN]
 
 
 def _names_in_use(routine: Routine) -> Names:
@@ -77,35 +218,6 @@ def _names_in_use(routine: Routine) -> Names:
     for name in dict.fromkeys([*FUNCTIONS, *properties, *saved]):
         names.free(name)
     return names
-
-
-def _without_constants(
-    draft: Draft, others: Sequence[Draft], step: ToolStep | UdfStep, given: Json, names: Names
-) -> Step:
-    """Return a step with inputs in place of constants that differ; add them to `given`."""
-    number = next((n for n, item in enumerate(draft.recording) if item.step == step.id), None)
-    if number is None:
-        return step
-    recorded = draft.recording[number]
-    made: Json = {}
-    for place in _differing(step, recorded, [other.recording[number] for other in others]):
-        *_, last = (part for part in place_parts(place) if isinstance(part, str))
-        name = names.free(identifier(last))
-        given[name] = part_at(recorded.args, place)
-        made[place] = f"{{{{ {name} }}}}"
-    return msgspec.structs.replace(step, args=with_answers(step.args, made)) if made else step
-
-
-def _differing(
-    step: ToolStep | UdfStep, recorded: Recorded, others: Sequence[Recorded]
-) -> Iterator[str]:
-    """Yield the places of constants for which another trace had another value."""
-    for place, template in single_places(step.args, step.agree):
-        if isinstance(template, str) and "{{" in template:
-            continue
-        value = part_at(recorded.args, place)
-        if any(not identical(_part(other.args, place), value) for other in others):
-            yield place
 
 
 def _part(args: Json, place: str) -> Any:

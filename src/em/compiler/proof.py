@@ -15,7 +15,9 @@ from em.compiler.draft import Draft, Recorded
 from em.compiler.evidence import ENOUGH, information
 from em.compiler.sources import text_key
 from em.compiler.verification import NotReproduced, Same, replayed
-from em.runner.agreement import part_at, with_answers
+from em.runner.agreement import names_in_expression, part_at, with_answers
+from em.runner.expressions.words import in_words
+from em.runner.routine import Asked
 from em.runner.run import RunResult, cause_of
 from em.runner.tools import Function
 from em.values.canonical import Json, identical, short
@@ -25,6 +27,8 @@ MOST_WORK = 4_000
 """Calls that are replayed to vary single inputs; beyond it all inputs are varied at once."""
 MOST_SHOWN = 8
 """Inputs that the report names."""
+UNEXPLAINED = "is asked for: nothing recorded explains it"
+"""What a proof says about an input that has no explanation; the report names them together."""
 _DATE = re.compile(r"(\d{4})(-\d{2}-\d{2}.*)", re.DOTALL)
 
 
@@ -46,15 +50,29 @@ class Proof(msgspec.Struct, frozen=True, kw_only=True):
         yield "same task: proved"
         if self.other_order:
             yield f"another order of lists {self.other_order}"
-        free = [name for name, problem in self.inputs.items() if not problem]
-        parts = [f"{_listed(free)} {'varies' if len(free) == 1 else 'vary'} freely"] if free else []
-        parts += [f"{name} {problem}" for name, problem in self.inputs.items() if problem]
+        parts = [*self._about_inputs()]
         if len(parts) > MOST_SHOWN:
             parts[MOST_SHOWN:] = [f"{len(parts) - MOST_SHOWN} more are asked for or make it stop"]
         yield f"other inputs: {'; '.join(parts)}" if parts else "other inputs: there are none"
 
+    def _about_inputs(self) -> Iterator[str]:
+        """Yield what was shown about the inputs; those about which the same was shown together."""
+        free = [name for name, problem in self.inputs.items() if not problem]
+        if free:
+            yield f"{_listed(free)} {'varies' if len(free) == 1 else 'vary'} freely"
+        for name, problem in self.inputs.items():
+            if problem and problem != UNEXPLAINED:
+                yield f"{name} {problem}"
+        unknown = [name for name, problem in self.inputs.items() if problem == UNEXPLAINED]
+        if len(unknown) > 1:
+            yield f"{_listed(unknown)} are asked for: nothing recorded explains them"
+        elif unknown:
+            yield f"{unknown[0]} {UNEXPLAINED}"
+
 
 def _listed(names: Sequence[str]) -> str:
+    if len(names) > MOST_SHOWN:
+        names = [*names[:MOST_SHOWN], f"{len(names) - MOST_SHOWN} more"]
     return ", ".join(names[:-1]) + (" and " if len(names) > 1 else "") + names[-1]
 
 
@@ -74,10 +92,8 @@ def _with_other_inputs(draft: Draft) -> Iterator[tuple[str, str]]:
     names = [name for name in draft.input if name not in asks or not asks[name].is_unused]
     for name in names:
         asked = asks.get(name)
-        if asked is not None and len(asked.candidates) > 1:
-            yield name, f"is ambiguous ({len(asked.candidates)} explanations), so it is asked for"
-        elif asked is not None:
-            yield name, "is asked for, because nothing recorded explains it"
+        if asked is not None:
+            yield name, _why_asked(asked)
     free = [name for name in names if name not in asks and _fresh_values(draft.input[name])]
     if len(free) * len(draft.recording) > MOST_WORK:
         fresh = _merged(_fresh_values(draft.input[name]) for name in free)
@@ -86,6 +102,13 @@ def _with_other_inputs(draft: Draft) -> Iterator[tuple[str, str]]:
         return
     for name in free:
         yield name, _varied(draft, _fresh_values(draft.input[name]))
+
+
+def _why_asked(asked: Asked) -> str:
+    if len(asked.candidates) > 1:
+        return f"is ambiguous ({len(asked.candidates)} explanations), so it is asked for"
+    possible = [text for text in asked.candidates if names_in_expression(text)]
+    return f"is asked for: it may be {in_words(possible[0])}" if possible else UNEXPLAINED
 
 
 def _varied(draft: Draft, fresh: Mapping[str, Any]) -> str:

@@ -214,7 +214,7 @@ class Agreement:
         alike = matched is True or self._request is None or not given or (full and matched is None)
         if recorded and alike:
             for name, asked in self._asks.items():
-                if name not in known:
+                if name not in known and not asked.others:
                     known[name] = asked.recorded
                     self._assumed.add(name)
             return known
@@ -376,7 +376,7 @@ class Agreement:
         asked = self._asks.get(name)
         words = []
         if asked is not None:
-            words = [f"it was {short(asked.recorded)} in the recording"]
+            words = [_recorded_in_words(asked)]
             differing = self._differing_reads(scope) if name in self._assumed else ()
             if differing:
                 words.append(f"since then {', '.join(differing)} changed")
@@ -410,6 +410,14 @@ class Agreement:
         else:
             step_id, _, place = name.partition(".")
             self.settled.setdefault(step_id, {})[place] = answer
+
+
+def _recorded_in_words(asked: Any) -> str:
+    """Say what an asked input was in the recording, or in several."""
+    if not asked.others:
+        return f"it was {short(asked.recorded)} in the recording"
+    *first, last = map(short, (asked.recorded, *asked.others))
+    return f"it was {', '.join(first)} and {last} in recordings"
 
 
 # A yes or no that is a value is not a `confirm`, which `--yes` answers.

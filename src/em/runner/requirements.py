@@ -51,7 +51,10 @@ def why_asked(asked: Asked) -> str:
     if asked.is_unused:
         return "no step uses it, but it may have been a reason for what was done"
     known = [words for words in map(in_words, asked.candidates) if not words.startswith("always")]
-    return f"it may be {', or '.join(known)}" if known else "nothing recorded explains it"
+    why = f"it may be {', or '.join(known)}" if known else "nothing recorded explains it"
+    if not asked.others:
+        return why
+    return f"it was {', '.join(map(short, asked.others))} in other recordings; {why}"
 
 
 def described_input(routine: Routine) -> Json:

@@ -288,12 +288,14 @@ class Asked(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
     candidates: expressions that gave this value in the recording; a question shows their values.
     is_unused: no step uses it, though it may have been the reason for something that was done.
     tasks: how many different tasks had this value, by the recording and by people's answers.
+    others: its values in other recordings. If there are any, it is asked for on every run.
     """
 
     recorded: Any
     candidates: Sequence[str] = ()
     is_unused: bool = False
     tasks: int = 1
+    others: Sequence[Any] = ()
 
 
 class Request(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):

@@ -411,7 +411,8 @@ class _Script:
         routine = self._routine
         request, asks = msgspec.to_builtins(routine.request), msgspec.to_builtins(routine.asks)
         asks = {
-            name: {"candidates": [], "is_unused": False, **asked} for name, asked in asks.items()
+            name: {"candidates": [], "is_unused": False, "others": [], **asked}
+            for name, asked in asks.items()
         }
         if request is not None:
             request = {"decides": False, **request}
