@@ -75,11 +75,30 @@ def test_what_is_written_runs_on_other_input_with_the_models_functions(tmp_path:
     cancelled: list[str] = []
     tools = {
         "find_orders": lambda user: [{"id": f"{user}-{n}", "total": n} for n in (1, 2, 3)],
-        "cancel_order": lambda **args: cancelled.append(args["id"]),
+        "cancel_order": lambda **args: cancelled.append(args["id"]) or "cancelled",
     }
     result = run_routine(tmp_path / "out", {"user": "bo"}, tools)
     assert (result.failure, result.output) == (None, {"refund": 6})
     assert cancelled == ["bo-1", "bo-2", "bo-3"]
+
+
+def test_a_loop_over_calls_expects_of_each_what_all_of_them_returned(tmp_path: Path) -> None:
+    (tmp_path / "trace.json").write_bytes(msgspec.json.encode(TRACE))
+    llm_compile_trace_file(tmp_path / "trace.json", tmp_path / "out", ScriptedClient([answer()]))
+    cancelled: list[str] = []
+
+    def cancel(id: str) -> str:  # noqa: A002 - the tool's own name
+        cancelled.append(id)
+        return "Error: already shipped" if id == "bo-2" else "cancelled"
+
+    tools = {
+        "find_orders": lambda user: [{"id": f"{user}-{n}", "total": n} for n in (1, 2, 3)],
+        "cancel_order": cancel,
+    }
+    result = run_routine(tmp_path / "out", {"user": "bo"}, tools)
+    assert result.failure is not None
+    assert result.failure.error_type == "UnexpectedResult"
+    assert cancelled == ["bo-1", "bo-2"]
 
 
 def changed(old: str, new: str) -> dict[str, str]:

@@ -211,11 +211,24 @@ def _with_terms(draft: Draft, routine: Routine) -> list[Step]:
         if own is not None and isinstance(step, ToolStep) and step.for_each is None:
             agree = {place: [*map(renamed, texts)] for place, texts in own.agree.items()}
             guards = tuple(map(renamed, own.guards))
+            # Behind a loop, the calls are no longer in step with the draft's.
+            same = own.tool == step.tool
+            expects = tuple(own.expects) if same else _expected_of_all(draft, step.tool)
             step = msgspec.structs.replace(  # noqa: PLW2901 - the same step
-                step, agree=agree, guards=guards, expects=own.expects
+                step, agree=agree, guards=guards, expects=expects
             )
+        elif isinstance(step, ToolStep) and _has_effect(draft, step):
+            expects = _expected_of_all(draft, step.tool)
+            step = msgspec.structs.replace(step, expects=expects)  # noqa: PLW2901 - the same step
         steps.append(step)
     return steps
+
+
+def _expected_of_all(draft: Draft, tool: str) -> tuple[str, ...]:
+    """Return what every call of a tool must return, for a loop that makes them all."""
+    steps = [step for step in _effects(draft, draft.routine) if step.tool == tool]
+    texts = steps[0].expects if steps else ()
+    return tuple(text for text in texts if all(text in step.expects for step in steps))
 
 
 def _new_names(old: Routine, new: Routine) -> dict[str, str]:
