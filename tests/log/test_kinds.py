@@ -3,6 +3,8 @@
 import subprocess
 import sys
 
+from tests.children import use_first_in_many_threads
+
 from em.log.kinds import HOMES, body_type
 
 EVERY_MODULE = """
@@ -36,39 +38,20 @@ def test_bodies_are_loaded_when_their_kind_is_first_used() -> None:
     assert registered_after("") == ["erased"]
 
 
-MANY_THREADS = """
-import os, sys
-from threading import Barrier, Thread
+CHECK = """
 from importlib import import_module
 from em.log.kinds import HOMES, check_body
+from em.errors import BadBody
 for home in HOMES.values():
     import_module(home)
-for _ in range(8):
-    if pid := os.fork():
-        _, status = os.waitpid(pid, 0)
-        if status:
-            sys.exit(1)
-    else:
-        break
-else:
-    sys.exit()
-sys.setswitchinterval(1e-6)
-start = Barrier(8)
-failed = []
 def check():
-    start.wait()
     for kind in HOMES:
         try:
             check_body(kind, b"[]")
-        except Exception as error:
-            if getattr(error, "code", "") != "bad_body":
-                failed.append(error)
-threads = [Thread(target=check) for _ in range(8)]
-for thread in threads: thread.start()
-for thread in threads: thread.join()
-sys.exit(str(failed) if failed else 0)
+        except BadBody:
+            pass
 """
 
 
 def test_many_threads_may_be_the_first_to_use_a_kind() -> None:
-    subprocess.run([sys.executable, "-c", MANY_THREADS], check=True)
+    use_first_in_many_threads(CHECK, "check()")

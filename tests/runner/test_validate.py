@@ -7,6 +7,7 @@ from typing import NamedTuple
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from tests.children import use_first_in_many_threads
 
 from em.runner.engine import run_routine
 from em.runner.tools import ToolRegistry
@@ -313,3 +314,10 @@ def test_what_must_agree_and_is_asked_for_is_checked(
     assert [problem.place for problem in found] == [place]
     assert says in str(found[0])
     assert found[0].line > 0
+
+
+def test_many_threads_may_be_the_first_to_read_a_routine() -> None:
+    routine = {"name": "r", "steps": [{"id": "a", "type": "return"}]}
+    use_first_in_many_threads(
+        "from em.runner.package import read_routine", f"read_routine({routine!r}, 'here')"
+    )

@@ -50,8 +50,9 @@ def test_a_killed_workers_runs_go_on_elsewhere_and_no_keyed_effect_happens_twice
     second = workplace.worker("--drain", slow=0.02)
     workplace.until(lambda: workplace.effects().total() > 30)
     kill(first)
-    workplace.said_by(second)
-    assert workplace.effects() == all_effects()
+    said = workplace.said_by(second)
+    assert second.returncode == 0, said
+    assert workplace.effects() == all_effects(), said
     assert statuses(workplace, jobs) == dict.fromkeys(range(RUNS), "ok")
     with workplace.queue() as queue:
         assert {queue.job(job).state for job in jobs} == {"done"}

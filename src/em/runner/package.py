@@ -238,6 +238,11 @@ def parse_yaml(text: bytes, place: str) -> Any:
     return load_yaml(text, place, RoutineError)
 
 
+# While the module is imported, by one thread: msgspec crashes when several threads prepare the same
+# Struct at the same time, as the threads of a worker did with their first jobs.
+msgspec.json.Decoder(Routine)
+
+
 def read_routine(value: Any, place: str) -> Routine:
     """Convert a parsed YAML value to a routine. Raise the first problem; `validate` finds all."""
     try:
