@@ -84,7 +84,7 @@ def test_a_guard_that_stops_a_run_says_so_in_words() -> None:
     command = ("run", "send", "--input", "bob.json", "--tools", "tools.py")
     stopped = em(*command, "--answers", "answers.json")
     assert stopped.code == 1
-    assert stopped.err.startswith("failed: step send: it must hold that")
+    assert stopped.err.startswith('failed: step send: `to` is "bob" now; it was "ann" when')
     assert stopped.err.count("step send") == 1
     explained = em("routine", "show", "./send", "--explain")
     assert '`to` is "ann"; else the run stops' in explained.out

@@ -196,3 +196,100 @@ def test_a_fix_can_not_change_the_arguments_of_an_explained_effect(folder: Any) 
 
     result = run_routine(folder, ALL, tools, fix)
     assert (result.status, len(calls)) == ("failed", 1)
+
+
+def labels(result: RunResult) -> dict[str, str]:
+    assert result.pending_prompt is not None
+    return {field["name"]: field["label"] for field in result.pending_prompt.fields}
+
+
+def with_channel(folder: Any) -> None:
+    """Let the last step take an input that no read may explain, and one that nothing says."""
+    routine = yaml.safe_load(ROUTINE)
+    routine["input_schema"]["properties"] |= {
+        "channel": {"type": "string", "examples": ["mail"]},
+        "copies": {"type": "integer"},
+    }
+    routine["asks"]["channel"] = {"recorded": "mail", "candidates": ['"mail"']}
+    routine["steps"][-1]["args"] |= {"channel": "{{ channel }}", "copies": "{{ copies }}"}
+    (folder / "routine.yaml").write_text(yaml.safe_dump(routine))
+
+
+def test_what_needs_no_read_is_asked_with_the_first_question(folder: Any) -> None:
+    with_channel(folder)
+    shop, words = Shop(), {"request": "give the money for #W2002 back"}
+    first = shop.run(folder, words)
+    assert set(labels(first)) == {"order_id", "channel", "copies", "request"}
+    given = {"order_id": "#W2002", "channel": "text", "copies": 1, "request": True}
+    second = shop.run(folder, words, answers={"inputs": given})
+    assert set(labels(second)) == {"reason"}, "what may explain it was read first"
+    done = shop.run(folder, words, answers={"inputs": {**given, "reason": "late"}})
+    assert (done.status, shop.done[-1]["channel"]) == ("ok", "text")
+
+
+def test_a_question_says_why_it_asks_for_an_input_that_nothing_recorded_explains(
+    folder: Any,
+) -> None:
+    with_channel(folder)
+    asked = labels(Shop().run(folder, {"request": "give the money for #W2002 back"}))
+    assert asked["copies"] == "copies: the run needs it, and nothing recorded says what it is"
+    assert asked["order_id"] == (
+        'order_id: the request does not say it in the recorded words; it was "#W1001" there'
+    )
+
+
+GUARDS = [
+    ('order.status == "open"', {"status": "shipped"},
+     '`order.status` is "shipped" now; it was "open" when recorded'),
+    ('order.status == "open"', {"status": None},
+     '`order.status` is empty now; it was "open" when recorded'),
+    ("order.held == none", {"held": "audit"},
+     '`order.held` is "audit" now; it was empty when recorded'),
+    ("order.paid > 0", {"paid": 0}, "`order.paid` is 0 now; it was above 0 when recorded"),
+    ("order.user == user.id", {"user": "u2"},
+     '`order.user` is "u2" now; it was the same as `user.id` when recorded'),
+    ("order.id == order_id", {"id": "#W7"},
+     '`order.id` is "#W7" now; it was the same as `order_id` when recorded'),
+    ("order.paid >= order.total", {"paid": 3},
+     "`order.paid` is 3 now; it was at least `order.total` when recorded"),
+    ('kind_of(order.mail) == "e-mail"', {"mail": "Error: no such order"},
+     "`order.mail` is a text now; it was an e-mail when recorded"),
+    ('kind_of(order.mail) != "none"', {"mail": None},
+     "`order.mail` is empty now; it was not empty when recorded"),
+    ("len(order.notes) == 1", {"notes": []},
+     "the number of `order.notes` is 0 now; it was 1 when recorded"),
+    ('fact_of(every(order, "items.*"), "sku", order_id, "state") == "new"',
+     {"items": [{"sku": "#W1001", "state": "worn"}]},
+     '`state` of `order.items.*` where sku is `order_id` is "worn" now;'
+     ' it was "new" when recorded'),
+    ('least_of(every(order, "items.*"), "sku", order_id, "stock") > 0',
+     {"items": [{"sku": "#W1001", "stock": 0}]},
+     "the smallest `stock` of `order.items.*` where sku is `order_id` is 0 now;"
+     " it was above 0 when recorded"),
+    ('among(every(user, "orders.*"), order.parent)', {"parent": "#W7"},
+     "`order.parent` was one of `user.orders.*` when recorded; now it can't be seen:"
+     " '#W7' is not among the 2 values there"),
+    ('order.state.name == "new"', {},
+     "`order.state.name` was \"new\" when recorded; now it can't be seen:"),
+    ("order.is_open", {"is_open": False},
+     "`order.is_open` held when recorded, and does not hold now"),
+    ("order.paid == 10 and order.total == 10", {"paid": 9},
+     "`order.paid == 10 and order.total == 10` held when recorded, and does not hold now"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("guard", "change", "words"), GUARDS)
+def test_a_guard_that_fails_says_what_is_and_what_was(
+    folder: Any, guard: str, change: Any, words: str
+) -> None:
+    routine = yaml.safe_load(ROUTINE)
+    routine["steps"][-1]["guards"] = []
+    routine["steps"][-2] |= {"guards": [guard], "agree": {}}
+    (folder / "routine.yaml").write_text(yaml.safe_dump(routine))
+    stopped = Shop(**change).run(folder, ALL)
+    assert stopped.failure is not None
+    assert stopped.failure.message.startswith(f"step refund: {words}")
+    assert stopped.failure.message.endswith(
+        "(do it by hand or with the agent; remove the guard from routine.yaml if it does not"
+        " matter)"
+    )

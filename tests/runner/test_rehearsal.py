@@ -196,3 +196,43 @@ def test_a_check_of_what_a_write_would_have_changed_is_not_a_failure(tmp_path: P
     tools = {"look": lambda at: [at], "odd": pytest.fail}
     result = run_routine(tmp_path, {"x": 1}, tools, secrets={"key": "hush-hush"}, dry_run=True)
     assert (result.status, step(result, "d").needs) == ("ok", ["the effect of b"])
+
+
+ASKING = """
+version: "1"
+name: refund
+tools:
+  - {name: get_order, effect: read}
+  - {name: refund, effect: write}
+  - {name: send_mail, effect: write}
+input_schema:
+  type: object
+  properties:
+    order: {type: string, examples: ["#W1001"]}
+    amount: {type: integer, examples: [100]}
+    receipt: {type: string, examples: ["RC-1"]}
+  required: [order]
+asks: {amount: {recorded: 100, others: [250], candidates: [found.paid]}}
+steps:
+  - {id: get_order, type: tool.call, tool: get_order, args: {order: "{{ order }}"}, save_as: found}
+  - id: refund
+    type: tool.call
+    tool: refund
+    args: {order: "{{ order }}", amount: "{{ amount }}"}
+  - id: send_mail
+    type: tool.call
+    tool: send_mail
+    args: {order: "{{ order }}", receipt: "{{ receipt }}"}
+  - {id: return, type: return, value: {refunded: "{{ amount }}"}}
+"""
+
+
+def test_an_input_that_the_run_would_ask_for_is_not_a_failure(tmp_path: Path) -> None:
+    (tmp_path / "routine.yaml").write_text(ASKING)
+    result = rehearse(tmp_path, {"order": "#W2002"}, Shop())
+    assert (result.status, result.failure) == ("needs_input", None)
+    assert result.pending_prompt is not None
+    assert {field["name"] for field in result.pending_prompt.fields} == {"amount", "receipt"}
+    assert step(result, "refund").arguments[1].problem == "is asked for"
+    assert step(result, "send_mail").arguments[1].problem == "is asked for"
+    assert step(result, "return").needs == ["your answer"]

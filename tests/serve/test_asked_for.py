@@ -87,7 +87,7 @@ def test_a_guard_that_fails_is_told_over_http_and_on_the_page(service: Served) -
     page = service.http.get(f"/ui/run?id={run['run_id']}").text
     assert "Stopped before pay" in page
     assert "the routine did not act" in page
-    assert "now it is &#34;closed&#34;" in page
+    assert "is &#34;closed&#34; now" in page
 
 
 def test_the_page_shows_what_a_routine_requires_and_asks_for(service: Served) -> None:

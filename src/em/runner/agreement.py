@@ -15,7 +15,12 @@ from typing import Any, NamedTuple
 from em.errors import EmError, RoutineError
 from em.runner.expressions.functions import FUNCTIONS, equal, kind_of
 from em.runner.expressions.language import Evaluate, compile_expression, compile_value
-from em.runner.expressions.words import check_in_words, in_words, request_in_words
+from em.runner.expressions.words import (
+    change_in_words,
+    in_words,
+    past_in_words,
+    request_in_words,
+)
 from em.runner.run import Failed, PendingPrompt, failure_of
 from em.values.canonical import Json, digest_unordered, identical, same, short
 
@@ -60,13 +65,18 @@ class Leaf(NamedTuple):
 class Terms:
     """What a step requires before its call."""
 
-    __slots__ = ("guards", "leaves", "names", "others", "step_id", "uses")
+    __slots__ = ("guards", "leaves", "may_write", "names", "others", "step_id", "uses")
 
     def __init__(
-        self, step_id: str, args: Json, agree: Mapping[str, Sequence[str]], guards: Sequence[str]
+        self,
+        step_id: str,
+        args: Json,
+        agree: Mapping[str, Sequence[str]],
+        guards: Sequence[str],
+        may_write: bool = True,
     ) -> None:
         place = f"step {step_id}, field"
-        self.step_id = step_id
+        self.step_id, self.may_write = step_id, may_write
         self.leaves = [
             _leaf(args, name, texts, f"{place} agree.{name}") for name, texts in agree.items()
         ]
@@ -195,6 +205,11 @@ class Agreement:
             for guard in one.guards:
                 self._wait_for(next(iter(sorted(guard.names)), ""), one.step_id, guard)
 
+    @property
+    def input_names(self) -> Collection[str]:
+        """The inputs that a run asks for if they are missing."""
+        return self._properties
+
     # --- inputs -----------------------------------------------------------------------------------
 
     def inputs(self, given: Json) -> Json:
@@ -278,10 +293,8 @@ class Agreement:
         for one in steps:
             questions |= self._open(one, scope, is_now=one is terms)
             _check_arguments(one, scope)
-        if writes and not self._planned:
-            for name, words in self._doubts.items():
-                field = {"name": name, "type": "confirm", "label": words}
-                questions[name] = _Question(field, words)
+        if not self._planned and (writes or questions):
+            questions |= self._early(terms, scope)
         self._ask(questions, scope)
         if questions:
             # An answer may make other things known.
@@ -290,6 +303,30 @@ class Agreement:
         self._check_rest(terms, scope)
         if writes:
             self._planned = True
+
+    def _early(self, terms: Terms, scope: Json) -> dict[str, _Question]:
+        """Return what can be asked before anything is read, so that it is asked at once.
+
+        An input that something may explain is asked for when that has been read.
+        """
+        steps = [terms, *self._after(terms)]
+        found = {
+            name: self._missing(name, scope)
+            for one in steps
+            for name in sorted(one.names)
+            if self._is_missing(name, scope) and not self._waits(name, scope)
+        }
+        for name, words in self._doubts.items() if any(one.may_write for one in steps) else ():
+            found[name] = _Question({"name": name, "type": "confirm", "label": words}, words)
+        return found
+
+    def _is_missing(self, name: str, scope: Json) -> bool:
+        return name in self._properties and not _has(scope, (name,))
+
+    def _waits(self, name: str, scope: Json) -> bool:
+        """Return whether something that may explain an input has not been read yet."""
+        candidates = self._asks[name].candidates if name in self._asks else ()
+        return any(not _has(scope, names_in_expression(text)) for text in candidates)
 
     def _after(self, terms: Terms) -> list[Terms]:
         at = next(number for number, one in enumerate(self._terms) if one is terms)
@@ -320,9 +357,8 @@ class Agreement:
         """Return what is open about a step: inputs that are missing, values that differ."""
         found: dict[str, _Question] = {}
         for name in sorted(terms.names):
-            if _has(scope, (name,)) or name not in self._properties:
-                continue
-            found[name] = self._missing(name, scope)
+            if self._is_missing(name, scope):
+                found[name] = self._missing(name, scope)
         for name in sorted(self._assumed & terms.uses):
             if self._has_changed(name, scope):
                 found[name] = self._missing(name, scope)
@@ -374,8 +410,9 @@ class Agreement:
 
     def _missing(self, name: str, scope: Json) -> _Question:
         asked = self._asks.get(name)
-        words = []
-        if asked is not None:
+        if asked is None:
+            words = [self._why_needed(name)]
+        else:
             words = [_recorded_in_words(asked)]
             differing = self._differing_reads(scope) if name in self._assumed else ()
             if differing:
@@ -383,10 +420,18 @@ class Agreement:
             # That it may always be this is worth saying beside another possibility only.
             if any(map(names_in_expression, asked.candidates)):
                 words += filter(None, (_shown(text, scope) for text in asked.candidates))
-        label = f"{name}: {'; '.join(words)}" if words else name
+        label = f"{name}: {'; '.join(words)}"
         kind = self._properties.get(name, {}).get("type")
         field = {"name": name, "type": _FIELD_TYPES.get(kind, "json"), "label": label}
         return _Question(field, label)
+
+    def _why_needed(self, name: str) -> str:
+        """Say why an input that must be given is asked for."""
+        if self._request is None or name not in names_of_request(self._request.template):
+            return "the run needs it, and nothing recorded says what it is"
+        example = self._example(name)
+        there = "" if example is None else f"; it was {short(example)} there"
+        return f"the request does not say it in the recorded words{there}"
 
     def _ask(self, questions: Mapping[str, _Question], scope: Json) -> None:
         """Ask a person, and take the answers."""
@@ -451,13 +496,15 @@ def _check_guard(guard: Term, scope: Json, step_id: str) -> None:
     try:
         if guard.evaluate(scope):
             return
-        reason = f"now it is {_left_side(guard.text, scope)}"
+        now = compile_expression(left_of(guard.text), "")(scope)
+        words = change_in_words(guard.text, now)
     except EmError as error:
-        reason = f"now it can't be seen: {error.message}"
+        words = f"{past_in_words(guard.text)}; now it can't be seen: {error.message}"
     problem = GuardFailed(
-        f"it must hold that {check_in_words(guard.text)}, as when it was recorded; {reason}",
+        words,
         place=f"step {step_id}",
-        fix="do it by hand or with the agent; an author may remove a guard that is not needed",
+        fix="do it by hand or with the agent; remove the guard from routine.yaml if it does not"
+        " matter",
     )
     raise Failed(failure_of(step_id, problem, {"guard": guard.text}))
 
@@ -465,13 +512,6 @@ def _check_guard(guard: Term, scope: Json, step_id: str) -> None:
 def left_of(text: str) -> str:
     """Return the left side of a comparison."""
     return re.split(r" (?:==|>=|<=|>|<|!=) ", text)[0]
-
-
-def _left_side(text: str, scope: Json) -> str:
-    try:
-        return short(compile_expression(left_of(text), "")(scope))
-    except EmError as error:
-        return error.message
 
 
 def _has(scope: Json, names: Collection[str]) -> bool:

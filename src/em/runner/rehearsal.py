@@ -6,13 +6,13 @@ with what is known about them. What would need the result of a call that was not
 """
 
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 import msgspec
 
 from em.errors import EmError
-from em.runner.agreement import left_of, single_places
+from em.runner.agreement import INPUTS, left_of, single_places
 from em.runner.expressions.language import compile_expression, compile_value, names_in
 from em.runner.expressions.words import check_in_words, in_words
 from em.runner.machine import Machine, Steps, scopes_of
@@ -30,6 +30,7 @@ from em.runner.run import (
 )
 from em.values.canonical import Json, short
 
+YOUR_ANSWER = "your answer"
 _UNKNOWN = object()
 _SKIPPED = object()
 _BARE = ("when", "check", "guards", "agree", "checks", "expects")
@@ -66,8 +67,9 @@ class Rehearsal(Machine):
             except Pause as pause:
                 self._question = self._question or pause.prompt
                 self._lack(step)
+                self._lack_answers(pause.prompt)
                 if not self._acts(step):
-                    self._wait(step, source, ["your answer"])
+                    self._wait(step, source, [YOUR_ANSWER])
             except Failed as failed:
                 self._lack(step)
                 if self._is_uncertain(step, source):
@@ -130,6 +132,18 @@ class Rehearsal(Machine):
             of = "the answer to" if step.kind == "prompt" else "the result of"
             self._lacking[step.save_as] = f"{of} {step.id}"
 
+    def _lack_answers(self, prompt: PendingPrompt) -> None:
+        """Let later steps wait for the inputs that a question asks for."""
+        for field in prompt.fields if prompt.step_id == INPUTS else ():
+            name = field["name"]
+            if name in self._inputs and name not in self._scope:
+                self._lacking.setdefault(name, YOUR_ANSWER)
+
+    @property
+    def _inputs(self) -> Collection[str]:
+        """The names of inputs that a run may ask for."""
+        return () if self._agreement is None else self._agreement.input_names
+
     def _is_uncertain(self, step: CompiledStep, source: Step) -> bool:
         """Return whether a step may have failed only because a call before it was not made."""
         if not self._written:
@@ -184,37 +198,38 @@ class Rehearsal(Machine):
                     does="write",
                     tool=step.target,
                     item=item,
-                    arguments=list(self._arguments(source, scope)),
+                    arguments=list(self._arguments(step, source, scope)),
                     guards=[self._guard(text, scope) for text in source.guards],
                     expects=[check_in_words(text) for text in source.expects],
                     needs=needs or [],
                 )
             )
 
-    def _arguments(self, source: ToolStep | UdfStep, scope: Json) -> Iterator[PlannedArgument]:
+    def _arguments(
+        self, step: CompiledStep, source: ToolStep | UdfStep, scope: Json
+    ) -> Iterator[PlannedArgument]:
         settled = {} if self._agreement is None else self._agreement.settled.get(source.id, {})
         for place, template in single_places(source.args, source.agree):
             if place in settled:
-                yield PlannedArgument(
-                    place=place, source="your answer", value=plain(settled[place])
-                )
+                yield PlannedArgument(place=place, source=YOUR_ANSWER, value=plain(settled[place]))
                 continue
             words = self._words(template)
             agree = [in_words(text) for text in source.agree.get(place, ())]
             try:
                 value = plain(compile_value(template, f"step {source.id}, {place}")(scope))
             except EmError as error:
-                problem = self._why_not(_names_of({"args": template}), error)
+                problem = self._why_not(step, _names_of({"args": template}), error)
                 yield PlannedArgument(place=place, source=words, agree=agree, problem=problem)
             else:
                 yield PlannedArgument(place=place, source=words, agree=agree, value=value)
 
-    def _why_not(self, names: set[str], error: EmError) -> str:
-        needs = self._lacks(names)
+    def _why_not(self, step: CompiledStep, names: set[str], error: EmError) -> str:
+        needs = [one for one in self._lacks(names) if one != YOUR_ANSWER]
         if needs:
             return f"needs {' and '.join(needs)}"
-        asked = self._program.routine.asks.keys() & names - self._scope.keys()
-        return "is asked for" if asked else error.message
+        inputs = () if step.terms is None else self._inputs
+        missing = any(name in inputs and name not in self._scope for name in names)
+        return "is asked for" if missing else error.message
 
     def _words(self, template: Any) -> str:
         """Say where the value of an argument comes from."""

@@ -429,7 +429,7 @@ class CompiledStep:
     def _take_terms(self, step: "ToolStep | UdfStep") -> None:
         if not self.is_asking and not step.agree and not step.guards:
             return
-        self.terms = Terms(step.id, step.args, step.agree, step.guards)
+        self.terms = Terms(step.id, step.args, step.agree, step.guards, self.is_write)
         args = self.args
 
         def evaluate(scope: Any) -> Any:

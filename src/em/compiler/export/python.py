@@ -417,7 +417,8 @@ class _Script:
         if request is not None:
             request = {"decides": False, **request}
         terms = {
-            step.id: [step.args, step.agree, list(step.guards)] for step in self._settled.values()
+            step.id: [step.args, step.agree, list(step.guards), self._may_write(step)]
+            for step in self._settled.values()
         }
         named = {"REQUEST": request, "ASKS": asks, "SEEN": routine.seen, "TERMS": terms}
         return [
@@ -582,8 +583,11 @@ class _Script:
         """Return the line that settles what a call requires."""
         if step.id not in self._settled:
             return []
-        writes = isinstance(step, ToolStep) and self._writes(step)
+        writes = self._may_write(step)
         return [_line(2, f"settled.settle(terms[{_quoted(step.id)}], {KNOWN}, writes={writes})")]
+
+    def _may_write(self, step: ToolStep | UdfStep) -> bool:
+        return isinstance(step, ToolStep) and self._writes(step)
 
     def _in(self, step: Step, field: str) -> _Expressions:
         return _Expressions(self, f"step {step.id}, field {field}")

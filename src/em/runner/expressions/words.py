@@ -4,6 +4,9 @@ import ast
 import json
 import re
 from collections.abc import Callable
+from typing import Any
+
+from em.values.canonical import short
 
 _COMPARISONS: dict[type[ast.cmpop], str] = {
     ast.Eq: "is",
@@ -14,6 +17,12 @@ _COMPARISONS: dict[type[ast.cmpop], str] = {
     ast.LtE: "is at most",
 }
 _CONSTANTS = {"true": "true", "false": "false", "none": "empty", "None": "empty"}
+_FORM_NAMES = {
+    "e-mail": "an e-mail",
+    "none": "empty",
+    **{form: f"a {form}" for form in ("date", "number", "code", "word", "text")},
+}
+"""What `kind_of` returns, in words."""
 _SUMS: dict[type[ast.operator], str] = {ast.Add: "plus", ast.Sub: "minus", ast.Mult: "times"}
 
 
@@ -56,10 +65,59 @@ def check_in_words(text: str) -> str:
     plain = _about_a_result(node)
     if plain is not None:
         return plain
+    compared = _compared(node)
+    return f"`{text}` holds" if node is None else " ".join(compared or (_said(node), "holds"))
+
+
+def change_in_words(text: str, now: Any) -> str:
+    """Say what was and what is: `order.status` is "paid" now; it was "open" when recorded.
+
+    now: the value of the left side of the check, which does not hold.
+    """
+    node = _parsed(text)
+    compared = _compared(node)
+    if compared is None:
+        return f"{past_in_words(text)}, and does not hold now"
+    is_now = "empty" if now is None else short(now)
+    if _is_form(node) and isinstance(now, str):
+        is_now = _FORM_NAMES.get(now, short(now))
+    return f"{compared[0]} is {is_now} now; it {_past(node, compared)} when recorded"
+
+
+def past_in_words(text: str) -> str:
+    """Say what a check has shown: `order.status` was "open" when recorded."""
+    node = _parsed(text)
+    compared = _compared(node)
+    if compared is not None:
+        return f"{compared[0]} {_past(node, compared)} when recorded"
+    if isinstance(node, ast.Call) and ast.unparse(node.func) == "among" and len(node.args) > 1:
+        return f"{_said(node.args[1])} was {_said(node)} when recorded"
+    return f"{f'`{text}`' if node is None else _said(node)} held when recorded"
+
+
+def _compared(node: ast.expr | None) -> tuple[str, str, str] | None:
+    """Return what is compared, how and with what, in words; None for other checks."""
     if not isinstance(node, ast.Compare) or len(node.ops) != 1:
-        return f"`{text}` holds" if node is None else f"{_said(node)} holds"
-    (right,), compared = node.comparators, _COMPARISONS.get(type(node.ops[0]), "?")
-    return f"{_said(node.left)} {compared} {_said(right)}"
+        return None
+    (right,), how = node.comparators, _COMPARISONS.get(type(node.ops[0]), "?")
+    if isinstance(node.left, ast.Call) and _is_form(node):
+        form = str(right.value) if isinstance(right, ast.Constant) else ""
+        return _said(node.left.args[0]), how, _FORM_NAMES.get(form, _said(right))
+    return _said(node.left), how, _said(right)
+
+
+def _is_form(node: ast.expr | None) -> bool:
+    """Return whether a check is about what a value looks like."""
+    left = node.left if isinstance(node, ast.Compare) else None
+    return isinstance(left, ast.Call) and ast.unparse(left.func) == "kind_of" and bool(left.args)
+
+
+def _past(node: ast.expr | None, compared: tuple[str, str, str]) -> str:
+    """Say how something compared when it was recorded."""
+    _, how, right = compared
+    if how == "is" and isinstance(node, ast.Compare) and not _is_constant(node.comparators[0]):
+        how = "is the same as"
+    return f"{how.replace('is', 'was', 1)} {right}"
 
 
 def _about_a_result(node: ast.expr | None) -> str | None:
