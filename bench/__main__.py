@@ -1,6 +1,6 @@
 """`make bench`, or `python -m bench NAME…` for some of them. Exit code 1 if a bar is missed.
 
-`right` takes options when it is named alone: `python -m bench right --help`.
+`right` and `learn` take options when one is named alone: `python -m bench right --help`.
 """
 
 import platform
@@ -26,6 +26,7 @@ from bench import (
     workflow,
 )  # fmt: skip
 from bench.figure import Figure
+from bench.learn import workloads as learn
 from bench.right import parts as right
 
 BENCHES: dict[str, Callable[[], Iterator[Figure]]] = {
@@ -39,6 +40,7 @@ BENCHES: dict[str, Callable[[], Iterator[Figure]]] = {
     "export": routines.export_retail,
     "run": routines.run_steps,
     "right": right.figures,
+    "learn": learn.figures,
     "sandbox": sandbox.calls,
     "behaviour": behaviour.hits,
     "recall": recall.quality,
@@ -92,6 +94,9 @@ def main(words: list[str]) -> int:
     if words[:1] == ["right"] and len(words) > 1:
         options = right.read_options(words[1:])
         names, BENCHES["right"] = ["right"], lambda: right.figures(options)
+    if words[:1] == ["learn"] and len(words) > 1:
+        wanted = learn.read_options(words[1:])
+        names, BENCHES["learn"] = ["learn"], lambda: learn.figures(wanted)
     unknown = set(names) - BENCHES.keys()
     if unknown:
         print(f"no bench {min(unknown)!r}; there are: {', '.join(BENCHES)}", file=sys.stderr)

@@ -1,7 +1,7 @@
 """Verdicts: whether a run did what it should, asked, refused, or wrote something wrong."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from bench.figure import Figure
@@ -118,10 +118,17 @@ class Tally:
         if self._verbose and verdict.kind not in ("right", "generalised"):
             print(f"  {row} | {case} | {verdict.kind}: {verdict.why}", flush=True)
 
-    def count(self, *kinds: str, without: str = "\0") -> int:
-        """How many cases had one of these verdicts, or any; rows that contain a text aside."""
-        rows = [found for row, found in self._rows.items() if without not in row]
-        return sum(found[kind] for found in rows for kind in (kinds or found))
+    def count(self, *kinds: str, without: str = "\0", rows: Collection[str] | None = None) -> int:
+        """How many cases had one of these verdicts, or any; rows that contain a text aside.
+
+        rows: count only in these.
+        """
+        chosen = [
+            found
+            for row, found in self._rows.items()
+            if without not in row and (rows is None or row in rows)
+        ]
+        return sum(found[kind] for found in chosen for kind in (kinds or found))
 
     def show(self) -> None:
         width = max([len(self._title), *map(len, self._rows)])

@@ -1,0 +1,86 @@
+"""The learner as a user of em calls it: traces go into a memory, a routine comes out and is run.
+
+This is the only file of the bench that knows how em is called. It uses em's public API only.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from bench.right.verdict import Ended
+
+if TYPE_CHECKING:
+    from em import Memory
+    from em.traces.trace import Trace
+
+Tools = Mapping[str, Callable[..., Any]]
+
+
+class Material(NamedTuple):
+    """What to learn a kind of task from: names of traces that a learner has recorded.
+
+    own: traces that had the same effects as the kind. parts: traces that had only some of them.
+    """
+
+    own: Sequence[str]
+    parts: Sequence[str] = ()
+
+
+class Learnt:
+    """A learnt routine."""
+
+    def __init__(self, memory: "Memory", routine: Any) -> None:
+        self._memory, self.routine = memory, routine
+
+    def run(self, request: str, tools: Tools) -> Ended:
+        """Run the routine with a request in words. The caller looks at what became of the world."""
+        from em.errors import EmError
+
+        try:
+            ran = self._memory.run(self.routine, {"request": request}, dict(tools), remember=False)
+        except EmError as error:
+            return Ended("raised", f"{error.code}: {error}")
+        if ran.failure is not None:
+            return Ended(ran.status, f"{ran.failure.step_id}: {ran.failure.message}")
+        prompt = ran.pending_prompt
+        return Ended(ran.status, "" if prompt is None else f"{prompt.step_id}: {prompt.message}")
+
+
+class Learner:
+    """A memory with traces of many kinds, and the routines learnt from them, each once."""
+
+    def __init__(self, folder: Path) -> None:
+        from em import Memory
+
+        folder.mkdir(parents=True, exist_ok=True)
+        self.memory = Memory(folder / "learn.db")
+        self._ids: dict[str, str] = {}
+        self._learnt: dict[str, Learnt | str] = {}
+
+    def record(self, traces: "Mapping[str, Trace | Mapping[str, Any]]") -> None:
+        """Store traces under names. A trace that is there already is not stored twice."""
+        for name, trace in traces.items():
+            if name not in self._ids:
+                self._ids[name] = self.memory.add_trace(trace)
+
+    def learn(self, kind: str, material: Material, tools: Tools) -> Learnt | str:
+        """The routine of a kind of task, or why there is none."""
+        from em.errors import EmError
+
+        if kind not in self._learnt:
+            try:
+                self._learnt[kind] = self._new(kind, material, tools)
+            except EmError as error:
+                self._learnt[kind] = f"{error.code}: {error}"
+        return self._learnt[kind]
+
+    def _new(self, kind: str, material: Material, tools: Tools) -> Learnt | str:
+        del tools  # `Memory.compile` takes none
+        names = material.own or material.parts
+        if not names:
+            return "there is no trace to learn from"
+        routine = self.memory.compile([self._ids[name] for name in names], name=kind)
+        return Learnt(self.memory, routine)
+
+    def close(self) -> None:
+        self.memory.close()

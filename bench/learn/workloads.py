@@ -1,0 +1,108 @@
+"""`python -m bench learn`: learn from traces of a kind of task, do tasks that were never seen.
+
+Each part prints what became of its tasks beside its bar. A part whose data or checkout is missing
+says how to get it and is passed over. Options choose parts and show single cases; see `--help`.
+"""
+
+import argparse
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import NamedTuple
+
+from bench.figure import Figure
+from bench.learn import retail
+from bench.learn.shop import RUNS, WORDS, Shop
+from bench.right.world import HOW_TO_GET_IT, checkout, digest, domain
+from bench.routines import DATA
+
+
+class Options(NamedTuple):
+    parts: Sequence[str] = ()
+    limit: int | None = None
+    sizes: Sequence[str] = (*retail.SIZES,)
+    words: str = "instruction"
+    runs: str = "recorded"
+    order: str = "as is"
+    verbose: bool = False
+
+
+class Bench:
+    """What the parts share: the options, a folder, and the retail routines."""
+
+    def __init__(self, options: Options, folder: Path) -> None:
+        self.options, self.folder = options, folder
+
+    @cached_property
+    def school(self) -> retail.School | None:
+        if checkout() is None:
+            print(HOW_TO_GET_IT)
+            return None
+        if not (DATA / "tau_retail").is_dir():
+            print(f"no data in {DATA / 'tau_retail'}: set EM_BENCH_DATA; this part is passed over")
+            return None
+        return retail.School(Shop(self.options.words, self.options.runs), self.folder)
+
+
+def retail_tasks(bench: Bench) -> Iterator[Figure]:
+    chosen = bench.options
+    if bench.school is not None:
+        yield from retail.unseen(
+            bench.school, [*chosen.sizes], chosen.limit, chosen.order, verbose=chosen.verbose
+        )
+
+
+PARTS: dict[str, Callable[[Bench], Iterator[Figure]]] = {
+    "retail": retail_tasks,
+}
+
+
+def read_options(words: Sequence[str]) -> Options:
+    parser = argparse.ArgumentParser(prog="python -m bench learn", description=__doc__)
+    parser.add_argument("--part", action="append", choices=[*PARTS], help="only this part")
+    parser.add_argument("--limit", type=int, help="use only the first so many tasks of each part")
+    parser.add_argument("--verbose", action="store_true", help="show each case that is not right")
+    shop = parser.add_argument_group("retail")
+    shop.add_argument("--size", action="append", choices=[*retail.SIZES], help="only this size")
+    shop.add_argument("--words", choices=WORDS, default=WORDS[0], help="what a trace was asked for")
+    shop.add_argument("--runs", choices=RUNS, default=RUNS[0], help="made: from gold actions")
+    shop.add_argument("--order", choices=("as is", "keys", "lists"), default="as is")
+    found = parser.parse_args(words)
+    sizes = found.size or (*retail.SIZES,)
+    return Options(
+        found.part or (), found.limit, sizes, found.words, found.runs, found.order, found.verbose
+    )
+
+
+def figures(options: Options | None = None) -> Iterator[Figure]:
+    """The figures of the chosen parts, or of all; then one line for each."""
+    chosen = options or Options()
+    found: dict[str, list[Figure]] = {}
+    with tempfile.TemporaryDirectory() as name:
+        bench = Bench(chosen, Path(name))
+        before = digest(domain("retail")) if checkout() else ""
+        for part in chosen.parts or PARTS:
+            start = time.perf_counter()
+            print(f"\n== {part}", flush=True)
+            found[part] = []
+            for figure in PARTS[part](bench):
+                found[part].append(figure)
+                yield figure
+            print(f"({part} took {time.perf_counter() - start:.0f} s)", flush=True)
+        after = digest(domain("retail")) if checkout() else ""
+        assert before == after, "a run changed the records that all runs share"
+        if checkout() and bench.school is not None:
+            bench.school.close()
+    _summary(found)
+
+
+def _summary(found: dict[str, list[Figure]]) -> None:
+    print("\n== summary")
+    for part, measured in found.items():
+        if not measured:
+            print(f"{part:<12} passed over")
+        for one in measured:
+            verdict = "" if one.bar is None else "cleared" if one.cleared else "MISSED"
+            print(f"{part:<12} {verdict:<8} {one.ours:>10,.2f} | {one.theirs:>8,.0f}  {one.what}")
