@@ -37,7 +37,10 @@ class School:
         if isinstance(learnt, str):
             return Verdict("not learnt", learnt)
         world = World(self.shop.domain, order, task.name)
-        return judge(world, learnt.run(task.request, world.tools()), task.aim)
+        ended = learnt.run(task.request, world.tools())
+        if task.refused and world.changes() == task.aim.changes:
+            return Verdict("right")
+        return judge(world, ended, task.aim)
 
     def close(self) -> None:
         for learner in self._learners.values():

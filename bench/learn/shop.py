@@ -10,7 +10,7 @@ instruction of its run, not the conversation that came of it (`--words said` has
 """
 
 import random
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -31,13 +31,18 @@ Kind = tuple[str, ...]
 
 
 class Task(NamedTuple):
-    """A task to score: its request in words, and the database that it should lead to."""
+    """A task to score: its request in words, and the database that it should lead to.
+
+    refused: a tool refuses one of the gold actions (a gift card has too little on it), so that the
+    right database lacks something that the request asks for.
+    """
 
     name: str
     request: str
     aim: Aim
     kind: Kind
     user: str
+    refused: bool
 
 
 class Shop:
@@ -75,9 +80,13 @@ class Shop:
         found: list[Task] = []
         for number, task in enumerate(self.domain.tasks["train"][:SCORED]):
             aim = gold_aim(task, self.domain)
-            if aim.examples and aim.changes not in learnt and task.instruction not in asked:
-                name = f"train:{number}"
-                found.append(Task(name, task.instruction, aim, kind_of(aim), task.user_id))
+            wanted = [one.name for one in task.actions if one.name in self.domain.writes]
+            refused = len(wanted) > len(aim.examples)
+            if (aim.changes and aim.changes in learnt) or task.instruction in asked:
+                continue
+            kind = tuple(sorted(set(wanted)))
+            user, name = task.user_id, f"train:{number}"
+            found.append(Task(name, task.instruction, aim, kind, user, refused))
         return found[:limit]
 
     def drawn(self, size: int | None) -> dict[str, "Trace"]:

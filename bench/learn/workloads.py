@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from bench.figure import Figure
-from bench.learn import retail
+from bench.learn import attacks, retail
 from bench.learn.shop import RUNS, WORDS, Shop
 from bench.right.world import HOW_TO_GET_IT, checkout, digest, domain
 from bench.routines import DATA
@@ -54,8 +54,15 @@ def retail_tasks(bench: Bench) -> Iterator[Figure]:
         )
 
 
+def retail_attacks(bench: Bench) -> Iterator[Figure]:
+    chosen = bench.options
+    if bench.school is not None:
+        yield from attacks.acts(bench.school, [*chosen.sizes], chosen.limit, verbose=chosen.verbose)
+
+
 PARTS: dict[str, Callable[[Bench], Iterator[Figure]]] = {
     "retail": retail_tasks,
+    "attacks": retail_attacks,
 }
 
 
