@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from bench.figure import Figure
-from bench.learn import attacks, retail
+from bench.learn import attacks, retail, telecom
 from bench.learn.shop import RUNS, WORDS, Shop
 from bench.right.world import HOW_TO_GET_IT, checkout, digest, domain
 from bench.routines import DATA
@@ -60,9 +60,15 @@ def retail_attacks(bench: Bench) -> Iterator[Figure]:
         yield from attacks.acts(bench.school, [*chosen.sizes], chosen.limit, verbose=chosen.verbose)
 
 
+def telecom_tasks(bench: Bench) -> Iterator[Figure]:
+    chosen = bench.options
+    yield from telecom.solved(bench.folder, chosen.limit, verbose=chosen.verbose)
+
+
 PARTS: dict[str, Callable[[Bench], Iterator[Figure]]] = {
     "retail": retail_tasks,
     "attacks": retail_attacks,
+    "telecom": telecom_tasks,
 }
 
 

@@ -69,10 +69,10 @@ def domain(name: str) -> Domain:
     root = checkout()
     assert root is not None, HOW_TO_GET_IT
     envs = root / "tau_bench" / "envs"
-    _hollow("tau_bench", root / "tau_bench")
-    _hollow("tau_bench.envs", envs)
-    _hollow(f"tau_bench.envs.{name}", envs / name)
-    types = _hollow("tau_bench.types", root)
+    hollow("tau_bench", root / "tau_bench")
+    hollow("tau_bench.envs", envs)
+    hollow(f"tau_bench.envs.{name}", envs / name)
+    types = hollow("tau_bench.types", root)
     types.__dict__.update(Task=SimpleNamespace, Action=SimpleNamespace)
     tools = importlib.import_module(f"tau_bench.envs.{name}.tools").ALL_TOOLS
     data = importlib.import_module(f"tau_bench.envs.{name}.data").load_data()
@@ -84,7 +84,7 @@ def domain(name: str) -> Domain:
     return Domain(name, by_name, data, tasks)
 
 
-def _hollow(name: str, folder: Path) -> ModuleType:
+def hollow(name: str, folder: Path) -> ModuleType:
     """Enter a package whose modules can be imported, without running its `__init__`."""
     module = sys.modules.setdefault(name, ModuleType(name))
     module.__path__ = [str(folder)]

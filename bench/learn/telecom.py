@@ -1,0 +1,383 @@
+"""tau2-bench telecom: a phone with several faults is put right, in a loop of checks and fixes.
+
+Tasks are made by tau2-bench's own code and scored by its assertions. A trace is what a scripted
+solver does: it makes the checks of the support manual in their order, and after each check the
+gold actions that belong to it; last, the check that the customer cares about. Its request is the
+ticket of the task. There is one routine for each kind of complaint.
+"""
+
+import importlib
+import json
+import os
+import random
+import sys
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from copy import deepcopy
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from bench.figure import Figure
+from bench.learn.learner import Learner, Learnt, Material, Tools
+from bench.right.verdict import Ended, Tally, Verdict, zero
+from bench.right.world import ToolError, hollow
+
+CHECKOUT = "EM_TAU2_BENCH"
+HOW_TO_GET_IT = (
+    f"{CHECKOUT} names no checkout of tau2-bench; this part is passed over. Get one with\n"
+    "    git clone https://github.com/sierra-research/tau2-bench && cd tau2-bench\n"
+    "    python -m pip install --target .deps loguru deepdiff addict python-dotenv toml\n"
+    f"    export {CHECKOUT}=$PWD"
+)
+FOLDS = 5
+COLUMNS = ("right", "handed over", "after fixes", "wrong", "not learnt")
+"""Right; handed over before any write, or after writes that are right; wrong."""
+TRANSFER = "transfer_to_human_agents"
+COMPLAINTS = {
+    "service_issue": "service_issues.service_issues_task_manager",
+    "mobile_data_issue": "mobile_data_issues.mobile_data_task_manager",
+    "mms_issue": "mms_issues.mms_issue_task_manager",
+}
+LINE = "the customer's line"
+CHECKS: dict[str, list[tuple[str, str]]] = {
+    "service_issue": [
+        ("check_network_status", "toggle_airplane_mode"),
+        ("check_sim_status", "reseat_sim_card"),
+        ("check_apn_settings", "reset_apn_settings"),
+        ("get_bills_for_customer", "send_payment_request"),
+        ("check_status_bar", ""),
+    ],
+    "mobile_data_issue": [
+        ("check_network_status", "toggle_airplane_mode toggle_data"),
+        (LINE, "enable_roaming toggle_roaming"),
+        ("get_data_usage", "refuel_data"),
+        ("check_data_restriction_status", "toggle_data_saver_mode"),
+        ("check_network_mode_preference", "set_network_mode_preference"),
+        ("check_vpn_status", "disconnect_vpn"),
+        ("run_speed_test", ""),
+    ],
+    "mms_issue": [
+        ("check_network_status", "toggle_airplane_mode toggle_data"),
+        ("check_sim_status", "reseat_sim_card"),
+        (LINE, "enable_roaming toggle_roaming"),
+        ("get_data_usage", "refuel_data"),
+        ("check_network_mode_preference", "set_network_mode_preference"),
+        ("check_wifi_calling_status", "toggle_wifi_calling"),
+        ("check_app_permissions", "grant_app_permission"),
+        ("check_apn_settings", "reset_apn_settings"),
+        ("can_send_mms", ""),
+    ],
+}
+"""What the solver reads, in this order, and the first tool of the fixes that belong to it."""
+LATER = frozenset({"make_payment", "resume_line", "reboot_device"})
+"""Actions that belong to the fix before them."""
+
+
+class Task(NamedTuple):
+    """A task: its id, complaint and faults, its ticket, and what tau2-bench knows about it.
+
+    fixes: the writes that put its faults right, in their order. gold: as tau2-bench lists it; if a
+    fault can't be put right, that is only a transfer to a person.
+    """
+
+    name: str
+    complaint: str
+    faults: tuple[str, ...]
+    ticket: str
+    spec: Any
+    fixes: list[tuple[str, dict[str, Any]]]
+
+    @property
+    def is_fixable(self) -> bool:
+        return all(action.name != TRANSFER for action in self.spec.evaluation_criteria.actions)
+
+    @property
+    def classes(self) -> frozenset[str]:
+        """The tools that its faults need; a fault that nobody can put right has its own name."""
+        tools = {tool for tool, _ in self.fixes if tool not in LATER}
+        return frozenset(tools | {fault for fault in self.faults if fault in UNFIXABLE})
+
+
+UNFIXABLE = frozenset(
+    {"lock_sim_card_pin", "contract_end_suspension", "data_usage_exceeded_no_refuel"}
+)
+
+
+def checkout() -> Path | None:
+    path = Path(os.environ.get(CHECKOUT, ""))
+    return path if (path / "src" / "tau2" / "domains" / "telecom").is_dir() else None
+
+
+class Phones:
+    """tau2-bench's telecom domain: its tasks by split, and a fresh environment for each run."""
+
+    def __init__(self, root: Path) -> None:
+        os.environ["TAU2_DATA_DIR"] = str(root / "data")
+        sys.path += [str(root / ".deps")]
+        hollow("tau2", root / "src" / "tau2")
+        with suppress(ImportError):
+            importlib.import_module("loguru").logger.remove()
+        self._module = importlib.import_module("tau2.domains.telecom.environment")
+        self._splits = json.loads(
+            (root / "data" / "tau2" / "domains" / "telecom" / "split_tasks.json").read_bytes()
+        )
+
+    @cached_property
+    def _databases(self) -> tuple[Any, Any]:
+        env = self._module.get_environment()
+        return env.tools.db, env.user_tools.db
+
+    def environment(self) -> Any:
+        ours, theirs = self._databases
+        return self._module.get_environment(db=deepcopy(ours), user_db=deepcopy(theirs))
+
+    @cached_property
+    def _composed(self) -> dict[tuple[str, str], tuple[Any, Any]]:
+        utils = importlib.import_module("tau2.domains.telecom.tasks.utils")
+        found = {}
+        for complaint, where in COMPLAINTS.items():
+            module, _, name = where.partition(".")
+            module = f"tau2.domains.telecom.tasks.{module}"
+            manager = getattr(importlib.import_module(module), name)
+            for composed in utils.compose_tasks(manager.selection_sets, manager.task_validator):
+                found[complaint, composed.name] = manager, composed
+        return found
+
+    def tasks(self, split: str) -> list[Task]:
+        return [self._task(name) for name in self._splits[split]]
+
+    @cache  # noqa: B019 - there is one of these
+    def _task(self, name: str) -> Task:
+        complaint, _, rest = name.removeprefix("[").partition("]")
+        faults, _, persona = rest.removesuffix("]").partition("[PERSONA:")
+        manager, composed = self._composed[complaint, faults]
+        spec = manager.create_task(composed, persona)
+        assert spec.id == name
+        world = Phone(self, spec)
+        fixes = [
+            (call.name, dict(call.arguments))
+            for func in composed.fix_funcs
+            if func is not None
+            for call in func(world.env)
+        ]
+        names = tuple(faults.split("|"))
+        return Task(name, complaint, names, spec.ticket, spec, fixes)
+
+
+class Phone:
+    """The environment of one task, the tools of both sides on it, and the writes they made."""
+
+    def __init__(self, of: Phones, spec: Any) -> None:
+        self.env = of.environment()
+        state = spec.initial_state
+        self.env.set_state(state.initialization_data, state.initialization_actions, [])
+        self.asked: list[tuple[str, dict[str, Any]]] = []
+        self._spec = spec
+
+    def tools(self) -> Tools:
+        import inspect
+
+        found = {}
+        for side, kit in (("assistant", self.env.tools), ("user", self.env.user_tools)):
+            for name in kit.get_tools():
+                found[name] = self._tool(name, side)
+                signature = inspect.signature(getattr(kit, name))
+                found[name].__dict__["__signature__"] = signature
+        return found
+
+    def _tool(self, name: str, side: str) -> Any:
+        def call(**args: Any) -> Any:
+            return self.call(name, args, side)
+
+        call.__name__ = name
+        return call
+
+    def call(self, name: str, args: Mapping[str, Any], side: str = "") -> Any:
+        """What a tool gives back, as a value. Errors are raised."""
+        env = self.env
+        side = side or ("user" if env.user_tools.has_tool(name) else "assistant")
+        if self.effect(name) == "write":
+            self.asked.append((name, deepcopy(dict(args))))
+        try:
+            said = env.make_tool_call(name, side, **deepcopy(dict(args)))
+        except Exception as error:
+            raise ToolError(f"Error: {error}") from error
+        env.sync_tools()
+        text = env.to_json_str(said)
+        with suppress(ValueError):
+            return json.loads(text)
+        return text
+
+    def effect(self, name: str) -> str:
+        """Read or write, as tau2-bench declares it; a transfer to a person is a write."""
+        kit = self.env.user_tools if self.env.user_tools.has_tool(name) else self.env.tools
+        return "read" if kit.tool_type(name).value == "read" else "write"
+
+    def is_as_asserted(self) -> bool:
+        """Whether tau2-bench's assertions about the task hold."""
+        return all(
+            self.env.run_env_assertion(one, raise_assertion_error=False)
+            for one in self._spec.evaluation_criteria.env_assertions
+        )
+
+
+def trace_of(task: Task, of: Phones) -> dict[str, Any]:
+    """The trace of the scripted solver."""
+    world = Phone(of, task.spec)
+    calls: list[dict[str, Any]] = []
+
+    def call(tool: str, **args: Any) -> Any:
+        result = world.call(tool, args)
+        made = {"type": "tool_call", "tool": tool, "args": args, "result": result}
+        calls.append({**made, "effect": world.effect(tool)})
+        return result
+
+    phone = task.ticket.partition("phone number: ")[2][:12]
+    customer = call("get_customer_by_phone", phone_number=phone)
+    lines = [call("get_details_by_id", id=line) for line in customer["line_ids"]]
+    line = next(one["line_id"] for one in lines if one["phone_number"] == phone)
+    both = {"customer_id": customer["customer_id"], "line_id": line}
+    known: dict[str, dict[str, Any]] = {
+        "get_bills_for_customer": {"customer_id": customer["customer_id"]},
+        "get_data_usage": both,
+        "check_app_permissions": {"app_name": "messaging"},
+    }
+    for check, fixes in CHECKS[task.complaint]:
+        if check == LINE:
+            call("check_network_status")
+            call("get_details_by_id", id=line)
+        else:
+            call(check, **known.get(check, {}))
+        for tool, args in _fixes(task, fixes.split()) if task.is_fixable else ():
+            call(tool, **args)
+    if not task.is_fixable:
+        call(TRANSFER, summary="I cannot fix the issue.")
+    asked = {"type": "message", "role": "user", "text": task.ticket}
+    assert world.is_as_asserted(), f"the solver didn't solve {task.name}"
+    mission = {"goal": task.ticket}
+    events = [asked, *calls]
+    return {"version": "1", "mission": mission, "events": events, "outcome": "success"}
+
+
+def _fixes(task: Task, first: Sequence[str]) -> Iterator[tuple[str, dict[str, Any]]]:
+    is_ours = False
+    for tool, args in task.fixes:
+        if tool not in LATER:
+            is_ours = tool in first
+        if is_ours:
+            yield tool, args
+
+
+def judge(task: Task, world: Phone, ended: Ended) -> Verdict:
+    """Right: the assertions hold, and the run ended ok; for an unfixable fault, not ok.
+
+    Wrong: a write that puts no fault right, or the end ok while the assertions fail.
+    """
+    is_handed = ended.status != "ok" or any(tool == TRANSFER for tool, _ in world.asked)
+    said = f"{ended.status}: {ended.said}"
+    left = Counter(_key(*fix) for fix in task.fixes)
+    left.subtract(_key(*write) for write in world.asked if write[0] != TRANSFER)
+    excess = [key for key, count in left.items() if count < 0]
+    if excess:
+        return Verdict("wrong", f"{excess[0]} puts nothing right; {said}")
+    is_right = world.is_as_asserted()
+    if is_right and is_handed is not task.is_fixable:
+        return Verdict("right")
+    if not is_handed:
+        return Verdict("wrong", f"ended ok, but the assertions fail; wrote {world.asked}")
+    writes = [tool for tool, _ in world.asked if tool != TRANSFER]
+    return Verdict("after fixes" if writes else "handed over", f"{writes}; {said}")
+
+
+def _key(tool: str, args: Mapping[str, Any]) -> str:
+    return json.dumps([tool, args], sort_keys=True)
+
+
+class Support:
+    """Learns from some tasks and is scored on others."""
+
+    def __init__(self, of: Phones, folder: Path) -> None:
+        self._of, self._folder = of, folder
+        self._traces: dict[str, dict[str, Any]] = {}
+
+    def score(self, what: str, tasks: Sequence[Task], others: Sequence[Task]) -> list[Verdict]:
+        """The verdicts of tasks, learnt from others with the same complaint."""
+        learner = Learner(self._folder / what)
+        for task in others:
+            if task.name not in self._traces:
+                self._traces[task.name] = trace_of(task, self._of)
+        learner.record({task.name: self._traces[task.name] for task in others})
+        found = [self._one(learner, task, others) for task in tasks]
+        learner.close()
+        return found
+
+    def _one(self, learner: Learner, task: Task, others: Sequence[Task]) -> Verdict:
+        world = Phone(self._of, task.spec)
+        tools = world.tools()
+        own = [other.name for other in others if other.complaint == task.complaint]
+        kind = task.complaint.replace("_", "-")
+        learnt: Learnt | str = learner.learn(kind, Material(own), tools)
+        if isinstance(learnt, str):
+            return Verdict("not learnt", learnt)
+        return judge(task, world, learnt.run(task.ticket, tools))
+
+
+def solved(folder: Path, limit: int | None, *, verbose: bool) -> Iterator[Figure]:
+    """Score the train split by cross-validation, then each class of faults that was withheld."""
+    root = checkout()
+    if root is None:
+        print(HOW_TO_GET_IT)
+        return
+    of = Phones(root)
+    support = Support(of, folder)
+    tasks = of.tasks("train")
+    print(f"{len(tasks)} tasks, {sum(not task.is_fixable for task in tasks)} of them unfixable")
+    yield from _folds(support, tasks, limit, verbose=verbose)
+    yield from _withheld(support, [*tasks, *of.tasks("small")], limit, verbose=verbose)
+
+
+def _folds(
+    support: Support, tasks: list[Task], limit: int | None, *, verbose: bool
+) -> Iterator[Figure]:
+    tally = Tally("telecom, unseen tasks", columns=COLUMNS, verbose=verbose)
+    drawn = random.Random(15).sample(tasks, len(tasks))
+    scored = drawn[:limit]
+    for fold in range(FOLDS):
+        chosen = scored[fold::FOLDS]
+        others = [task for task in tasks if task not in drawn[fold::FOLDS]]
+        verdicts = support.score(f"telecom-{fold}", chosen, others)
+        for task, verdict in zip(chosen, verdicts, strict=True):
+            tally.add(task.complaint, task.name, verdict)
+    tally.show()
+    right, count = tally.count("right"), tally.count()
+    yield Figure(
+        "telecom, unseen tasks: right", right, "of", count, "", right / max(count, 1), 0.95, True
+    )
+    yield zero("telecom, unseen tasks: wrong", tally.count("wrong"), count)
+
+
+def _withheld(
+    support: Support, tasks: list[Task], limit: int | None, *, verbose: bool
+) -> Iterator[Figure]:
+    """Withhold every task with a class of faults, and score those: they must be handed over."""
+    tally = Tally("telecom, withheld faults", columns=COLUMNS, verbose=verbose)
+    for fault in sorted({fault for task in tasks for fault in task.classes}):
+        chosen = [task for task in tasks if fault in task.classes][:limit]
+        others = [task for task in tasks if fault not in task.classes]
+        verdicts = support.score(f"telecom-without-{fault}", chosen, others)
+        for task, verdict in zip(chosen, verdicts, strict=True):
+            tally.add(fault, task.name, _as_withheld(task, verdict))
+    tally.show()
+    handed, count = tally.count("handed over", "after fixes"), tally.count()
+    what = "telecom, withheld faults"
+    yield Figure(f"{what}: handed over", handed, "of", count, "", handed / max(count, 1), 1.0, True)
+    yield zero(f"{what}: wrong", tally.count("wrong"), count)
+
+
+def _as_withheld(task: Task, verdict: Verdict) -> Verdict:
+    """An unfixable task that was handed over is right, and what is asked for here."""
+    if verdict.kind == "right" and not task.is_fixable:
+        return Verdict("handed over")
+    return verdict
