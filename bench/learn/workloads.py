@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from bench.figure import Figure
-from bench.learn import attacks, retail, telecom
+from bench.learn import attacks, bfcl, retail, telecom
 from bench.learn.shop import RUNS, WORDS, Shop
 from bench.right.world import HOW_TO_GET_IT, checkout, digest, domain
 from bench.routines import DATA
@@ -26,6 +26,7 @@ class Options(NamedTuple):
     words: str = "instruction"
     runs: str = "recorded"
     order: str = "as is"
+    turns: str = bfcl.TURNS[0]
     verbose: bool = False
 
 
@@ -65,10 +66,16 @@ def telecom_tasks(bench: Bench) -> Iterator[Figure]:
     yield from telecom.solved(bench.folder, chosen.limit, verbose=chosen.verbose)
 
 
+def bfcl_turns(bench: Bench) -> Iterator[Figure]:
+    chosen = bench.options
+    yield from bfcl.scored(bench.folder, chosen.turns, chosen.limit, verbose=chosen.verbose)
+
+
 PARTS: dict[str, Callable[[Bench], Iterator[Figure]]] = {
     "retail": retail_tasks,
     "attacks": retail_attacks,
     "telecom": telecom_tasks,
+    "bfcl": bfcl_turns,
 }
 
 
@@ -82,10 +89,19 @@ def read_options(words: Sequence[str]) -> Options:
     shop.add_argument("--words", choices=WORDS, default=WORDS[0], help="what a trace was asked for")
     shop.add_argument("--runs", choices=RUNS, default=RUNS[0], help="made: from gold actions")
     shop.add_argument("--order", choices=("as is", "keys", "lists"), default="as is")
+    turns = parser.add_argument_group("bfcl")
+    turns.add_argument("--turns", choices=bfcl.TURNS, default=bfcl.TURNS[0])
     found = parser.parse_args(words)
     sizes = found.size or (*retail.SIZES,)
     return Options(
-        found.part or (), found.limit, sizes, found.words, found.runs, found.order, found.verbose
+        parts=found.part or (),
+        limit=found.limit,
+        sizes=sizes,
+        words=found.words,
+        runs=found.runs,
+        order=found.order,
+        turns=found.turns,
+        verbose=found.verbose,
     )
 
 
