@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from bench.figure import Figure
-from bench.learn import attacks, bfcl, retail, telecom
+from bench.learn import attacks, bfcl, miniwob, retail, telecom
 from bench.learn.shop import RUNS, WORDS, Shop
 from bench.right.world import HOW_TO_GET_IT, checkout, digest, domain
 from bench.routines import DATA
@@ -71,11 +71,17 @@ def bfcl_turns(bench: Bench) -> Iterator[Figure]:
     yield from bfcl.scored(bench.folder, chosen.turns, chosen.limit, verbose=chosen.verbose)
 
 
+def miniwob_episodes(bench: Bench) -> Iterator[Figure]:
+    chosen = bench.options
+    yield from miniwob.episodes(bench.folder, chosen.limit, verbose=chosen.verbose)
+
+
 PARTS: dict[str, Callable[[Bench], Iterator[Figure]]] = {
     "retail": retail_tasks,
     "attacks": retail_attacks,
     "telecom": telecom_tasks,
     "bfcl": bfcl_turns,
+    "miniwob": miniwob_episodes,
 }
 
 
