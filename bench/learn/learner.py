@@ -3,7 +3,8 @@
 This is the only file of the bench that knows how em is called. It uses em's public API only.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -44,6 +45,24 @@ class Learnt:
             return Ended(ran.status, f"{ran.failure.step_id}: {ran.failure.message}")
         prompt = ran.pending_prompt
         return Ended(ran.status, "" if prompt is None else f"{prompt.step_id}: {prompt.message}")
+
+    @contextmanager
+    def prepared(
+        self, given: Mapping[str, Any], tools: Tools, *, journal: bool
+    ) -> Iterator[Callable[[], int]]:
+        """A function that runs the opened routine each time it is called, and counts its steps."""
+        from em.runner.engine import run_routine
+        from em.runner.package import opened
+
+        memory, input_data = self._memory, dict(given)
+
+        def run() -> int:
+            ran = run_routine(package, input_data, tools, store=memory.store if journal else None)
+            assert ran.status == "ok", ran
+            return len(ran.steps)
+
+        with opened(memory.store, self.routine) as package:
+            yield run
 
 
 class Learner:

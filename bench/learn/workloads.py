@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from bench.figure import Figure
-from bench.learn import attacks, bfcl, miniwob, retail, telecom
+from bench.learn import attacks, bfcl, miniwob, retail, speed, telecom
 from bench.learn.shop import RUNS, WORDS, Shop
 from bench.right.world import HOW_TO_GET_IT, checkout, digest, domain
 from bench.routines import DATA
@@ -76,12 +76,22 @@ def miniwob_episodes(bench: Bench) -> Iterator[Figure]:
     yield from miniwob.episodes(bench.folder, chosen.limit, verbose=chosen.verbose)
 
 
+def learning_time(_bench: Bench) -> Iterator[Figure]:
+    yield from speed.growth()
+
+
+def run_overhead(bench: Bench) -> Iterator[Figure]:
+    yield from speed.overhead(bench.folder)
+
+
 PARTS: dict[str, Callable[[Bench], Iterator[Figure]]] = {
     "retail": retail_tasks,
     "attacks": retail_attacks,
     "telecom": telecom_tasks,
     "bfcl": bfcl_turns,
     "miniwob": miniwob_episodes,
+    "time": learning_time,
+    "overhead": run_overhead,
 }
 
 
