@@ -38,7 +38,9 @@ class School:
             return Verdict("not learnt", learnt)
         world = World(self.shop.domain, order, task.name)
         ended = learnt.run(task.request, world.tools())
-        if task.refused and world.changes() == task.aim.changes:
+        # Where a tool refuses a gold action, a right run tries it and is refused too.
+        is_refused = task.refused and any(write.error for write in world.asked)
+        if is_refused and world.changes() == task.aim.changes:
             return Verdict("right")
         return judge(world, ended, task.aim)
 

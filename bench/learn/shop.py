@@ -9,15 +9,15 @@ nothing else, and an instruction is what goes into a learnt routine. So a trace'
 instruction of its run, not the conversation that came of it (`--words said` has that).
 """
 
+import json
 import random
-from collections.abc import Iterable
-from functools import cached_property
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bench.learn.learner import Material
 from bench.right.recording import Aim, Recording, gold_aim, recorded_aim, recordings
 from bench.right.suite import synthesised
-from bench.right.world import Domain, domain
+from bench.right.world import Domain
 
 if TYPE_CHECKING:
     from em.traces.trace import Trace
@@ -28,6 +28,14 @@ WORDS = ("instruction", "said")
 RUNS = ("recorded", "made")
 
 Kind = tuple[str, ...]
+
+
+def runs_to_learn(of: Domain, how: str = RUNS[0]) -> list[Recording]:
+    """The successful runs: recorded ones, or made up from gold actions that are not scored."""
+    if how == "made":
+        made = synthesised("made-up retail train", of, "train", None).runs
+        return [run for run in made if run.task >= SCORED]
+    return [run for run in recordings() if run.reward == 1.0]
 
 
 class Task(NamedTuple):
@@ -48,41 +56,25 @@ class Task(NamedTuple):
 class Shop:
     """Successful runs by kind, and the tasks to score."""
 
-    def __init__(self, words: str = "instruction", runs: str = "recorded") -> None:
-        self.domain: Domain = domain("retail")
-        self._words, self._from = words, runs
-
-    @cached_property
-    def runs(self) -> dict[Kind, list[Recording]]:
-        """The runs to learn from, in an order that was drawn once."""
-        found: dict[Kind, list[Recording]] = {}
-        for run in self._all_runs:
-            found.setdefault(kind_of(self._aims[run.name]), []).append(run)
-        for kind in sorted(found):
-            random.Random(f"15 {kind}").shuffle(found[kind])
-        return found
-
-    @cached_property
-    def _all_runs(self) -> list[Recording]:
-        if self._from == "made":
-            made = synthesised("made-up retail train", self.domain, "train", None).runs
-            return [run for run in made if run.task >= SCORED]
-        return [run for run in recordings() if run.reward == 1.0]
-
-    @cached_property
-    def _aims(self) -> dict[str, Aim]:
-        return {run.name: recorded_aim(run, self.domain) for run in self._all_runs}
+    def __init__(self, of: Domain, runs: Sequence[Recording], words: str = WORDS[0]) -> None:
+        self.domain, self._words = of, words
+        self._aims = {run.name: recorded_aim(run, of) for run in runs}
+        self._asked = {str(_chat(run)["instruction"]) for run in runs}
+        self.runs: dict[Kind, list[Recording]] = {}
+        for run in runs:
+            self.runs.setdefault(kind_of(self._aims[run.name]), []).append(run)
+        for kind in sorted(self.runs):
+            random.Random(f"15 {kind}").shuffle(self.runs[kind])
 
     def tasks(self, limit: int | None) -> list[Task]:
         """The tasks to score, without those that equal a run that may be learnt from."""
         learnt = [aim.changes for aim in self._aims.values()]
-        asked = {str(_chat(run)["instruction"]) for run in self._all_runs}
         found: list[Task] = []
         for number, task in enumerate(self.domain.tasks["train"][:SCORED]):
             aim = gold_aim(task, self.domain)
             wanted = [one.name for one in task.actions if one.name in self.domain.writes]
             refused = len(wanted) > len(aim.examples)
-            if (aim.changes and aim.changes in learnt) or task.instruction in asked:
+            if (aim.changes and aim.changes in learnt) or task.instruction in self._asked:
                 continue
             kind = tuple(sorted(set(wanted)))
             user, name = task.user_id, f"train:{number}"
@@ -116,8 +108,6 @@ class Shop:
 
 
 def _chat(run: Recording) -> dict[str, Any]:
-    import json
-
     found: dict[str, Any] = json.loads(run.line)
     return found
 

@@ -195,7 +195,8 @@ def overhead(folder: Path) -> Iterator[Figure]:
 
 def _done(learnt: Learnt, count: int) -> int | None:
     """A task that a learnt routine does: an unseen one, else one that it was learnt from."""
-    for number in (MANY, *range(count)):
+    numbers: list[int] = [MANY, *range(count)]
+    for number in numbers:
         shop = Shop(number)
         if learnt.run(shop.request, shop.tools()).status == "ok":
             return number

@@ -367,8 +367,9 @@ def _withheld(
         chosen = [task for task in tasks if fault in task.classes][:limit]
         others = [task for task in tasks if fault not in task.classes]
         verdicts = support.score(f"telecom-without-{fault}", chosen, others)
+        row = f"{fault}, learnt from {len(others)}"
         for task, verdict in zip(chosen, verdicts, strict=True):
-            tally.add(fault, task.name, _as_withheld(task, verdict))
+            tally.add(row, task.name, _as_withheld(task, verdict))
     tally.show()
     handed, count = tally.count("handed over", "after fixes"), tally.count()
     what = "telecom, withheld faults"

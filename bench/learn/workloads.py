@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from bench.figure import Figure
 from bench.learn import attacks, bfcl, miniwob, retail, speed, telecom
-from bench.learn.shop import RUNS, WORDS, Shop
+from bench.learn.shop import RUNS, WORDS, Shop, runs_to_learn
 from bench.right.world import HOW_TO_GET_IT, checkout, digest, domain
 from bench.routines import DATA
 
@@ -44,7 +44,9 @@ class Bench:
         if not (DATA / "tau_retail").is_dir():
             print(f"no data in {DATA / 'tau_retail'}: set EM_BENCH_DATA; this part is passed over")
             return None
-        return retail.School(Shop(self.options.words, self.options.runs), self.folder)
+        of = domain("retail")
+        shop = Shop(of, runs_to_learn(of, self.options.runs), self.options.words)
+        return retail.School(shop, self.folder)
 
 
 def retail_tasks(bench: Bench) -> Iterator[Figure]:
@@ -150,4 +152,6 @@ def _summary(found: dict[str, list[Figure]]) -> None:
             print(f"{part:<12} passed over")
         for one in measured:
             verdict = "" if one.bar is None else "cleared" if one.cleared else "MISSED"
-            print(f"{part:<12} {verdict:<8} {one.ours:>10,.2f} | {one.theirs:>8,.0f}  {one.what}")
+            share = f"{one.ratio:>7.1%}" if one.beside == "of" and one.lower_bound else " " * 7
+            beside = f"{one.ours:>10,.2f} | {one.theirs:>8,.0f}"
+            print(f"{part:<12} {verdict:<8} {beside} {share}  {one.what}")
