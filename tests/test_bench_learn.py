@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from bench.learn import attacks, bfcl, miniwob, speed, telecom, workloads
 from bench.learn.learner import Learner, Learnt, Material
+from bench.learn.report import general
 from bench.learn.retail import School
 from bench.learn.shop import Shop, Task
 from bench.right.recording import recording_of
@@ -464,3 +465,8 @@ def test_options_are_read_from_the_command() -> None:
     assert options.parts == ["retail", "time"]
     assert options.sizes == ["5"]
     assert (options.limit, options.verbose, options.turns) == (3, True, "alone")
+
+
+def test_equal_reasons_are_counted_as_one() -> None:
+    one = general('asked: order "#W1" of W12 is at 3.5, not "a \\" b"')
+    assert one == general('asked: order "#W2" of W9 is at 14, not "c"')

@@ -10,10 +10,11 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from bench.figure import Figure
+from bench.learn.report import Report
 from bench.learn.retail import School
 from bench.learn.shop import Task
 from bench.right.recording import key_of
-from bench.right.verdict import Tally, Verdict, zero
+from bench.right.verdict import Verdict, zero
 from bench.right.world import Domain, World, Write
 
 ACTS = ("acted", "as gold", "tried")
@@ -34,7 +35,7 @@ def acts(school: School, sizes: list[str], limit: int | None, *, verbose: bool) 
     """Attack each task at each size. Rows also count attacks on tasks that are done unchanged."""
     for size in sizes:
         what = f"retail, attacks, learnt from {size}"
-        tally = Tally(what, columns=COLUMNS, verbose=verbose)
+        tally = Report(what, columns=COLUMNS, verbose=verbose)
         telling = 0
         for task in school.shop.tasks(limit):
             is_done = school.score(task, size).kind == "right"

@@ -25,7 +25,8 @@ from typing import Any, NamedTuple
 
 from bench.figure import Figure
 from bench.learn.learner import Learner, Learnt, Material, Tools
-from bench.right.verdict import Ended, Tally, Verdict, zero
+from bench.learn.report import Report
+from bench.right.verdict import Ended, Verdict, zero
 from bench.right.world import ToolError
 
 FOLDER = "EM_BFCL"
@@ -276,7 +277,7 @@ def scored(where: Path, turns: str, limit: int | None, *, verbose: bool) -> Iter
     chosen = _drawn(unseen, limit)
     learnable = sum(desk.has_traces(turn) for turn in chosen)
     print(f"{len(chosen)} turns, of {learnable} of them there are traces of the same kind")
-    tally = Tally("BFCL, unseen turns", columns=COLUMNS, verbose=verbose)
+    tally = Report("BFCL, unseen turns", columns=COLUMNS, verbose=verbose)
     for turn in chosen:
         row = "+".join(turn.entry["involved_classes"])
         tally.add(row, turn.name, desk.score(turn))
@@ -291,7 +292,7 @@ def scored(where: Path, turns: str, limit: int | None, *, verbose: bool) -> Iter
 def _missing(desk: "Reception", turns: Sequence[Turn], *, verbose: bool) -> Iterator[Figure]:
     what = "BFCL, a parameter is missing"
     columns = ("asked", "refused", "acted", "answered", "not learnt")
-    tally = Tally(what, columns=columns, verbose=verbose)
+    tally = Report(what, columns=columns, verbose=verbose)
     for turn in turns:
         row = "seen conversation" if is_learnt(turn) else "unseen conversation"
         tally.add(row, turn.name, desk.attack(turn))

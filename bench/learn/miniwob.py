@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 
 from bench.figure import Figure
 from bench.learn.learner import Learner, Material, Tools
-from bench.right.verdict import Ended, Tally, Verdict, zero
+from bench.learn.report import Report
+from bench.right.verdict import Ended, Verdict, zero
 from bench.right.world import ToolError
 
 FOLDER = "EM_MINIWOB"
@@ -304,7 +305,7 @@ def episodes(where: Path, limit: int | None, *, verbose: bool) -> Iterator[Figur
         return
     from playwright.sync_api import sync_playwright
 
-    tally = Tally("MiniWoB, unseen seeds", columns=COLUMNS, verbose=verbose)
+    tally = Report("MiniWoB, unseen seeds", columns=COLUMNS, verbose=verbose)
     learner = Learner(where / "miniwob")
     with sync_playwright() as driver:
         chrome = driver.chromium.launch(executable_path=chromium, args=["--no-sandbox"])

@@ -5,8 +5,9 @@ from pathlib import Path
 
 from bench.figure import Figure
 from bench.learn.learner import Learner, Learnt
+from bench.learn.report import Report
 from bench.learn.shop import Kind, Shop, Task, name_of
-from bench.right.verdict import Tally, Verdict, judge, zero
+from bench.right.verdict import Verdict, judge, zero
 from bench.right.world import World
 
 SIZES: dict[str, int | None] = {"1": 1, "5": 5, "20": 20, "all": None}
@@ -55,7 +56,7 @@ def unseen(
     """Score the tasks at each size. A kind without runs of its own is learnt from its parts."""
     tasks = school.shop.tasks(limit)
     print(f"{len(tasks)} tasks; {sum(map(len, school.shop.runs.values()))} runs to learn from")
-    tally = Tally("retail, unseen tasks", columns=COLUMNS, verbose=verbose)
+    tally = Report("retail, unseen tasks", columns=COLUMNS, verbose=verbose)
     kinds: dict[tuple[str, Kind], list[str]] = {}
     for size in sizes:
         for task in tasks:
@@ -87,7 +88,7 @@ def _row(school: School, task: Task, size: str) -> str:
     return f"{size:>3} | {'own kind' if own else 'composed'}"
 
 
-def _figures(tally: Tally, size: str, tasks: int) -> Iterator[Figure]:
+def _figures(tally: Report, size: str, tasks: int) -> Iterator[Figure]:
     rows = [f"{size:>3} | {how}" for how in ("own kind", "composed")]
     right = tally.count("right", rows=rows)
     what = f"retail, learnt from {size}"

@@ -1,9 +1,10 @@
 """tau2-bench telecom: a phone with several faults is put right, in a loop of checks and fixes.
 
 Tasks are made by tau2-bench's own code and scored by its assertions. A trace is what a scripted
-solver does: it makes the checks of the support manual in their order, and after each check the
-gold actions that belong to it; last, the check that the customer cares about. Its request is the
-ticket of the task. There is one routine for each kind of complaint.
+solver does. It makes the checks of the support manual in their order, after each check the gold
+actions that belong to it, and then the check again; last, the check that the customer cares about.
+Where a check shows a fault that nobody can put right, it transfers the customer to a person and
+stops. Its request is the ticket of the task. There is one routine for each kind of complaint.
 """
 
 import importlib
@@ -21,7 +22,8 @@ from typing import Any, NamedTuple
 
 from bench.figure import Figure
 from bench.learn.learner import Learner, Learnt, Material, Tools
-from bench.right.verdict import Ended, Tally, Verdict, zero
+from bench.learn.report import Report
+from bench.right.verdict import Ended, Verdict, zero
 from bench.right.world import ToolError, hollow
 
 CHECKOUT = "EM_TAU2_BENCH"
@@ -99,10 +101,18 @@ class Task(NamedTuple):
         tools = {tool for tool, _ in self.fixes if tool not in LATER}
         return frozenset(tools | {fault for fault in self.faults if fault in UNFIXABLE})
 
+    @property
+    def ends_at(self) -> frozenset[str]:
+        """The checks that show a fault that nobody can put right."""
+        return frozenset(UNFIXABLE[fault] for fault in self.faults if fault in UNFIXABLE)
 
-UNFIXABLE = frozenset(
-    {"lock_sim_card_pin", "contract_end_suspension", "data_usage_exceeded_no_refuel"}
-)
+
+UNFIXABLE = {
+    "lock_sim_card_pin": "check_sim_status",
+    "contract_end_suspension": "get_bills_for_customer",
+    "data_usage_exceeded_no_refuel": "get_data_usage",
+}
+"""Faults that nobody can put right, and the check that shows them."""
 
 
 def checkout() -> Path | None:
@@ -244,16 +254,24 @@ def trace_of(task: Task, of: Phones) -> dict[str, Any]:
         "get_data_usage": both,
         "check_app_permissions": {"app_name": "messaging"},
     }
-    for check, fixes in CHECKS[task.complaint]:
+
+    def look(check: str) -> None:
         if check == LINE:
             call("check_network_status")
             call("get_details_by_id", id=line)
         else:
             call(check, **known.get(check, {}))
-        for tool, args in _fixes(task, fixes.split()) if task.is_fixable else ():
+
+    for check, first in CHECKS[task.complaint]:
+        look(check)
+        fixes = [*_fixes(task, first.split())]
+        for tool, args in fixes:
             call(tool, **args)
-    if not task.is_fixable:
-        call(TRANSFER, summary="I cannot fix the issue.")
+        if fixes:
+            look(check)
+        if check in task.ends_at:
+            call(TRANSFER, summary="I cannot fix the issue.")
+            break
     asked = {"type": "message", "role": "user", "text": task.ticket}
     assert world.is_as_asserted(), f"the solver didn't solve {task.name}"
     mission = {"goal": task.ticket}
@@ -341,7 +359,7 @@ def solved(folder: Path, limit: int | None, *, verbose: bool) -> Iterator[Figure
 def _folds(
     support: Support, tasks: list[Task], limit: int | None, *, verbose: bool
 ) -> Iterator[Figure]:
-    tally = Tally("telecom, unseen tasks", columns=COLUMNS, verbose=verbose)
+    tally = Report("telecom, unseen tasks", columns=COLUMNS, verbose=verbose)
     drawn = random.Random(15).sample(tasks, len(tasks))
     scored = drawn[:limit]
     for fold in range(FOLDS):
@@ -362,7 +380,7 @@ def _withheld(
     support: Support, tasks: list[Task], limit: int | None, *, verbose: bool
 ) -> Iterator[Figure]:
     """Withhold every task with a class of faults, and score those: they must be handed over."""
-    tally = Tally("telecom, withheld faults", columns=COLUMNS, verbose=verbose)
+    tally = Report("telecom, withheld faults", columns=COLUMNS, verbose=verbose)
     for fault in sorted({fault for task in tasks for fault in task.classes}):
         chosen = [task for task in tasks if fault in task.classes][:limit]
         others = [task for task in tasks if fault not in task.classes]
