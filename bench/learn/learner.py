@@ -95,7 +95,7 @@ class Learner:
 
     def _new(self, kind: str, material: Material, tools: Tools) -> Learnt | str:
         del tools  # `Memory.compile` takes none
-        names = material.own or material.parts
+        names = [*material.own, *material.parts]
         if not names:
             return "there is no trace to learn from"
         routine = self.memory.compile([self._ids[name] for name in names], name=kind)

@@ -16,6 +16,8 @@ from em.compiler.confirmation import Confirm, confirmed, relaxed
 from em.compiler.differences import told_apart
 from em.compiler.draft import Draft, GivenUdfs, Recorded, Udfs, draft_routine, load_udfs
 from em.compiler.improvement import Improved, improve
+from em.compiler.kind_draft import draft_kind, examples_of, is_learnable, with_outcome
+from em.compiler.kinds import Kind
 from em.compiler.package_files import package_texts, write_package
 from em.compiler.proof import prove
 from em.compiler.verification import verify_draft
@@ -211,6 +213,10 @@ def compile_several(
     usable = _usable(traces, allow_failed=allow_failed, allow_unlabelled=allow_unlabelled)
     how = {"name": name, "declared": declared, "keep_all": keep_all, "udfs": given.functions}
     drafts, failed = _drafts(usable, {**how, "allow_failed": allow_failed})
+    if client is None and confirm == ():
+        learnt = _learnt(usable, drafts, name, declared or {})
+        if learnt is not None:
+            return msgspec.structs.replace(learnt, udfs=given, not_compiled=failed)
     _refuse_other_effects(drafts)
     chosen = _most_common(drafts, traces)
     same = [kept for kept, draft in drafts.items() if _way(draft) == _way(drafts[chosen])]
@@ -229,6 +235,40 @@ def compile_several(
         same_way=same,
         not_compiled=failed,
     )
+
+
+def _learnt(
+    traces: Sequence[KeptTrace],
+    drafts: Mapping[str, Draft],
+    name: str | None,
+    declared: Mapping[str, Effect | None],
+) -> CompiledTrace | None:
+    """Return what different tasks of one kind teach; None if one way of doing them is enough."""
+    examples = examples_of(traces, declared)
+    if len({example.said for example in examples.values()}) < 2 or not _need_more(drafts):
+        return None
+    plan = Kind(list(examples.values())).plan()
+    if not is_learnable(plan, examples.values()):
+        return None
+    draft = draft_kind(
+        examples, name=name or _name_of(traces[-1].trace), description=traces[-1].trace.mission.goal
+    )
+    draft = with_outcome(draft, traces)
+    return CompiledTrace(
+        draft=draft,
+        files=package_texts(draft, GivenUdfs()),
+        udfs=GivenUdfs(),
+        from_events=[event for kept in traces for event in kept.event_ids],
+        same_way=[kept.id for kept in traces],
+    )
+
+
+def _need_more(drafts: Mapping[str, Draft]) -> bool:
+    """Return whether the steps of one trace would not do the tasks of the others."""
+    routines = [draft.routine for draft in drafts.values()]
+    words = {None if one.request is None else one.request.template for one in routines}
+    effects = {tuple(item.name for item in writes_of(draft)) for draft in drafts.values()}
+    return any(one.asks for one in routines) or len(words) > 1 or len(effects) > 1
 
 
 def _drafts(

@@ -36,6 +36,7 @@ from em.runner.routine import (
     Asked,
     AssertStep,
     FieldType,
+    PlanStep,
     Prompt,
     PromptField,
     PromptStep,
@@ -586,7 +587,7 @@ def _renamed_step(step: Step, named: Mapping[str, str]) -> Step:
         return msgspec.structs.replace(step, prompt=prompt)
     if isinstance(step, ReturnStep):
         return msgspec.structs.replace(step, value=named_value(step.value, named))
-    if isinstance(step, AssertStep):
+    if isinstance(step, AssertStep | PlanStep):
         return step
     return msgspec.structs.replace(
         step,

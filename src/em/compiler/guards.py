@@ -192,7 +192,7 @@ class Guards:
         calls = frozenset({read.index})
         for parts, value in _facts_in(result):
             key = str(parts[-1]) if parts else ""
-            check = _fact(reference(name, parts), key, value)
+            check = fact(reference(name, parts), key, value)
             if check is None and self._strict and read.args:
                 check = _emptiness(reference(name, parts), value, whole=not parts)
             if check is not None:
@@ -349,8 +349,13 @@ def _facts_in(result: Any, parts: Parts = ()) -> Iterator[tuple[Parts, Any]]:
         yield parts, result
     elif len(parts) < DEEPEST:
         for key, value in result.items():
-            if not isinstance(value, dict) or NAMES.isdisjoint(words_of(str(key))):
+            if not isinstance(value, dict) or not describes(str(key)):
                 yield from _facts_in(value, (*parts, key))
+
+
+def describes(key: str) -> bool:
+    """Return whether a field describes one thing, such as an address: its parts are no facts."""
+    return not NAMES.isdisjoint(words_of(key))
 
 
 def _emptiness(expression: str, value: Any, *, whole: bool) -> str | None:
@@ -464,14 +469,14 @@ def _fact_of_all(way: str, field: str, values: Sequence[Any]) -> str | None:
         return f"least_of{way} > 0"
     if any(value != values[0] for value in values):
         return None
-    return _fact(f"fact_of{way}", field.rpartition(".")[2], values[0])
+    return fact(f"fact_of{way}", field.rpartition(".")[2], values[0])
 
 
 def _is_above(value: Any) -> bool:
     return isinstance(value, int | float) and value > 0
 
 
-def _fact(expression: str, key: str, value: Any) -> str | None:
+def fact(expression: str, key: str, value: Any) -> str | None:
     """Return the check of a field that a careful person would look at; None for other fields."""
     words = set(words_of(key))
     if isinstance(value, bool):

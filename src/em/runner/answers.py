@@ -78,9 +78,11 @@ def check_steps(
 
     `asking`: names of other steps that ask something.
     """
-    settling = (INPUTS,) if program.is_settling else ()
+    plans = [step.planned for step in program.steps if step.planned is not None]
+    settling = (INPUTS,) if program.is_settling or plans else ()
     prompts = [*settling, *asking, *(step.id for step in program.steps if step.kind == "prompt")]
     calls = [step.id for step in program.steps if step.kind in ("tool", "udf")]
+    calls += [name for plan in plans for name in plan.effects]
     for name, answer in answers.items():
         asked = name in prompts or (name.endswith("?") and _CALL.sub("", name) in calls)
         if not asked:

@@ -20,7 +20,15 @@ from em.runner.expressions.functions import FUNCTIONS
 from em.runner.expressions.language import compile_expression
 from em.runner.expressions.words import check_in_words
 from em.runner.journal import PAST_DONE, Attempt, Note, Notebook, Restored, keepable, unknown
-from em.runner.routine import CompiledStep, Default, Program, Retry
+from em.runner.routine import (
+    CompiledStep,
+    Default,
+    PlanStep,
+    Program,
+    Retry,
+    effect_step,
+    read_step,
+)
 from em.runner.run import (
     CheckFailed,
     Declined,
@@ -42,6 +50,7 @@ from em.runner.run import (
     report_of,
 )
 from em.runner.secrets import Secrets
+from em.runner.slots import NeedsRead, Results, Unplanned, planner_of
 from em.runner.tools import Function, Tool, missing_tool
 from em.values import json_schema
 from em.values.call import Fix, fix_problem
@@ -861,12 +870,46 @@ class Machine:
             answer = self._ask(step, self._scope)
             self._reports.add(step.id, "done", 0, start)
             return answer
+        if step.planned is not None:
+            return (yield from self._act(step, step.planned, start))
         if step.terms is not None and self._agreement is not None:
             self._agreement.settle(step.terms, self._scope, writes=self._has_effect(step))
         if step.for_each is None:
             return (yield from self._calls.once(step, self._scope, None, start))
         items = self._evaluated(step, step.for_each)
         return (yield from self._calls.for_each(step, items, self._scope, start))
+
+    def _act(self, step: CompiledStep, planned: PlanStep, start: float) -> Steps:
+        """Find out what to do, then do it: a list of results for each effect."""
+        plan = yield from self._find_effects(step, planned, start)
+        results: dict[str, list[Any]] = {name: [] for name in planned.effects}
+        for number, one in enumerate(plan):
+            call = effect_step(one.effect, planned.effects[one.effect])
+            scope = {**self._scope, call.as_name: {"tool": call.target, "args": one.args}}
+            value = yield from self._calls.once(call, scope, number, start)
+            results[one.effect].append(value)
+        return results
+
+    def _find_effects(self, step: CompiledStep, planned: PlanStep, start: float) -> Steps:
+        """Make the reads that a plan needs, and ask where it is not clear."""
+        results = Results()
+        while True:
+            try:
+                plan = planner_of(planned.plan, results).plan(planned.request, self._scope)
+            except NeedsRead as need:
+                scope = {**self._scope, step.as_name: {"tool": need.tool, "args": need.arguments}}
+                read = read_step(step.id, need.tool)
+                value = yield from self._calls.once(read, scope, len(results), start)
+                results.add(need, value)
+            except Unplanned as error:
+                question = error.question(planned.request)
+                answers = self._answer(question)
+                if all(self._scope.get(name) == answer for name, answer in answers.items()):
+                    raise Pause(question) from None
+                self._scope |= answers
+            else:
+                self._reports.add(step.id, "done", 0, start)
+                return plan
 
     def _assert(self, step: CompiledStep, start: float) -> Any:
         assert step.check is not None

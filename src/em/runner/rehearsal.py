@@ -16,7 +16,7 @@ from em.runner.agreement import INPUTS, left_of, single_places
 from em.runner.expressions.language import compile_expression, compile_value, names_in
 from em.runner.expressions.words import check_in_words, in_words
 from em.runner.machine import Machine, Steps, scopes_of
-from em.runner.routine import CompiledStep, PromptStep, Step, ToolStep, UdfStep
+from em.runner.routine import CompiledStep, PlanStep, PromptStep, Step, ToolStep, UdfStep
 from em.runner.run import (
     Failed,
     Failure,
@@ -28,6 +28,7 @@ from em.runner.run import (
     RunResult,
     plain,
 )
+from em.runner.slots import EffectCall
 from em.values.canonical import Json, short
 
 YOUR_ANSWER = "your answer"
@@ -107,6 +108,10 @@ class Rehearsal(Machine):
             return self._evaluated(step, step.value)
         if step.kind == "prompt":
             return self._shown(step)
+        if step.planned is not None:
+            effects = yield from self._find_effects(step, step.planned, start)
+            self._planned += [_shown_effect(one, step.planned) for one in effects]
+            return _UNKNOWN
         if step.kind == "assert" or not self._acts(step):
             return (yield from self._do(step, start))
         assert isinstance(source, ToolStep | UdfStep)
@@ -270,3 +275,20 @@ def _names_of(value: Any, *, bare: bool = False) -> set[str]:
     if isinstance(value, list | tuple):
         return set().union(*(_names_of(item, bare=bare) for item in value))
     return set()
+
+
+def _shown_effect(one: EffectCall, planned: PlanStep) -> Planned:
+    """Return a call that a plan would make."""
+    effect = planned.effects[one.effect]
+    return Planned(
+        step=one.effect,
+        does="write",
+        tool=effect.tool,
+        arguments=[
+            PlannedArgument(
+                place=name, value=value, source=effect.slots[name].records or "the request"
+            )
+            for name, value in one.args.items()
+        ],
+        guards=[PlannedGuard(guard=check_in_words(text), holds=True) for text in effect.guards],
+    )

@@ -14,6 +14,8 @@ import msgspec
 from em.errors import InvalidRoutine
 from em.runner.agreement import SETTLED, Agreement, Answer, Terms, with_answers
 from em.runner.expressions.language import Evaluate, compile_expression, compile_value
+from em.runner.slots import FAILED_READ, Known, Plan, Read
+from em.runner.slots import Effect as PlannedEffect
 from em.settings import McpServer
 from em.values.call import Effect
 from em.values.canonical import Json
@@ -161,7 +163,33 @@ class ReturnStep(_Common, frozen=True, kw_only=True, tag="return"):
     value: Any = None
 
 
-Step = ToolStep | UdfStep | AssertStep | PromptStep | ReturnStep
+class PlanStep(_Common, frozen=True, kw_only=True, tag="plan"):
+    """Find out which calls with an effect the request asks for, then make them.
+
+    The reads that this needs are made first. The result has the list of results of each effect.
+    """
+
+    NO_USE = (*_CALLS_ONLY, "for_each", "on_error")
+
+    request: str = "request"
+    """The input that holds the request in words."""
+    effects: dict[str, PlannedEffect] = {}
+    reads: dict[str, list[Read]] = {}
+    inputs: dict[str, Known] = {}
+
+    @property
+    def plan(self) -> Plan:
+        """What is done, and what must be known for it."""
+        return Plan(effects=self.effects, reads=self.reads, inputs=self.inputs)
+
+    @property
+    def tools(self) -> set[str]:
+        """The tools that it calls."""
+        reads = {read.tool for reads in self.reads.values() for read in reads}
+        return reads | {effect.tool for effect in self.effects.values()}
+
+
+Step = ToolStep | UdfStep | AssertStep | PromptStep | ReturnStep | PlanStep
 
 
 class HttpCall(
@@ -355,8 +383,8 @@ class CompiledStep:
     __slots__ = (
         "args", "args_schema", "as_name", "check", "expects", "for_each", "gate", "id", "is_asking",
         "is_in_doubt", "is_plain", "is_write", "key", "kind", "message", "on_error", "parallel",
-        "post", "pre", "prompt", "result_schema", "retry", "save_as", "target", "terms", "timeout",
-        "value", "when",
+        "planned", "post", "pre", "prompt", "result_schema", "retry", "save_as", "target", "terms",
+        "timeout", "value", "when",
     )  # fmt: skip
 
     def __init__(self, step: Step, spec: ToolSpec | None, *, is_asking: bool = False) -> None:
@@ -391,6 +419,7 @@ class CompiledStep:
         self.message: Evaluate = _nothing
         self.prompt: Evaluate | None = None
         self.value: Evaluate = _nothing
+        self.planned: PlanStep | None = None
         # What must be settled before the call; only compiled routines have it.
         self.terms: Terms | None = None
         self._take_details(step, place)
@@ -423,6 +452,9 @@ class CompiledStep:
 
             prompt = msgspec.to_builtins(step.prompt)
             self.prompt = compile_value(prompt, f"{place}, field prompt")
+        elif isinstance(step, PlanStep):
+            self.kind = "plan"
+            self.planned = step
         elif isinstance(step, ReturnStep):
             self.value = compile_value(step.value, f"{place}, field value")
 
@@ -436,6 +468,28 @@ class CompiledStep:
             return with_answers(args(scope), scope.get(SETTLED, {}).get(step.id, {}))
 
         self.args = evaluate
+
+
+def read_step(step_id: str, tool: str) -> CompiledStep:
+    """Return the step of one read of a plan, whose arguments stand under `item`.
+
+    A read that fails tells as much as one that finds nothing.
+    """
+    step = ToolStep(id=step_id, tool=tool, on_error=Default(FAILED_READ), effect="read")
+    return _with_item(step)
+
+
+def effect_step(name: str, effect: PlannedEffect) -> CompiledStep:
+    """Return the step of one effect of a plan, whose arguments stand under `item`."""
+    return _with_item(
+        ToolStep(id=name, tool=effect.tool, effect="write", expects=tuple(effect.expects))
+    )
+
+
+def _with_item(step: ToolStep) -> CompiledStep:
+    compiled = CompiledStep(step, None)
+    compiled.args = lambda scope: scope[compiled.as_name]["args"]
+    return compiled
 
 
 class Program:
@@ -457,6 +511,9 @@ class Program:
         self.is_settling = any(step.terms is not None for step in self.steps)
         _check_ids(self.steps)
         self.tool_names = {step.target for step in self.steps if step.kind == "tool"}
+        self.tool_names |= {
+            tool for step in routine.steps if isinstance(step, PlanStep) for tool in step.tools
+        }
         # The called tools that need no code.
         self.declared_names = {
             name for name in self.tool_names if routine.says_how(name) is not None

@@ -40,6 +40,7 @@ from em.runner.routine import (
     AssertStep,
     CompiledStep,
     Default,
+    PlanStep,
     PromptStep,
     ReturnStep,
     Routine,
@@ -570,6 +571,12 @@ class _Script:
             lines.append(_line(2, self._save(step), ensure))
         elif isinstance(step, PromptStep):
             lines.append(self._prompt(step))
+        elif isinstance(step, PlanStep):
+            raise ExportError(
+                "a script can't find out what a request asks for",
+                place=f"step {step.id}",
+                fix="run the routine with em",
+            )
         else:
             lines += self._settle(step)
             lines.append(self._call(step))

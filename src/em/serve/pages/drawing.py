@@ -7,7 +7,7 @@ import msgspec
 
 from em.errors import ExpressionError
 from em.runner.expressions.language import names_in, texts_in
-from em.runner.routine import AssertStep, PromptStep, Routine, Step, ToolStep, UdfStep
+from em.runner.routine import AssertStep, PlanStep, PromptStep, Routine, Step, ToolStep, UdfStep
 
 WIDTH, HEIGHT, GAP = 600.0, 120.0, 2.0
 
@@ -184,6 +184,8 @@ def _detail(step: Step) -> tuple[str, str]:
         return step.check, "assert"
     if isinstance(step, PromptStep):
         return step.prompt.message, "prompt"
+    if isinstance(step, PlanStep):
+        return ", ".join(step.effects), "plan"
     return msgspec.json.encode(step.value).decode(), "return"
 
 

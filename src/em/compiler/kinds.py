@@ -1,0 +1,605 @@
+"""Kinds of tasks: what the traces of one kind have in common, as a plan.
+
+Traces are of a kind if they have the same effects. Of every value of an effect the places are
+kept where it lived in every trace that looked there: the homes of a value. The way to a home is
+a chain of reads whose arguments are inputs, results of other reads, or values of the same effect.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from em.compiler.calls import TracedCall, identifier, result_name, words_of
+from em.compiler.evidence import ENOUGH, information
+from em.compiler.expectations import expectations
+from em.compiler.guards import describes, fact
+from em.compiler.sources import Place, is_collection, places, quoted, reference, text_key
+from em.runner.expressions.functions import ANY, KEYS, every
+from em.runner.mentions import FUNCTION_WORDS
+from em.runner.slots import Effect, Known, Plan, Read, Slot
+from em.values.canonical import Json, identical
+
+MOST_EXAMPLES = 8
+"""Examples of a value that a plan keeps."""
+MOST_VALUES = 12
+"""Different values up to which an argument is one of a few."""
+LONGEST_VALUE = 60
+"""Characters of a value that may be one of a few."""
+SURE = 3
+"""Traces after which an explanation with less than half as many loses its vote."""
+DEEPEST = 2
+"""Mappings within each other whose facts are looked at."""
+
+
+class Example:
+    """A trace as it is learnt from: its calls that succeeded, and what was asked for.
+
+    The index of a call is its position.
+    """
+
+    def __init__(self, calls: Sequence[TracedCall], said: str) -> None:
+        self.calls, self.said = calls, said
+        self._places: dict[str, list[Place]] = {}
+        self._reads: dict[str, list[TracedCall]] = {}
+        for call in calls:
+            if call.effect == "read":
+                self._reads.setdefault(call.name, []).append(call)
+                for place in places(call.index, call.result):
+                    self._places.setdefault(text_key(place.value), []).append(place)
+
+    def places_of(self, value: Any, before: TracedCall) -> Iterator[Place]:
+        """Yield where the results of reads before a call hold a value."""
+        if value is None or isinstance(value, bool | dict | list):
+            return
+        for place in self._places.get(text_key(value), ()):
+            if place.call < before.index:
+                yield place
+
+    def reads(self, tool: str, before: TracedCall) -> Iterable[TracedCall]:
+        """Return the calls of a read before another call; the last of equal ones counts."""
+        last: dict[str, TracedCall] = {}
+        for call in self._reads.get(tool, ()):
+            if call.index < before.index:
+                last[quoted(call.args)] = call
+        return last.values()
+
+    @property
+    def writes(self) -> list[TracedCall]:
+        """The calls with an effect."""
+        return [call for call in self.calls if call.effect == "write"]
+
+
+class Home(NamedTuple):
+    """Where a value lives: a tool's result, and the way in it with `*` for any item."""
+
+    tool: str
+    way: tuple[str, ...]
+
+
+class Link(NamedTuple):
+    """What an argument of a read equals: a value of the effect, or a field of a chosen record."""
+
+    parameter: str
+    slot: str
+    field: str = ""
+
+
+class _Found(NamedTuple):
+    links: frozenset[Link]
+    place: Place
+
+
+class Kind:
+    """What was learnt about tasks with the same effects."""
+
+    def __init__(self, examples: Sequence[Example]) -> None:
+        self._examples = examples
+        self._reads = _Reads(examples)
+
+    def plan(self) -> Plan:
+        """Return what the traces have in common."""
+        by_tool: dict[str, list[_Instance]] = {}
+        for example in self._examples:
+            for call in example.writes:
+                instance = _Instance(call, example, self._reads)
+                by_tool.setdefault(call.name, []).append(instance)
+        effects = {
+            tool: msgspec.structs.replace(
+                _Learner(tool, instances, self._reads).effect(), after=self._effects_before(tool)
+            )
+            for tool, instances in by_tool.items()
+        }
+        return self._reads.plan(effects)
+
+    def _effects_before(self, tool: str) -> list[str]:
+        """Return the effects that came before this one in every trace that had both."""
+        earlier: set[str] = set()
+        later: set[str] = set()
+        for example in self._examples:
+            writes = [call.name for call in example.writes]
+            if tool in writes:
+                last = len(writes) - 1 - writes[::-1].index(tool)
+                earlier |= set(writes[:last])
+                later |= set(writes[writes.index(tool) :])
+        return sorted(earlier - later - {tool})
+
+
+# --- reads ----------------------------------------------------------------------------------------
+
+
+class _Reads:
+    """What is known about the reads of all traces: how each argument comes about.
+
+    A read whose arguments vary within a task has parameters. The others follow from inputs and
+    from other reads, such as who the task is about.
+    """
+
+    def __init__(self, examples: Sequence[Example]) -> None:
+        self._calls: dict[str, list[tuple[TracedCall, Example]]] = {}
+        for example in examples:
+            for call in example.calls:
+                if call.effect == "read":
+                    self._calls.setdefault(call.name, []).append((call, example))
+        self.names: dict[str, str] = {}
+        for tool in self._calls:
+            name = result_name(tool, is_write=False)
+            while name in self.names.values():
+                name += "_2"
+            self.names[tool] = name
+        self.parameters: dict[str, tuple[str, ...]] = {}
+        self._sources: dict[tuple[str, str], set[str]] = {}
+        for tool in self._calls:
+            names = self._arguments(tool)
+            varying = tuple(name for name in names if self._varies(tool, name))
+            self.parameters[tool] = varying
+            for name in names:
+                if name not in varying:
+                    self._sources[tool, name] = self._whole_results(tool, name)
+
+    def _arguments(self, tool: str) -> list[str]:
+        return list(dict.fromkeys(name for call, _ in self._calls[tool] for name in call.args))
+
+    def _varies(self, tool: str, name: str) -> bool:
+        """Return whether an argument was one of a list, or had two values in one trace."""
+        seen: dict[int, set[str]] = {}
+        for call, example in self._calls[tool]:
+            value = call.args.get(name)
+            if isinstance(value, dict | list):
+                return False
+            seen.setdefault(id(example), set()).add(text_key(value))
+            if information(value) >= ENOUGH and any(
+                place.collections for place in example.places_of(value, call)
+            ):
+                return True
+        return any(len(values) > 1 for values in seen.values())
+
+    def _whole_results(self, tool: str, name: str) -> set[str]:
+        """Return the reads whose whole result was this argument."""
+        return {
+            example.calls[place.call].name
+            for call, example in self._calls[tool]
+            for place in example.places_of(call.args.get(name), call)
+            if not place.parts
+        }
+
+    def is_global(self, tool: str) -> bool:
+        """Return whether a read follows from inputs and other reads."""
+        return tool in self.parameters and not self.parameters[tool]
+
+    def reference(self, tool: str, links: Mapping[str, Link]) -> str:
+        """Return the expression that makes a read."""
+        given = [links[one] for one in self.parameters[tool]]
+        texts = [reference("item", (one.field,)) if one.field else one.slot for one in given]
+        return f"{self._group(tool)}({', '.join(texts)})"
+
+    def _group(self, tool: str) -> str:
+        """Return the name of a read: that of the argument it gives, if it gives one."""
+        for (_, name), sources in self._sources.items():
+            if tool in sources:
+                return name
+        return self.names[tool]
+
+    def plan(self, effects: dict[str, Effect]) -> Plan:
+        """Return a plan with the reads that effects need, and their inputs."""
+        reads: dict[str, list[Read]] = {}
+        inputs: dict[str, Known] = {}
+        for tool in self._calls:
+            args: Json = {}
+            for name in self._arguments(tool):
+                values = [call.args[name] for call, _ in self._calls[tool] if name in call.args]
+                if name in self.parameters[tool]:
+                    args[name] = f"{{{{ {name} }}}}"
+                elif self._sources.get((tool, name)):
+                    args[name] = f"{{{{ {name}() }}}}"
+                elif all(identical(value, values[0]) for value in values) and len(values) > SURE:
+                    args[name] = values[0]
+                else:
+                    args[name] = f"{{{{ {identifier(name)} }}}}"
+                    known = inputs.get(identifier(name), Known()).examples
+                    inputs[identifier(name)] = Known([*known, *_distinct(values)][:MOST_EXAMPLES])
+            read = Read(tool=tool, args=args, given=self.parameters[tool])
+            reads.setdefault(self._group(tool), []).append(read)
+        return _needed(Plan(effects=effects, reads=reads, inputs=inputs))
+
+
+def _needed(plan: Plan) -> Plan:
+    """Return a plan without reads and inputs that nothing uses."""
+    text = msgspec.json.encode(plan.effects).decode()
+    used: set[str] = set()
+    todo = [name for name in plan.reads if f"{name}(" in text]
+    while todo:
+        name = todo.pop()
+        if name not in used:
+            used.add(name)
+            own = msgspec.json.encode(plan.reads[name]).decode()
+            todo += [other for other in plan.reads if f"{other}(" in own]
+    reads = {name: read for name, read in plan.reads.items() if name in used}
+    own = msgspec.json.encode(reads).decode()
+    inputs = {name: known for name, known in plan.inputs.items() if f"{{{{ {name} }}}}" in own}
+    return Plan(effects=plan.effects, reads=reads, inputs=inputs)
+
+
+# --- effects --------------------------------------------------------------------------------------
+
+
+class _Instance:
+    """One recorded call with an effect, and where its values stood before it."""
+
+    def __init__(self, call: TracedCall, example: Example, reads: _Reads) -> None:
+        self.call, self.example, self._reads = call, example, reads
+        self.homes: dict[str, dict[Home, list[_Found]]] = {}
+        """By argument and home: for each value of it what was found there."""
+        self.records: dict[str, list[Any]] = {}
+        # The second time the records are known to which others may belong.
+        for _ in range(2):
+            for name, value in call.args.items():
+                self._find(name, value)
+
+    def _find(self, name: str, value: Any) -> None:
+        values = value if isinstance(value, list) else [value]
+        if not values or any(isinstance(one, dict | list) for one in values):
+            self.homes[name] = {}
+            return
+        found: dict[Home, list[_Found]] = {}
+        for number, one in enumerate(values):
+            for home, item in self._of_value(name, number, one):
+                if len(found.setdefault(home, [])) == number:
+                    found[home].append(item)
+        self.homes[name] = {h: items for h, items in found.items() if len(items) == len(values)}
+        for home, items in self.homes[name].items():
+            records = [_record(one.place) for one in items]
+            if all(isinstance(record, dict) for record in records) and home.way[-1] != KEYS:
+                self.records.setdefault(name, records)
+
+    def _of_value(self, name: str, number: int, value: Any) -> Iterator[tuple[Home, _Found]]:
+        if information(value) < ENOUGH / 2:
+            return
+        for place in self.example.places_of(value, self.call):
+            read = self.example.calls[place.call]
+            if any(text_key(value) == text_key(one.value) for one in places(0, read.args)):
+                continue  # it was read with this value, so the result only repeats it
+            links = frozenset(
+                link
+                for parameter in self._reads.parameters.get(read.name, ())
+                for link in self._links(parameter, read.args.get(parameter), name, number)
+            )
+            yield Home(read.name, place.general), _Found(links, place)
+
+    def _links(self, parameter: str, value: Any, name: str, number: int) -> Iterator[Link]:
+        for other, given in self.call.args.items():
+            if other != name and not isinstance(given, dict | list) and identical(given, value):
+                yield Link(parameter, other)
+        for other, records in self.records.items():
+            if other != name and number < len(records):
+                for field, content in records[number].items():
+                    if not isinstance(content, dict | list) and identical(content, value):
+                        yield Link(parameter, other, field)
+
+    def looked(self, home: Home, links: Mapping[str, Link], name: str) -> bool:
+        """Return whether the trace made the reads that would show a value at a home."""
+        value = self.call.args.get(name)
+        for number in range(len(value) if isinstance(value, list) else 1):
+            wanted = {p: self._linked(link, number) for p, link in links.items()}
+            if not any(
+                all(identical(call.args.get(p), wanted[p]) for p in wanted)
+                for call in self.example.reads(home.tool, self.call)
+            ):
+                return False
+        return True
+
+    def _linked(self, link: Link, number: int) -> Any:
+        if not link.field:
+            return self.call.args.get(link.slot)
+        records = self.records.get(link.slot, ())
+        return records[number].get(link.field) if number < len(records) else None
+
+
+class _Way(NamedTuple):
+    """A home that no trace contradicts, how its reads are made, and how many traces had it."""
+
+    home: Home
+    links: Mapping[str, Link]
+    traces: int
+
+
+class _Learner:
+    """Learns one effect from all calls of it."""
+
+    def __init__(self, tool: str, instances: Sequence[_Instance], reads: _Reads) -> None:
+        self._tool, self._instances, self._reads = tool, instances, reads
+        self._names = list(dict.fromkeys(name for one in instances for name in one.call.args))
+        self._ways = {name: self._kept(name) for name in self._names}
+
+    def effect(self) -> Effect:
+        """Return the effect as a plan has it; a value that others need stands before them."""
+        slots = {name: self._slot(name) for name in self._names}
+        return Effect(
+            tool=self._tool,
+            words=self._words(),
+            slots=dict(sorted(slots.items(), key=lambda one: self._depth(one[0]))),
+            guards=list(dict.fromkeys([*self._facts(), *self._relations()])),
+            expects=expectations(self._instances[0].call, [o.call for o in self._instances[1:]]),
+        )
+
+    def _words(self) -> list[str]:
+        values = {word.rstrip("s") for name in self._names for word in words_of(name)}
+        words = words_of(self._tool)
+        return [w for w in words if w.rstrip("s") not in values and w not in FUNCTION_WORDS]
+
+    def _depth(self, name: str) -> int:
+        way = self._primary(name)
+        if way is None or not way.links:
+            return 0
+        return 1 + max(self._depth(link.slot) for link in way.links.values())
+
+    # --- homes ------------------------------------------------------------------------------------
+
+    def _kept(self, name: str) -> list[_Way]:
+        """Return the homes of a value that no trace contradicts, the best known first."""
+        found: dict[Home, list[frozenset[Link]]] = {}
+        for one in self._instances:
+            for home, items in one.homes.get(name, {}).items():
+                found.setdefault(home, []).append(frozenset.intersection(*(i.links for i in items)))
+        ways: list[_Way] = []
+        for home, several in found.items():
+            links = _one_each(frozenset.intersection(*several), self._reads.parameters[home.tool])
+            if links is not None and not self._is_denied(name, home, links):
+                ways.append(_Way(home, links, len(several)))
+        most = max((way.traces for way in ways), default=0)
+        if most >= SURE:
+            ways = [way for way in ways if way.traces * 2 >= most]
+        return sorted(ways, key=lambda way: (-way.traces, way.home.way.count(ANY), way.home))
+
+    def _is_denied(self, name: str, home: Home, links: Mapping[str, Link]) -> bool:
+        """Return whether a trace looked there and did not find the value."""
+        return any(
+            home not in one.homes.get(name, {}) and one.looked(home, links, name)
+            for one in self._instances
+            if name in one.call.args
+        )
+
+    def _primary(self, name: str) -> _Way | None:
+        """Return the home that a value is chosen from: one whose records say more than their id."""
+        listed = [way for way in self._ways[name] if _is_list(way.home)]
+        telling = [way for way in listed if self._is_telling(name, way.home)]
+        return next(iter(telling or listed or self._ways[name]), None)
+
+    def _is_telling(self, name: str, home: Home) -> bool:
+        return home.way[-1] != KEYS and any(len(record) > 1 for record in self._chosen(name, home))
+
+    # --- slots ------------------------------------------------------------------------------------
+
+    def _slot(self, name: str) -> Slot:
+        values = [one.call.args[name] for one in self._instances if name in one.call.args]
+        many = all(isinstance(value, list) for value in values)
+        flat = [one for value in values for one in (value if isinstance(value, list) else [value])]
+        plain = [one for one in _distinct(flat) if not isinstance(one, dict | list)]
+        shown = Slot(examples=plain[:MOST_EXAMPLES], many=many)
+        way = self._primary(name)
+        if way is None:
+            return Slot(values=plain, many=many) if _is_one_of_few(plain, flat) else shown
+        if not _is_list(way.home):
+            fixed = [one for one in self._ways[name] if not _is_list(one.home)]
+            return msgspec.structs.replace(shown, default=[self._at(o, o.home.way) for o in fixed])
+        return self._choice(name, way, shown)
+
+    def _choice(self, name: str, way: _Way, shown: Slot) -> Slot:
+        """Return the slot of a value that is chosen from a list."""
+        records, key = _split(way.home.way)
+        of = next((link.slot for link in way.links.values() if link.field), "")
+        others = [
+            one
+            for one in self._ways[name]
+            if one is not way and _is_list(one.home) and not _is_paired(one)
+        ]
+        return msgspec.structs.replace(
+            shown,
+            records=self._at(way, records),
+            key=key,
+            of=of,
+            like=self._like(name, of) if of else "",
+            must=self._must(name, way.home),
+            fields=self._fields(name, way.home),
+            among=[]
+            if of
+            else [
+                f"every({self._reads.reference(one.home.tool, one.links)},"
+                f" {quoted('.'.join(one.home.way))})"
+                for one in others
+            ],
+        )
+
+    def _at(self, way: _Way, parts: Sequence[str]) -> str:
+        return reference(self._reads.reference(way.home.tool, way.links), tuple(parts))
+
+    def _like(self, name: str, of: str) -> str:
+        """Return the field by which a record is like another: a mapping with the same keys."""
+        fields: list[set[str]] = []
+        for one in self._instances:
+            pairs = zip(one.records.get(of, ()), one.records.get(name, ()), strict=False)
+            fields += [_alike(old, new) for old, new in pairs]
+        return min(set.intersection(*fields), default="") if fields else ""
+
+    def _chosen(self, name: str, home: Home) -> list[Json]:
+        """Return the records that were chosen."""
+        records = [
+            _record(item.place)
+            for one in self._instances
+            for item in one.homes.get(name, {}).get(home, ())
+        ]
+        return [record for record in records if isinstance(record, dict)]
+
+    def _fields(self, name: str, home: Home) -> list[str]:
+        """Return the fields that chosen records had."""
+        return sorted({str(field) for record in self._chosen(name, home) for field in record})
+
+    def _must(self, name: str, home: Home) -> dict[str, list[Any]]:
+        """Return the flags and states that all chosen records had."""
+        records = self._chosen(name, home)
+        found: dict[str, list[Any]] = {}
+        for field in records[0] if records else ():
+            allowed = _allowed(str(field), [record.get(field) for record in records])
+            if allowed:
+                found[str(field)] = allowed
+        return found
+
+    # --- guards -----------------------------------------------------------------------------------
+
+    def _linked_reads(self) -> dict[str, list[tuple[_Instance, TracedCall]]]:
+        """Return the reads that are made with values of the effect, by their expression."""
+        found: dict[str, list[tuple[_Instance, TracedCall]]] = {}
+        for tool, parameters in self._reads.parameters.items():
+            for one in self._instances if parameters else ():
+                for call in one.example.reads(tool, one.call):
+                    links = {p: _same_value(one.call, call.args.get(p), p) for p in parameters}
+                    known = {p: link for p, link in links.items() if link is not None}
+                    if len(known) == len(links):
+                        text = self._reads.reference(tool, known)
+                        found.setdefault(text, []).append((one, call))
+        return found
+
+    def _facts(self) -> Iterator[str]:
+        """Yield what was so of the records that were acted on, in every trace."""
+        for text, made in self._linked_reads().items():
+            results = [call.result for _, call in made]
+            for parts in _fixed(results[0]):
+                allowed = _allowed(parts[-1], [_value_at(result, parts) for result in results])
+                if allowed:
+                    yield f"{reference(text, parts)} in {quoted(allowed)}"
+
+    def _relations(self) -> Iterator[str]:
+        """Yield that a record belongs to whom the task is about, where it always did."""
+        for text, made in self._linked_reads().items():
+            for parts in _fixed(made[0][1].result):
+                values = [(one, _value_at(call.result, parts)) for one, call in made]
+                if any(information(value) < ENOUGH for _, value in values):
+                    continue
+                for tool in self._reads.parameters:
+                    if self._reads.is_global(tool) and self._is_result_of(tool, values):
+                        yield f"{reference(text, parts)} == {self._reads.reference(tool, {})}"
+
+    def _is_result_of(self, tool: str, values: Sequence[tuple[_Instance, Any]]) -> bool:
+        """Return whether a read gave these values, in every trace that made it."""
+        known = [
+            (value, [call.result for call in one.example.reads(tool, one.call)])
+            for one, value in values
+        ]
+        made = [(value, results) for value, results in known if results]
+        return bool(made) and all(any(identical(v, r) for r in results) for v, results in made)
+
+
+# --- helpers --------------------------------------------------------------------------------------
+
+
+def _record(place: Place) -> Any:
+    """Return the innermost item of a list or mapping that holds a place."""
+    if not place.collections:
+        return None
+    depth, items = place.collections[-1]
+    return items[place.parts[depth]]
+
+
+def _is_list(home: Home) -> bool:
+    return ANY in home.way or KEYS in home.way
+
+
+def _is_paired(way: _Way) -> bool:
+    return any(link.field for link in way.links.values())
+
+
+def _split(way: tuple[str, ...]) -> tuple[tuple[str, ...], str]:
+    """Return the way to a list, and the path of the value within an item of it."""
+    last = max(number for number, part in enumerate(way) if part in (ANY, KEYS))
+    if way[last] == KEYS:
+        return way[:last], KEYS
+    return way[:last], ".".join(way[last + 1 :])
+
+
+def _one_each(links: frozenset[Link], parameters: Sequence[str]) -> dict[str, Link] | None:
+    """Return a link for each parameter of a read; None if one has none."""
+    chosen: dict[str, Link] = {}
+    for parameter in parameters:
+        fitting = sorted(link for link in links if link.parameter == parameter)
+        if not fitting:
+            return None
+        chosen[parameter] = fitting[0]
+    return chosen
+
+
+def _same_value(call: TracedCall, value: Any, parameter: str) -> Link | None:
+    """Return which argument of a call has this value."""
+    for name, given in call.args.items():
+        if not isinstance(given, dict | list) and identical(given, value):
+            return Link(parameter, name)
+    return None
+
+
+def _alike(old: Json, new: Json) -> set[str]:
+    """Return the mappings that two records have with the same keys."""
+    return {
+        field
+        for field, value in new.items()
+        if isinstance(value, dict)
+        and isinstance(old.get(field), dict)
+        and value.keys() == old[field].keys()
+    }
+
+
+def _allowed(field: str, values: Sequence[Any]) -> list[Any]:
+    """Return the values that a flag or a state had, if it always had one of a few."""
+    if not all(isinstance(one, bool | str) and fact("x", field, one) for one in values):
+        return []
+    distinct = _distinct(values)
+    few = len(distinct) <= len(values) / 2 and not isinstance(distinct[0], bool)
+    return distinct if len(distinct) == 1 or few else []
+
+
+def _is_one_of_few(distinct: Sequence[Any], values: Sequence[Any]) -> bool:
+    """Return whether a value is one of a few words. An id is one only if it was used again."""
+    if len(distinct) > MOST_VALUES or any(len(str(one)) > LONGEST_VALUE for one in distinct):
+        return False
+    has_digits = any(char.isdigit() for one in distinct for char in str(one))
+    return not has_digits or len(distinct) <= len(values) / 2
+
+
+def _distinct(values: Iterable[Any]) -> list[Any]:
+    found: dict[str, Any] = {}
+    for value in values:
+        found.setdefault(quoted(value), value)
+    return list(found.values())
+
+
+def _fixed(result: Any, parts: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """Yield the ways to the values of a result that keys alone lead to."""
+    if isinstance(result, dict) and not is_collection(result):
+        for key, value in result.items():
+            if len(parts) < DEEPEST and not (isinstance(value, dict) and describes(str(key))):
+                yield from _fixed(value, (*parts, str(key)))
+    elif parts and not isinstance(result, list | dict):
+        yield parts
+
+
+def _value_at(result: Any, parts: Sequence[str]) -> Any:
+    found = every(result, ".".join(parts))
+    return found[0] if found else None

@@ -1,0 +1,112 @@
+"""Trials: a kind of task is learnt from all traces but some, and tried on those.
+
+The world of a trial is the recording: a read answers what was recorded, and one that was never
+made ends the trial as a hand-over. What the plan would do is compared with what was done.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import msgspec
+
+from em.compiler.calls import TracedCall
+from em.compiler.kinds import Example, Kind
+from em.compiler.sources import quoted
+from em.errors import EmError
+from em.runner.slots import EffectCall, NeedsRead, Plan, Results, planner_of
+from em.values.canonical import Json, digest_unordered
+
+REQUEST = "request"
+"""The name of the input that holds a request in words."""
+
+MOST_FOLDS = 20
+"""Parts into which traces are divided. Up to so many traces each is left out by itself."""
+
+Verdict = Literal["right", "handed over", "wrong"]
+
+
+class Trial(msgspec.Struct, frozen=True):
+    """How a plan did on a trace that it was not learnt from."""
+
+    trace: str
+    verdict: Verdict
+    reason: str = ""
+
+
+class Trials(msgspec.Struct, frozen=True):
+    """All trials of a kind of task."""
+
+    made: Sequence[Trial]
+
+    def count(self, verdict: Verdict) -> int:
+        """Return how many trials ended so."""
+        return sum(one.verdict == verdict for one in self.made)
+
+    def __str__(self) -> str:
+        """Say how often it was right, as far as the traces show."""
+        return (
+            f"tried on traces that it was not learnt from: right in {self.count('right')} of"
+            f" {len(self.made)}, handed over in {self.count('handed over')}, wrong in"
+            f" {self.count('wrong')}"
+        )
+
+
+def trials(examples: Mapping[str, Example]) -> Trials:
+    """Leave each trace out once, and try what the others teach on it."""
+    names = list(examples)
+    folds = min(len(names), MOST_FOLDS)
+    made: dict[str, Trial] = {}
+    for fold in range(folds):
+        left_out = names[fold::folds]
+        others = [examples[name] for name in names if name not in left_out]
+        plan = Kind(others).plan()
+        for name in left_out:
+            made[name] = Trial(name, *tried(plan, examples[name]))
+    return Trials([made[name] for name in names])
+
+
+def tried(plan: Plan, example: Example) -> tuple[Verdict, str]:
+    """Return how a plan does on a recording, and why."""
+    results = Results()
+    while True:
+        try:
+            planned = planner_of(plan, results).plan(REQUEST, {REQUEST: example.said})
+        except NeedsRead as need:
+            found = _answer(need, example)
+            if found is None:
+                return "handed over", f"{need.tool} was not recorded with these arguments"
+            results.add(need, found.result)
+        except EmError as error:
+            return "handed over", error.message
+        else:
+            return _compared(planned, example)
+
+
+def _answer(need: NeedsRead, example: Example) -> TracedCall | None:
+    """Return the first recorded call of a read: before anything was changed."""
+    wanted = quoted(need.arguments)
+    for call in example.calls:
+        if call.effect == "read" and call.name == need.tool and quoted(call.args) == wanted:
+            return call
+    return None
+
+
+def _compared(planned: Sequence[EffectCall], example: Example) -> tuple[Verdict, str]:
+    done = sorted(
+        _written(call.name, call.args) for call in example.calls if call.effect == "write"
+    )
+    now = sorted(_written(one.effect, one.args) for one in planned)
+    if done == now:
+        return "right", ""
+    return "wrong", f"it would do {now}; {done} was done"
+
+
+def _written(tool: str, args: Json) -> str:
+    """Return a call as text, in which the order of lists that belong together does not count."""
+    lists = {name: value for name, value in args.items() if isinstance(value, list)}
+    lengths = {len(value) for value in lists.values()}
+    plain: dict[str, Any] = dict(args)
+    if len(lists) > 1 and len(lengths) == 1:
+        rows = [dict(zip(lists, row, strict=True)) for row in zip(*lists.values(), strict=True)]
+        plain = {name: value for name, value in args.items() if name not in lists} | {"": rows}
+    return f"{tool} {digest_unordered(plain)}"

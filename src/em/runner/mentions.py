@@ -1,0 +1,204 @@
+"""Mentions: what stands in the words of a request, and what of it nothing accounts for.
+
+Values are looked up as words of their own, in any case. Whatever a plan uses is taken away; what
+is left decides whether the words were understood: an id, a record, a name or a word like `not`
+that nothing used means that they ask for more than was read in them.
+"""
+
+import ast
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+_LITERAL = re.compile(r"\{[^{}]*\}|\[[^\[\]{}]*\]")
+_QUOTED = re.compile(r"'([^'\n]{1,200})'|\"([^\"\n]{1,200})\"|“([^”\n]{1,200})”")
+_CODE = re.compile(r"[#$€£\w@.+/:-]*\d[\w@+/:-]*(?:\.[\w@+-]+)*")
+_MAIL = re.compile(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+")
+_WORD = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*")
+_CAPITAL = re.compile(r"[^\W\d_a-z][\w'’-]*")
+_ENDS = re.compile(r"[.;!?](?=\s|$)|\n")
+
+FUNCTION_WORDS = frozenset(
+    "a an the of to for in on at by with from into onto and as is are be been was were am i you he"
+    " she it we they me him her us them my your his its our their mine yours this that these those"
+    " there here who whom whose which what when where how please kindly thanks thank hi hello dear"
+    " would could should will shall may might can must do does did have has had want wants wanted"
+    " like need needs wish let make made get got so too also then now today via because since due"
+    " about per use using regarding concerning named called name id number code go ahead".split()
+)
+"""Words that carry no value of their own."""
+OPERATORS = frozenset(
+    "not no don't dont doesn't never none nothing neither nor without except excluding but unless"
+    " if whether or either else otherwise instead rather only just all every everything each any"
+    " both other others another rest remaining same similar different opposite cheapest cheaper"
+    " lowest highest most least more less first last latest newest oldest best biggest smallest"
+    " until before after again twice half double maybe perhaps possibly prefer preferably".split()
+)
+"""Words that change what other words ask for. A plan that does not use them must not act."""
+
+
+class Span(NamedTuple):
+    """Where something stands in a text."""
+
+    start: int
+    end: int
+
+
+class Literal(NamedTuple):
+    """A record or a list that is written in a text as in JSON or in Python."""
+
+    span: Span
+    value: Any
+
+
+class Words:
+    """A text, or a part of one, and what stands in it."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self._lower = _same_length(text)
+        self.literals = list(_literals(text))
+
+    def find(self, value: Any) -> list[Span]:
+        """Return where a value is mentioned as a word of its own, also inside of a literal."""
+        wanted = _same_length(str(value).strip())
+        found = []
+        at = self._lower.find(wanted) if wanted else -1
+        while at >= 0:
+            end = at + len(wanted)
+            if _is_apart(self._lower, at, end):
+                found.append(Span(at, end))
+            at = self._lower.find(wanted, at + 1)
+        return found
+
+    def capitals(self) -> list[tuple[Span, str]]:
+        """Return the words that begin with a capital letter, outside of literals."""
+        return [
+            (Span(*found.span()), found.group())
+            for found in _CAPITAL.finditer(self.text)
+            if not self.is_in_literal(found.start()) and _is_apart(self.text, *found.span())
+        ]
+
+    def codes(self) -> list[tuple[Span, str]]:
+        """Return the ids, numbers and e-mail addresses, outside of literals."""
+        found = {Span(*one.span()): one.group() for one in _MAIL.finditer(self.text)}
+        for one in _CODE.finditer(self.text):
+            if not any(mail.start <= one.start() < mail.end for mail in found):
+                text = one.group().rstrip(".:/-")
+                found[Span(one.start(), one.start() + len(text))] = text
+        return sorted(
+            (span, text) for span, text in found.items() if not self.is_in_literal(span.start)
+        )
+
+    def quotes(self) -> list[tuple[Span, str]]:
+        """Return the quoted texts, outside of literals."""
+        return [
+            (Span(*one.span()), next(filter(None, one.groups())))
+            for one in _QUOTED.finditer(self.text)
+            if not self.is_in_literal(one.start()) and _is_apart(self.text, *one.span())
+        ]
+
+    def plain(self) -> Iterator[tuple[Span, str]]:
+        """Yield the words of letters, in lower case, outside of literals, ids and addresses."""
+        codes = [span for span, _ in self.codes()]
+        for one in _WORD.finditer(self.text):
+            at = one.start()
+            if not self.is_in_literal(at) and not any(c.start <= at < c.end for c in codes):
+                yield Span(*one.span()), one.group().lower().replace("’", "'")
+
+    def is_in_literal(self, at: int) -> bool:
+        """Return whether a position is within a record or a list."""
+        return any(one.span.start <= at < one.span.end for one in self.literals)
+
+    def pieces(self) -> list[Span]:
+        """Return the parts that full stops, semicolons and line ends separate."""
+        ends = [
+            one.end() for one in _ENDS.finditer(self.text) if not self.is_in_literal(one.start())
+        ]
+        found, start = [], 0
+        for end in (*ends, len(self.text)):
+            if self.text[start:end].strip(" \t\n.;"):
+                found.append(Span(start, end))
+            start = end
+        return found
+
+    def part(self, span: Span) -> "Words":
+        """Return a part of the text."""
+        return Words(self.text[span.start : span.end])
+
+    def without(self, used: Iterable[Span]) -> "Words":
+        """Return the text with spaces in the place of what was used."""
+        left = list(self.text)
+        for start, end in used:
+            left[start:end] = " " * (end - start)
+        return Words("".join(left))
+
+
+def unread(words: Words, known: Iterable[str]) -> list[str]:
+    """Return what of the words nothing accounts for, in the order of the text.
+
+    known: words that may stand there, such as those of a tool's name.
+    """
+    allowed = {stem(word) for word in known}
+    found = [(one.span.start, words.text[one.span.start : one.span.end]) for one in words.literals]
+    found += [(span.start, text) for span, text in words.codes()]
+    found += [(span.start, text) for span, text in words.quotes()]
+    for span, word in words.plain():
+        if word in OPERATORS or (word not in FUNCTION_WORDS and stem(word) not in allowed):
+            found.append((span.start, word))
+    return [text for _, text in sorted(found)]
+
+
+def is_chatter(words: Words) -> bool:
+    """Return whether a piece of text says something that no plan depends on.
+
+    It has no ids, records, quotes or words that change others, and is in a known language.
+    """
+    if words.literals or words.codes() or words.quotes():
+        return False
+    plain = [word for _, word in words.plain()]
+    return not OPERATORS & set(plain) and (not plain or bool(FUNCTION_WORDS & set(plain)))
+
+
+_ENDINGS = ("ing", "ed", "es", "s", "e")
+
+
+def stem(word: str) -> str:
+    """Return a word without its ending: `returns`, `returned` and `returning` are one."""
+    for ending in _ENDINGS:
+        if word.endswith(ending) and len(word) - len(ending) >= 3:
+            return word.removesuffix(ending)
+    return word
+
+
+def _literals(text: str) -> Iterator[Literal]:
+    for found in _LITERAL.finditer(text):
+        try:
+            value = ast.literal_eval(found.group())
+        except (ValueError, SyntaxError, MemoryError, RecursionError):
+            continue
+        if isinstance(value, dict | list):
+            yield Literal(Span(*found.span()), value)
+
+
+def _same_length(text: str) -> str:
+    lower = text.lower()
+    return lower if len(lower) == len(text) else text
+
+
+_JOINS = "_@#-.+/:"
+"""Signs that join what stands on both sides of them to one word."""
+
+
+def _is_apart(text: str, start: int, end: int) -> bool:
+    """Return whether a part of a text is a word of its own."""
+    before, after = text[start - 1 : start] if start else "", text[end : end + 1]
+    first, last = text[start], text[end - 1]
+    if before and (before.isalnum() or before in "_@#") and (first.isalnum() or first in "_@#"):
+        return False
+    if after and after.isalnum() and last.isalnum():
+        return False
+    if after == "_" or (after and after in _JOINS and text[end + 1 : end + 2].isalnum()):
+        return after in ".:/" and text[end + 1 : end + 2].isspace()
+    joined = bool(before) and before in _JOINS and start > 1 and text[start - 2].isalnum()
+    return not joined or before in ":/"

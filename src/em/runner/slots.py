@@ -1,0 +1,807 @@
+"""Plan: every effect of a learnt routine with its arguments, before the first one is made.
+
+A plan says what effects a kind of task has, and for each of their values where it lives: a list
+that it is chosen from, reached by reads that are made when something needs them. The words of a
+request, or named inputs, say which ones. A part of the words is read as an effect only if every
+value of it is found, every list that held it holds it again, and nothing in the words is left.
+"""
+
+import itertools
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import msgspec
+
+from em.errors import EmError, RoutineError
+from em.runner.agreement import INPUTS
+from em.runner.expressions.functions import FUNCTIONS, equal, every, items_of, kind_of
+from em.runner.expressions.language import compile_expression
+from em.runner.mentions import FUNCTION_WORDS, Span, Words, is_chatter, stem, unread
+from em.runner.run import PendingPrompt
+from em.values.canonical import Json, same, short
+
+MOST_READINGS = 24
+"""Readings of one part of a request that are tried; with more of them the run asks."""
+MOST_CANDIDATES = 25
+"""Calls of one read that are made to find out who or what the words mean."""
+FEWEST_FIELDS = 3
+"""Fields of a record that is repeated by naming another one."""
+SAME_AS = re.compile(r"\b(?:same as|as in)\s+\Z", re.IGNORECASE)
+_VERBS = (
+    "modify change update edit adjust alter correct",
+    "cancel void revoke",
+    "return refund",
+    "exchange swap replace switch trade",
+    "create add open make new",
+    "delete remove erase",
+    "send mail forward",
+    "book reserve",
+)
+"""Verbs that ask for the same."""
+
+
+class Slot(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A value of an effect: where it lives, and how words choose it.
+
+    records: the list or mapping that it is chosen from. key: where a record holds the value; empty
+    if it is the value itself, `@` for the key of a mapping. many: several are chosen.
+    of: the slot for each of whose records this one has a value; that record is called `item`.
+    like: the field of a record that equals that of `item`, but for what the words want changed.
+    must: by field, what the chosen record may have there, as when it was recorded. fields: those
+    that chosen records had. Another one that is a flag, a state or a number may matter.
+    among: further lists that must hold the value. values: those that were recorded, if they are
+    few. examples: what it looks like. default: what it is if the words don't say.
+    """
+
+    records: str = ""
+    key: str = ""
+    many: bool = False
+    of: str = ""
+    like: str = ""
+    must: dict[str, list[Any]] = {}
+    fields: Sequence[str] = ()
+    among: Sequence[str] = ()
+    values: Sequence[Any] = ()
+    examples: Sequence[Any] = ()
+    default: Sequence[str] = ()
+
+
+class Effect(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A call with an effect: its values, and the words that ask for it.
+
+    after: effects that came before this one in every trace that had both.
+    expects: what its result must be like, as when it was recorded.
+    """
+
+    tool: str
+    words: Sequence[str] = ()
+    slots: dict[str, Slot] = {}
+    guards: Sequence[str] = ()
+    after: Sequence[str] = ()
+    expects: Sequence[str] = ()
+
+
+class Read(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A read that is made when something needs it: `order(order_id)`."""
+
+    tool: str
+    args: Json = {}
+    given: Sequence[str] = ()
+
+
+class Known(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """An input of reads, such as who it is about: what it looks like."""
+
+    examples: Sequence[Any] = ()
+
+
+class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What a kind of task does, and what it needs to know.
+
+    reads: by name, the reads; where there are several ways to one result, those that can be made
+    must agree. inputs: what reads need that no other read gives.
+    """
+
+    effects: dict[str, Effect] = {}
+    reads: dict[str, list[Read]] = {}
+    inputs: dict[str, Known] = {}
+
+
+class Unplanned(RoutineError):
+    """The words or the inputs don't say enough, or not one thing only.
+
+    inputs: those that are missing. Otherwise other words may help.
+    """
+
+    code = "unplanned"
+
+    def __init__(self, message: str, inputs: Sequence[str] = ()) -> None:
+        super().__init__(message)
+        self.inputs = tuple(inputs)
+
+    def question(self, request: str) -> PendingPrompt:
+        """Return what a person is asked: the missing inputs, or the request in other words."""
+        names = self.inputs or (request,)
+        fields = [{"name": name, "type": "text", "label": name} for name in names]
+        message = f"Before anything is done: {self.message}."
+        return PendingPrompt(step_id=INPUTS, message=message, fields=fields)
+
+
+class NeedsRead(BaseException):
+    """A plan needs the result of a read that was not made yet.
+
+    It passes through everything that looks at errors of expressions.
+    """
+
+    def __init__(self, tool: str, args: Json) -> None:
+        super().__init__(tool)
+        self.tool, self.arguments = tool, args
+
+
+FAILED_READ = {"em": "failed"}
+"""Stands for the result of a read that failed."""
+
+
+class Results:
+    """The results of the reads that a plan has made so far."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, Any] = {}
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def add(self, need: NeedsRead, value: Any) -> None:
+        """Take the result of a read."""
+        self._known[_key(need.tool, need.arguments)] = value
+
+    def of(self, tool: str, args: Json) -> Any:
+        """Return the result of a read.
+
+        Raises NeedsRead if it was not made, and EmError if it failed.
+        """
+        key = _key(tool, args)
+        if key not in self._known:
+            raise NeedsRead(tool, args)
+        value = self._known[key]
+        if value == FAILED_READ:
+            raise Unplanned(f"{tool} found nothing for {short(args)}")
+        return value
+
+
+def _key(tool: str, args: Json) -> str:
+    return f"{tool} {msgspec.json.encode(args, order='sorted').decode()}"
+
+
+class EffectCall(NamedTuple):
+    """One effect to be made."""
+
+    effect: str
+    args: Json
+
+
+class _Reading(NamedTuple):
+    """A way to read a part of the words: the values, and where they stand."""
+
+    values: Json
+    used: tuple[Span, ...]
+    records: Mapping[str, Sequence[Any]] = {}
+    segments: Mapping[str, Sequence[Span]] = {}
+
+
+Call = Callable[[str, Json], Any]
+"""Make a read: the tool and its arguments. Raises EmError if it fails."""
+
+
+class Planner:
+    """Makes the plan of one run. `call` makes reads; `evaluate` evaluates an expression."""
+
+    def __init__(
+        self, plan: Plan, call: Call, evaluate: Callable[[str, Mapping[str, Any]], Any]
+    ) -> None:
+        self._plan, self._call, self._evaluate = plan, call, evaluate
+        self._known: Json = {}
+        self._words = Words("")
+        self._used: set[Span] = set()
+        self._scope: Json = {name: self._reader(name) for name in plan.reads}
+
+    def plan(self, request: str, scope: Json) -> list[EffectCall]:
+        """Return the effects that are asked for, in the order in which they are made.
+
+        request: the name of the input that holds the words.
+        """
+        words = scope.get(request)
+        if not isinstance(words, str) or not words.strip():
+            raise Unplanned("nothing says what to do", [request])
+        # An input may have the name of a function, such as `zip`.
+        given = {name: scope[name] for name in self._plan.inputs if name in scope}
+        known = {name: value for name, value in given.items() if not callable(value)}
+        return self._ordered(self.from_words(words, known))
+
+    def _ordered(self, planned: list[EffectCall]) -> list[EffectCall]:
+        """Return effects in the order of the words, but each behind those it came after."""
+        todo, done = list(planned), []
+        while todo:
+            names = {one.effect for one in todo}
+            following = next(
+                one for one in todo if names.isdisjoint(self._plan.effects[one.effect].after)
+            )
+            todo.remove(following)
+            done.append(following)
+        return done
+
+    # --- whole requests ---------------------------------------------------------------------------
+
+    def from_words(self, text: str, given: Json) -> list[EffectCall]:
+        """Return the effects that a request asks for, in the order of its words."""
+        self._words, self._known, self._used = Words(text), dict(given), set()
+        before, clauses = self._clauses()
+        if not clauses:
+            raise Unplanned("nothing in these words asks for something that was learnt")
+        planned = []
+        for span in clauses:
+            planned.append(self._read_clause(span))
+        self._check_rest(before)
+        _check_twice(planned)
+        return planned
+
+    def _clauses(self) -> tuple[list[Span], list[Span]]:
+        """Return the pieces before the first effect, and the part of the words for each effect."""
+        asking = {stem(word) for one in self._plan.effects.values() for word in _asking(one)}
+        before: list[Span] = []
+        clauses: list[Span] = []
+        for piece in self._words.pieces():
+            plain = self._words.part(piece).plain()
+            if any(stem(word) in asking for _, word in plain):
+                clauses.append(piece)
+            elif clauses:
+                clauses[-1] = Span(clauses[-1].start, piece.end)
+            else:
+                before.append(piece)
+        return before, clauses
+
+    def _check_rest(self, before: Iterable[Span]) -> None:
+        """Refuse words before the first effect that say something nothing used."""
+        rest = self._words.without(self._used)
+        for span in before:
+            if not is_chatter(rest.part(span)):
+                raise Unplanned(f"it is not clear what this asks for: {_shown(rest.part(span))}")
+
+    def _read_clause(self, span: Span) -> EffectCall:
+        words = self._words.part(span)
+        found: list[EffectCall] = []
+        problems: list[str] = []
+        missing: list[str] = []
+        for name, effect in self._plan.effects.items():
+            if not asks_for(effect, words.text):
+                continue
+            try:
+                readings = self._readings(effect, words, span.start)
+                found += [EffectCall(name, args) for args in readings]
+            except EmError as error:
+                problems.append(f"{effect.tool}: {error.message}")
+                missing += error.inputs if isinstance(error, Unplanned) else ()
+        distinct = [one for n, one in enumerate(found) if one not in found[:n]]
+        if len(distinct) != 1:
+            said = _shown(words)
+            if not distinct:
+                raise Unplanned(f"{said}: {'; '.join(problems)}", missing)
+            ways = "; ".join(f"{one.effect} {short(one.args)}" for one in distinct[:4])
+            raise Unplanned(f"{said} can be read in {len(distinct)} ways: {ways}")
+        return distinct[0]
+
+    def _readings(self, effect: Effect, words: Words, start: int) -> Iterator[Json]:
+        """Yield the arguments of every reading that leaves nothing of the words.
+
+        start: where in the request the words begin.
+        """
+        readings = [_Reading({}, ())]
+        for name, slot in effect.slots.items():
+            problem: EmError | None = None
+            more: list[_Reading] = []
+            for reading in readings:
+                try:
+                    more += self._bound(name, slot, words, reading)
+                except EmError as error:
+                    problem = error
+            if not more:
+                raise problem or Unplanned(f"{name}: nothing says it")
+            if len(more) > MOST_READINGS:
+                raise Unplanned(f"{name}: more than {MOST_READINGS} readings")
+            readings = more
+        left, is_read = "", False
+        for reading in readings:
+            about = [Span(one.start - start, one.end - start) for one in self._used]
+            used = [*reading.used, *self._restates(words, effect, reading)]
+            used += [one for one in about if one.start >= 0 and one.end <= len(words.text)]
+            rest = unread(words.without(used), self._allowed(effect, reading))
+            if rest:
+                left = left or f"nothing accounts for {', '.join(map(repr, rest[:5]))}"
+                continue
+            self._check_guards(effect, reading)
+            is_read = True
+            yield reading.values
+        if not is_read:
+            raise Unplanned(left)
+
+    def _allowed(self, effect: Effect, reading: _Reading) -> Iterator[str]:
+        """Yield the words that may stand beside the values of an effect."""
+        yield from _asking(effect)
+        for name in effect.slots:
+            yield from re.findall(r"[a-z]+", name.lower())
+        for records in reading.records.values():
+            for record in records:
+                yield from _names_in(record)
+
+    def _restates(self, words: Words, effect: Effect, reading: _Reading) -> list[Span]:
+        """Return where the words name a record only to repeat what they say: `same as #W2`.
+
+        The record must hold every value that a record in the words gives.
+        """
+        given = [
+            {name: value for name, value in one.value.items() if name in effect.slots}
+            for one in words.literals
+            if isinstance(one.value, dict) and one.span in reading.used
+        ]
+        told = [one for one in given if len(one) >= FEWEST_FIELDS]
+        if len(told) != 1:
+            return []
+        found: list[Span] = []
+        for span, code in words.without(reading.used).codes():
+            for name, reads in self._plan.reads.items():
+                if len(reads) == 1 and len(reads[0].given) == 1:
+                    held = self._tried(name, code)
+                    own = {n: v for n, v in told[0].items() if n not in reads[0].given}
+                    if held is not None and _holds(held, own):
+                        said = SAME_AS.search(words.text, 0, span.start)
+                        start = said.start() if said else span.start
+                        found.append(Span(start, span.end))
+        return found
+
+    def _tried(self, name: str, value: Any) -> Any:
+        try:
+            return self._read(name, [value])
+        except EmError:
+            return None
+
+    def _check_guards(self, effect: Effect, reading: _Reading) -> None:
+        scope = {**self._scope, **reading.values}
+        for guard in effect.guards:
+            if not self._evaluate(guard, scope):
+                raise Unplanned(f"it must hold that {guard}, as when it was recorded")
+
+    # --- values -----------------------------------------------------------------------------------
+
+    def _bound(self, name: str, slot: Slot, words: Words, reading: _Reading) -> Iterator[_Reading]:
+        """Yield a reading for every value that the words may mean."""
+        if slot.of:
+            yield self._bound_to(name, slot, words, reading)
+        elif slot.records and slot.many:
+            yield from self._chosen(name, slot, words, reading)
+        elif slot.records:
+            yield from self._single(name, slot, words, reading)
+        else:
+            yield from self._free(name, slot, words, reading)
+
+    def _records(self, expression: str, reading: _Reading, **more: Any) -> Any:
+        return self._evaluate(expression, {**self._scope, **reading.values, **more})
+
+    def _single(self, name: str, slot: Slot, words: Words, reading: _Reading) -> Iterator[_Reading]:
+        """Yield each value of a list that the words mention, or whose record they describe."""
+        pairs = _pairs(self._records(slot.records, reading), slot.key)
+        written = [one for one in words.literals if isinstance(one.value, dict)]
+        found = False
+        for value, record in pairs:
+            spans = [span for span in words.find(value) if not words.is_in_literal(span.start)]
+            spans += [one.span for one in written if equal(one.value.get(name), value)]
+            if spans:
+                found = True
+                self._check(name, slot, value, record, reading)
+                yield self._with(reading, name, value, spans, [record])
+        if found:
+            return
+        if slot.default:
+            values = [self._records(text, reading) for text in slot.default]
+            if all(equal(value, values[0]) for value in values):
+                yield self._with(reading, name, values[0], (), ())
+                return
+        raise Unplanned(f"{name} is not said; it is one of {short([v for v, _ in pairs][:8])}")
+
+    def _check(self, name: str, slot: Slot, value: Any, record: Any, reading: _Reading) -> None:
+        """Refuse a value that is not in every list that held it, or whose record is not alike."""
+        for field, held in record.items() if slot.fields and isinstance(record, dict) else ():
+            if field not in slot.fields and _may_matter(field, held):
+                raise Unplanned(
+                    f"{name}: {field} of {short(value)} is {short(held)}, and nothing recorded"
+                    " had that"
+                )
+        for field, allowed in slot.must.items():
+            found = every(record, field)
+            if not found or not any(equal(found[0], one) for one in allowed):
+                seen = short(found[0]) if found else "missing"
+                raise Unplanned(f"{name}: {field} of {short(value)} is {seen}")
+        for expression in slot.among:
+            lists = self._records(expression, reading)
+            if not any(equal(value, one) for one in items_of(lists)):
+                raise Unplanned(f"{name}: {short(value)} is not among {expression}")
+
+    def _free(self, name: str, slot: Slot, words: Words, reading: _Reading) -> Iterator[_Reading]:
+        """Yield values without a home: written in a record by name, or one of the recorded ones.
+
+        One that was different every time is what looks like it in the words.
+        """
+        for one in words.literals:
+            if isinstance(one.value, dict) and name in one.value:
+                yield self._with(reading, name, one.value[name], [one.span], ())
+                return
+        if slot.default:
+            values = [self._records(text, reading) for text in slot.default]
+            if all(equal(value, values[0]) for value in values):
+                yield self._with(reading, name, values[0], words.find(values[0]), ())
+                return
+        if slot.examples and not slot.values:
+            yield from self._looking_alike(name, slot, words, reading)
+            return
+        said = [value for value in slot.values if isinstance(value, str) and words.find(value)]
+        longest = [one for one in said if not any(one != o and one in o for o in said)]
+        for value in longest:
+            yield self._with(reading, name, value, words.find(value), ())
+        if not longest:
+            raise Unplanned(f"{name} is not said")
+
+    def _looking_alike(
+        self, name: str, slot: Slot, words: Words, reading: _Reading
+    ) -> Iterator[_Reading]:
+        """Yield each id, number or quoted text in the words that looks like the recorded ones."""
+        forms = {_form(one) for one in slot.examples}
+        said = [*words.codes(), *((span, text) for span, text in words.quotes())]
+        found = [(span, text) for span, text in said if _form(text) in forms]
+        if not found:
+            raise Unplanned(f"{name} is not said")
+        if slot.many:
+            values = [_as_recorded(text, slot) for _, text in found]
+            yield self._with(reading, name, values, [span for span, _ in found], ())
+            return
+        for span, text in found:
+            yield self._with(reading, name, _as_recorded(text, slot), [span], ())
+
+    def _chosen(self, name: str, slot: Slot, words: Words, reading: _Reading) -> Iterator[_Reading]:
+        """Yield the records that the words describe, in the order of the words."""
+        pairs = _pairs(self._records(slot.records, reading), slot.key)
+        mentions = _mentions(words, pairs)
+        if not mentions:
+            named = [next(_titles(record), value) for value, record in pairs]
+            raise Unplanned(f"{name} is not said; there are {short(named[:12])}")
+        values, records, used, segments = [], [], [], []
+        for number, (span, held) in enumerate(mentions):
+            end = mentions[number + 1][0].start if number + 1 < len(mentions) else len(words.text)
+            segment = Span(span.end, end)
+            (value, record), more = _told_apart(words, segment, held)
+            self._check(name, slot, value, record, reading)
+            values.append(value)
+            records.append(record)
+            used += [span, *more]
+            segments.append(segment)
+        if len({short(value) for value in values}) < len(values):
+            raise Unplanned(f"{name}: the words name the same one twice")
+        done = self._with(reading, name, values, used, records)
+        yield done._replace(segments={**reading.segments, name: segments})
+
+    def _bound_to(self, name: str, slot: Slot, words: Words, reading: _Reading) -> _Reading:
+        """Return a value for each record of another slot: like it, but for what is wanted."""
+        values, records, used = [], [], []
+        of, segments = reading.records[slot.of], reading.segments[slot.of]
+        for item, segment in zip(of, segments, strict=True):
+            pairs = _pairs(self._records(slot.records, reading, item=item), slot.key)
+            wanted, spans = _wanted(words, segment, item, slot.like, reading.used, pairs)
+            target = {**item[slot.like], **wanted}
+            fitting = [one for one in pairs if same_record(one[1].get(slot.like), target)]
+            if len(fitting) != 1:
+                raise Unplanned(f"{name}: {len(fitting)} have {short(target)}")
+            values.append(fitting[0][0])
+            records.append(fitting[0][1])
+            used += spans
+            self._check(name, slot, *fitting[0], reading)
+        return self._with(reading, name, values, used, records)
+
+    def _with(
+        self, reading: _Reading, name: str, value: Any, used: Iterable[Span], records: Sequence[Any]
+    ) -> _Reading:
+        return reading._replace(
+            values={**reading.values, name: value},
+            used=(*reading.used, *used),
+            records={**reading.records, name: records},
+        )
+
+    # --- reads ------------------------------------------------------------------------------------
+
+    def _reader(self, name: str) -> Callable[..., Any]:
+        def read(*given: Any) -> Any:
+            return self._read(name, given)
+
+        return read
+
+    def _read(self, name: str, given: Sequence[Any]) -> Any:
+        """Return the result of a read; all ways to it that can be gone must agree."""
+        results: list[Any] = []
+        missing: list[str] = []
+        for read in self._plan.reads[name]:
+            scope = {**self._scope, **self._known, **dict(zip(read.given, given, strict=True))}
+            needed = [one for one in _inputs_of(read, self._plan.inputs) if one not in scope]
+            if needed:
+                found = self._from_text(read, needed, scope)
+                missing += [] if found else needed
+                results += found
+            else:
+                results.append(self._call(read.tool, self._args(read, scope)))
+        if not results:
+            raise Unplanned(f"{' or '.join(missing)} is not said", missing)
+        if any(not equal(one, results[0]) for one in results):
+            raise Unplanned(f"the words lead to different ones of {name}: {short(results[:4])}")
+        return results[0]
+
+    def _args(self, read: Read, scope: Json) -> Json:
+        return {name: self._filled(value, scope) for name, value in read.args.items()}
+
+    def _filled(self, value: Any, scope: Json) -> Any:
+        if isinstance(value, str) and value.startswith("{{"):
+            return self._evaluate(value.removeprefix("{{").removesuffix("}}").strip(), scope)
+        return value
+
+    def _from_text(self, read: Read, needed: Sequence[str], scope: Json) -> list[Any]:
+        """Return the results of a read with what the words may say; those that fail don't count."""
+        choices = [self._looking_like(self._plan.inputs[name]) for name in needed]
+        ways = itertools.islice(itertools.product(*choices), MOST_CANDIDATES * 40)
+        tried = [way for way in ways if _is_in_order(way)][:MOST_CANDIDATES]
+        results: list[Any] = []
+        for way in tried:
+            said = {name: text for name, (_, text) in zip(needed, way, strict=True)}
+            try:
+                results.append(self._call(read.tool, self._args(read, {**scope, **said})))
+            except EmError:
+                continue
+            self._used.update(span for span, _ in way)
+        return results
+
+    def _looking_like(self, known: Known) -> list[tuple[Span, str]]:
+        """Return what in the words looks like the recorded values of an input."""
+        forms = {_form(one) for one in known.examples}
+        if "Word" in forms:
+            return [
+                (span, text)
+                for span, text in self._words.capitals()
+                if text.lower() not in FUNCTION_WORDS
+            ]
+        return [(span, text) for span, text in self._words.codes() if _form(text) in forms]
+
+
+def asks_for(effect: Effect, text: str) -> bool:
+    """Return whether a text has a word that asks for an effect."""
+    asking = {stem(word) for word in _asking(effect)}
+    return any(stem(word) in asking for _, word in Words(text).plain())
+
+
+def planner_of(plan: Plan, results: Results) -> Planner:
+    """Return what makes the plan of a run from the results of reads."""
+    return Planner(plan, results.of, _evaluated)
+
+
+def _evaluated(text: str, scope: Mapping[str, Any]) -> Any:
+    try:
+        return _compiled(text)({**FUNCTIONS, **scope})
+    except EmError as error:
+        inner: BaseException | None = error
+        while inner is not None and not isinstance(inner, Unplanned):
+            inner = inner.__cause__ or inner.__context__
+        raise inner or error from None
+
+
+@lru_cache(maxsize=10_000)
+def _compiled(text: str) -> Callable[[Mapping[str, Any]], Any]:
+    return compile_expression(text, "")
+
+
+# --- helpers --------------------------------------------------------------------------------------
+
+
+def _asking(effect: Effect) -> Iterator[str]:
+    """Yield the words that ask for an effect, with verbs that mean the same."""
+    for word in effect.words:
+        yield word
+        for verbs in _VERBS:
+            alike = verbs.split()
+            if word in alike:
+                yield from alike
+
+
+def _inputs_of(read: Read, inputs: Mapping[str, Known]) -> list[str]:
+    text = " ".join(str(value) for value in read.args.values())
+    return [name for name in inputs if re.search(rf"\b{name}\b", text) and name not in read.given]
+
+
+def _form(value: Any) -> str:
+    """Return what a value looks like: letters and digits replaced, runs of letters shortened."""
+    text = str(value)
+    kind = kind_of(text)
+    if kind == "e-mail":
+        return kind
+    if kind == "word" and text[:1].isupper():
+        return "Word"
+    return re.sub(r"[^\W\d_]+", "a", re.sub(r"\d", "9", text))
+
+
+def _as_recorded(text: str, slot: Slot) -> Any:
+    """Return a text of the words as the type of the recorded values."""
+    kinds = {type(one) for one in slot.examples}
+    if kinds <= {int, float} and kinds:
+        try:
+            return int(text) if kinds == {int} else float(text)
+        except ValueError:
+            raise Unplanned(f"{text!r} is not a number") from None
+    return text
+
+
+def _is_in_order(way: Sequence[tuple[Span, str]]) -> bool:
+    """Return whether texts differ, and words that are names stand side by side."""
+    spans = [span for span, _ in way]
+    if len(set(spans)) < len(spans):
+        return False
+    names = sorted(span for span, text in way if text[:1].isupper())
+    return all(0 < after.start - before.end <= 1 for before, after in itertools.pairwise(names))
+
+
+def _pairs(items: Any, key: str) -> list[tuple[Any, Any]]:
+    """Return each value of a list with the record that holds it."""
+    if key == "@":
+        return list(items.items())
+    if not key:
+        return [(one, one) for one in items_of(items)]
+    return [(value, one) for one in items_of(items) for value in every(one, key)]
+
+
+_LETTERS = re.compile(r"[^\W\d_]{3}")
+
+
+def _titles(record: Any) -> Iterator[str]:
+    """Yield the texts of a record that may be its name: with letters, not only an id."""
+    for value in record.values() if isinstance(record, dict) else ():
+        if isinstance(value, str) and _LETTERS.search(value) and kind_of(value) in ("word", "text"):
+            yield value
+
+
+def _mentions(
+    words: Words, pairs: Sequence[tuple[Any, Any]]
+) -> list[tuple[Span, list[tuple[Any, Any]]]]:
+    """Return where records are named, with those that have this name; the longer name counts."""
+    held: dict[Span, list[tuple[Any, Any]]] = {}
+    for value, record in pairs:
+        for title in {str(value), *_titles(record)}:
+            for span in words.find(title):
+                if not words.is_in_literal(span.start):
+                    held.setdefault(span, []).append((value, record))
+    spans = [
+        span
+        for span in held
+        if not any(o != span and o.start <= span.start and span.end <= o.end for o in held)
+    ]
+    return [(span, held[span]) for span in sorted(spans)]
+
+
+def _told_apart(
+    words: Words, segment: Span, held: list[tuple[Any, Any]]
+) -> tuple[tuple[Any, Any], list[Span]]:
+    """Return the one record that is meant, and what in the words describes it further."""
+    described = next(
+        (
+            one
+            for one in words.literals
+            if segment.start <= one.span.start < segment.end
+            and isinstance(one.value, dict)
+            and one.value
+            and any(_describes(one.value, record) for _, record in held)
+        ),
+        None,
+    )
+    if described is not None:
+        held = [one for one in held if _describes(described.value, one[1])]
+    if len(held) != 1:
+        raise Unplanned(f"{len(held)} records fit {words.text[segment.start - 30 : segment.end]!r}")
+    return held[0], [] if described is None else [described.span]
+
+
+def _describes(wanted: Json, record: Any) -> bool:
+    """Return whether a record, or a mapping in it, has all these fields."""
+    if not isinstance(record, dict):
+        return False
+    inner = [value for value in record.values() if isinstance(value, dict)]
+    return any(
+        all(name in one and same(one[name], value) for name, value in wanted.items())
+        for one in (record, *inner)
+    )
+
+
+def _wanted(
+    words: Words,
+    segment: Span,
+    item: Json,
+    like: str,
+    used: Sequence[Span],
+    pairs: Sequence[tuple[Any, Any]],
+) -> tuple[Json, list[Span]]:
+    """Return which fields the words want changed, and where they say so."""
+    records = [
+        one
+        for one in words.literals
+        if segment.start <= one.span.start < segment.end
+        and isinstance(one.value, dict)
+        and one.span not in used
+    ]
+    if len(records) == 1:
+        return records[0].value, [records[0].span]
+    if records:
+        raise Unplanned(f"more than one record says what is wanted for {short(item)}")
+    wanted: Json = {}
+    spans: list[Span] = []
+    for field, own in item[like].items():
+        values = {str(record[like].get(field)) for _, record in pairs if like in record}
+        for value in sorted(values | {str(own)}):
+            found = [
+                span
+                for span in words.find(value)
+                if segment.start <= span.start < segment.end and span not in used
+            ]
+            if value == str(own):
+                spans += found  # as it is
+                continue
+            if found and field in wanted:
+                raise Unplanned(f"{field} can be {wanted[field]} and {value}")
+            if found:
+                wanted[field] = value
+                spans += found
+    if not wanted:
+        raise Unplanned(f"nothing says what is wanted for {short(item)}")
+    if len(set(spans)) < len(spans):
+        raise Unplanned(f"it is not clear which fields of {short(item)} are meant")
+    return wanted, spans
+
+
+def _may_matter(field: str, value: Any) -> bool:
+    """Return whether a field that was never seen may speak against choosing a record."""
+    return isinstance(value, bool | int | float) or field in ("status", "state")
+
+
+def _holds(record: Any, fields: Json) -> bool:
+    """Return whether a mapping in a record has all these fields."""
+    if not isinstance(record, dict):
+        return False
+    if all(name in record and equal(record[name], value) for name, value in fields.items()):
+        return True
+    return any(_holds(one, fields) for one in record.values())
+
+
+def same_record(one: Any, other: Any) -> bool:
+    """Return whether two mappings have the same fields with the same values."""
+    return (
+        isinstance(one, dict)
+        and one.keys() == other.keys()
+        and all(same(value, other[name]) for name, value in one.items())
+    )
+
+
+def _names_in(record: Any) -> Iterator[str]:
+    """Yield the words of the names of a record's fields, also of a mapping in it."""
+    for name, value in record.items() if isinstance(record, dict) else ():
+        yield from re.findall(r"[a-z]+", str(name).lower())
+        yield from _names_in(value)
+
+
+def _check_twice(planned: Sequence[EffectCall]) -> None:
+    for number, one in enumerate(planned):
+        if one in planned[:number]:
+            raise Unplanned(f"{one.effect} is asked for twice with the same values")
+
+
+def _shown(words: Words) -> str:
+    return repr(" ".join(words.text.split())[:160])
