@@ -9,7 +9,9 @@ import pytest
 from corner_shop import Shop, cancelled, customer, exchanged, returned
 from em import Memory
 from em.compiler.compile_trace import compile_several
+from em.runner.package import find_routine, texts_of, write_files
 from em.runner.run import RunResult
+from em.runner.validation import validate
 
 NEEDED, MISTAKE = "no longer needed", "ordered by mistake"
 
@@ -297,3 +299,12 @@ def test_what_an_effect_returned_is_looked_at(clerk: Learnt) -> None:
     result = clerk.memory.run(clerk.routine, request, tools)
     assert result.failure is not None
     assert result.failure.error_type == "UnexpectedResult"
+
+
+def test_a_mistake_in_a_plan_is_found_with_its_place(clerk: Learnt, tmp_path: Path) -> None:
+    folder = tmp_path / "clerk"
+    write_files(texts_of(find_routine(clerk.memory.store, clerk.routine.ref)), folder)
+    assert validate(folder) == []
+    file = folder / "routine.yaml"
+    file.write_text(file.read_text().replace("order(order_id).items", "ordr(order_id).items"))
+    assert {problem.message for problem in validate(folder)} == {"'ordr' is not defined"}

@@ -24,7 +24,8 @@ FUNCTION_WORDS = frozenset(
     " there here who whom whose which what when where how please kindly thanks thank hi hello dear"
     " would could should will shall may might can must do does did have has had want wants wanted"
     " like need needs wish let make made get got so too also then now today via because since due"
-    " about per use using regarding concerning named called name id number code go ahead".split()
+    " about per use using regarding concerning named called name id number code go ahead i'm i'd"
+    " i've i'll it's that's he's she's we're we'd you're they're let's here's".split()
 )
 """Words that carry no value of their own."""
 OPERATORS = frozenset(

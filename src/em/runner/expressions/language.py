@@ -267,7 +267,8 @@ class References:
         """Yield every problem of expressions and names."""
         for number, step in enumerate(self._steps):
             if isinstance(step, dict):
-                yield from self._step(step, ("steps", number))
+                check = self._plan if step.get("type") == "plan" else self._step
+                yield from check(step, ("steps", number))
                 if isinstance(step.get("save_as"), str):
                     self._known |= {step["save_as"]}
 
@@ -292,6 +293,41 @@ class References:
                     yield at, "an expression here is not evaluated", "write the value itself"
             elif field != "description":
                 yield from self._value(item, path, known)
+
+    def _plan(self, step: Json, where: Where) -> Iterator[Found]:
+        """Yield the problems of a plan, in which reads are functions."""
+        reads, inputs = _mapping(step, "reads"), _mapping(step, "inputs")
+        for name, ways in reads.items():
+            for number, read in enumerate(ways if isinstance(ways, list) else ()):
+                given = read.get("given") if isinstance(read, dict) else None
+                own = {*reads, *inputs, *(given if isinstance(given, list) else ())}
+                args = read.get("args") if isinstance(read, dict) else None
+                yield from self._value(args, (*where, "reads", name, number, "args"), own)
+        for name, effect in _mapping(step, "effects").items():
+            at = (*where, "effects", name)
+            slots = _mapping(effect, "slots")
+            own = {*reads, *slots, "item"}
+            for slot, content in slots.items():
+                path = (*at, "slots", slot)
+                yield from self._slot(content, path, own, slots)
+            for field, known in (("guards", own), ("expects", {"result"})):
+                for number, text in enumerate(_list(effect, field)):
+                    yield from self._bare(text, (*at, field, number), known)
+
+    def _slot(
+        self, slot: Any, where: Where, own: Set[str], slots: Mapping[str, Any]
+    ) -> Iterator[Found]:
+        if not isinstance(slot, dict):
+            return
+        if slot.get("records"):
+            yield from self._bare(slot["records"], (*where, "records"), own)
+        for field in ("among", "default"):
+            for number, text in enumerate(_list(slot, field)):
+                yield from self._bare(text, (*where, field, number), own)
+        of = slot.get("of")
+        if of and of not in slots:
+            fix = closest(str(of), sorted(slots))
+            yield (*where, "of"), f"the effect has no slot {of!r}", fix
 
     def candidates(self, asks: Any) -> Iterator[Found]:
         """Yield the problems of the candidates of asked inputs; call it after `problems`."""
@@ -360,6 +396,16 @@ class References:
                     yield where, f"no expression can refer to {name!r}", "use letters, digits and _"
                 elif name in self._functions:
                     yield where, f"{name!r} hides the function of that name", "use another name"
+
+
+def _mapping(value: Any, field: str) -> Mapping[str, Any]:
+    found = value.get(field) if isinstance(value, dict) else None
+    return found if isinstance(found, dict) else {}
+
+
+def _list(value: Any, field: str) -> list[Any]:
+    found = value.get(field) if isinstance(value, dict) else None
+    return found if isinstance(found, list) else []
 
 
 def texts_in(value: Any, where: Where) -> Iterator[tuple[Where, str]]:
