@@ -77,3 +77,36 @@ def test_other_words_are_asked_about_though_all_inputs_are_given(tmp_path: Path)
     for request, status in ((words, "ok"), (other, "needs_input")):
         ran = run_routine(tmp_path / "routine", {**given, "request": request}, tools)
         assert (ran.status, len(saved)) == (status, 1)
+
+
+@pytest.mark.parametrize("name", ["in", "only", "sum", "every", "orderId", "order-id", "2nd"])
+def test_a_run_takes_an_input_by_the_name_that_it_was_recorded_with(
+    tmp_path: Path, name: str
+) -> None:
+    """Some names can't stand in expressions, or would hide a function there."""
+    found = {"id": "#W1001", "total": 42, "items": [{"price": 30}, {"price": 12}]}
+    given = {"order": "#W1001", name: "blue-7781"}
+    trace = Trace(
+        mission=Mission("refund", given),
+        events=[
+            ToolCall(tool="get_order", args={"order": "#W1001"}, result=found),
+            ToolCall(tool="refund", args={"amount": 42, "to": "blue-7781"}, result={"ok": True}),
+        ],
+        final_output={"ok": True},
+        outcome="success",
+    )
+    draft = compile_trace(trace)
+    write_package(draft, tmp_path / "routine")
+    done: list[Any] = []
+    tools = {
+        "get_order": lambda order: found,
+        "refund": lambda **args: done.append(args) or {"ok": True},
+    }
+    assert run_routine(tmp_path / "routine", given, tools).status == "ok"
+    assert run_routine(tmp_path / "routine", draft.input, tools).status == "ok"
+    other = {"order": "#W1001", name: "blue-9922", "amount": 7}
+    assert run_routine(tmp_path / "routine", other, tools).status == "ok"
+    assert [call["to"] for call in done] == ["blue-7781", "blue-7781", "blue-9922"]
+    both = run_routine(tmp_path / "routine", {**draft.input, name: "blue-9922"}, tools)
+    assert both.failure is not None
+    assert "has no input" in both.failure.message

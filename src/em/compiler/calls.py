@@ -128,7 +128,10 @@ _VERBS = frozenset(
     " calculate compute parse extract resolve retrieve download".split()
 )
 _CUTS = frozenset("by with for from in of using via".split())
-_RESERVED = frozenset("only pick nth str int float true false none".split())
+_RESERVED = frozenset(
+    "among between every fact_of float int kind_of least least_of len most nth only pick pick_at"
+    " str sum value_at true false none".split()
+)
 """Functions of compiled expressions, and words that Jinja reads as values."""
 _NOISE = frozenset("details detail info information data all the".split())
 

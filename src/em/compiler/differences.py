@@ -20,7 +20,7 @@ from em.runner.expressions.functions import FUNCTIONS, equal
 from em.runner.expressions.language import compile_expression, compile_value
 from em.runner.routine import Asked, Routine, Step, ToolStep, UdfStep
 from em.values.canonical import Json, identical
-from em.values.json_schema import of_input
+from em.values.json_schema import of_input, titles_of
 
 MOST_SHOWN = 3
 """Values of other traces that a question shows."""
@@ -47,7 +47,9 @@ def told_apart(draft: Draft, others: Sequence[Draft]) -> Draft:
         routine,
         steps=steps,
         asks=asks,
-        input_schema=of_input(given, asked=asks, request=request),
+        input_schema=of_input(
+            given, asked=asks, request=request, titles=titles_of(routine.input_schema)
+        ),
     )
     return msgspec.structs.replace(draft, routine=routine, input=given)
 

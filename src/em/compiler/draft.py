@@ -259,7 +259,12 @@ class _Builder:
         returned = next(step.value for step in steps if isinstance(step, ReturnStep))
         routine = msgspec.structs.replace(
             routine,
-            input_schema=of_input(inputs, asked=asks, request=request.input if request else None),
+            input_schema=of_input(
+                inputs,
+                asked=asks,
+                request=request.input if request else None,
+                titles=self._inputs.recorded_names(),
+            ),
             output_schema=of_output(returned, output) or None,
             request=request,
             asks=asks,

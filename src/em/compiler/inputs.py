@@ -277,6 +277,10 @@ class Inputs:
                 named[one.token] = self._names.free(full)
         return named
 
+    def recorded_names(self) -> dict[str, str]:
+        """Return the names of inputs that were recorded with other ones, with those."""
+        return {name: key for key, name in self._mission_names.items() if name != key}
+
     def stated_values(self) -> Json:
         """Return the structured input of the task, without texts that are requests."""
         return {

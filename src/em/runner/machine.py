@@ -672,6 +672,7 @@ class Machine:
         if self._refusal is not None:
             raise self._refusal
         routine = self._program.routine
+        input_data = self._program.by_names(input_data)
         if self._program.is_settling:
             self._agreement = self._program.agreement(self._answer)
             input_data = self._agreement.inputs(input_data)

@@ -19,6 +19,7 @@ from em.runner.slots import Effect as PlannedEffect
 from em.settings import McpServer
 from em.values.call import Effect
 from em.values.canonical import Json
+from em.values.json_schema import by_names
 
 OnError = Literal["fail", "continue"]
 FieldType = Literal[
@@ -524,8 +525,14 @@ class Program:
         """Return what one run settles; `answer` answers its questions."""
         return Agreement(self.routine, [step.terms for step in self.steps], answer)
 
+    def by_names(self, given: Json) -> Json:
+        """Return inputs under the names that the routine has for them."""
+        schema = self.routine.input_schema
+        return given if schema is None else by_names(schema, given)
+
     def inputs(self, given: Any) -> Any:
         """Return the inputs of a run that was given these: also those of its request."""
+        given = self.by_names(given)
         return self.agreement(_nothing).inputs(given) if self.is_settling else given
 
 

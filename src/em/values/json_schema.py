@@ -1,7 +1,7 @@
 """JSON Schema: check values, check schemas, and derive simple schemas from values."""
 
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any
 from urllib.parse import unquote
@@ -82,13 +82,23 @@ def kind_of(value: Any) -> Json:
     return {}
 
 
-def of_input(inputs: Json, *, asked: Collection[str] = (), request: str | None = None) -> Json:
+def of_input(
+    inputs: Json,
+    *,
+    asked: Collection[str] = (),
+    request: str | None = None,
+    titles: Mapping[str, str] | None = None,
+) -> Json:
     """Return a schema of recorded inputs, with the type and the recorded value of each.
 
     asked: inputs that a run asks for if they are missing. request: an input that takes a whole
     request as text, from which the others can be read; so none of them is required.
+    titles: the names that inputs were recorded with, where those are other ones.
     """
     properties = {name: {**kind_of(value), "examples": [value]} for name, value in inputs.items()}
+    for name, title in (titles or {}).items():
+        if name in properties:
+            properties[name] = {"title": title, **properties[name]}
     required = [] if request else [name for name in inputs if name not in asked]
     if request and request not in properties:
         properties[request] = {"type": "string"}
@@ -98,6 +108,29 @@ def of_input(inputs: Json, *, asked: Collection[str] = (), request: str | None =
         "required": required,
         "additionalProperties": False,
     }
+
+
+def titles_of(schema: Any) -> dict[str, str]:
+    """Return the titles of an object's properties, by name."""
+    properties = schema.get("properties") if isinstance(schema, dict) else None
+    return {
+        name: one["title"]
+        for name, one in (properties if isinstance(properties, dict) else {}).items()
+        if isinstance(one, dict) and isinstance(one.get("title"), str)
+    }
+
+
+def by_names(schema: Any, value: Json) -> Json:
+    """Return an object under the names that its schema declares: a title may stand for its name.
+
+    An input that was recorded as `in`, a word of expressions, is called `the_in` by a routine.
+    """
+    titles = titles_of(schema)
+    undeclared = Declared(schema).without(value) if titles else ()
+    names = {
+        title: name for name, title in titles.items() if title in undeclared and name not in value
+    }
+    return {names.get(name, name): one for name, one in value.items()} if names else value
 
 
 class Declared:
