@@ -340,9 +340,14 @@ def _store_compiled(made: "CompiledTrace", *, keep: bool) -> str:
 def _print_compiled(draft: "Draft", place: str, *, explained: bool) -> None:
     from em.compiler.arguments import OUTPUT
     from em.compiler.package_files import OUTCOMES
+    from em.runner.routine import PlanStep
 
-    steps = sum(verdict.keep for verdict in draft.verdicts)
-    click.echo(f"{count(len(draft.calls), 'call')} became {count(steps, 'step')} in {place}")
+    plan = next((step for step in draft.routine.steps if isinstance(step, PlanStep)), None)
+    if plan is not None:
+        click.echo(f"learnt to make {', '.join(plan.effects)} in {place}")
+    else:
+        steps = sum(verdict.keep for verdict in draft.verdicts)
+        click.echo(f"{count(len(draft.calls), 'call')} became {count(steps, 'step')} in {place}")
     for shown in draft.proof:
         click.echo(f"  {printable(shown)}")
     if draft.outcome in OUTCOMES:

@@ -213,7 +213,8 @@ def compile_several(
     usable = _usable(traces, allow_failed=allow_failed, allow_unlabelled=allow_unlabelled)
     how = {"name": name, "declared": declared, "keep_all": keep_all, "udfs": given.functions}
     drafts, failed = _drafts(usable, {**how, "allow_failed": allow_failed})
-    if client is None and confirm == ():
+    # Names that a person gave are of values that the steps of one trace ask for.
+    if client is None and (callable(confirm) or not list(confirm)):
         learnt = _learnt(usable, drafts, name, declared or {})
         if learnt is not None:
             return msgspec.structs.replace(learnt, udfs=given, not_compiled=failed)

@@ -141,12 +141,6 @@ class _Reads:
             for call in example.calls:
                 if call.effect == "read":
                     self._calls.setdefault(call.name, []).append((call, example))
-        self.names: dict[str, str] = {}
-        for tool in self._calls:
-            name = result_name(tool, is_write=False)
-            while name in self.names.values():
-                name += "_2"
-            self.names[tool] = name
         self.parameters: dict[str, tuple[str, ...]] = {}
         self._sources: dict[tuple[str, str], set[str]] = {}
         for tool in self._calls:
@@ -156,6 +150,9 @@ class _Reads:
             for name in names:
                 if name not in varying:
                     self._sources[tool, name] = self._whole_results(tool, name)
+        self._names: dict[str, str] = {}
+        for tool in self._calls:
+            self._names[tool] = self._free_name(tool)
 
     def _arguments(self, tool: str) -> list[str]:
         return list(dict.fromkeys(name for call, _ in self._calls[tool] for name in call.args))
@@ -191,14 +188,17 @@ class _Reads:
         """Return the expression that makes a read."""
         given = [links[one] for one in self.parameters[tool]]
         texts = [reference("item", (one.field,)) if one.field else one.slot for one in given]
-        return f"{self._group(tool)}({', '.join(texts)})"
+        return f"{self._names[tool]}({', '.join(texts)})"
 
-    def _group(self, tool: str) -> str:
+    def _free_name(self, tool: str) -> str:
         """Return the name of a read: that of the argument it gives, if it gives one."""
         for (_, name), sources in self._sources.items():
             if tool in sources:
                 return name
-        return self.names[tool]
+        name = result_name(tool, is_write=False)
+        while name in self._names.values():
+            name += "_2"
+        return name
 
     def plan(self, effects: dict[str, Effect]) -> Plan:
         """Return a plan with the reads that effects need, and their inputs."""
@@ -219,7 +219,7 @@ class _Reads:
                     known = inputs.get(identifier(name), Known()).examples
                     inputs[identifier(name)] = Known([*known, *_distinct(values)][:MOST_EXAMPLES])
             read = Read(tool=tool, args=args, given=self.parameters[tool])
-            reads.setdefault(self._group(tool), []).append(read)
+            reads.setdefault(self._names[tool], []).append(read)
         return _needed(Plan(effects=effects, reads=reads, inputs=inputs))
 
 

@@ -726,6 +726,9 @@ class Machine:
             if step.kind == "tool" and step.target not in self._tools:
                 error = missing_tool(step.target, self._tools)
                 error.place = f"step {step.id}, field tool"
+            elif step.planned is not None and not step.planned.tools <= self._tools.keys():
+                error = missing_tool(min(step.planned.tools - self._tools.keys()), self._tools)
+                error.place = f"step {step.id}"
             elif step.kind == "udf" and step.target not in self._udfs:
                 error = RoutineError(
                     f"there is no function {step.target!r}",

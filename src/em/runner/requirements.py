@@ -4,7 +4,8 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from em.runner.expressions.words import check_in_words, in_words, request_in_words
-from em.runner.routine import Asked, Routine, ToolStep, UdfStep
+from em.runner.routine import Asked, PlanStep, Routine, ToolStep, UdfStep
+from em.runner.slots import Slot
 from em.values.canonical import Json, short
 
 
@@ -38,6 +39,27 @@ def requirements(routine: Routine) -> Iterator[Requirement]:
             ]
             hold, expect = map(check_in_words, step.guards), map(check_in_words, step.expects)
             yield Requirement(step.id, agree, [*hold], [*expect])
+        elif isinstance(step, PlanStep):
+            for name, effect in step.effects.items():
+                said = [_said(slot, how) for slot, how in effect.slots.items()]
+                hold, expect = (
+                    map(check_in_words, effect.guards),
+                    map(check_in_words, effect.expects),
+                )
+                yield Requirement(name, said, [*hold], [*expect])
+
+
+def _said(name: str, slot: Slot) -> str:
+    """Say where a value of an effect comes from."""
+    if slot.of:
+        return f"{name} must be in {in_words(slot.records)}, one for each of {slot.of}"
+    if slot.records:
+        return f"{name} must be in {in_words(slot.records)}, and the request must say which"
+    if slot.values:
+        return f"the request must say {name}: {', '.join(map(short, slot.values))}"
+    if slot.default:
+        return f"{name} is {', and '.join(map(in_words, slot.default))}"
+    return f"the request must say {name}, such as {', '.join(map(short, slot.examples[:2]))}"
 
 
 def asked_for(routine: Routine) -> Iterator[AskedFor]:

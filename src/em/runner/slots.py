@@ -123,8 +123,12 @@ class Unplanned(RoutineError):
 
     def question(self, request: str) -> PendingPrompt:
         """Return what a person is asked: the missing inputs, or the request in other words."""
-        names = self.inputs or (request,)
-        fields = [{"name": name, "type": "text", "label": name} for name in names]
+        names = list(dict.fromkeys(self.inputs)) or [request]
+        labels = [f"{names[0]}: {self.message}", *names[1:]]
+        fields = [
+            {"name": name, "type": "text", "label": label}
+            for name, label in zip(names, labels, strict=True)
+        ]
         message = f"Before anything is done: {self.message}."
         return PendingPrompt(step_id=INPUTS, message=message, fields=fields)
 
