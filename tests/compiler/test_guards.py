@@ -72,6 +72,36 @@ def test_the_order_must_belong_to_the_person() -> None:
     assert "order_2.user_id == user" in found
 
 
+@pytest.mark.parametrize("field", ["customer", "owner", "user", "client"])
+def test_another_person_is_no_reason_to_stop(field: str) -> None:
+    """Whose it is differs from task to task; that it is somebody's does not."""
+    record = {"id": "#W1001", field: "ana", f"{field}_type": "private"}
+    assert guards(read("get_order", record, order="#W1001")) == [
+        f"order_2.{field} != none",
+        f'order_2.{field}_type == "private"',
+    ]
+
+
+@pytest.mark.parametrize("name", ["ana", "Ana"])
+def test_a_person_that_the_task_names_must_be_the_one_of_the_record(name: str) -> None:
+    record = read("get_order", {"id": "#W1001", "customer": name}, order="#W1001")
+    trace = Trace(
+        mission=Mission(goal="act", input_summary={"order": "#W1001", "who": name}),
+        events=[record, ToolCall(tool="act", args={"order": "#W1001"}, effect="write")],
+        outcome="success",
+    )
+    (step,) = [one for one in compile_trace(trace).routine.steps if one.id == "act"]
+    assert list(step.guards) == ["order_2.customer == who"]
+
+
+def test_a_person_whose_record_was_read_must_be_the_one_of_the_other_record() -> None:
+    found = guards(
+        read("find_user", {"name": "ana", "blocked": False}, mail="ana@shop.example"),
+        read("get_order", {"id": "#W1001", "customer": "ana"}, order="#W1001"),
+    )
+    assert "order_2.customer == user.name" in found
+
+
 def test_an_amount_must_stay_within_what_there_is() -> None:
     found = guards(read("get_order", {"id": "#W1001", "stock": 5}, order="#W1001"), count=2)
     assert "order_2.stock >= count" in found

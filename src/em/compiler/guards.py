@@ -192,11 +192,26 @@ class Guards:
         calls = frozenset({read.index})
         for parts, value in _facts_in(result):
             key = str(parts[-1]) if parts else ""
-            check = fact(reference(name, parts), key, value)
+            if not self._strict and _is_person(key, value):
+                yield self._of_person(read, parts, value)
+                continue
+            check = fact(reference(name, parts), key, value, strict=self._strict)
             if check is None and self._strict and read.args:
                 check = _emptiness(reference(name, parts), value, whole=not parts)
             if check is not None:
                 yield Guard(check, calls)
+
+    def _of_person(self, read: TracedCall, parts: Parts, value: str) -> Guard:
+        """Return that a record is of the person that the task is about, or of anybody."""
+        here = reference(self._sources.names[read.index], parts)
+        given = self._input_of(value)
+        if given is not None:
+            return Guard(f"{here} == {given}", frozenset({read.index}))
+        other = self._whose(value, read.index)
+        if other is not None and (_says_whose(other) or "name" in words_of(other.key)):
+            there = reference(self._sources.names[other.call], other.parts)
+            return Guard(f"{here} == {there}", frozenset({read.index, other.call}))
+        return Guard(f"{here} != none", frozenset({read.index}))
 
     def _relations(self, read: TracedCall) -> Iterator[tuple[Guard, int | None]]:
         """Yield that a field of the record still equals whom or what the task is about."""
@@ -273,7 +288,7 @@ class Guards:
             items = [_item(place) for place in held]
             for field, values in _shared_fields(items):
                 way = f"({records}, {quoted(key)}, {one.expression}, {quoted(field)})"
-                check = _fact_of_all(way, field, values)
+                check = _fact_of_all(way, field, values, strict=self._strict)
                 if check is not None:
                     yield Guard(check, frozenset(calls))
 
@@ -461,7 +476,7 @@ def _shared_fields(items: Sequence[dict[Any, Any]]) -> Iterator[tuple[str, list[
                 yield f"{field}.{inner}", [one[inner] for one in held]
 
 
-def _fact_of_all(way: str, field: str, values: Sequence[Any]) -> str | None:
+def _fact_of_all(way: str, field: str, values: Sequence[Any], *, strict: bool) -> str | None:
     """Return the check that a fact is the same for all items; a count must be above 0 for all."""
     if any(isinstance(value, int | float) and not isinstance(value, bool) for value in values):
         if _COUNTS.isdisjoint(words_of(field)) or not all(_is_above(value) for value in values):
@@ -469,15 +484,25 @@ def _fact_of_all(way: str, field: str, values: Sequence[Any]) -> str | None:
         return f"least_of{way} > 0"
     if any(value != values[0] for value in values):
         return None
-    return fact(f"fact_of{way}", field.rpartition(".")[2], values[0])
+    return fact(f"fact_of{way}", field.rpartition(".")[2], values[0], strict=strict)
 
 
 def _is_above(value: Any) -> bool:
     return isinstance(value, int | float) and value > 0
 
 
-def fact(expression: str, key: str, value: Any) -> str | None:
-    """Return the check of a field that a careful person would look at; None for other fields."""
+def _is_person(key: str, value: Any) -> bool:
+    """Return whether a field says by name whose something is: `customer` is "ana"."""
+    words = set(words_of(key))
+    says_whose = bool(words & _WHOSE) and not words & (_FACTS | NAMES)
+    return says_whose and isinstance(value, str) and _WORDS.fullmatch(value) is not None
+
+
+def fact(expression: str, key: str, value: Any, *, strict: bool = False) -> str | None:
+    """Return the check of a field that a careful person would look at; None for other fields.
+
+    strict: the name of a person is a fact too.
+    """
     words = set(words_of(key))
     if isinstance(value, bool):
         return f"{expression} == {quoted(value)}"
@@ -487,7 +512,7 @@ def fact(expression: str, key: str, value: Any) -> str | None:
         return f"{expression} > 0" if value > 0 else f"{expression} == {quoted(value)}"
     if value is None:
         return f"{expression} == none" if words & (_ENDINGS | _FREE) else None
-    if not isinstance(value, str):
+    if not isinstance(value, str) or (not strict and _is_person(key, value)):
         return None
     if words & _FACTS or not key:
         few = _WORDS.fullmatch(value)
