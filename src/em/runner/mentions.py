@@ -162,14 +162,17 @@ def is_chatter(words: Words) -> bool:
 
 
 _ENDINGS = ("ing", "ed", "es", "s", "e")
+_SHORTEST_STEM = 3
 
 
 def stem(word: str) -> str:
-    """Return a word without its ending: `returns`, `returned` and `returning` are one."""
+    """Return a word without its ending: `cancels`, `cancelled` and `cancelling` are one."""
     for ending in _ENDINGS:
-        if word.endswith(ending) and len(word) - len(ending) >= 3:
-            return word.removesuffix(ending)
-    return word
+        if word.endswith(ending) and len(word) - len(ending) >= _SHORTEST_STEM:
+            word = word.removesuffix(ending)
+            break
+    is_doubled = len(word) > _SHORTEST_STEM and word[-1] == word[-2] and word[-1] not in "aeiou"
+    return word[:-1] if is_doubled else word
 
 
 def _literals(text: str) -> Iterator[Literal]:
