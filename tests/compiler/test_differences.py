@@ -76,6 +76,11 @@ def test_a_value_that_differs_is_asked_for_with_what_it_was_and_may_be(
     assert labels["channel"] == 'channel: it was "mail" and "text" in recordings'
 
 
+def test_traces_that_show_nothing_new_change_nothing() -> None:
+    draft = refunded(order("#W1001", 30, 12), 42)
+    assert told_apart(draft, [refunded(order("#W1001", 30, 12), 42)]) is draft
+
+
 def test_a_value_that_is_asked_for_does_not_vary_freely(draft: Draft) -> None:
     assert str(prove(draft)) == (
         "same task: proved. other inputs: order_id varies freely;"

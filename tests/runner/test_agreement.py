@@ -234,8 +234,12 @@ def test_a_question_says_why_it_asks_for_an_input_that_nothing_recorded_explains
     asked = labels(Shop().run(folder, {"request": "give the money for #W2002 back"}))
     assert asked["copies"] == "copies: the run needs it, and nothing recorded says what it is"
     assert asked["order_id"] == (
-        'order_id: the request does not say it in the recorded words; it was "#W1001" there'
+        "order_id: the request does not say it in the recorded words;"
+        ' it was "#W1001" in the recording'
     )
+    given = {"channel": "text", "copies": 1, "reason": "late"}
+    asked = labels(Shop().run(folder, given))
+    assert asked["order_id"] == 'order_id: the run needs it; it was "#W1001" in the recording'
 
 
 GUARDS = [

@@ -179,13 +179,14 @@ class _Differences:
     def _seen_elsewhere(self, name: str, asked: Asked) -> Asked:
         """Return an asked input with its values in other traces, and what gives all of them."""
         known = [(scope, scope[name]) for scope in self._scopes if name in scope]
+        candidates = [
+            text
+            for text in asked.candidates
+            if all(_gives(text, scope, value) for scope, value in known)
+        ]
         return msgspec.structs.replace(
             asked,
-            candidates=[
-                text
-                for text in asked.candidates
-                if all(_gives(text, scope, value) for scope, value in known)
-            ],
+            candidates=candidates or (),
             others=_different([value for _, value in known], asked.recorded),
         )
 
@@ -204,13 +205,13 @@ def _gives(text: str, scope: Json, value: Any) -> bool | None:
         return None
 
 
-def _different(values: Sequence[Any], own: Any) -> list[Any]:
+def _different(values: Sequence[Any], own: Any) -> tuple[Any, ...]:
     """Return the values that differ from the own one, each once, and at most a few."""
     found: list[Any] = []
     for value in values:
         if not any(identical(value, known) for known in (own, *found)):
             found.append(value)
-    return found[:MOST_SHOWN]
+    return tuple(found[:MOST_SHOWN])
 
 
 def _names_in_use(routine: Routine) -> Names:

@@ -194,7 +194,7 @@ class Agreement:
         self._properties: Json = properties if isinstance(properties, dict) else {}
         self._terms = [one for one in terms if one is not None]
         self._answer = answer
-        self._planned = False
+        self._planned = self._has_words = False
         self._doubts: dict[str, str] = {}
         # Inputs that nobody gave: they are as recorded while everything that may explain them is.
         self._assumed: set[str] = set()
@@ -216,6 +216,7 @@ class Agreement:
         """Return the inputs of a run: given, read from the request, or those of the recording."""
         known = dict(given)
         matched = self._bind(known)
+        self._has_words = matched is not None
         others = [name for name in self._properties if name not in self._asks]
         request = self._request.input if self._request is not None else None
         needed = [name for name in others if name != request]
@@ -429,9 +430,12 @@ class Agreement:
         """Say why an input that must be given is asked for."""
         if self._request is None or name not in names_of_request(self._request.template):
             return "the run needs it, and nothing recorded says what it is"
+        why = "the request does not say it in the recorded words"
         example = self._example(name)
-        there = "" if example is None else f"; it was {short(example)} there"
-        return f"the request does not say it in the recorded words{there}"
+        if example is None:
+            return why
+        was = f"it was {short(example)} in the recording"
+        return f"{why}; {was}" if self._has_words else f"the run needs it; {was}"
 
     def _ask(self, questions: Mapping[str, _Question], scope: Json) -> None:
         """Ask a person, and take the answers."""

@@ -241,7 +241,7 @@ class Rehearsal(Machine):
         if not isinstance(template, str) or "{{" not in template:
             return f"always {short(template)}"
         bare = template.strip().removeprefix("{{").removesuffix("}}").strip()
-        if bare in self._saved or bare in self._lacking:
+        if bare in self._saved or self._lacking.get(bare, YOUR_ANSWER) != YOUR_ANSWER:
             return f"the result `{bare}`"
         return in_words(template)
 
