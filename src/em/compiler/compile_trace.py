@@ -12,14 +12,16 @@ from typing import Any
 import msgspec
 
 from em.compiler.calls import identifier
-from em.compiler.confirmation import Confirm, confirmed, relaxed
+from em.compiler.confirmation import Confirm, confirmed, names_to_confirm, relaxed
 from em.compiler.differences import told_apart
 from em.compiler.draft import Draft, GivenUdfs, Recorded, Udfs, draft_routine, load_udfs
+from em.compiler.evidence import ENOUGH, of_constant
 from em.compiler.improvement import Improved, improve
 from em.compiler.kind_draft import draft_kind, examples_of, is_learnable, with_outcome
 from em.compiler.kinds import Kind
 from em.compiler.package_files import package_texts, write_package
 from em.compiler.proof import prove
+from em.compiler.templates import filled, with_template
 from em.compiler.verification import verify_draft
 from em.errors import EmError, InputError, RoutineError, UsageError
 from em.llm.client import LlmClient
@@ -211,11 +213,17 @@ def compile_several(
     """
     given = load_udfs(udfs)
     usable = _usable(traces, allow_failed=allow_failed, allow_unlabelled=allow_unlabelled)
-    how = {"name": name, "declared": declared, "keep_all": keep_all, "udfs": given.functions}
-    drafts, failed = _drafts(usable, {**how, "allow_failed": allow_failed})
+    how: dict[str, Any] = {
+        "name": name,
+        "declared": declared,
+        "keep_all": keep_all,
+        "udfs": given.functions,
+    }
+    how["allow_failed"] = allow_failed
+    drafts, failed = _drafts(usable, how)
     # Names that a person gave are of values that the steps of one trace ask for.
     if client is None and (callable(confirm) or not list(confirm)):
-        learnt = _learnt(usable, drafts, name, declared or {})
+        learnt = _filled_in(usable, drafts, how) or _learnt(usable, drafts, how)
         if learnt is not None:
             return msgspec.structs.replace(learnt, udfs=given, not_compiled=failed)
     _refuse_other_effects(drafts)
@@ -238,22 +246,54 @@ def compile_several(
     )
 
 
+def _filled_in(
+    traces: Sequence[KeptTrace], drafts: Mapping[str, Draft], how: Mapping[str, Any]
+) -> CompiledTrace | None:
+    """Return a routine whose request is a template; None if that leaves something to ask.
+
+    The traces must have gone the same way, and what varies must stand in their requests.
+    """
+    if len({_way(draft) for draft in drafts.values()}) > 1 or not _need_more(drafts):
+        return None
+    examples = examples_of(traces, how["declared"] or {})
+    found = filled([kept.trace for kept in traces], [one.said for one in examples.values()])
+    if found is None:
+        return None
+    again = [
+        msgspec.structs.replace(kept, trace=trace)
+        for kept, trace in zip(traces, found.traces, strict=True)
+    ]
+    made, failed = _drafts(again, how)
+    if failed or len({_way(draft) for draft in made.values()}) > 1:
+        return None
+    first, *others = made.values()
+    draft = told_apart(relaxed(first, others), others)
+    if of_constant(len(traces)) >= ENOUGH:
+        draft = confirmed(draft, list(names_to_confirm(draft.routine)))
+    if draft.routine.asks:
+        return None
+    draft = with_template(_proved(draft, how["udfs"]), found)
+    return CompiledTrace(
+        draft=draft,
+        files=package_texts(draft, GivenUdfs()),
+        udfs=GivenUdfs(),
+        from_events=[event for kept in traces for event in kept.event_ids],
+        same_way=[kept.id for kept in traces],
+    )
+
+
 def _learnt(
-    traces: Sequence[KeptTrace],
-    drafts: Mapping[str, Draft],
-    name: str | None,
-    declared: Mapping[str, Effect | None],
+    traces: Sequence[KeptTrace], drafts: Mapping[str, Draft], how: Mapping[str, Any]
 ) -> CompiledTrace | None:
     """Return what different tasks of one kind teach; None if one way of doing them is enough."""
-    examples = examples_of(traces, declared)
+    examples = examples_of(traces, how["declared"] or {})
     if len({example.said for example in examples.values()}) < 2 or not _need_more(drafts):
         return None
     plan = Kind(list(examples.values())).plan()
     if not is_learnable(plan, examples.values()):
         return None
-    draft = draft_kind(
-        examples, name=name or _name_of(traces[-1].trace), description=traces[-1].trace.mission.goal
-    )
+    last = traces[-1].trace
+    draft = draft_kind(examples, name=how["name"] or _name_of(last), description=last.mission.goal)
     draft = with_outcome(draft, traces)
     return CompiledTrace(
         draft=draft,

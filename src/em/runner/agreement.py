@@ -258,6 +258,11 @@ class Agreement:
         examples = self._properties[name].get("examples")
         return examples[0] if isinstance(examples, list) and examples else None
 
+    def _kinds(self, name: str) -> set[str]:
+        """Return what the recorded values of an input looked like."""
+        examples = self._properties[name].get("examples")
+        return set(map(kind_of, examples)) if isinstance(examples, list) else {kind_of(None)}
+
     def _bind(self, known: Json) -> bool | None:
         """Take inputs from the request; None if there is none, False if its wording differs."""
         if self._request is None or self._request.input not in known:
@@ -266,7 +271,7 @@ class Agreement:
         bound = bind(self._request.template, text) if isinstance(text, str) else None
         if bound is None:
             return False
-        if any(kind_of(value) != kind_of(self._example(name)) for name, value in bound.items()):
+        if any(kind_of(value) not in self._kinds(name) for name, value in bound.items()):
             return False
         for name, value in bound.items():
             value = _typed(value, self._properties.get(name, {}))  # noqa: PLW2901 - the same value
