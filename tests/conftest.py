@@ -9,10 +9,15 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from hypothesis import HealthCheck, settings
 
 from em.store.postgres import PostgresStore
 from em.store.sqlite import SqliteStore
 from raw import with_option
+
+# How long an example takes says more about the machine than about the test.
+settings.register_profile("em", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("em")
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A shell starts background jobs with Ctrl-C ignored, and children inherit that. A handler is

@@ -253,9 +253,10 @@ def _filled_in(
 
     The traces must have gone the same way, and what varies must stand in their requests.
     """
-    if len({_way(draft) for draft in drafts.values()}) > 1 or not _need_more(drafts):
-        return None
     examples = examples_of(traces, how["declared"] or {})
+    calls = {tuple(call.name for call in example.calls) for example in examples.values()}
+    if len(calls) > 1 or not _need_more(drafts):
+        return None
     found = filled([kept.trace for kept in traces], [one.said for one in examples.values()])
     if found is None:
         return None
