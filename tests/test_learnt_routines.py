@@ -308,3 +308,27 @@ def test_a_mistake_in_a_plan_is_found_with_its_place(clerk: Learnt, tmp_path: Pa
     file = folder / "routine.yaml"
     file.write_text(file.read_text().replace("order(order_id).items", "ordr(order_id).items"))
     assert {problem.message for problem in validate(folder)} == {"'ordr' is not defined"}
+
+
+def test_a_value_that_is_not_said_is_asked_for_by_its_name(canceller: Learnt) -> None:
+    shop = Shop()
+    _, email, _, pending = customer(shop, 4)
+    asked, _ = canceller.run(f"I am {email}. Cancel {pending}.", shop)
+    assert asked.pending_prompt is not None
+    assert [field["name"] for field in asked.pending_prompt.fields] == ["reason"]
+    answers = {"inputs": {"reason": MISTAKE}}
+    result = canceller.memory.resume(asked.run_id, shop.tools(), answers=answers)
+    assert result.status == "ok", result
+    assert shop.done == [("cancel_order", {"order_id": pending, "reason": MISTAKE})]
+
+
+def test_values_may_be_given_by_name_and_are_checked_all_the_same(canceller: Learnt) -> None:
+    shop = Shop()
+    _, email, _, pending = customer(shop, 4)
+    run, routine = canceller.memory.run, canceller.routine
+    named = {"email": email, "reason": NEEDED}
+    assert run(routine, {**named, "order_id": pending}, shop.tools()).status == "ok"
+    assert shop.done == [("cancel_order", {"order_id": pending, "reason": NEEDED})]
+    other = customer(shop, 5)[3]
+    assert run(routine, {**named, "order_id": other}, shop.tools()).status == "needs_input"
+    assert len(shop.done) == 1

@@ -17,6 +17,8 @@ from em.values.canonical import Json
 
 PLAN = "plan"
 """The id of the step that finds out what to do and does it."""
+SHOWN = 3
+"""Examples of an input in the schema."""
 DONE = "done"
 """The name of its result."""
 
@@ -98,8 +100,12 @@ def _routine(plan: Plan, name: str, description: str) -> Routine:
 
 def _schema(plan: Plan) -> Json:
     properties: Json = {REQUEST: {"type": "string"}}
+    for effect in plan.effects.values():
+        for name, slot in effect.slots.items():
+            shown = list(slot.values or slot.examples)[:SHOWN]
+            properties[name] = {"examples": [shown] if slot.many else shown}
     for name, known in plan.inputs.items():
-        properties[name] = {"type": "string", "examples": list(known.examples)[:3]}
+        properties[name] = {"type": "string", "examples": list(known.examples)[:SHOWN]}
     return {
         "type": "object",
         "properties": properties,

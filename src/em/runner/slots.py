@@ -108,6 +108,10 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
     reads: dict[str, list[Read]] = {}
     inputs: dict[str, Known] = {}
 
+    def slot_names(self) -> set[str]:
+        """Return the names of all values of all effects."""
+        return {name for effect in self.effects.values() for name in effect.slots}
+
 
 class Unplanned(RoutineError):
     """The words or the inputs don't say enough, or not one thing only.
@@ -216,13 +220,23 @@ class Planner:
 
         request: the name of the input that holds the words.
         """
-        words = scope.get(request)
-        if not isinstance(words, str) or not words.strip():
-            raise Unplanned("nothing says what to do", [request])
         # An input may have the name of a function, such as `zip`.
-        given = {name: scope[name] for name in self._plan.inputs if name in scope}
+        names = {*self._plan.inputs, *self._plan.slot_names()}
+        given = {name: scope[name] for name in names if name in scope}
         known = {name: value for name, value in given.items() if not callable(value)}
-        return self._ordered(self.from_words(words, known))
+        words = scope.get(request)
+        if isinstance(words, str) and words.strip():
+            return self._ordered(self.from_words(words, known))
+        return [self._from_inputs(known, request)]
+
+    def _from_inputs(self, given: Json, request: str) -> EffectCall:
+        """Return the one effect of a plan with values that are given by name."""
+        if len(self._plan.effects) > 1 or not given:
+            raise Unplanned("nothing says what to do", [request])
+        self._words, self._known, self._used = Words(""), dict(given), set()
+        ((name, effect),) = self._plan.effects.items()
+        (args,) = self._readings(effect, self._words, 0)
+        return EffectCall(name, args)
 
     def _ordered(self, planned: list[EffectCall]) -> list[EffectCall]:
         """Return effects in the order of the words, but each behind those it came after."""
@@ -244,6 +258,10 @@ class Planner:
         before, clauses = self._clauses()
         if not clauses:
             raise Unplanned("nothing in these words asks for something that was learnt")
+        if len(clauses) > 1:
+            # It is not clear to which part of the words a value belongs that is given by name.
+            for name in self._plan.slot_names() - self._plan.inputs.keys():
+                self._known.pop(name, None)
         planned = []
         for span in clauses:
             planned.append(self._read_clause(span))
@@ -379,8 +397,10 @@ class Planner:
     # --- values -----------------------------------------------------------------------------------
 
     def _bound(self, name: str, slot: Slot, words: Words, reading: _Reading) -> Iterator[_Reading]:
-        """Yield a reading for every value that the words may mean."""
-        if slot.of:
+        """Yield a reading for every value that the words may mean, or for the given one."""
+        if name in self._known:
+            yield self._given(name, slot, words, reading)
+        elif slot.of:
             yield self._bound_to(name, slot, words, reading)
         elif slot.records and slot.many:
             yield from self._chosen(name, slot, words, reading)
@@ -388,6 +408,25 @@ class Planner:
             yield from self._single(name, slot, words, reading)
         else:
             yield from self._free(name, slot, words, reading)
+
+    def _given(self, name: str, slot: Slot, words: Words, reading: _Reading) -> _Reading:
+        """Return the value that is given by name, if it is in the list that it must come from."""
+        given = self._known[name]
+        values = given if slot.many and isinstance(given, list) else [given]
+        used = [span for value in values for span in words.find(value)]
+        if not slot.records:
+            return self._with(reading, name, given, used, ())
+        records = []
+        for number, value in enumerate(values):
+            more = {"item": reading.records[slot.of][number]} if slot.of else {}
+            pairs = _pairs(self._records(slot.records, reading, **more), slot.key)
+            held = [record for own, record in pairs if equal(own, value)]
+            if len(held) != 1:
+                known = short([own for own, _ in pairs][:8])
+                raise Unplanned(f"{name}: {short(value)} is not one of {known}", [name])
+            self._check(name, slot, value, held[0], reading)
+            records.append(held[0])
+        return self._with(reading, name, values if slot.many else given, used, records)
 
     def _records(self, expression: str, reading: _Reading, **more: Any) -> Any:
         return self._evaluate(expression, {**self._scope, **reading.values, **more})
@@ -411,7 +450,8 @@ class Planner:
             if all(equal(value, values[0]) for value in values):
                 yield self._with(reading, name, values[0], (), ())
                 return
-        raise Unplanned(f"{name} is not said; it is one of {short([v for v, _ in pairs][:8])}")
+        known = short([value for value, _ in pairs][:8])
+        raise Unplanned(f"{name} is not said; it is one of {known}", [name])
 
     def _check(self, name: str, slot: Slot, value: Any, record: Any, reading: _Reading) -> None:
         """Refuse a value that is not in every list that held it, or whose record is not alike."""
@@ -453,7 +493,7 @@ class Planner:
         for value in longest:
             yield self._with(reading, name, value, words.find(value), ())
         if not longest:
-            raise Unplanned(f"{name} is not said")
+            raise Unplanned(f"{name} is not said", [name])
 
     def _looking_alike(
         self, name: str, slot: Slot, words: Words, reading: _Reading
@@ -463,7 +503,7 @@ class Planner:
         said = [*words.codes(), *((span, text) for span, text in words.quotes())]
         found = [(span, text) for span, text in said if _form(text) in forms]
         if not found:
-            raise Unplanned(f"{name} is not said")
+            raise Unplanned(f"{name} is not said", [name])
         if slot.many:
             values = [_as_recorded(text, slot) for _, text in found]
             yield self._with(reading, name, values, [span for span, _ in found], ())
@@ -477,7 +517,7 @@ class Planner:
         mentions = _mentions(words, pairs)
         if not mentions:
             named = [next(_titles(record), value) for value, record in pairs]
-            raise Unplanned(f"{name} is not said; there are {short(named[:12])}")
+            raise Unplanned(f"{name} is not said; there are {short(named[:12])}", [name])
         values, records, used, segments = [], [], [], []
         for number, (span, held) in enumerate(mentions):
             end = mentions[number + 1][0].start if number + 1 < len(mentions) else len(words.text)
