@@ -63,7 +63,7 @@ def draft_kind(examples: Mapping[str, Example], *, name: str, description: str) 
     routine = _routine(plan, name, description)
     return Draft(
         routine=routine,
-        input={},
+        input={REQUEST: [*examples.values()][-1].said},
         output=None,
         recording=(),
         answers={},

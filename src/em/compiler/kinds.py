@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from em.compiler.calls import TracedCall, identifier, result_name, words_of
-from em.compiler.evidence import ENOUGH, information
+from em.compiler.evidence import ENOUGH, information, of_constant
 from em.compiler.expectations import expectations
 from em.compiler.guards import describes, fact
 from em.compiler.sources import Place, is_collection, places, quoted, reference, text_key
@@ -19,6 +19,7 @@ from em.runner.expressions.functions import ANY, KEYS, every
 from em.runner.mentions import FUNCTION_WORDS
 from em.runner.slots import Effect, Known, Plan, Read, Slot
 from em.values.canonical import Json, identical
+from em.values.leaves import mentioned_in
 
 MOST_EXAMPLES = 8
 """Examples of a value that a plan keeps."""
@@ -398,11 +399,19 @@ class _Learner:
         shown = Slot(examples=plain[:MOST_EXAMPLES], many=many)
         way = self._primary(name)
         if way is None:
+            if not many and self._is_constant(name, plain):
+                return Slot(values=plain, default=[quoted(plain[0])])
             return Slot(values=plain, many=many) if _is_one_of_few(plain, flat) else shown
         if not _is_list(way.home):
             fixed = [one for one in self._ways[name] if not _is_list(one.home)]
             return msgspec.structs.replace(shown, default=[self._at(o, o.home.way) for o in fixed])
         return self._choice(name, way, shown)
+
+    def _is_constant(self, name: str, distinct: Sequence[Any]) -> bool:
+        """Return whether a value was the same in enough tasks, though no request said it."""
+        requests = {one.example.said for one in self._instances}
+        said = any(mentioned_in(value, text) for value in distinct for text in requests)
+        return len(distinct) == 1 and not said and of_constant(len(requests)) >= ENOUGH
 
     def _choice(self, name: str, way: _Way, shown: Slot) -> Slot:
         """Return the slot of a value that is chosen from a list."""

@@ -24,7 +24,8 @@ MOST_HOLES = 8
 FEWEST_WORDS = 2
 """Words that requests must have in common."""
 
-_TOKEN = re.compile(r"\w+|[^\w\s]")
+_TOKEN = re.compile(r"[#$@]?\w+(?:[-./:@+]\w+)*|[^\w\s]")
+"""Matches a word, an id, an address or a date as one."""
 
 
 class Template(NamedTuple):
@@ -51,7 +52,7 @@ def template_of(texts: Sequence[str]) -> Template | None:
     for other in tokens[1:]:
         blocks = _matched(common, other)
         common = [common[at] for at, _ in blocks]
-    if sum(token.isalnum() for token in common) < FEWEST_WORDS:
+    if sum(token[-1].isalnum() for token in common) < FEWEST_WORDS:
         return None
     cut = [_cut(text, common) for text in texts]
     holes = [number for number in range(len(common) + 1) if any(gaps[number] for gaps in cut)]
