@@ -30,6 +30,7 @@ from em.settings import Settings
 from em.store import redactor_of
 from em.traces.trace import KeptTrace, ToolCall, Trace, read_trace
 from em.values.call import Effect
+from em.values.canonical import uncollected
 
 MAX_NAME_WORDS = 6
 
@@ -65,9 +66,10 @@ def compile_trace(
             fix="record the agent's tool calls: a routine is made of them",
         )
     chosen = name or _name_of(trace)
-    draft = draft_routine(trace, name=chosen, declared=declared or {}, keep_all=keep_all)
     functions = load_udfs(udfs).functions
-    draft = _proved(msgspec.structs.replace(draft, outcome=trace.outcome), functions)
+    with uncollected():
+        draft = draft_routine(trace, name=chosen, declared=declared or {}, keep_all=keep_all)
+        draft = _proved(msgspec.structs.replace(draft, outcome=trace.outcome), functions)
     return _confirmed(draft, confirm, functions)
 
 

@@ -51,7 +51,7 @@ from em.runner.routine import (
 from em.runner.tools import Function, functions_of, load_module
 from em.traces.trace import Outcome, Trace
 from em.values.call import Effect, Usage
-from em.values.canonical import Json, digest_unordered, uncollected
+from em.values.canonical import Json, digest_unordered
 from em.values.json_schema import of_input, of_output
 from em.values.leaves import leaves, texts
 
@@ -104,13 +104,6 @@ def draft_routine(
     keep_all: bool = False,
 ) -> Draft:
     """Build a routine from a trace; with `keep_all` from every call that succeeded."""
-    with uncollected():
-        return _drafted(trace, name, declared, keep_all=keep_all)
-
-
-def _drafted(
-    trace: Trace, name: str, declared: Mapping[str, Effect | None], *, keep_all: bool
-) -> Draft:
     calls, approvals = calls_of(trace, declared)
     if keep_all:
         verdicts = [

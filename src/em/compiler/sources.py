@@ -113,6 +113,7 @@ class Sources:
         self.names: dict[int, str] = {}
         """The name under which each call's result is saved."""
         self.results: dict[int, Any] = {}
+        self._calls: dict[str, int] = {}
         self._by_value: dict[str, dict[tuple[int, tuple[str, ...]], list[Place]]] = {}
         self._named: dict[str, int] = {}
         self._distinct: dict[Kind, set[str]] = {}
@@ -141,6 +142,7 @@ class Sources:
 
     def _add(self, call: int, name: str, result: Any, found: Iterable[Place]) -> None:
         self.names[call], self.results[call] = name, result
+        self._calls[name] = call
         for parts, part in _structures(result):
             held = self._wholes.setdefault(_encoded(part), [])
             held.append((call, parts))
@@ -214,7 +216,7 @@ class Sources:
 
     def call_of(self, name: str) -> int | None:
         """Return the call whose result is saved under a name."""
-        return next((call for call, known in self.names.items() if known == name), None)
+        return self._calls.get(name)
 
 
 class Column:
