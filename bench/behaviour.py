@@ -139,7 +139,7 @@ def _hit_beside_plain(engine: Any, state: State) -> Figure:
         theirs * 1e6,
         "µs",
         more,
-        300,
+        400,
         False,
     )
 
