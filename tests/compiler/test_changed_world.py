@@ -119,3 +119,24 @@ def test_an_argument_of_a_later_effect_that_is_not_there_stops_the_run_before_th
     )
     world = World({"get_order": ORDER})
     assert (world.run(folder, {"request": REQUEST}).status, world.done) == ("failed", [])
+
+
+def test_a_read_that_held_a_chosen_value_is_made_again_and_before_the_first_effect(
+    tmp_path: Any,
+) -> None:
+    """A flight is chosen from a search. The booking that is given up for it must not be lost."""
+    flights = [{"flight": "HAT266", "seats": 3}, {"flight": "HAT112", "seats": 5}]
+    request = "Give up booking #W1001 and put me on another flight on 2026-05-22"
+    folder = recorded(
+        tmp_path,
+        read("get_order", {"order_id": "#W1001", "flight": "HAT900"}, order_id="#W1001"),
+        write("cancel_order", order_id="#W1001"),
+        read("search", flights, date="2026-05-22"),
+        write("archive", order_id="#W1001", flights=["HAT266", "HAT900"]),
+        request=request,
+    )
+    order = {"order_id": "#W1001", "flight": "HAT900"}
+    same = World({"get_order": order, "search": flights})
+    assert (same.run(folder, {"request": request}).status, len(same.done)) == ("ok", 2)
+    full = World({"get_order": order, "search": [{**flights[0], "seats": 0}, flights[1]]})
+    assert (full.run(folder, {"request": request}).status, full.done) == ("needs_input", [])

@@ -375,6 +375,7 @@ class _Builder:
             common["guards"] = tuple(guard.check for guard in guards)
             common["expects"] = tuple(expectations(call))
             needs |= {index for guard in guards for index in guard.calls}
+            needs |= self._chosen_from(call)
             self._decides = self._decides or not wired.follows_request
         elif self._is_identifying(call):
             self.identifying.add(call.index)
@@ -401,6 +402,21 @@ class _Builder:
         written = " ".join(texts(wired.value))
         guards += [Guard(check, frozenset()) for check in self._inputs.lengths(written)]
         return list(dict.fromkeys(guards))
+
+    def _chosen_from(self, call: TracedCall) -> set[int]:
+        """Return the reads that held a value which nothing explains: they may be its reason."""
+        asked = (
+            one.recorded
+            for one in self._arguments.explained.get(call.index, {}).values()
+            if one.how == "asked"
+        )
+        return {
+            group[0].call
+            for recorded in asked
+            for _, value in leaves(recorded)
+            if _is_id(value)
+            for group in self._sources.groups(value)
+        }
 
     def _is_identifying(self, call: TracedCall) -> bool:
         """Return whether an argument of a read comes from the request."""
