@@ -34,7 +34,7 @@ def acts(shelf: Shelf, suite: Suite, *, verbose: bool) -> Iterator[Figure]:
     """Run each routine after each change. Calling a tool that writes is an act.
 
     `acted` changed the database; for `tried` the tool itself refused, or has no effect there.
-    Availability is counted apart and has no bar: not every agent reads it before the first write.
+    Availability is counted apart. Every agent of these cases read it.
     """
     what = f"{suite.title}, changed"
     tally = Tally(what, columns=COLUMNS, verbose=verbose)
@@ -53,8 +53,7 @@ def acts(shelf: Shelf, suite: Suite, *, verbose: bool) -> Iterator[Figure]:
     yield zero(f"{what}: acts", tally.count("acted", "tried"), tally.count())
     if apart.count():
         apart.show()
-        figure = zero(f"{what} availability: acts", apart.count("acted", "tried"), apart.count())
-        yield figure._replace(bar=None)
+        yield zero(f"{what} availability: acts", apart.count("acted", "tried"), apart.count())
 
 
 def _one(shelf: Shelf, suite: Suite, made: Shelved, case: Case) -> Verdict:
