@@ -9,7 +9,9 @@ import pytest
 from corner_shop import Shop, cancelled, customer, exchanged, returned
 from em import Memory
 from em.compiler.compile_trace import compile_several
+from em.errors import RoutineError
 from em.runner.package import find_routine, texts_of, write_files
+from em.runner.planner import Effect, Plan, Results, Unplanned, planner_of
 from em.runner.run import RunResult
 from em.runner.validation import validate
 
@@ -332,3 +334,55 @@ def test_values_may_be_given_by_name_and_are_checked_all_the_same(canceller: Lea
     other = customer(shop, 5)[3]
     assert run(routine, {**named, "order_id": other}, shop.tools()).status == "needs_input"
     assert len(shop.done) == 1
+
+
+def test_a_value_given_by_name_is_never_ignored(clerk: Learnt, shop: Shop) -> None:
+    _, email, delivered, pending = customer(shop, 5)
+    result, done = clerk.run(
+        f"My mail is {email}. Cancel {pending} because {NEEDED}."
+        f" For {delivered}, exchange the Yoga Mat to violet cork.",
+        reason=MISTAKE,
+    )
+    assert (result.status, done) == ("needs_input", [])
+
+
+def test_a_thing_given_by_name_says_nothing_about_what_it_is_exchanged_for(
+    clerk: Learnt, shop: Shop
+) -> None:
+    _, email, delivered, _ = customer(shop, 5)
+    mat = shop.orders[delivered]["items"][2]["item_id"]
+    result, done = clerk.run(f"{email}: for {delivered}, exchange it.", item_ids=[mat])
+    assert (result.status, done) == ("needs_input", [])
+    more = {"item_ids": [mat], "new_item_ids": [mat, mat]}
+    result, done = clerk.run(f"{email}: for {delivered}, exchange it.", **more)
+    assert (result.status, done) == ("needs_input", [])
+
+
+def test_effects_whose_order_goes_round_in_a_circle_are_not_made() -> None:
+    effects = {
+        name: Effect(tool=name, words=[name], after=[before])
+        for name, before in (("open", "wash"), ("wash", "close"), ("close", "open"))
+    }
+    planner = planner_of(Plan(effects=effects), Results())
+    with pytest.raises(Unplanned, match="order"):
+        planner.plan("request", {"request": "open. wash. close."})
+
+
+def test_a_kind_that_was_wrong_on_one_of_its_own_traces_is_not_kept(
+    memory: Memory, shop: Shop
+) -> None:
+    user, email, delivered, _ = customer(shop, 3)
+    (card,) = shop.users[user]["cards"]
+    lamp, bottle, _ = (one["item_id"] for one in shop.orders[delivered]["items"])
+    odd = shop.trace(
+        f"My mail is {email}. I want to return the Desk Lamp of {delivered} to {card}.",
+        ("find_user", {"email": email}),
+        ("get_user", {"user_id": user}),
+        ("get_order", {"order_id": delivered}),
+        ("return_items", {"order_id": delivered, "item_ids": [bottle], "card_id": card}),
+    )
+    assert lamp != bottle
+    traces = [returned(shop, 1, ["P-4401"]), returned(shop, 2, ["P-4402", "P-4403"]), odd]
+    ids = [memory.add_trace(trace) for trace in traces]
+    with pytest.raises(RoutineError, match="wrong"):
+        memory.compile(ids, name="returner")

@@ -16,9 +16,9 @@ from em.compiler.confirmation import Confirm, confirmed, names_to_confirm, relax
 from em.compiler.differences import told_apart
 from em.compiler.draft import Draft, GivenUdfs, Recorded, Udfs, draft_routine, load_udfs
 from em.compiler.evidence import ENOUGH, of_constant
+from em.compiler.homes import Kind
 from em.compiler.improvement import Improved, improve
 from em.compiler.kind_draft import draft_kind, examples_of, is_learnable, with_outcome
-from em.compiler.kinds import Kind
 from em.compiler.package_files import package_texts, write_package
 from em.compiler.proof import prove
 from em.compiler.templates import filled, with_template
@@ -275,14 +275,7 @@ def _filled_in(
         draft = confirmed(draft, list(names_to_confirm(draft.routine)))
     if draft.routine.asks:
         return None
-    draft = with_template(_proved(draft, how["udfs"]), found)
-    return CompiledTrace(
-        draft=draft,
-        files=package_texts(draft, GivenUdfs()),
-        udfs=GivenUdfs(),
-        from_events=[event for kept in traces for event in kept.event_ids],
-        same_way=[kept.id for kept in traces],
-    )
+    return _of_all(traces, with_template(_proved(draft, how["udfs"]), found))
 
 
 def _learnt(
@@ -297,7 +290,11 @@ def _learnt(
         return None
     last = traces[-1].trace
     draft = draft_kind(examples, name=how["name"] or _name_of(last), description=last.mission.goal)
-    draft = with_outcome(draft, traces)
+    return _of_all(traces, with_outcome(draft, traces))
+
+
+def _of_all(traces: Sequence[KeptTrace], draft: Draft) -> CompiledTrace:
+    """Return a routine that was made of all traces."""
     return CompiledTrace(
         draft=draft,
         files=package_texts(draft, GivenUdfs()),

@@ -7,10 +7,11 @@ import msgspec
 
 from em.compiler.calls import calls_of
 from em.compiler.draft import Draft
-from em.compiler.kinds import Example, Kind
+from em.compiler.homes import Example, Kind
 from em.compiler.trials import REQUEST, Trials, trials
+from em.errors import RoutineError
+from em.runner.planner import Plan, asks_for
 from em.runner.routine import PlanStep, ReturnStep, Routine, Step, ToolSpec
-from em.runner.slots import Plan, asks_for
 from em.traces.trace import KeptTrace
 from em.values.call import Effect
 from em.values.canonical import Json
@@ -60,6 +61,12 @@ def draft_kind(examples: Mapping[str, Example], *, name: str, description: str) 
     """Learn a kind of task from traces, and try what was learnt on each of them."""
     plan = Kind(list(examples.values())).plan()
     made = trials(examples)
+    if made.count("wrong"):
+        raise RoutineError(
+            f"what the traces have in common would do the wrong thing: {made}",
+            place="traces",
+            fix="compile without these: " + "; ".join(_reasons(made, "wrong")),
+        )
     routine = _routine(plan, name, description)
     return Draft(
         routine=routine,
@@ -75,8 +82,12 @@ def draft_kind(examples: Mapping[str, Example], *, name: str, description: str) 
     )
 
 
-def _reasons(made: Trials) -> list[str]:
-    return [f"{one.trace}: {one.verdict}: {one.reason}" for one in made.made if one.reason]
+def _reasons(made: Trials, verdict: str = "") -> list[str]:
+    return [
+        f"{one.trace}: {one.verdict}: {one.reason}"
+        for one in made.made
+        if one.reason and verdict in ("", one.verdict)
+    ]
 
 
 def _routine(plan: Plan, name: str, description: str) -> Routine:

@@ -10,17 +10,17 @@ from typing import Any, Literal
 import msgspec
 
 from em.compiler.calls import TracedCall
-from em.compiler.kinds import Example, Kind
+from em.compiler.homes import Example, Kind
 from em.compiler.sources import quoted
 from em.errors import EmError
-from em.runner.slots import EffectCall, NeedsRead, Plan, Results, planner_of
+from em.runner.planner import EffectCall, NeedsRead, Plan, Results, planner_of
 from em.values.canonical import Json, digest_unordered
 
 REQUEST = "request"
 """The name of the input that holds a request in words."""
 
 MOST_FOLDS = 20
-"""Parts into which traces are divided. Up to so many traces each is left out by itself."""
+"""Groups of traces that are left out in turn. With fewer traces, each is a group of its own."""
 
 Verdict = Literal["right", "handed over", "wrong"]
 

@@ -20,6 +20,7 @@ from em.runner.expressions.functions import FUNCTIONS
 from em.runner.expressions.language import compile_expression
 from em.runner.expressions.words import check_in_words
 from em.runner.journal import PAST_DONE, Attempt, Note, Notebook, Restored, keepable, unknown
+from em.runner.planner import NeedsRead, Results, Unplanned, planner_of
 from em.runner.routine import (
     CompiledStep,
     Default,
@@ -50,7 +51,6 @@ from em.runner.run import (
     report_of,
 )
 from em.runner.secrets import Secrets
-from em.runner.slots import NeedsRead, Results, Unplanned, planner_of
 from em.runner.tools import Function, Tool, missing_tool
 from em.values import json_schema
 from em.values.call import Fix, fix_problem

@@ -244,8 +244,11 @@ class Planner:
         while todo:
             names = {one.effect for one in todo}
             following = next(
-                one for one in todo if names.isdisjoint(self._plan.effects[one.effect].after)
+                (one for one in todo if names.isdisjoint(self._plan.effects[one.effect].after)),
+                None,
             )
+            if following is None:
+                raise Unplanned(f"the order of {', '.join(sorted(names))} is not clear")
             todo.remove(following)
             done.append(following)
         return done
@@ -258,13 +261,13 @@ class Planner:
         before, clauses = self._clauses()
         if not clauses:
             raise Unplanned("nothing in these words asks for something that was learnt")
-        if len(clauses) > 1:
-            # It is not clear to which part of the words a value belongs that is given by name.
-            for name in self._plan.slot_names() - self._plan.inputs.keys():
-                self._known.pop(name, None)
-        planned = []
-        for span in clauses:
-            planned.append(self._read_clause(span))
+        named = sorted(self._known.keys() & self._plan.slot_names() - self._plan.inputs.keys())
+        if len(clauses) > 1 and named:
+            raise Unplanned(
+                f"{', '.join(named)} is given by name, and the words ask for {len(clauses)} things:"
+                " say in the words to which of them it belongs"
+            )
+        planned = [self._read_clause(span) for span in clauses]
         self._check_rest(before)
         _check_twice(planned)
         return planned
@@ -417,8 +420,11 @@ class Planner:
         if not slot.records:
             return self._with(reading, name, given, used, ())
         records = []
+        of = reading.records[slot.of] if slot.of else ()
+        if slot.of and len(of) != len(values):
+            raise Unplanned(f"{name} needs one for each of {slot.of}", [name])
         for number, value in enumerate(values):
-            more = {"item": reading.records[slot.of][number]} if slot.of else {}
+            more = {"item": of[number]} if slot.of else {}
             pairs = _pairs(self._records(slot.records, reading, **more), slot.key)
             held = [record for own, record in pairs if equal(own, value)]
             if len(held) != 1:
@@ -536,7 +542,9 @@ class Planner:
     def _bound_to(self, name: str, slot: Slot, words: Words, reading: _Reading) -> _Reading:
         """Return a value for each record of another slot: like it, but for what is wanted."""
         values, records, used = [], [], []
-        of, segments = reading.records[slot.of], reading.segments[slot.of]
+        of, segments = reading.records[slot.of], reading.segments.get(slot.of, ())
+        if len(segments) != len(of) or any(not isinstance(i.get(slot.like), dict) for i in of):
+            raise Unplanned(f"nothing in the words says {name}", [name])
         for item, segment in zip(of, segments, strict=True):
             pairs = _pairs(self._records(slot.records, reading, item=item), slot.key)
             wanted, spans = _wanted(words, segment, item, slot.like, reading.used, pairs)
@@ -698,6 +706,8 @@ def _is_in_order(way: Sequence[tuple[Span, str]]) -> bool:
 
 def _pairs(items: Any, key: str) -> list[tuple[Any, Any]]:
     """Return each value of a list with the record that holds it."""
+    if key == "@" and not isinstance(items, Mapping):
+        raise Unplanned(f"a mapping was expected, there is {short(items)}")
     if key == "@":
         return list(items.items())
     if not key:
