@@ -10,7 +10,7 @@ from em.compiler.draft import Draft
 from em.compiler.homes import Example, Kind
 from em.compiler.trials import REQUEST, Trials, trials
 from em.errors import RoutineError
-from em.runner.planner import Plan, asks_for
+from em.runner.plan import Plan, asks_for
 from em.runner.routine import PlanStep, ReturnStep, Routine, Step, ToolSpec
 from em.traces.trace import KeptTrace
 from em.values.call import Effect

@@ -13,7 +13,8 @@ from em.compiler.calls import TracedCall
 from em.compiler.homes import Example, Kind
 from em.compiler.sources import quoted
 from em.errors import EmError
-from em.runner.planner import EffectCall, NeedsRead, Plan, Results, planner_of
+from em.runner.plan import EffectCall, NeedsRead, Plan, Results
+from em.runner.planner import planner_of
 from em.values.canonical import Json, digest_unordered
 
 REQUEST = "request"

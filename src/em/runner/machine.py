@@ -20,7 +20,8 @@ from em.runner.expressions.functions import FUNCTIONS
 from em.runner.expressions.language import compile_expression
 from em.runner.expressions.words import check_in_words
 from em.runner.journal import PAST_DONE, Attempt, Note, Notebook, Restored, keepable, unknown
-from em.runner.planner import NeedsRead, Results, Unplanned, planner_of
+from em.runner.plan import NeedsRead, Results, Unplanned
+from em.runner.planner import planner_of
 from em.runner.routine import (
     CompiledStep,
     Default,

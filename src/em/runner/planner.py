@@ -12,15 +12,32 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-import msgspec
-
-from em.errors import EmError, RoutineError
-from em.runner.agreement import INPUTS
+from em.errors import EmError
+from em.runner.candidates import (
+    holds,
+    mentions_of,
+    pairs_of,
+    same_record,
+    the_one_meant,
+    titles,
+    wanted_fields,
+)
 from em.runner.expressions.functions import FUNCTIONS, equal, every, items_of, kind_of
 from em.runner.expressions.language import compile_expression
 from em.runner.mentions import FUNCTION_WORDS, Span, Words, is_chatter, stem, unread
-from em.runner.run import PendingPrompt
-from em.values.canonical import Json, same, short
+from em.runner.plan import (
+    Effect,
+    EffectCall,
+    Known,
+    Plan,
+    Read,
+    Results,
+    Slot,
+    Unplanned,
+    asking,
+    asks_for,
+)
+from em.values.canonical import Json, short
 
 MOST_READINGS = 24
 """Readings of one part of a request that are tried; with more of them the run asks."""
@@ -29,165 +46,6 @@ MOST_CANDIDATES = 25
 FEWEST_FIELDS = 3
 """Fields of a record that is repeated by naming another one."""
 SAME_AS = re.compile(r"\b(?:same as|as in)\s+\Z", re.IGNORECASE)
-_VERBS = (
-    "modify change update edit adjust alter correct",
-    "cancel void revoke",
-    "return refund",
-    "exchange swap replace switch trade",
-    "create add open make new",
-    "delete remove erase",
-    "send mail forward",
-    "book reserve",
-)
-"""Verbs that ask for the same."""
-
-
-class Slot(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A value of an effect: where it lives, and how words choose it.
-
-    records: the list or mapping that it is chosen from. key: where a record holds the value; empty
-    if it is the value itself, `@` for the key of a mapping. many: several are chosen.
-    of: the slot for each of whose records this one has a value; that record is called `item`.
-    like: the field of a record that equals that of `item`, but for what the words want changed.
-    must: by field, what the chosen record may have there, as when it was recorded. fields: those
-    that chosen records had. Another one that is a flag, a state or a number may matter.
-    among: further lists that must hold the value. values: those that were recorded, if they are
-    few. examples: what it looks like. default: what it is if the words don't say.
-    """
-
-    records: str = ""
-    key: str = ""
-    many: bool = False
-    of: str = ""
-    like: str = ""
-    must: dict[str, list[Any]] = {}
-    fields: Sequence[str] = ()
-    among: Sequence[str] = ()
-    values: Sequence[Any] = ()
-    examples: Sequence[Any] = ()
-    default: Sequence[str] = ()
-
-
-class Effect(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A call with an effect: its values, and the words that ask for it.
-
-    after: effects that came before this one in every trace that had both.
-    expects: what its result must be like, as when it was recorded.
-    """
-
-    tool: str
-    words: Sequence[str] = ()
-    slots: dict[str, Slot] = {}
-    guards: Sequence[str] = ()
-    after: Sequence[str] = ()
-    expects: Sequence[str] = ()
-
-
-class Read(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A read that is made when something needs it: `order(order_id)`."""
-
-    tool: str
-    args: Json = {}
-    given: Sequence[str] = ()
-
-
-class Known(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """An input of reads, such as who it is about: what it looks like."""
-
-    examples: Sequence[Any] = ()
-
-
-class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What a kind of task does, and what it needs to know.
-
-    reads: by name, the reads; where there are several ways to one result, those that can be made
-    must agree. inputs: what reads need that no other read gives.
-    """
-
-    effects: dict[str, Effect] = {}
-    reads: dict[str, list[Read]] = {}
-    inputs: dict[str, Known] = {}
-
-    def slot_names(self) -> set[str]:
-        """Return the names of all values of all effects."""
-        return {name for effect in self.effects.values() for name in effect.slots}
-
-
-class Unplanned(RoutineError):
-    """The words or the inputs don't say enough, or not one thing only.
-
-    inputs: those that are missing. Otherwise other words may help.
-    """
-
-    code = "unplanned"
-
-    def __init__(self, message: str, inputs: Sequence[str] = ()) -> None:
-        super().__init__(message)
-        self.inputs = tuple(inputs)
-
-    def question(self, request: str) -> PendingPrompt:
-        """Return what a person is asked: the missing inputs, or the request in other words."""
-        names = list(dict.fromkeys(self.inputs)) or [request]
-        labels = [f"{names[0]}: {self.message}", *names[1:]]
-        fields = [
-            {"name": name, "type": "text", "label": label}
-            for name, label in zip(names, labels, strict=True)
-        ]
-        message = f"Before anything is done: {self.message}."
-        return PendingPrompt(step_id=INPUTS, message=message, fields=fields)
-
-
-class NeedsRead(BaseException):
-    """A plan needs the result of a read that was not made yet.
-
-    It passes through everything that looks at errors of expressions.
-    """
-
-    def __init__(self, tool: str, args: Json) -> None:
-        super().__init__(tool)
-        self.tool, self.arguments = tool, args
-
-
-FAILED_READ = {"em": "failed"}
-"""Stands for the result of a read that failed."""
-
-
-class Results:
-    """The results of the reads that a plan has made so far."""
-
-    def __init__(self) -> None:
-        self._known: dict[str, Any] = {}
-
-    def __len__(self) -> int:
-        return len(self._known)
-
-    def add(self, need: NeedsRead, value: Any) -> None:
-        """Take the result of a read."""
-        self._known[_key(need.tool, need.arguments)] = value
-
-    def of(self, tool: str, args: Json) -> Any:
-        """Return the result of a read.
-
-        Raises NeedsRead if it was not made, and EmError if it failed.
-        """
-        key = _key(tool, args)
-        if key not in self._known:
-            raise NeedsRead(tool, args)
-        value = self._known[key]
-        if value == FAILED_READ:
-            raise Unplanned(f"{tool} found nothing for {short(args)}")
-        return value
-
-
-def _key(tool: str, args: Json) -> str:
-    return f"{tool} {msgspec.json.encode(args, order='sorted').decode()}"
-
-
-class EffectCall(NamedTuple):
-    """One effect to be made."""
-
-    effect: str
-    args: Json
 
 
 class _Reading(NamedTuple):
@@ -274,12 +132,12 @@ class Planner:
 
     def _clauses(self) -> tuple[list[Span], list[Span]]:
         """Return the pieces before the first effect, and the part of the words for each effect."""
-        asking = {stem(word) for one in self._plan.effects.values() for word in _asking(one)}
+        stems = {stem(word) for one in self._plan.effects.values() for word in asking(one)}
         before: list[Span] = []
         clauses: list[Span] = []
         for piece in self._words.pieces():
             plain = self._words.part(piece).plain()
-            if any(stem(word) in asking for _, word in plain):
+            if any(stem(word) in stems for _, word in plain):
                 clauses.append(piece)
             elif clauses:
                 clauses[-1] = Span(clauses[-1].start, piece.end)
@@ -353,7 +211,7 @@ class Planner:
 
     def _allowed(self, effect: Effect, reading: _Reading) -> Iterator[str]:
         """Yield the words that may stand beside the values of an effect."""
-        yield from _asking(effect)
+        yield from asking(effect)
         for name in effect.slots:
             yield from re.findall(r"[a-z]+", name.lower())
         for records in reading.records.values():
@@ -379,7 +237,7 @@ class Planner:
                 if len(reads) == 1 and len(reads[0].given) == 1:
                     held = self._tried(name, code)
                     own = {n: v for n, v in told[0].items() if n not in reads[0].given}
-                    if held is not None and _holds(held, own):
+                    if held is not None and holds(held, own):
                         said = SAME_AS.search(words.text, 0, span.start)
                         start = said.start() if said else span.start
                         found.append(Span(start, span.end))
@@ -425,7 +283,7 @@ class Planner:
             raise Unplanned(f"{name} needs one for each of {slot.of}", [name])
         for number, value in enumerate(values):
             more = {"item": of[number]} if slot.of else {}
-            pairs = _pairs(self._records(slot.records, reading, **more), slot.key)
+            pairs = pairs_of(self._records(slot.records, reading, **more), slot.key)
             held = [record for own, record in pairs if equal(own, value)]
             if len(held) != 1:
                 known = short([own for own, _ in pairs][:8])
@@ -439,7 +297,7 @@ class Planner:
 
     def _single(self, name: str, slot: Slot, words: Words, reading: _Reading) -> Iterator[_Reading]:
         """Yield each value of a list that the words mention, or whose record they describe."""
-        pairs = _pairs(self._records(slot.records, reading), slot.key)
+        pairs = pairs_of(self._records(slot.records, reading), slot.key)
         written = [one for one in words.literals if isinstance(one.value, dict)]
         found = False
         for value, record in pairs:
@@ -519,16 +377,16 @@ class Planner:
 
     def _chosen(self, name: str, slot: Slot, words: Words, reading: _Reading) -> Iterator[_Reading]:
         """Yield the records that the words describe, in the order of the words."""
-        pairs = _pairs(self._records(slot.records, reading), slot.key)
-        mentions = _mentions(words, pairs)
+        pairs = pairs_of(self._records(slot.records, reading), slot.key)
+        mentions = mentions_of(words, pairs)
         if not mentions:
-            named = [next(_titles(record), value) for value, record in pairs]
+            named = [next(titles(record), value) for value, record in pairs]
             raise Unplanned(f"{name} is not said; there are {short(named[:12])}", [name])
         values, records, used, segments = [], [], [], []
         for number, (span, held) in enumerate(mentions):
             end = mentions[number + 1][0].start if number + 1 < len(mentions) else len(words.text)
             segment = Span(span.end, end)
-            (value, record), more = _told_apart(words, segment, held)
+            (value, record), more = the_one_meant(words, segment, held)
             self._check(name, slot, value, record, reading)
             values.append(value)
             records.append(record)
@@ -546,8 +404,8 @@ class Planner:
         if len(segments) != len(of) or any(not isinstance(i.get(slot.like), dict) for i in of):
             raise Unplanned(f"nothing in the words says {name}", [name])
         for item, segment in zip(of, segments, strict=True):
-            pairs = _pairs(self._records(slot.records, reading, item=item), slot.key)
-            wanted, spans = _wanted(words, segment, item, slot.like, reading.used, pairs)
+            pairs = pairs_of(self._records(slot.records, reading, item=item), slot.key)
+            wanted, spans = wanted_fields(words, segment, item, slot.like, reading.used, pairs)
             target = {**item[slot.like], **wanted}
             fitting = [one for one in pairs if same_record(one[1].get(slot.like), target)]
             if len(fitting) != 1:
@@ -629,12 +487,6 @@ class Planner:
         return [(span, text) for span, text in self._words.codes() if _form(text) in forms]
 
 
-def asks_for(effect: Effect, text: str) -> bool:
-    """Return whether a text has a word that asks for an effect."""
-    asking = {stem(word) for word in _asking(effect)}
-    return any(stem(word) in asking for _, word in Words(text).plain())
-
-
 def planner_of(plan: Plan, results: Results) -> Planner:
     """Return what makes the plan of a run from the results of reads."""
     return Planner(plan, results.of, _evaluated)
@@ -656,16 +508,6 @@ def _compiled(text: str) -> Callable[[Mapping[str, Any]], Any]:
 
 
 # --- helpers --------------------------------------------------------------------------------------
-
-
-def _asking(effect: Effect) -> Iterator[str]:
-    """Yield the words that ask for an effect, with verbs that mean the same."""
-    for word in effect.words:
-        yield word
-        for verbs in _VERBS:
-            alike = verbs.split()
-            if word in alike:
-                yield from alike
 
 
 def _inputs_of(read: Read, inputs: Mapping[str, Known]) -> list[str]:
@@ -704,144 +546,9 @@ def _is_in_order(way: Sequence[tuple[Span, str]]) -> bool:
     return all(0 < after.start - before.end <= 1 for before, after in itertools.pairwise(names))
 
 
-def _pairs(items: Any, key: str) -> list[tuple[Any, Any]]:
-    """Return each value of a list with the record that holds it."""
-    if key == "@" and not isinstance(items, Mapping):
-        raise Unplanned(f"a mapping was expected, there is {short(items)}")
-    if key == "@":
-        return list(items.items())
-    if not key:
-        return [(one, one) for one in items_of(items)]
-    return [(value, one) for one in items_of(items) for value in every(one, key)]
-
-
-_LETTERS = re.compile(r"[^\W\d_]{3}")
-
-
-def _titles(record: Any) -> Iterator[str]:
-    """Yield the texts of a record that may be its name: with letters, not only an id."""
-    for value in record.values() if isinstance(record, dict) else ():
-        if isinstance(value, str) and _LETTERS.search(value) and kind_of(value) in ("word", "text"):
-            yield value
-
-
-def _mentions(
-    words: Words, pairs: Sequence[tuple[Any, Any]]
-) -> list[tuple[Span, list[tuple[Any, Any]]]]:
-    """Return where records are named, with those that have this name; the longer name counts."""
-    held: dict[Span, list[tuple[Any, Any]]] = {}
-    for value, record in pairs:
-        for title in {str(value), *_titles(record)}:
-            for span in words.find(title):
-                if not words.is_in_literal(span.start):
-                    held.setdefault(span, []).append((value, record))
-    spans = [
-        span
-        for span in held
-        if not any(o != span and o.start <= span.start and span.end <= o.end for o in held)
-    ]
-    return [(span, held[span]) for span in sorted(spans)]
-
-
-def _told_apart(
-    words: Words, segment: Span, held: list[tuple[Any, Any]]
-) -> tuple[tuple[Any, Any], list[Span]]:
-    """Return the one record that is meant, and what in the words describes it further."""
-    described = next(
-        (
-            one
-            for one in words.literals
-            if segment.start <= one.span.start < segment.end
-            and isinstance(one.value, dict)
-            and one.value
-            and any(_describes(one.value, record) for _, record in held)
-        ),
-        None,
-    )
-    if described is not None:
-        held = [one for one in held if _describes(described.value, one[1])]
-    if len(held) != 1:
-        raise Unplanned(f"{len(held)} records fit {words.text[segment.start - 30 : segment.end]!r}")
-    return held[0], [] if described is None else [described.span]
-
-
-def _describes(wanted: Json, record: Any) -> bool:
-    """Return whether a record, or a mapping in it, has all these fields."""
-    if not isinstance(record, dict):
-        return False
-    inner = [value for value in record.values() if isinstance(value, dict)]
-    return any(
-        all(name in one and same(one[name], value) for name, value in wanted.items())
-        for one in (record, *inner)
-    )
-
-
-def _wanted(
-    words: Words,
-    segment: Span,
-    item: Json,
-    like: str,
-    used: Sequence[Span],
-    pairs: Sequence[tuple[Any, Any]],
-) -> tuple[Json, list[Span]]:
-    """Return which fields the words want changed, and where they say so."""
-    records = [
-        one
-        for one in words.literals
-        if segment.start <= one.span.start < segment.end
-        and isinstance(one.value, dict)
-        and one.span not in used
-    ]
-    if len(records) == 1:
-        return records[0].value, [records[0].span]
-    if records:
-        raise Unplanned(f"more than one record says what is wanted for {short(item)}")
-    wanted: Json = {}
-    spans: list[Span] = []
-    for field, own in item[like].items():
-        values = {str(record[like].get(field)) for _, record in pairs if like in record}
-        for value in sorted(values | {str(own)}):
-            found = [
-                span
-                for span in words.find(value)
-                if segment.start <= span.start < segment.end and span not in used
-            ]
-            if value == str(own):
-                spans += found  # as it is
-                continue
-            if found and field in wanted:
-                raise Unplanned(f"{field} can be {wanted[field]} and {value}")
-            if found:
-                wanted[field] = value
-                spans += found
-    if not wanted:
-        raise Unplanned(f"nothing says what is wanted for {short(item)}")
-    if len(set(spans)) < len(spans):
-        raise Unplanned(f"it is not clear which fields of {short(item)} are meant")
-    return wanted, spans
-
-
 def _may_matter(field: str, value: Any) -> bool:
     """Return whether a field that was never seen may speak against choosing a record."""
     return isinstance(value, bool | int | float) or field in ("status", "state")
-
-
-def _holds(record: Any, fields: Json) -> bool:
-    """Return whether a mapping in a record has all these fields."""
-    if not isinstance(record, dict):
-        return False
-    if all(name in record and equal(record[name], value) for name, value in fields.items()):
-        return True
-    return any(_holds(one, fields) for one in record.values())
-
-
-def same_record(one: Any, other: Any) -> bool:
-    """Return whether two mappings have the same fields with the same values."""
-    return (
-        isinstance(one, dict)
-        and one.keys() == other.keys()
-        and all(same(value, other[name]) for name, value in one.items())
-    )
 
 
 def _names_in(record: Any) -> Iterator[str]:

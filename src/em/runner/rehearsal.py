@@ -16,7 +16,7 @@ from em.runner.agreement import INPUTS, left_of, single_places
 from em.runner.expressions.language import compile_expression, compile_value, names_in
 from em.runner.expressions.words import check_in_words, in_words
 from em.runner.machine import Machine, Steps, scopes_of
-from em.runner.planner import EffectCall
+from em.runner.plan import EffectCall
 from em.runner.routine import CompiledStep, PlanStep, PromptStep, Step, ToolStep, UdfStep
 from em.runner.run import (
     Failed,

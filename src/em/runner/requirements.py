@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from em.runner.expressions.words import check_in_words, in_words, request_in_words
-from em.runner.planner import Slot
+from em.runner.plan import Slot
 from em.runner.routine import Asked, PlanStep, Routine, ToolStep, UdfStep
 from em.values.canonical import Json, short
 

@@ -14,8 +14,8 @@ import msgspec
 from em.errors import InvalidRoutine
 from em.runner.agreement import SETTLED, Agreement, Answer, Terms, with_answers
 from em.runner.expressions.language import Evaluate, compile_expression, compile_value
-from em.runner.planner import FAILED_READ, Known, Plan, Read
-from em.runner.planner import Effect as PlannedEffect
+from em.runner.plan import FAILED_READ, Known, Plan, Read
+from em.runner.plan import Effect as PlannedEffect
 from em.settings import McpServer
 from em.values.call import Effect
 from em.values.canonical import Json
