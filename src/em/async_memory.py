@@ -117,6 +117,8 @@ class AsyncMemory:
     label = _threaded(Memory.label)
     import_files = _threaded(Memory.import_files)
     traces = _threaded(Memory.traces)
+    shadow_report = _threaded(Memory.shadow_report)
+    promote = _threaded(Memory.promote)
     suggest = _threaded(Memory.suggest)
     compile = _threaded(Memory.compile)
     run = _threaded(Memory.run)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from em.behaviour.engine import Engine
     from em.compiler.confirmation import Confirm
     from em.compiler.heal import Healing
+    from em.compiler.shadow import Promotion, Shadow, ShadowReport, Which
     from em.compiler.suggestions import Suggestion
     from em.heuristics.heuristic import Briefing, Heuristic
     from em.heuristics.lessons import Heuristics
@@ -96,7 +97,9 @@ class Memory:
         self.close()
 
     def close(self) -> None:
-        """Close the store."""
+        """Finish the comparisons that are under way, and close the store."""
+        if "_shadow" in self.__dict__:
+            self._shadow.close()
         self.store.close()
 
     # Observations and recall
@@ -213,16 +216,51 @@ class Memory:
         *,
         app: str = "",
         subject: str | None = None,
+        shadow: "Which" = False,
     ) -> "Recording":
         """Record an agent: as a context manager, or as a decorator of a sync or async agent.
 
         The trace is stored when the agent is done. Calls are recorded of tools made by
         `recorder.tool`, and of those decorated with `em.recorded_tool` anywhere, also in thread
         pools and asyncio's tasks. A decorated agent's arguments are the input of its trace.
+
+        shadow: compare what the agent did with what routines would have done: True for those of
+        the same `app` whose inputs fit, or their names. Nothing is called for it, and the agent
+        does not wait for it. `shadow_report` returns the counts.
         """
         from em.traces.record import Recording
 
-        return Recording(self.log, goal, input_summary, app=app, subject=subject)
+        stored = self._shadow.beside(shadow, subject) if shadow else None
+        return Recording(self.log, goal, input_summary, app=app, subject=subject, stored=stored)
+
+    @cached_property
+    def _shadow(self) -> "Shadow":
+        from em.compiler.shadow import Shadow
+
+        return Shadow(self.store, self._allow)
+
+    def shadow_report(
+        self, routine: str | None = None, *, subject: str | None = None
+    ) -> "list[ShadowReport]":
+        """Return how often each routine agreed with the agents that were recorded beside it.
+
+        routine: only this one, by `name` or `name@version`. subject: only traces about them.
+        """
+        from em.compiler.shadow import shadow_report
+
+        self._shadow.wait()
+        return shadow_report(self.store, routine, about=subject)
+
+    def promote(self, routine: str, *, after: int = 10, force: bool = False) -> "Promotion":
+        """Put a retired routine in use, if it agreed with the agent `after` times in a row.
+
+        routine: `name@version`, or `name` for its newest version. force: without that proof.
+        Raises NotPromoted, with the code `not_promoted`.
+        """
+        from em.compiler.shadow import promote
+
+        self._shadow.wait()
+        return promote(self.store, routine, after=after, force=force)
 
     def add_trace(self, trace: "Trace | Mapping[str, Any]", *, subject: str | None = None) -> str:
         """Store one attempt at a task. Return the trace's id; its stream is `trace/ID`.
@@ -308,6 +346,7 @@ class Memory:
         allow_failed: bool = False,
         allow_unlabelled: bool = True,
         confirm: "Confirm" = (),
+        shadow: bool = False,
     ) -> "KeptRoutine":
         """Compile traces of this memory into a routine, stored as a new version.
 
@@ -321,6 +360,9 @@ class Memory:
 
         confirm: names of values that a run would ask for, since nothing recorded explains them,
         and that are the recorded ones on every run.
+
+        shadow: store the version retired, so that its name does not mean it yet. `record` compares
+        it with agents, and `promote` puts it in use.
         """
         from em.compiler.compile_trace import compile_several
         from em.runner.package import keep_routine
@@ -338,7 +380,7 @@ class Memory:
             allow_unlabelled=allow_unlabelled,
             confirm=confirm,
         )
-        return keep_routine(self.store, made.files, made.from_events)
+        return keep_routine(self.store, made.files, made.from_events, retired=shadow)
 
     def run(
         self,

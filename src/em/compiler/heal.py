@@ -116,9 +116,13 @@ def heal_run(store: Store, run_id: str, *, dry_run: bool = False) -> Healing:
     if dry_run or not healing.changed:
         return healing
     before = past.stored or keep_routine(store, old).ref
-    sources = find_routine(store, past.stored).from_events if past.stored else ()
+    healed = find_routine(store, past.stored) if past.stored else None
+    sources = () if healed is None else healed.from_events
+    # A version that is not in use yet is not put in use by healing it.
+    retired = healed is not None and healed.retired_at is not None
     # The new version contains what this run was given and returned: it is forgotten with it.
-    after = keep_routine(store, new, [*sources, *(event.id for event in past.events)]).ref
+    events = [*sources, *(event.id for event in past.events)]
+    after = keep_routine(store, new, events, retired=retired).ref
     if past.folder:
         write_files(new, pathlib.Path(past.folder))
     return msgspec.structs.replace(healing, old=before, new=after)

@@ -93,16 +93,14 @@ def _answer(need: NeedsRead, example: Example) -> TracedCall | None:
 
 
 def _compared(planned: Sequence[EffectCall], example: Example) -> tuple[Verdict, str]:
-    done = sorted(
-        _written(call.name, call.args) for call in example.calls if call.effect == "write"
-    )
-    now = sorted(_written(one.effect, one.args) for one in planned)
+    done = sorted(written(call.name, call.args) for call in example.calls if call.effect == "write")
+    now = sorted(written(one.effect, one.args) for one in planned)
     if done == now:
         return "right", ""
     return "wrong", f"it would do {now}; {done} was done"
 
 
-def _written(tool: str, args: Json) -> str:
+def written(tool: str, args: Json) -> str:
     """Return a call as text, in which the order of lists that belong together does not count."""
     lists = {name: value for name, value in args.items() if isinstance(value, list)}
     lengths = {len(value) for value in lists.values()}

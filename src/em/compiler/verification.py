@@ -242,7 +242,7 @@ def _run(
             draft.secrets,
         ),
     )
-    return drive(_at_once(machine.run(declared_input(draft))))
+    return drive(at_once(machine.run(declared_input(draft))))
 
 
 def declared_input(draft: Draft) -> Json:
@@ -260,7 +260,7 @@ def replayed(draft: Draft, stand_in: Callable[[str], Function]) -> RunResult:
     return _run(draft, {name: Tool(name, stand_in(name)) for name in names}, udfs)
 
 
-def _at_once(running: Effects[RunResult]) -> Effects[RunResult]:
+def at_once(running: Effects[RunResult]) -> Effects[RunResult]:
     """Run without the pauses between attempts."""
     try:
         effect = next(running)

@@ -110,6 +110,7 @@ HEURISTIC_PREFIX = "heuristic/"
 JOB_PREFIX = "job/"
 LOOP_PREFIX = "loop/"
 RUN_PREFIX = "run/"
+SHADOW_PREFIX = "shadow/"
 SUBJECT_PREFIX = "subject/"
 TRACE_PREFIX = "trace/"
 TRANSCRIPT_PREFIX = "transcript/"
@@ -146,6 +147,11 @@ def loop_stream(loop_id: str) -> str:
 def run_stream(run_id: str) -> str:
     """Name the stream of a run, which is its journal."""
     return RUN_PREFIX + run_id
+
+
+def shadow_stream(routine: str) -> str:
+    """Name the stream of what a routine would have done beside an agent."""
+    return SHADOW_PREFIX + routine
 
 
 def subject_stream(subject: str) -> str:

@@ -48,6 +48,8 @@ HOMES: Mapping[str, str] = {
     "code_written": "em.runner.authorship",
     "code_trusted": "em.runner.authorship",
     "code_distrusted": "em.runner.authorship",
+    "shadow_compared": "em.compiler.shadow",
+    "routine_promoted": "em.compiler.shadow",
     "behaviour_recorded": "em.behaviour.behaviour",
     "behaviour_replayed": "em.behaviour.behaviour",
     "behaviour_missed": "em.behaviour.behaviour",

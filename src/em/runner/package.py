@@ -299,9 +299,16 @@ def files_in(folder: str | Path) -> dict[str, str]:
 
 
 def keep_routine(
-    store: Store, files: Mapping[str, str], from_events: Sequence[str] = ()
+    store: Store,
+    files: Mapping[str, str],
+    from_events: Sequence[str] = (),
+    *,
+    retired: bool = False,
 ) -> KeptRoutine:
-    """Store a package as a new version; an unchanged package keeps its version."""
+    """Store a package as a new version; an unchanged package keeps its version.
+
+    retired: store it out of use: its name still means the version before.
+    """
     routine = read_routine(parse_yaml(files[ROUTINE].encode(), ROUTINE), ROUTINE)
     if not routine.name or any(sign in routine.name for sign in "@/\\."):
         raise UsageError(
@@ -310,7 +317,9 @@ def keep_routine(
             fix="use a name without @, /, \\ and dots",
         )
     body: Json = {"files": dict(files)}
-    draft = ArtefactDraft(kind=KIND, name=routine.name, body=body, from_events=from_events)
+    draft = ArtefactDraft(
+        kind=KIND, name=routine.name, body=body, from_events=from_events, retired=retired
+    )
     commit = Commit(artefacts=[draft], events=code_notes(files, routine.name, from_events))
     (artefact,) = store.commit(commit).artefacts
     return _kept(artefact)

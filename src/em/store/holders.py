@@ -106,7 +106,8 @@ def put_artefact(session: Session, item: PreparedArtefact, created_at: int) -> A
         (draft.kind, draft.name),
     ).fetchone()
     previous = to_artefact(newest) if newest else None
-    if previous and previous.hash == content and previous.retired_at is None:
+    is_same = previous is not None and previous.hash == content
+    if previous and is_same and (draft.retired or previous.retired_at is None):
         artefact = _add_evidence(session, previous, draft.from_events)
     else:
         version = previous.version + 1 if previous else 1
@@ -135,7 +136,7 @@ def _add_artefact(
         hash=content,
         from_events=tuple(item.draft.from_events),
         created_at=from_micros(created_at),
-        retired_at=None,
+        retired_at=from_micros(created_at) if item.draft.retired else None,
     )
     session.execute(
         f"INSERT INTO artefacts({ARTEFACT_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",  # noqa: S608 - fixed words
@@ -148,7 +149,7 @@ def _add_artefact(
             content,
             sources_text(artefact.from_events),
             created_at,
-            None,
+            created_at if item.draft.retired else None,
         ),
     )
     return artefact
@@ -173,6 +174,12 @@ def retire_artefacts(session: Session, ids: Sequence[str], moment: int) -> list[
     """Take artefacts out of use, and return the ids of those that were in use."""
     sql = "UPDATE artefacts SET retired_at = ? WHERE id = ? AND retired_at IS NULL"
     return [one for one in ids if session.execute(sql, (moment, one)).rowcount == 1]
+
+
+def restore_artefacts(session: Session, ids: Sequence[str]) -> None:
+    """Put retired artefacts in use again."""
+    for one in ids:
+        session.execute("UPDATE artefacts SET retired_at = NULL WHERE id = ?", (one,))
 
 
 def erase_artefacts(session: Session, ids: Sequence[str]) -> int:

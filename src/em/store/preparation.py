@@ -61,6 +61,7 @@ class Prepared(NamedTuple):
     sources: set[str]
     is_one_row: bool = False
     """Whether it is one new event and nothing else, so that one statement writes it."""
+    restore: Sequence[str] = ()
 
 
 def prepare(commit: Commit, redactor: Redactor) -> Prepared:
@@ -81,6 +82,7 @@ def prepare(commit: Commit, redactor: Redactor) -> Prepared:
         records=[_record(record, redactor) for record in commit.records],
         lessons=_lessons(commit.lessons),
         retire=commit.retire,
+        restore=commit.restore,
         request=_request(commit.request, redactor),
         given_ids=given_ids,
         expected_pos=commit.expected_pos,

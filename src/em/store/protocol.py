@@ -18,6 +18,7 @@ class ArtefactDraft(msgspec.Struct, frozen=True, kw_only=True):
     """A version of an artefact to store. Content equal to the newest version's makes no new one.
 
     from_log: the body quotes events as they are in the log, so it is redacted already.
+    retired: store it out of use. `Commit.restore` puts it in use.
     """
 
     kind: str
@@ -25,6 +26,7 @@ class ArtefactDraft(msgspec.Struct, frozen=True, kw_only=True):
     body: Json
     from_events: Sequence[str] = ()
     from_log: bool = False
+    retired: bool = False
 
 
 class Artefact(msgspec.Struct, frozen=True, kw_only=True):
@@ -148,6 +150,7 @@ class Commit(msgspec.Struct, frozen=True, kw_only=True):
         its stream.
     lessons: for a stream, the id of the event that is indexed as its lesson; None removes it.
     retire: ids of artefacts to take out of use. They stay readable by their version.
+    restore: ids of retired artefacts to put in use again.
     expected_pos: for a stream, the position of its last event (0: none). Makes the commit a
         compare-and-append: it raises PositionConflict if the stream has moved.
     skip_known: skip events that are in the log. One with the same id and other content is refused.
@@ -158,6 +161,7 @@ class Commit(msgspec.Struct, frozen=True, kw_only=True):
     records: Sequence[Record] = ()
     lessons: Mapping[str, str | None] = {}
     retire: Sequence[str] = ()
+    restore: Sequence[str] = ()
     request: RequestOutcome | None = None
     expected_pos: Mapping[str, int] = {}
     skip_known: bool = False
@@ -165,7 +169,9 @@ class Commit(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def is_only_events(self) -> bool:
         """Whether the commit has events and nothing else."""
-        rest = (self.artefacts, self.records, self.lessons, self.retire, self.request)
+        rest = (
+            self.artefacts, self.records, self.lessons, self.retire, self.restore, self.request,
+        )  # fmt: skip
         return not any(rest)
 
 

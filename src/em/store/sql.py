@@ -30,6 +30,7 @@ from em.store.holders import (
     put_artefact,
     put_records,
     refuse_erased_sources,
+    restore_artefacts,
     retire_artefacts,
     to_artefact,
 )
@@ -279,6 +280,7 @@ class SqlStore(ABC):
         if prepared.request is not None:
             complete_request(session, prepared.request)
         retired = retire_artefacts(session, prepared.retire, recorded_at)
+        restore_artefacts(session, prepared.restore)
         return Committed(events, artefacts, retired), tip
 
     def _try_to_scrub(self) -> str:

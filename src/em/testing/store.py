@@ -438,8 +438,28 @@ class HolderConformance:
         retire = Commit(retire=[third.id])
         assert [store.commit(retire).retired for _ in range(2)] == [[third.id], []]
         assert store.artefact("routine", "r") == second
+        store.commit(Commit(restore=[third.id]))
+        assert store.artefact("routine", "r") == third
         assert [a.version for a in store.artefacts("routine")] == [1, 2, 3]
         assert list(store.artefacts("state")) == []
+
+    def test_an_artefact_may_be_stored_out_of_use(self, store: Store) -> None:
+        """Its name means the version before until it is restored; equal content is one version."""
+
+        def put(body: dict[str, Any], *, retired: bool) -> Any:
+            draft = ArtefactDraft(kind="routine", name="r", body=body, retired=retired)
+            return store.commit(Commit(artefacts=[draft])).artefacts[0]
+
+        first = put({"a": 1}, retired=False)
+        assert put({"a": 1}, retired=True) == first
+        second, again = put({}, retired=True), put({}, retired=True)
+        assert (second.version, again) == (2, second)
+        assert second.retired_at is not None
+        assert store.artefact("routine", "r") == first
+        store.commit(Commit(restore=[second.id]))
+        found = store.artefact("routine", "r")
+        assert found is not None
+        assert (found.version, found.retired_at) == (2, None)
 
     def test_records_are_replaced_and_removed_by_key(self, store: Store) -> None:
         """Subject, type and id; listed in that order, over many pages."""

@@ -6,12 +6,13 @@ arguments are the input of the trace, its return value is the output.
 
 import functools
 import inspect
-from collections.abc import AsyncGenerator, Callable, Generator
+from collections.abc import AsyncGenerator, Callable, Generator, Sequence
 from contextlib import AbstractContextManager, suppress
 from typing import Any, TypeVar
 
 import msgspec
 
+from em.log.event import Event
 from em.store.log import Log
 from em.traces.recorder import (
     Recorder,
@@ -22,12 +23,14 @@ from em.traces.recorder import (
     recorder_here,
     recording_into,
 )
-from em.traces.trace import Outcome, trace_events
+from em.traces.trace import Outcome, Trace, trace_events
 from em.values.call import Signature
 from em.values.canonical import Json, short
 from em.values.ids import new_id
 
 F = TypeVar("F", bound=Callable[..., Any])
+Stored = Callable[[Trace, str, Sequence[Event]], None]
+"""Called with a trace, its id and its events once they are stored. It must not raise."""
 
 
 class Recording:
@@ -45,9 +48,10 @@ class Recording:
         *,
         app: str,
         subject: str | None,
+        stored: Stored | None = None,
     ) -> None:
         self._log, self._goal, self._input = log, goal, input_summary
-        self._app, self._subject = app, subject
+        self._app, self._subject, self._stored = app, subject, stored
         self._inside: AbstractContextManager[None] | None = None
         self.recorder: Recorder | None = None
         self._outer: Recorder | None = None
@@ -87,13 +91,17 @@ class Recording:
                 " own; decorate that agent with recorded_tool too, and it is one call here"
             )
         trace_id = self.trace_id = new_id()
-        self._log.append_many(trace_events(trace, trace_id, subject=self._subject))
+        events = self._log.append_many(trace_events(trace, trace_id, subject=self._subject))
+        if self._stored is not None:
+            self._stored(trace, trace_id, events)
 
         def late(why: str) -> None:
             """Store the end again, with the reason; the last end of a trace counts."""
             changed = msgspec.structs.replace(trace, incomplete=trace.incomplete or why)
             with suppress(Exception):  # the call of the tool must not fail because of this
                 self._log.append_many(trace_events(changed, trace_id, subject=self._subject)[-1:])
+                if self._stored is not None:
+                    self._stored(changed, trace_id, events)
 
         recorder.close(trace, late)
 
@@ -104,7 +112,14 @@ class Recording:
 
         def begin(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Recording:
             given = {**(self._input or {}), **_asked(signature, args, kwargs)}
-            return Recording(self._log, goal, given, app=self._app, subject=self._subject)
+            return Recording(
+                self._log,
+                goal,
+                given,
+                app=self._app,
+                subject=self._subject,
+                stored=self._stored,
+            )
 
         wrapped: Any = functools.wraps(agent)(_wrapper(agent)(agent, begin))
         result: F = wrapped

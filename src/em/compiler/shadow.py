@@ -1,0 +1,670 @@
+"""Shadow mode: what a routine would have done beside an agent, compared with what the agent did.
+
+A prediction is made when the agent is done, from its recording alone. The routine runs on the
+machine. A read is answered with what the agent got for the same call. A call with an effect is not
+made: it is looked up among those of the agent. A read that the agent never made ends the prediction
+as a hand-over. So the shadow calls no tool at all, and can't disturb the agent or its tools.
+"""
+
+import inspect
+import logging
+import os
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import nullcontext
+from datetime import datetime
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+
+from em.compiler.calls import TracedCall, calls_of, infer_effect
+from em.compiler.trials import written
+from em.compiler.verification import at_once
+from em.errors import Conflict, EmError, RoutineError
+from em.log.event import Draft, Event, EventQuery, shadow_stream
+from em.log.kinds import event_body
+from em.runner.drivers import drive
+from em.runner.journal import MOST_ARGS
+from em.runner.machine import Machine, check_input
+from em.runner.package import (
+    ROUTINE,
+    UDF,
+    Udfs,
+    find_routine,
+    kept_routines,
+    load_program,
+    texts_of,
+    unpacked,
+)
+from em.runner.routine import PlanStep, Program
+from em.runner.run import RunResult, cause_of
+from em.runner.secrets import Secrets
+from em.runner.tools import Function, Tool
+from em.settings import AllowSettings
+from em.store.protocol import Artefact, Commit, Store
+from em.traces.recorder import error_text
+from em.traces.trace import Message, ToolCall, Trace
+from em.values.call import Effect
+from em.values.canonical import Json, identical, short
+from em.values.json_schema import Declared
+
+Verdict = Literal["agreed", "differed", "handed_over", "not_compared"]
+Which = bool | str | Sequence[str]
+"""The routines to compare with: all that fit, or those with these names."""
+
+ENOUGH = 10
+"""Agreements in a row after which a routine may be promoted."""
+
+_KEY = "idempotency_key"
+_log = logging.getLogger("em.shadow")
+
+
+class EffectMade(msgspec.Struct, frozen=True):
+    """A call with an effect."""
+
+    tool: str
+    args: Json = {}
+
+
+@event_body("shadow_compared")
+class Compared(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a routine would have done was compared with what the agent did.
+
+    The event has no subject: what a routine would have done may quote what it was compiled from.
+    `about` is the subject of the trace.
+    """
+
+    routine: str
+    verdict: Verdict
+    reason: str = ""
+    would_do: Sequence[EffectMade] = ()
+    did: Sequence[EffectMade] = ()
+    trace: str = ""
+    about: str | None = None
+    from_events: Sequence[str] = ()
+
+
+@event_body("routine_promoted")
+class RoutinePromoted(msgspec.Struct, frozen=True):
+    """A retired version of a routine was put in use, after so many agreements in a row."""
+
+    routine: str
+    in_a_row: int
+    after: int
+    forced: bool = False
+
+
+class NotPromoted(RoutineError):
+    """A routine has not agreed with the agent often enough."""
+
+    code = "not_promoted"
+
+
+class Prediction(NamedTuple):
+    """How a routine would have done beside an agent."""
+
+    verdict: Verdict
+    reason: str = ""
+    would_do: Sequence[EffectMade] = ()
+    did: Sequence[EffectMade] = ()
+
+
+# --- one prediction -------------------------------------------------------------------------------
+
+
+class _Ended(RoutineError):
+    """The prediction is over; the world says how."""
+
+    code = "shadow_ended"
+
+
+class _World:
+    """The world as one agent saw it: answers reads, and compares calls with an effect."""
+
+    def __init__(self, calls: Sequence[TracedCall]) -> None:
+        self.calls = calls
+        self._lock = threading.Lock()
+        self.did = [one for one in calls if one.effect == "write" and not one.failed]
+        self.left = list(self.did)
+        self.would_do: list[EffectMade] = []
+        self.end: Prediction | None = None
+        before = 0
+        # How many effects the agent had made before each call.
+        self._moments: list[int] = []
+        for one in calls:
+            self._moments.append(before)
+            before += one.effect == "write" and not one.failed
+
+    def stand_in(self, name: str, effect: Effect, real: Function | None = None) -> Function:
+        """Return what answers calls of a tool; `real` computes what was not recorded."""
+
+        def call(*positional: Any, **args: Any) -> Any:
+            if positional:  # only a function in an expression is called so
+                return self._computed(name, real, positional, args)
+            with self._lock:
+                if self.end is not None:
+                    raise _Ended(self.end.reason)
+                return self._act(name, args) if effect == "write" else self._read(name, args, real)
+
+        call.__name__ = name
+        return call
+
+    def _computed(
+        self, name: str, real: Function | None, positional: tuple[Any, ...], args: Json
+    ) -> Any:
+        if real is None:
+            raise self._over("handed_over", f"there is no function {name}")
+        return _result(real(*positional, **args))
+
+    def _read(self, name: str, args: Json, real: Function | None) -> Any:
+        moment = len(self.would_do)
+        found = [
+            (_distance(self._moments[one.index], moment), one.index, one)
+            for one in self.calls
+            if one.name == name and one.effect == "read" and identical(one.args, args)
+        ]
+        if found:
+            return _outcome(min(found)[2])
+        if real is not None:
+            return _result(real(**args))
+        raise self._over("handed_over", f"the agent never called {name}({short(args)})")
+
+    def _act(self, name: str, args: Json) -> Any:
+        self.would_do.append(EffectMade(name, args))
+        text = _as_text(name, args)
+        for one in self.left:
+            if _as_text(one.name, one.args) == text:
+                self.left.remove(one)
+                return one.result
+        for one in self.calls:
+            if one.failed and _as_text(one.name, one.args) == text:
+                return _outcome(one)
+        raise self._over("differed", self._other(name, args))
+
+    def _other(self, name: str, args: Json) -> str:
+        """Say how a call differs from those of the agent."""
+        same = [one for one in self.left if one.name == name]
+        if not same:
+            again = "again " if any(one.name == name for one in self.did) else ""
+            return f"it would have called {name} {again}with {short(args)}; the agent did not"
+        theirs = same[0].args
+        names = [key for key in {**theirs, **args} if theirs.get(key) != args.get(key)]
+        return f"it would have called {name} with another {' and '.join(names)}"
+
+    def _over(self, verdict: Verdict, reason: str) -> _Ended:
+        self.end = Prediction(verdict, reason)
+        return _Ended(reason)
+
+
+def _distance(then: int, now: int) -> tuple[int, int]:
+    """Rank a moment by its distance from another; an earlier one comes before a later one."""
+    return (0 if then == now else 1 if then < now else 2), abs(then - now)
+
+
+def _outcome(call: TracedCall) -> Any:
+    if call.failed:
+        raise RuntimeError(str(call.error))
+    return call.result
+
+
+def _result(value: Any) -> Any:
+    """Return what a function of the routine returned; an async one is run to its end."""
+    if not inspect.iscoroutine(value):
+        return value
+    import asyncio
+
+    return asyncio.run(value)
+
+
+def _as_text(name: str, args: Json) -> str:
+    """Return a call as text to compare; its idempotency key is another each time."""
+    return written(name, {key: value for key, value in args.items() if key != _KEY})
+
+
+def predict(
+    program: Program,
+    trace: Trace,
+    given: Json,
+    *,
+    udfs: Mapping[str, Function] | None = None,
+    secrets: Secrets | None = None,
+) -> Prediction:
+    """Return what a routine would have done with this input, compared with what an agent did."""
+    if trace.incomplete or trace.outcome != "success":
+        why = trace.incomplete or f"the agent's run ended as {trace.outcome}"
+        return Prediction("not_compared", why)
+    effects = _effects_of(program, trace)
+    world = _World(calls_of(trace, effects)[0])
+    did = [EffectMade(one.name, one.args) for one in world.did]
+    unknown = next((one for one in world.calls if one.effect_unknown), None)
+    if unknown is not None:
+        why = f"nobody knows whether {unknown.name} had an effect: it failed with {unknown.error}"
+        return Prediction("not_compared", why, (), did)
+    own = udfs or {}
+    machine = Machine(
+        program,
+        run_id="shadow",
+        tools={
+            name: Tool(name, world.stand_in(name, effects[name])) for name in program.tool_names
+        },
+        udfs={name: world.stand_in(name, effects.get(name, "read"), own.get(name)) for name in own},
+        secrets=secrets,
+    )
+    result = drive(at_once(machine.run(given)))
+    verdict, reason = _verdict(program, world, result, trace)
+    return Prediction(verdict, reason, world.would_do, did)
+
+
+def _effects_of(program: Program, trace: Trace) -> dict[str, Effect]:
+    """Return the effect of each tool: as the routine or the agent's program declares it."""
+    found: dict[str, Effect] = {}
+    recorded = {one.tool: one.effect for one in trace.calls if isinstance(one, ToolCall)}
+    for step in program.steps:
+        if step.planned is not None:
+            tools = {effect.tool for effect in step.planned.effects.values()}
+            found |= {name: "write" if name in tools else "read" for name in step.planned.tools}
+        elif step.kind in ("tool", "udf"):
+            known = recorded.get(step.target) if step.is_in_doubt else None
+            effect: Effect = known or ("write" if step.is_write else "read")
+            # A tool that one step reads with and another writes with counts as a write.
+            found[step.target] = "write" if found.get(step.target) == "write" else effect
+    others = {name: effect or infer_effect(name) for name, effect in recorded.items()}
+    return {**others, **found}
+
+
+def _verdict(
+    program: Program, world: _World, result: RunResult, trace: Trace
+) -> tuple[Verdict, str]:
+    if world.end is not None:
+        return world.end.verdict, world.end.reason
+    if result.pending_prompt is not None:
+        return "handed_over", f"it would have asked: {result.pending_prompt.message}"
+    if result.failure is not None:
+        return "handed_over", cause_of(result.failure)
+    if world.left:
+        names = ", ".join(one.name for one in world.left)
+        return "differed", f"it would not have called {names}"
+    if world.did or any(step.is_write or step.planned is not None for step in program.steps):
+        return "agreed", ""
+    return _compare_answers(result, trace)
+
+
+def _compare_answers(result: RunResult, trace: Trace) -> tuple[Verdict, str]:
+    """Compare what was returned where both only read."""
+    if trace.final_output is msgspec.UNSET or trace.final_output is None:
+        return "not_compared", "neither had an effect, and the agent returned nothing"
+    same = identical(result.output, trace.final_output)
+    return ("agreed", "") if same else ("differed", "it would have returned another answer")
+
+
+# --- which routines -------------------------------------------------------------------------------
+
+
+def on_trial(store: Store) -> Iterator[Artefact]:
+    """Return the versions that are compared: of each name the newest in use, and the newest.
+
+    The newest may be retired: then it waits to be promoted.
+    """
+    newest: dict[str, Artefact] = {}
+    in_use: dict[str, Artefact] = {}
+    for artefact in kept_routines(store):
+        if artefact.body is not None:
+            newest[artefact.name] = artefact
+            if artefact.retired_at is None:
+                in_use[artefact.name] = artefact
+    for name, artefact in newest.items():
+        if name in in_use and in_use[name] is not artefact:
+            yield in_use[name]
+        yield artefact
+
+
+def given_to(program: Program, trace: Trace) -> Json:
+    """Return what a routine would have been given: the agent's arguments that it declares."""
+    declared = Declared(program.routine.input_schema or {})
+    summary = trace.mission.input_summary
+    undeclared = set(declared.without(summary))
+    given = {name: value for name, value in summary.items() if name not in undeclared}
+    request = program.routine.request
+    names = [] if request is None else [request.input]
+    names += [step.request for step in program.routine.steps if isinstance(step, PlanStep)]
+    for name in names:
+        if name not in given and (words := _said(trace)):
+            given[name] = words
+    return given
+
+
+def _said(trace: Trace) -> str:
+    """Return the words in which the agent was asked: by people, in its input, or as its goal."""
+    said = [one.text for one in trace.events if isinstance(one, Message) and one.role == "user"]
+    texts = [one for one in trace.mission.input_summary.values() if isinstance(one, str)]
+    return "\n".join(said or texts) or trace.mission.goal
+
+
+def fits(program: Program, given: Json) -> bool:
+    """Return whether a routine could be given this: all it requires, and something it declares."""
+    schema = program.routine.input_schema
+    if schema is None:
+        return True
+    if Declared(schema).names and not given:
+        return False
+    try:
+        check_input(schema, program.by_names(given))
+    except RoutineError:
+        return False
+    return True
+
+
+# --- beside the agent -----------------------------------------------------------------------------
+
+
+class Shadow:
+    """Compares recordings with the routines of a store, in a thread of its own."""
+
+    def __init__(self, store: Store, allow: AllowSettings | None = None) -> None:
+        self._store, self._allow = store, allow
+        self._apps: dict[str, set[str]] = {}
+        self._lock = threading.Lock()
+        self._pool: ThreadPoolExecutor | None = None
+        self._pid = 0
+        self._waiting: set[Future[None]] = set()
+
+    def beside(
+        self, which: Which, about: str | None
+    ) -> Callable[[Trace, str, Sequence[Event]], None]:
+        """Return what a recording calls with its trace once that is stored."""
+
+        def compare(trace: Trace, trace_id: str, events: Sequence[Event]) -> None:
+            sources = [event.id for event in events]
+            try:
+                self._later(lambda: self._compare_all(which, trace, trace_id, about, sources))
+            except RuntimeError as error:  # the interpreter shuts down
+                _log.warning("trace %s was not compared: %s", trace_id, error)
+
+        return compare
+
+    def _later(self, work: Callable[[], None]) -> None:
+        with self._lock:
+            if self._pool is None or self._pid != os.getpid():
+                # The threads of a forked process are gone.
+                self._pool = ThreadPoolExecutor(1, thread_name_prefix="em-shadow")
+                self._pid, self._waiting = os.getpid(), set()
+            future = self._pool.submit(work)
+            self._waiting.add(future)
+        future.add_done_callback(self._waiting.discard)
+
+    def wait(self) -> None:
+        """Wait until everything that was recorded so far is compared."""
+        with self._lock:
+            waiting = list(self._waiting) if self._pid == os.getpid() else []
+        for future in waiting:
+            future.result()
+
+    def close(self) -> None:
+        """Finish what is under way, and end the thread."""
+        self.wait()
+        with self._lock:
+            if self._pool is not None and self._pid == os.getpid():
+                self._pool.shutdown()
+            self._pool = None
+
+    def _compare_all(
+        self, which: Which, trace: Trace, trace_id: str, about: str | None, sources: Sequence[str]
+    ) -> None:
+        try:
+            for ref, found in self._compared(which, trace):
+                add = found.from_events if found.verdict in ("differed", "handed_over") else ()
+                body = found.body(ref, trace_id, about, [*sources, *add])
+                self._store.commit(Commit(events=[draft_of(ref, body)]))
+        except Conflict as error:
+            # The trace was forgotten in the meantime, and the comparison with it.
+            _log.info("trace %s was not compared: %s", trace_id, error)
+        except Exception:  # noqa: BLE001 - nobody is there to raise it to: the agent is done
+            _log.exception("trace %s was not compared", trace_id)
+
+    def _compared(self, which: Which, trace: Trace) -> Iterator[tuple[str, "_Found"]]:
+        if which is True:
+            for artefact in on_trial(self._store):
+                found = self._fitting(artefact, trace)
+                if found is not None:
+                    yield _ref(artefact), found
+            return
+        names = [which] if isinstance(which, str) else list(which or ())
+        for name in dict.fromkeys(names):
+            try:
+                artefact = version_of(self._store, name)
+            except EmError as error:
+                yield name, _Found("handed_over", str(error))
+                continue
+            yield _ref(artefact), self._predicted(artefact, trace)
+
+    def _fitting(self, artefact: Artefact, trace: Trace) -> "_Found | None":
+        """Return a prediction, unless the routine is for another program or other inputs."""
+        apps = self._apps_of(artefact)
+        app = _app_name(trace.app)
+        if apps and app and app not in apps:
+            return None
+        try:
+            program = _program(artefact)
+            if not fits(program, given_to(program, trace)):
+                return None
+        except Exception as error:  # noqa: BLE001 - one routine must not hide the others; reported
+            return _failed(error, artefact)
+        return self._predicted(artefact, trace)
+
+    def _apps_of(self, artefact: Artefact) -> set[str]:
+        """Return the programs whose traces a routine was compiled from."""
+        if artefact.id not in self._apps:
+            ids = artefact.from_events[:500]
+            query = EventQuery(ids=ids, kinds=["trace_started"])
+            started = self._store.read(query) if ids else ()
+            found = {_app_name((event.body or {}).get("app")) for event in started}
+            self._apps[artefact.id] = found - {""}
+        return self._apps[artefact.id]
+
+    def _predicted(self, artefact: Artefact, trace: Trace) -> "_Found":
+        """Predict. An error is a hand-over: a run would have ended there too."""
+        try:
+            program = _program(artefact)
+            secrets = Secrets(program.routine.secrets, None, self._allow)
+            has_udfs = UDF in texts_of(artefact)
+            with (
+                unpacked(self._store, _ref(artefact)) if has_udfs else nullcontext() as package,
+                Udfs() if package is None else package.udfs() as udfs,
+            ):
+                given = given_to(program, trace)
+                made = predict(program, trace, given, udfs=udfs, secrets=secrets)
+        except Exception as error:  # noqa: BLE001 - a user's function may raise anything; reported
+            return _failed(error, artefact)
+        return _Found(
+            made.verdict,
+            secrets.masked(made.reason),
+            secrets.masked(msgspec.to_builtins(made.would_do)),
+            secrets.masked(msgspec.to_builtins(made.did)),
+            artefact.from_events,
+        )
+
+
+class _Found(NamedTuple):
+    """A prediction as it is stored, without secrets; and what its routine was compiled from."""
+
+    verdict: Verdict
+    reason: str = ""
+    would_do: Sequence[Json] = ()
+    did: Sequence[Json] = ()
+    from_events: Sequence[str] = ()
+
+    def body(self, ref: str, trace: str, about: str | None, sources: Sequence[str]) -> Json:
+        """Return the body of the event."""
+        body: Json = {
+            "routine": ref,
+            "verdict": self.verdict,
+            "reason": self.reason,
+            "trace": trace,
+            "about": about,
+            "from_events": list(dict.fromkeys(sources)),
+        }
+        if self.verdict in ("differed", "handed_over"):
+            body |= {"would_do": _bounded(self.would_do), "did": _bounded(self.did)}
+        return {name: value for name, value in body.items() if value not in ("", None, [])}
+
+
+def _failed(error: Exception, artefact: Artefact) -> _Found:
+    reason = str(error) if isinstance(error, EmError) else error_text(error)
+    return _Found("handed_over", reason, from_events=artefact.from_events)
+
+
+def _bounded(calls: Sequence[Json]) -> list[Json]:
+    """Return calls without the arguments of those that are too large for one event."""
+    return [
+        one if len(msgspec.json.encode(one["args"])) <= MOST_ARGS // 4 else {**one, "args": {}}
+        for one in calls
+    ]
+
+
+def draft_of(ref: str, body: Json) -> Draft:
+    """Return the event of a comparison; each routine has a stream of its own."""
+    return Draft(stream=shadow_stream(ref.partition("@")[0]), kind="shadow_compared", body=body)
+
+
+def _app_name(app: Any) -> str:
+    """Return the name of a recorded program."""
+    name = app.get("name", "") if isinstance(app, dict) else app
+    return str(name or "")
+
+
+def _program(artefact: Artefact) -> Program:
+    return load_program(texts_of(artefact)[ROUTINE].encode(), _ref(artefact))
+
+
+def _ref(artefact: Artefact) -> str:
+    return f"{artefact.name}@{artefact.version}"
+
+
+def version_of(store: Store, ref: str) -> Artefact:
+    """Find the routine `name@version`, or the newest version of `name`, in use or retired."""
+    if "@" not in ref:
+        known = [one for one in kept_routines(store, ref) if one.body is not None]
+        if known:
+            return known[-1]
+    return find_routine(store, ref)
+
+
+# --- the report -----------------------------------------------------------------------------------
+
+
+class Comparison(msgspec.Struct, frozen=True, kw_only=True):
+    """One comparison: what the routine would have done, and what the agent did.
+
+    The calls are there where the two differ, and where the routine would have handed over.
+    """
+
+    at: datetime
+    event_id: str
+    routine: str
+    verdict: Verdict
+    reason: str = ""
+    would_do: Sequence[EffectMade] = ()
+    did: Sequence[EffectMade] = ()
+    trace: str = ""
+    about: str | None = None
+
+
+class ShadowReport(msgspec.Struct, frozen=True, kw_only=True):
+    """How often one version of a routine agreed with the agent.
+
+    in_a_row: the agreements since the last difference; a hand-over does not end the row.
+    """
+
+    routine: str
+    agreed: int = 0
+    differed: int = 0
+    handed_over: int = 0
+    not_compared: int = 0
+    in_a_row: int = 0
+    last_difference: Comparison | None = None
+    comparisons: Sequence[Comparison] = ()
+
+
+def comparisons(
+    store: Store, ref: str | None = None, *, about: str | None = None
+) -> list[Comparison]:
+    """Return the comparisons of all routines, of one (`name`), or of one version, oldest first.
+
+    about: only those of traces about this subject. Of two about one trace, the last counts.
+    """
+    name, _, version = (ref or "").partition("@")
+    stream = shadow_stream(name) if name else None
+    found: dict[tuple[str, str], Comparison] = {}
+    for event in store.read(EventQuery(kinds=["shadow_compared"], stream=stream)):
+        if event.body is None:
+            continue
+        body = msgspec.convert(event.body, Compared)
+        if (version and body.routine != ref) or (about is not None and body.about != about):
+            continue
+        key = (body.routine, body.trace or event.id)
+        found.pop(key, None)
+        found[key] = Comparison(
+            at=event.at,
+            event_id=event.id,
+            **{name: getattr(body, name) for name in Compared.__struct_fields__[:-1]},
+        )
+    return list(found.values())
+
+
+def shadow_report(
+    store: Store, ref: str | None = None, *, about: str | None = None
+) -> list[ShadowReport]:
+    """Count the comparisons of each version of each routine, or of one routine."""
+    by_routine: dict[str, list[Comparison]] = {}
+    for one in comparisons(store, ref, about=about):
+        by_routine.setdefault(one.routine, []).append(one)
+    return [_counted(name, made) for name, made in sorted(by_routine.items())]
+
+
+def _counted(routine: str, made: Sequence[Comparison]) -> ShadowReport:
+    counts = Counter(one.verdict for one in made)
+    differing = [number for number, one in enumerate(made) if one.verdict == "differed"]
+    since = differing[-1] + 1 if differing else 0
+    return ShadowReport(
+        routine=routine,
+        agreed=counts["agreed"],
+        differed=counts["differed"],
+        handed_over=counts["handed_over"],
+        not_compared=counts["not_compared"],
+        in_a_row=sum(one.verdict == "agreed" for one in made[since:]),
+        last_difference=made[differing[-1]] if differing else None,
+        comparisons=made,
+    )
+
+
+class Promotion(msgspec.Struct, frozen=True, kw_only=True):
+    """A version that was put in use. `changed` is False if it was in use already."""
+
+    routine: str
+    in_a_row: int
+    changed: bool
+
+
+def promote(store: Store, ref: str, *, after: int = ENOUGH, force: bool = False) -> Promotion:
+    """Put a retired version in use, if it agreed with the agent `after` times in a row.
+
+    ref: `name@version`, or `name` for its newest version. force: whatever the comparisons say.
+    """
+    artefact = version_of(store, ref)
+    name = _ref(artefact)
+    made = shadow_report(store, name)
+    in_a_row = made[0].in_a_row if made else 0
+    if artefact.retired_at is None:
+        return Promotion(routine=name, in_a_row=in_a_row, changed=False)
+    if in_a_row < after and not force:
+        raise NotPromoted(
+            f"it agreed with the agent {in_a_row} times in a row, and {after} are needed",
+            place=name,
+            fix=f"record more runs with shadow=True; `em shadow show {name}` shows the differences",
+        )
+    body = {"routine": name, "in_a_row": in_a_row, "after": after, "forced": in_a_row < after}
+    event = Draft(stream=shadow_stream(artefact.name), kind="routine_promoted", body=body)
+    store.commit(Commit(events=[event], restore=[artefact.id]))
+    return Promotion(routine=name, in_a_row=in_a_row, changed=True)
