@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from em import Memory
-from em.compiler.templates import template_of
+from em.compiler.templates import template_of, templates_of
 from em.traces.trace import Message, Mission, ToolCall, Trace
 
 
@@ -39,6 +39,12 @@ def test_what_varies_is_a_hole(texts: list[str], template: str) -> None:
 )
 def test_too_little_in_common_is_no_template(texts: list[str]) -> None:
     assert template_of(texts) is None
+
+
+def test_what_has_no_common_signs_is_one_value() -> None:
+    *_, found = templates_of(["Water bed (1,-2).", "Water bed (0,4).", "Water bed (-3,0)."])
+    assert found.text("a") == "Water bed {{ a }}."
+    assert [values[0] for values in found.values] == ["(1,-2)", "(0,4)", "(-3,0)"]
 
 
 @given(st.lists(st.text("xyz0 #", min_size=1).map(str.strip).filter(bool), min_size=3, unique=True))
@@ -79,3 +85,102 @@ def test_short_values_are_taken_from_the_request(memory: Memory) -> None:
     for other in ("Don't select Up and submit.", "Select Up and Down and submit.", "Submit."):
         assert memory.run(routine, {"request": other}, tools).status == "needs_input"
     assert len(done) == 2
+
+
+# --- an irrigation plant: valves are listed, opened by name, and set by the value of a chart ------
+
+
+class Plant:
+    """Valves of a garden, and what was done to them."""
+
+    def __init__(self, *valves: str, **chart: int) -> None:
+        self.valves, self.chart, self.done = list(valves), chart, []
+
+    def overview(self) -> dict[str, Any]:
+        valves = [{"label": one, "kind": "valve"} for one in self.valves]
+        return {"parts": [*valves, {"label": "Confirm", "kind": "key"}], "chart": self.chart}
+
+    def act(self, *args: Any) -> str:
+        self.done.append(args)
+        return "ok"
+
+    def tools(self) -> dict[str, Any]:
+        return {
+            "overview": self.overview,
+            "open_valve": lambda label: self.act("open", label),
+            "write_to": lambda field, text: self.act("write", field, text),
+        }
+
+
+def watered(said: str, plant: Plant, *calls: tuple[str, dict[str, Any]]) -> Trace:
+    """A trace: the request, what the plant looked like, and what was done."""
+    look = ToolCall(tool="overview", args={}, result=plant.overview(), effect="read")
+    acts = [ToolCall(tool=tool, args=args, result="ok", effect="write") for tool, args in calls]
+    events = [Message(role="user", text=said), look, *acts]
+    return Trace(mission=Mission(goal="water"), events=events, outcome="success")
+
+
+def learnt(memory: Memory, *traces: Trace) -> str:
+    return memory.compile([memory.add_trace(trace) for trace in traces], name="plant")
+
+
+def test_a_read_that_one_trace_needs_is_made_in_all(memory: Memory) -> None:
+    """A long label is looked up in the overview; a short one says too little for that."""
+    labels = ("Up", "GreenhouseNorth4", "B")
+    made = [
+        watered(f'Open the "{one}" valve.', Plant(one, "Left"), ("open_valve", {"label": one}))
+        for one in labels
+    ]
+    routine = learnt(memory, *made)
+    plant = Plant("East", "West")
+    result = memory.run(routine, {"request": 'Open the "East" valve.'}, plant.tools())
+    assert (result.status, plant.done) == ("ok", [("open", "East")])
+    result = memory.run(routine, {"request": 'Open the "North" valve.'}, plant.tools())
+    assert (result.status, len(plant.done)) != ("ok", 2), "there is no such valve"
+
+
+def test_two_values_of_one_name_are_told_apart_by_all_traces(memory: Memory) -> None:
+    pairs = [("rose", "Jj"), ("iris", "O4m"), ("lily", "zCm")]
+    made = [
+        watered(
+            f'Set the owner "{owner}" and the code "{code}" now.',
+            Plant("Up"),
+            ("write_to", {"field": "owner", "text": owner}),
+            ("write_to", {"field": "code", "text": code}),
+        )
+        for owner, code in pairs
+    ]
+    routine, plant = learnt(memory, *made), Plant("Up")
+    said = 'Set the owner "tulip" and the code "w7" now.'
+    result = memory.run(routine, {"request": said}, plant.tools())
+    assert result.status == "ok"
+    assert plant.done == [("write", "owner", "tulip"), ("write", "code", "w7")]
+
+
+def test_a_value_is_read_where_the_request_says(memory: Memory) -> None:
+    chart = {"Rose bed": 41, "Lawn": 5712, "Pond": 9}
+    made = [
+        watered(
+            f"Set the meter to the value of {name} and stop.",
+            Plant("Up", **{one: value + at for one, value in chart.items()}),
+            ("write_to", {"field": "meter", "text": str(chart[name] + at)}),
+        )
+        for at, name in enumerate(chart)
+    ]
+    routine, plant = learnt(memory, *made), Plant("Up", **{"Lawn": 8, "Ivy wall": 77})
+    said = "Set the meter to the value of Ivy wall and stop."
+    result = memory.run(routine, {"request": said}, plant.tools())
+    assert (result.status, plant.done) == ("ok", [("write", "meter", "77")])
+    said = "Set the meter to the value of Pond and stop."
+    result = memory.run(routine, {"request": said}, plant.tools())
+    assert (result.status, len(plant.done)) == ("failed", 1), "the chart has no pond now"
+
+
+def test_words_that_vary_and_that_nothing_follows_from_are_asked_about(memory: Memory) -> None:
+    made = [
+        watered(f'Open the "{one}" valve {when}.', Plant(one), ("open_valve", {"label": one}))
+        for one, when in (("Up", "today"), ("East2", "slowly"), ("B", "please"))
+    ]
+    routine, plant = learnt(memory, *made), Plant("West", "Up")
+    result = memory.run(routine, {"request": 'Open the "West" valve backwards.'}, plant.tools())
+    assert (result.status, plant.done) == ("needs_input", [])

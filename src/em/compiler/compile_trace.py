@@ -5,24 +5,24 @@ follows the most common one.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from em.compiler.calls import identifier
-from em.compiler.confirmation import Confirm, confirmed, names_to_confirm, relaxed
+from em.compiler.confirmation import Confirm, confirmed, relaxed
 from em.compiler.differences import told_apart
 from em.compiler.draft import Draft, GivenUdfs, Recorded, Udfs, draft_routine, load_udfs
-from em.compiler.evidence import ENOUGH, of_constant
 from em.compiler.homes import Kind
 from em.compiler.improvement import Improved, improve
 from em.compiler.kind_draft import draft_kind, examples_of, is_learnable, with_outcome
 from em.compiler.package_files import package_texts, write_package
 from em.compiler.proof import prove
-from em.compiler.templates import filled, with_template
 from em.compiler.verification import verify_draft
+from em.compiler.way_draft import draft_way
 from em.errors import EmError, InputError, RoutineError, UsageError
 from em.llm.client import LlmClient
 from em.runner.tools import Function
@@ -44,11 +44,13 @@ def compile_trace(
     udfs: Udfs = None,
     allow_failed: bool = False,
     confirm: Confirm = (),
+    keep: Collection[int] = (),
 ) -> Draft:
     """Compile a trace into a routine, and prove it by replaying the recording.
 
     A trace that says that it failed is refused unless `allow_failed`; an incomplete one always.
     confirm: values that the routine would ask for, and that are the recorded ones on every run.
+    keep: numbers of reads that stay though nothing uses them here; other traces need them.
     """
     _check_outcomes([trace], allow_failed=allow_failed)
     if trace.incomplete:
@@ -68,7 +70,9 @@ def compile_trace(
     chosen = name or _name_of(trace)
     functions = load_udfs(udfs).functions
     with uncollected():
-        draft = draft_routine(trace, name=chosen, declared=declared or {}, keep_all=keep_all)
+        draft = draft_routine(
+            trace, name=chosen, declared=declared or {}, keep_all=keep_all, keep=keep
+        )
         draft = _proved(msgspec.structs.replace(draft, outcome=trace.outcome), functions)
     return _confirmed(draft, confirm, functions)
 
@@ -251,31 +255,17 @@ def compile_several(
 def _filled_in(
     traces: Sequence[KeptTrace], drafts: Mapping[str, Draft], how: Mapping[str, Any]
 ) -> CompiledTrace | None:
-    """Return a routine whose request is a template; None if that leaves something to ask.
-
-    The traces must have gone the same way, and what varies must stand in their requests.
-    """
+    """Return a routine whose request is a template; None if that leaves something to ask."""
+    if not _need_more(drafts):
+        return None
     examples = examples_of(traces, how["declared"] or {})
-    calls = {tuple(call.name for call in example.calls) for example in examples.values()}
-    if len(calls) > 1 or not _need_more(drafts):
-        return None
-    found = filled([kept.trace for kept in traces], [one.said for one in examples.values()])
-    if found is None:
-        return None
-    again = [
-        msgspec.structs.replace(kept, trace=trace)
-        for kept, trace in zip(traces, found.traces, strict=True)
-    ]
-    made, failed = _drafts(again, how)
-    if failed or len({_way(draft) for draft in made.values()}) > 1:
-        return None
-    first, *others = made.values()
-    draft = told_apart(relaxed(first, others), others)
-    if of_constant(len(traces)) >= ENOUGH:
-        draft = confirmed(draft, list(names_to_confirm(draft.routine)))
-    if draft.routine.asks:
-        return None
-    return _of_all(traces, with_template(_proved(draft, how["udfs"]), found))
+    draft = draft_way(
+        [kept.trace for kept in traces],
+        [one.said for one in examples.values()],
+        partial(compile_trace, **how),
+        partial(_proved, functions=how["udfs"]),
+    )
+    return None if draft is None else _of_all(traces, draft)
 
 
 def _learnt(

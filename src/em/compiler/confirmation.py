@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from em.compiler.arguments import literal
-from em.compiler.differences import recorded_scope
+from em.compiler.differences import in_expression, recorded_scope
 from em.compiler.draft import Draft
 from em.compiler.evidence import ENOUGH, of_constant
 from em.compiler.expectations import expectations
@@ -282,14 +282,6 @@ def _replaced_step(step: Step, name: str, expression: str, value: Any) -> Step:
         prompt = msgspec.structs.replace(step.prompt, message=fill(step.prompt.message))
         return msgspec.structs.replace(step, prompt=prompt)
     return step
-
-
-def in_expression(text: str, name: str, expression: str) -> str:
-    """Replace a name in an expression; not in its texts, and not the name of an argument."""
-    parts = re.split(r"(\"(?:[^\"\\]|\\.)*\")", text)
-    pattern = rf"(?<![\w.]){re.escape(name)}(?!\w|\s*\(|\s*=[^=])"
-    parts[::2] = [re.sub(pattern, lambda _: expression, part) for part in parts[::2]]
-    return "".join(parts)
 
 
 # --- runs -----------------------------------------------------------------------------------------

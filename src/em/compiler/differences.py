@@ -13,19 +13,30 @@ from typing import Any
 import msgspec
 
 from em.compiler.calls import Names, identifier
-from em.compiler.draft import Draft, Recorded
+from em.compiler.draft import Draft, Recorded, names_used
+from em.compiler.evidence import ENOUGH, of_choice, of_match
+from em.compiler.sources import text_key
 from em.errors import EmError, RoutineError
-from em.runner.agreement import part_at, place_parts, single_places, with_answers
+from em.runner.agreement import (
+    names_in_expression,
+    part_at,
+    place_parts,
+    single_places,
+    with_answers,
+)
 from em.runner.expressions.functions import FUNCTIONS, equal
 from em.runner.expressions.language import compile_expression, compile_value
 from em.runner.routine import Asked, Routine, Step, ToolStep, UdfStep
 from em.values.canonical import Json, identical
 from em.values.json_schema import of_input, titles_of
+from em.values.leaves import leaves
 
 MOST_SHOWN = 3
 """Values of other traces that a question shows."""
 _BARE = re.compile(r"\{\{\s*([A-Za-z_]\w*)\s*\}\}")
 """Matches an argument that is just a name."""
+_WHOLE = re.compile(r"\{\{\s*((?:(?!\}\}).)*?)\s*\}\}", re.DOTALL)
+"""Matches an argument that is just one expression."""
 
 
 def told_apart(draft: Draft, others: Sequence[Draft]) -> Draft:
@@ -52,6 +63,162 @@ def told_apart(draft: Draft, others: Sequence[Draft]) -> Draft:
         ),
     )
     return msgspec.structs.replace(draft, routine=routine, input=given)
+
+
+def settled(draft: Draft, others: Sequence[Draft]) -> Draft:
+    """Return a draft that no longer asks for what the traces together explain.
+
+    A short value that equals an input says little. That it does so in every trace, and is another
+    one each time, may say enough. Everything that holds in all of them must agree.
+    others: drafts that make the same calls in the same order.
+    """
+    draft = _with_names(draft, others)
+    for name in [name for name, asked in draft.routine.asks.items() if not asked.is_unused]:
+        found = _Together(draft, others).explained(name)
+        if found:
+            draft = _without_asking(draft, name, found)
+    used = names_used(draft.routine)
+    asks = {
+        name: asked
+        for name, asked in draft.routine.asks.items()
+        if not (asked.is_unused and name in used)
+    }
+    if len(asks) == len(draft.routine.asks):
+        return draft
+    return msgspec.structs.replace(draft, routine=msgspec.structs.replace(draft.routine, asks=asks))
+
+
+class _Together:
+    """What several traces together show about the values that a draft asks for."""
+
+    def __init__(self, draft: Draft, others: Sequence[Draft]) -> None:
+        self._draft, self._all = draft, [draft, *others]
+        self._scopes = [recorded_scope(draft, one) for one in self._all]
+        asked = draft.routine.asks
+        self._inputs = {name for name in draft.input if name not in asked or asked[name].is_unused}
+        results = {step.save_as for step, _ in _recorded_steps(draft) if step.save_as is not None}
+        self._known = self._inputs | results
+        self._size = sum(1 for item in draft.recording for _ in leaves(item.result))
+
+    def explained(self, name: str) -> list[str]:
+        """Return the expressions that give an asked input in every trace, the best first."""
+        places = [
+            (number, place)
+            for step, number in _recorded_steps(self._draft)
+            for place, template in single_places(step.args, step.agree)
+            if _bare_name(template) == name
+        ]
+        if not places:
+            return []
+        number, place = places[0]
+        values = [_part(one.recording[number].args, place) for one in self._all]
+        texts = dict.fromkeys(
+            text
+            for one in self._all
+            for text in _explanations(one, number, place)
+            if (names := names_in_expression(text)) and names <= self._known
+        )
+        holding = [
+            text
+            for text in texts
+            if all(
+                _gives(text, scope, value)
+                for scope, value in zip(self._scopes, values, strict=True)
+            )
+        ]
+        bits = {text: self._evidence(text, values) for text in holding}
+        holding.sort(key=lambda text: -bits[text])
+        return holding if holding and bits[holding[0]] >= ENOUGH else []
+
+    def _evidence(self, text: str, values: Sequence[Any]) -> float:
+        """Return the evidence for an expression from the different values that it gave."""
+        different = {
+            text_key(value): value for value in values if not isinstance(value, dict | list)
+        }
+        names = names_in_expression(text)
+        if "(" in text and not names & self._inputs:
+            return of_choice(2, len(different))
+        size = len(self._inputs) if names <= self._inputs else self._size
+        return sum(of_match(value, size) for value in different.values())
+
+
+def _explanations(draft: Draft, number: int, place: str) -> Iterator[str]:
+    """Yield the expressions that may explain an argument in one trace."""
+    step = next(step for step, at in _recorded_steps(draft) if at == number)
+    template = _part(step.args, place)
+    found = _WHOLE.fullmatch(template.strip()) if isinstance(template, str) else None
+    asked = draft.routine.asks.get(_bare_name(template))
+    if asked is not None:
+        yield from asked.candidates
+    elif found is not None:
+        yield found[1]
+    yield from step.agree.get(place, ())
+
+
+def _with_names(draft: Draft, others: Sequence[Draft]) -> Draft:
+    """Return a draft whose results have the names that other traces need."""
+    taken = {step.save_as for step in draft.routine.steps} | set(draft.input)
+    named: dict[str, str] = {}
+    for other in others:
+        for (step, _), (same, _) in zip(
+            _recorded_steps(draft), _recorded_steps(other), strict=True
+        ):
+            if step.save_as is None and same.save_as is not None and same.save_as not in taken:
+                named.setdefault(step.id, same.save_as)
+                taken.add(same.save_as)
+    if not named:
+        return draft
+    steps = [
+        msgspec.structs.replace(step, save_as=named[step.id]) if step.id in named else step
+        for step in draft.routine.steps
+    ]
+    return msgspec.structs.replace(
+        draft, routine=msgspec.structs.replace(draft.routine, steps=steps)
+    )
+
+
+def _without_asking(draft: Draft, name: str, found: Sequence[str]) -> Draft:
+    """Return a draft in which expressions take the place of an asked input."""
+    best, *rest = found
+
+    def filled(step: Step) -> Step:
+        if not isinstance(step, ToolStep | UdfStep):
+            return step
+        here = [
+            place
+            for place, template in single_places(step.args, step.agree)
+            if _bare_name(template) == name
+        ]
+        agree = {
+            place: [in_expression(text, name, best) for text in texts]
+            for place, texts in step.agree.items()
+        }
+        for place in here:
+            agree[place] = list(dict.fromkeys([*agree.get(place, ()), *rest]))
+        return msgspec.structs.replace(
+            step,
+            args=with_answers(step.args, dict.fromkeys(here, f"{{{{ {best} }}}}")),
+            agree={place: texts for place, texts in agree.items() if texts},
+            guards=tuple(in_expression(text, name, best) for text in step.guards),
+        )
+
+    routine = draft.routine
+    asks = {other: one for other, one in routine.asks.items() if other != name}
+    given = {other: value for other, value in draft.input.items() if other != name}
+    request = None if routine.request is None else routine.request.input
+    schema = of_input(given, asked=asks, request=request, titles=titles_of(routine.input_schema))
+    routine = msgspec.structs.replace(
+        routine, steps=[filled(step) for step in routine.steps], asks=asks, input_schema=schema
+    )
+    return msgspec.structs.replace(draft, routine=routine, input=given)
+
+
+def in_expression(text: str, name: str, expression: str) -> str:
+    """Replace a name in an expression; not in its texts, and not the name of an argument."""
+    parts = re.split(r"(\"(?:[^\"\\]|\\.)*\")", text)
+    pattern = rf"(?<![\w.]){re.escape(name)}(?!\w|\s*\(|\s*=[^=])"
+    parts[::2] = [re.sub(pattern, lambda _: expression, part) for part in parts[::2]]
+    return "".join(parts)
 
 
 def recorded_scope(draft: Draft, other: Draft) -> Json:

@@ -3,7 +3,7 @@
 import importlib
 import inspect
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -102,8 +102,12 @@ def draft_routine(
     name: str,
     declared: Mapping[str, Effect | None],
     keep_all: bool = False,
+    keep: Collection[int] = (),
 ) -> Draft:
-    """Build a routine from a trace; with `keep_all` from every call that succeeded."""
+    """Build a routine from a trace; with `keep_all` from every call that succeeded.
+
+    keep: numbers of reads that stay though nothing uses them here; other traces need them.
+    """
     calls, approvals = calls_of(trace, declared)
     if keep_all:
         verdicts = [
@@ -118,7 +122,10 @@ def draft_routine(
         idle = [
             call.index
             for call in calls
-            if verdicts[call.index].keep and call.effect == "read" and call.index not in needed
+            if verdicts[call.index].keep
+            and call.effect == "read"
+            and call.index not in needed
+            and call.index not in keep
         ]
         idle = _but_the_last(idle, verdicts) if idle else []
         # The next round finds reads that only these ones used.

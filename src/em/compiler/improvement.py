@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from em.compiler.confirmation import in_expression
+from em.compiler.differences import in_expression
 from em.compiler.draft import Draft, GivenUdfs, names_used
 from em.compiler.model_functions import TriedFunctions, check_examples, try_functions
 from em.compiler.package_files import check_text, render_routine, render_udfs

@@ -5,7 +5,7 @@ values, however short a value is. The values become inputs, named after the argu
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
 from typing import Any, NamedTuple
 
@@ -26,6 +26,8 @@ FEWEST_WORDS = 2
 
 _TOKEN = re.compile(r"[#$@]?\w+(?:[-./:@+]\w+)*|[^\w\s]")
 """Matches a word, an id, an address or a date as one."""
+_WORD = re.compile(r"[\"“”]|[^\s\"“”]+?(?=[.,;:!?]*(?:[\s\"“”]|$))|[.,;:!?]")
+"""Matches everything between spaces or quotation marks as one, such as `(1,-2)`."""
 
 
 class Template(NamedTuple):
@@ -43,22 +45,29 @@ class Template(NamedTuple):
         return "".join(parts)
 
 
-def template_of(texts: Sequence[str]) -> Template | None:
+def templates_of(texts: Sequence[str]) -> Iterator[Template]:
+    """Yield what texts have in common, with values of signs and words apart, then as wholes."""
+    found = [template_of(texts, token) for token in (_TOKEN, _WORD)]
+    yield from (one for number, one in enumerate(found) if one and one not in found[:number])
+
+
+def template_of(texts: Sequence[str], token: re.Pattern[str] = _TOKEN) -> Template | None:
     """Return what texts have in common; None if that is too little, or if they are equal."""
     if len(texts) < FEWEST or len(set(texts)) < FEWEST:
         return None
-    tokens = [_TOKEN.findall(text) for text in texts]
+    tokens = [token.findall(text) for text in texts]
     common = tokens[0]
     for other in tokens[1:]:
         blocks = _matched(common, other)
         common = [common[at] for at, _ in blocks]
-    if sum(token[-1].isalnum() for token in common) < FEWEST_WORDS:
+    if sum(word[-1].isalnum() for word in common) < FEWEST_WORDS:
         return None
-    cut = [_cut(text, common) for text in texts]
+    cut = [_cut(text, common, token) for text in texts]
     holes = [number for number in range(len(common) + 1) if any(gaps[number] for gaps in cut)]
     if not 0 < len(holes) <= MOST_HOLES or any(not gaps[n] for gaps in cut for n in holes):
         return None
-    return Template(_between(texts[0], common, holes), [[gaps[n] for n in holes] for gaps in cut])
+    words = _between(texts[0], common, holes, token)
+    return Template(words, [[gaps[n] for n in holes] for gaps in cut])
 
 
 def _matched(one: Sequence[str], other: Sequence[str]) -> list[tuple[int, int]]:
@@ -70,9 +79,9 @@ def _matched(one: Sequence[str], other: Sequence[str]) -> list[tuple[int, int]]:
     ]
 
 
-def _cut(text: str, common: Sequence[str]) -> list[str]:
+def _cut(text: str, common: Sequence[str], token: re.Pattern[str]) -> list[str]:
     """Return what stands before, between and behind the common tokens of a text."""
-    found = list(_TOKEN.finditer(text))
+    found = list(token.finditer(text))
     places = [at for _, at in _matched(common, [one.group() for one in found])]
     gaps = []
     for before, after in zip([-1, *places], [*places, len(found)], strict=True):
@@ -81,9 +90,11 @@ def _cut(text: str, common: Sequence[str]) -> list[str]:
     return gaps if len(places) == len(common) else [""] * (len(common) + 1)
 
 
-def _between(text: str, common: Sequence[str], holes: Sequence[int]) -> list[str]:
+def _between(
+    text: str, common: Sequence[str], holes: Sequence[int], token: re.Pattern[str]
+) -> list[str]:
     """Return the words around the holes of a text, with their spaces."""
-    found = list(_TOKEN.finditer(text))
+    found = list(token.finditer(text))
     places = [at for _, at in _matched(common, [one.group() for one in found])]
     words, start = [], 0
     for hole in holes:
@@ -105,14 +116,11 @@ class Filled(NamedTuple):
     values: Mapping[str, Sequence[str]]
 
 
-def filled(traces: Sequence[Trace], said: Sequence[str]) -> Filled | None:
-    """Return traces with the values of their requests as inputs; None if there is no template.
+def filled(traces: Sequence[Trace], said: Sequence[str], template: Template) -> Filled:
+    """Return traces with the values of their requests as inputs.
 
     said: what each was asked for in words.
     """
-    template = template_of(said)
-    if template is None:
-        return None
     names = _names(template, traces)
     given = [dict(zip(names, values, strict=True)) for values in template.values]
     made = [
@@ -140,6 +148,7 @@ def with_template(draft: Draft, found: Filled) -> Draft:
         draft.routine,
         input_schema=schema,
         request=Request(input=request, template=found.template),
+        seen={},
     )
     return msgspec.structs.replace(draft, routine=routine)
 
