@@ -106,17 +106,22 @@ def _is_plain_scalar(value: Any, kind: type) -> bool:
 
 def copy(value: Any) -> Any:
     """Return a deep copy of a plain value."""
-    if type(value) is list:
-        return [copy(item) for item in value]
-    if type(value) is dict:
-        return {key: copy(item) for key, item in value.items()}
+    kind = type(value)
+    if kind is list:
+        return [item if type(item) in _SCALARS else copy(item) for item in value]
+    if kind is dict:
+        return {key: item if type(item) in _SCALARS else copy(item) for key, item in value.items()}
     return value
+
+
+_SCALARS = frozenset((str, int, float, bool, type(None)))
 
 
 def snapshot(value: Any) -> tuple[Any, bool]:
     """Return a value as JSON as far as possible, and whether all of it could be expressed."""
-    if type(value) in (str, bool, int, float) or value is None:
-        return (value, True) if is_plain(value) else (_in_unicode(str(value)), True)
+    kind = type(value)
+    if kind in _SCALARS:
+        return (value if _is_plain_scalar(value, kind) else _in_unicode(str(value))), True
     hidden: list[Any] = []
 
     def write(part: Any) -> Any:

@@ -104,15 +104,14 @@ def _fixed(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
         yield path, value
 
 
-class Seen:
+class Seen(msgspec.Struct):
     """What a call of this run returned; hashes are made when they are needed, and once."""
 
-    __slots__ = ("_args", "_asked", "_gave", "_result", "_traits")
-
-    def __init__(self, args: Json, result: Any) -> None:
-        self._args, self._result = args, result
-        self._gave = self._asked = ""
-        self._traits: dict[str, str] | None = None
+    _args: Json
+    _result: Any
+    _gave: str = ""
+    _asked: str = ""
+    _traits: dict[str, str] | None = None
 
     def difference(self, step: Step, but: Sequence[str] = ()) -> str:
         """Return a path in which the result differs from the recorded ones; "" if none matters.

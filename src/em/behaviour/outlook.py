@@ -49,14 +49,14 @@ class Part:
     def problem(self, scope: Json) -> str:
         """Say why a replay with these values can't reach its end; "" if this part is fine."""
         try:
-            return self._difference(scope)
+            self._evaluate(scope)
         except FAILURES as error:
-            what = "" if self._place == ANSWER else "its arguments can't be evaluated: "
-            return f"{self._place}: {what}{error}"
-
-    def _difference(self, scope: Json) -> str:
-        self._evaluate(scope)
+            return self._failure(error)
         return ""
+
+    def _failure(self, error: Exception) -> str:
+        what = "" if self._place == ANSWER else "its arguments can't be evaluated: "
+        return f"{self._place}: {what}{error}"
 
 
 class Agreeing(Part):
@@ -70,10 +70,19 @@ class Agreeing(Part):
         self._other = compile_written(text, "")
         self.names |= names_in_expression(text)
 
-    def _difference(self, scope: Json) -> str:
-        one, other = self._evaluate(scope), self._other(scope)
-        if (type(one) in _PLAIN and type(one) is type(other) and one == other) or equal(one, other):
-            return ""
+    def problem(self, scope: Json) -> str:
+        """Say how the two explanations differ; "" if they give the same."""
+        try:
+            one, other = self._evaluate(scope), self._other(scope)
+            if type(one) is type(other) and type(one) in _PLAIN:
+                same = one == other
+            else:
+                same = equal(one, other)
+        except FAILURES as error:
+            return self._failure(error)
+        return "" if same else self._difference(one, other)
+
+    def _difference(self, one: Any, other: Any) -> str:
         first = in_words(self._template) if "{{" in str(self._template) else "as recorded"
         return (
             f"{self._place}: {self._argument} is ambiguous: {short(one)} if it is {first},"

@@ -5,6 +5,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Literal, NamedTuple
 
+import msgspec
+
 from em.behaviour.agent_run import Call, Run
 from em.behaviour.behaviour import Capture, Step, result_hash
 from em.behaviour.cache import Known
@@ -24,26 +26,22 @@ from em.values.canonical import Json
 Cause = Literal["", "check", "error", "time", "value"]
 
 
-class _Prepared:
-    """A step with this run's arguments and, once it is taken, its result."""
+class _Prepared(msgspec.Struct):
+    """A step with this run's arguments and, once it is taken, its result.
 
-    __slots__ = (
-        "args", "bound", "is_complete", "node", "result", "seconds", "seen", "sights", "step",
-        "tool", "value",
-    )  # fmt: skip
-    seen: Seen
+    args: the arguments as JSON. bound: as the tool takes them, with the object it belongs to.
+    """
 
-    def __init__(self, node: Node, step: Step, tool: EngineTool, bound: Bound, args: Json) -> None:
-        self.node = node
-        self.step = step
-        self.tool = tool
-        self.bound = bound
-        self.args = args
-        self.sights: dict[str, Any] = {}
-        self.value: Any = None
-        self.result: Any = None
-        self.is_complete = True
-        self.seconds = 0.0
+    node: Node
+    step: Step
+    tool: EngineTool
+    bound: Bound
+    args: Json
+    sights: dict[str, Any] = {}
+    value: Any = None
+    result: Any = None
+    is_complete: bool = True
+    seconds: float = 0.0
 
 
 class Replay:
@@ -66,6 +64,7 @@ class Replay:
         self._lives: list[Any] = []
         self.alive = alive
         self.taken: list[_Prepared] = []
+        self._seen: list[Seen] = []
         self._alike: list[int] = []
         self._due: list[Part] = []
         self._doomed: list[tuple[int, str]] = []
@@ -75,7 +74,8 @@ class Replay:
         self.done: list[Done] = []
         self.failed: Done | None = None
         self.failed_in_a_write = False
-        self.reasons: list[str | _Refusal] = []
+        self._reason: str | _Refusal = ""
+        self._reasons = 0
         self.cause: Cause = ""
         self.started = time.perf_counter()
         self.seconds = 0.0
@@ -85,9 +85,8 @@ class Replay:
     @property
     def reason(self) -> str:
         """Why the replay stopped, in words."""
-        first = str(self.reasons[0]) if self.reasons else ""
-        more = len(self.reasons) - 1
-        return f"{first} (and {more} more did not fit)" if more > 0 else first
+        more = self._reasons - 1
+        return f"{self._reason} (and {more} more did not fit)" if more > 0 else str(self._reason)
 
     @property
     def has_begun(self) -> bool:
@@ -96,19 +95,19 @@ class Replay:
 
     def run(self, hint: Any) -> Effects[bool]:
         """Replay; return whether it reached the end. If not, `reason` and `done` say more."""
-        node = self._known.root
-        self._due += self._known.outlook.after(node)
+        node, due_after = self._known.root, self._known.outlook.after
         try:
-            while True:
-                if not self._has_time():
-                    return False
-                chosen = yield from self._choose(node)
+            while self._has_time():
+                self._due += due_after(node)
+                self._forgive()
+                only = node.only
+                chosen = self._follow(only) if only else (yield from self._choose(node))
                 if chosen is None:
                     return self._end(node, hint)
                 if not (yield from self._take(chosen)):
                     return False
                 node = chosen.node
-                self._due += self._known.outlook.after(node)
+            return False
         finally:
             self.seconds = time.perf_counter() - self.started
 
@@ -119,10 +118,28 @@ class Replay:
             return True
         return self._diverge("time", f"the replay took {spent:.1f} s of {allowed:.1f} s allowed")
 
+    def interrupted(self, error: BaseException) -> None:
+        """Set the reason of a replay that an error from outside ended."""
+        self._forgive()
+        self._diverge("error", f"it was interrupted by {type(error).__name__}")
+
     def _diverge(self, cause: Cause, reason: "str | _Refusal") -> bool:
+        """Note why a behaviour does not fit: the first reason is shown, the others are counted."""
         self.cause = cause
-        self.reasons.append(reason)
+        if not self._reasons:
+            self._reason = reason
+        self._reasons += 1
         return False
+
+    def _forgive(self) -> None:
+        """Drop the reasons against behaviours that no longer matter."""
+        self._reason, self._reasons = "", 0
+
+    def _follow(self, only: Node) -> "_Prepared | None":
+        """Return the one step that can be next; None if it may not be taken."""
+        prepared = self._prepare(only)
+        may_take = prepared is not None and self._may_take(prepared, only.mask & self.alive)
+        return prepared if may_take else None
 
     def _choose(self, node: Node) -> Effects["_Prepared | None"]:
         """Return the next step: one whose check passes, else one without a check.
@@ -132,7 +149,6 @@ class Replay:
         equal the recorded ones.
         """
         unchecked: _Prepared | None = None
-        self.reasons.clear()
         possible = [child for child in node.children if child.mask & self.alive]
         parting = self._parts(node, possible, self.alive)
         if len(possible) > 1:
@@ -210,7 +226,7 @@ class Replay:
         """Compare the results since the last time with those that a behaviour recorded."""
         steps = self._known.stored[number].behaviour.steps
         for place in range(self._compared.get(number, 0), len(self.taken)):
-            if path := self.taken[place].seen.difference(steps[place]):
+            if path := self._seen[place].difference(steps[place]):
                 self._unlike[number] = self._differs(place, path)
                 break
         self._compared[number] = len(self.taken)
@@ -238,7 +254,7 @@ class Replay:
     def _narrow(self, alike: int) -> bool:
         """Continue with these behaviours only; stop if there are none."""
         self._lost = not alike
-        if self._lost and not self.reasons:
+        if self._lost and not self._reasons:
             self._diverge("value", f"{self._where()} returned a result that was never recorded")
         self.alive = alike or self.alive
         return not self._lost
@@ -309,28 +325,28 @@ class Replay:
             self._diverge("check", f"{place} raised {error_text(error)}")
             return 0
         prepared.sights[name] = now
-        passing = 0
-        hint = tool.captured_type(check)
-        for sight in reversed(sights):
-            if not sight.mask & self.alive:
+        passing, alive, scope = 0, self.alive, self._scope
+        hint, compare = tool.captured_type(check), check.compare
+        for sight in reversed(sights):  # as many as there are behaviours of the task
+            if not sight.mask & alive:
                 continue
             try:
-                then = sight.value(self._scope, hint)
-                verdict = check.compare(now, then)
-                passes = check.passes(verdict)
+                then = sight.value(scope, hint)
+                verdict = compare(now, then)
+                passes = verdict if type(verdict) is bool else check.passes(verdict)
             except Exception as error:  # noqa: BLE001 - a check that raises does not pass
                 self._diverge("check", f"{place} raised {error_text(error)}")
                 continue
             if passes:
                 passing |= sight.mask
             else:
-                self._diverge("check", _Refusal(place, now, then, verdict))
+                self._diverge("check", self._reason or _Refusal(place, now, then, verdict))
         return passing
 
     def _take(self, prepared: "_Prepared") -> Effects[bool]:
         """Call a step's tool; return whether the replay may go on."""
         step, tool, bound = prepared.step, prepared.tool, prepared.bound
-        self.reasons.clear()
+        self._forgive()
         started = time.perf_counter()
         try:
             value = yield tool.call(*tool.unbind(bound.owner, bound.arguments))
@@ -343,8 +359,8 @@ class Replay:
         result, is_complete = snapshot(value)
         prepared.value, prepared.result, prepared.is_complete = value, result, is_complete
         prepared.seconds = time.perf_counter() - started
-        prepared.seen = Seen(prepared.args, result)
         self.taken.append(prepared)
+        self._seen.append(Seen(prepared.args, result))
         self._lives.append(value)
         self.done.append(Done(step.tool, prepared.args, result, None, True))
         if step.save_as is not None:
@@ -430,7 +446,7 @@ class Replay:
         steps = self._known.stored[end.number].behaviour.steps
         for place, step in enumerate(steps):
             uses = answer.uses.get(step.save_as or "", ())
-            if path := self.taken[place].seen.difference(step, uses):
+            if path := self._seen[place].difference(step, uses):
                 return self._differs(place, path)
         return ""
 
@@ -439,7 +455,7 @@ class Replay:
         ending = node.end_mask & self.alive
         if not ending or self._lost:
             return False
-        self.reasons.clear()
+        self._forgive()
         ending = self._sound(ending)
         if not ending:
             return False

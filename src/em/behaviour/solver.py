@@ -109,8 +109,7 @@ def _replaying(engine: "Engine", task: Task, replay: Replay) -> Effects[bool]:
     except BaseException as error:
         # Interrupted: log what was done, then raise on.
         if replay.has_begun:
-            replay.reasons[:] = [f"it was interrupted by {type(error).__name__}"]
-            replay.cause = "error"
+            replay.interrupted(error)
             _log_now(engine, _replayed(engine, task, replay, "interrupted", []))
         raise
     finally:

@@ -11,7 +11,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from types import CodeType, FunctionType
-from typing import Any, NamedTuple, get_args
+from typing import Any, get_args
+
+import msgspec
 
 from em.behaviour.check import Check
 from em.behaviour.codec import hints_of
@@ -26,7 +28,7 @@ _NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONL
 _VARIABLE = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
-class Bound(NamedTuple):
+class Bound(msgspec.Struct):
     """A call's arguments by name, without the object that a method belongs to."""
 
     owner: Any

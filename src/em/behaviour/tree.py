@@ -44,13 +44,18 @@ class Sight:
 
 
 class Node:
-    """A step, the behaviours that take it, and the steps that may follow."""
+    """A step, the behaviours that take it, and the steps that may follow.
+
+    `only` is the one step that follows where nothing is to be chosen: no other step or end does,
+    and it has no check.
+    """
 
     def __init__(self, step: Step | None) -> None:
         self.step = step
         self.call = b"" if step is None else _call(step)
         self.mask = 0
         self.children: list[Node] = []
+        self.only: Node | None = None
         self.ends: dict[int, End] = {}
         self.end_mask = 0
         self.pre: list[Sight] = []
@@ -105,9 +110,10 @@ class Node:
         if self._expected is None:
             assert self.step is not None
             self._expected = [(text, compile_written(text, "")) for text in self.step.expects]
+        scope = {RESULT: result}
         for text, holds in self._expected:
             try:
-                if holds({RESULT: result}):
+                if holds(scope):
                     continue
             except EmError:
                 pass  # what can't be seen does not hold
@@ -172,11 +178,13 @@ def plant(behaviours: Sequence[Behaviour]) -> Node:
 
 
 def _order(root: Node) -> None:
-    """Sort children: those with checks first, the cheapest check first."""
+    """Sort children: those with checks first, the cheapest check first; set `only`."""
     todo = [root]
     while todo:
         node = todo.pop()
         node.children.sort(key=lambda child: (not child.pre, child.cost))
+        if len(node.children) == 1 and not node.ends and not node.children[0].pre:
+            node.only = node.children[0]
         todo += node.children
 
 

@@ -9,7 +9,7 @@ import ast
 import operator
 import re
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, TypeGuard
 
 from em.errors import ExpressionError
 from em.runner.expressions.functions import FUNCTIONS, SELECTIONS
@@ -76,8 +76,9 @@ class _Compiler:
 
     def compiled(self, node: ast.expr) -> Evaluate:
         """Return a function that evaluates a part of the expression."""
-        if isinstance(node, ast.Constant) or (isinstance(node, ast.Name) and node.id in _WORDS):
-            return _constant(node)
+        if _is_constant(node):
+            value = _constant(node)
+            return lambda _scope: value
         if isinstance(node, ast.Name | ast.Attribute | ast.Subscript):
             return self._referred(node)
         if isinstance(node, ast.Call):
@@ -93,7 +94,11 @@ class _Compiler:
     ) -> Evaluate:
         if join is None:
             raise _Other
-        one, other = self.compiled(left), self.compiled(right)
+        one = self.compiled(left)
+        if _is_constant(right):
+            value = _constant(right)
+            return lambda scope: join(one(scope), value)
+        other = self.compiled(right)
         return lambda scope: join(one(scope), other(scope))
 
     def _referred(self, node: ast.expr) -> Evaluate:
@@ -123,9 +128,12 @@ class _Compiler:
         name, own = node.func.id, FUNCTIONS[node.func.id]
         args = [self.compiled(arg) for arg in node.args]
         named = list(self._named(node))
+        # A function of udf.py with that name counts, as it does for Jinja.
+        if len(args) == 1 and not named:
+            only = args[0]
+            return lambda scope: scope.get(name, own)(only(scope))
 
         def called(scope: Any) -> Any:
-            # A function of udf.py with that name counts, as it does for Jinja.
             function = scope.get(name, own)
             return function(
                 *[arg(scope) for arg in args], **{key: value(scope) for key, value in named}
@@ -140,11 +148,15 @@ class _Compiler:
             yield keyword.arg, self.compiled(keyword.value)
 
 
-def _constant(node: ast.Constant | ast.Name) -> Evaluate:
+def _is_constant(node: ast.expr) -> TypeGuard[ast.Constant | ast.Name]:
+    return isinstance(node, ast.Constant) or (isinstance(node, ast.Name) and node.id in _WORDS)
+
+
+def _constant(node: ast.Constant | ast.Name) -> str | int | float | None:
     value = _WORDS[node.id] if isinstance(node, ast.Name) else node.value
     if not isinstance(value, str | int | float | None):
         raise _Other
-    return lambda _scope: value
+    return value
 
 
 def _arithmetic(op: ast.operator) -> Callable[[Any, Any], Any] | None:

@@ -189,10 +189,23 @@ def kind_of(value: Any) -> str:
 
 def shape_of(value: Any) -> str:
     """Return what a value is: nothing, boolean, number, text, list or mapping."""
-    if value is None or isinstance(value, bool):
-        return "nothing" if value is None else "boolean"
-    shapes = {"number": int | float, "text": str, "list": list | tuple, "mapping": Mapping}
-    return next((name for name, kind in shapes.items() if isinstance(value, kind)), "object")
+    known = _SHAPES.get(type(value))
+    if known is not None:
+        return known
+    return next((name for kind, name in _SHAPES.items() if isinstance(value, kind)), "object")
+
+
+_SHAPES: dict[type, str] = {
+    type(None): "nothing",
+    bool: "boolean",  # before the numbers: a bool is an int
+    int: "number",
+    float: "number",
+    str: "text",
+    list: "list",
+    tuple: "list",
+    dict: "mapping",
+    Mapping: "mapping",
+}
 
 
 def missing_keys(value: Any, *keys: str) -> list[str] | None:
@@ -231,11 +244,12 @@ def error_of(value: Any) -> Any:
     A text reports one by its first words, a mapping under a key such as `error`, `ok` or
     `exit_code`, and a list by an item. JSON in a text counts as what it stands for.
     """
-    if isinstance(value, str):
+    shape = shape_of(value)
+    if shape == "text":
         return _error_in_text(value)
-    if isinstance(value, list | tuple):
+    if shape == "list":
         return next((found for one in value if (found := error_of(one)) is not None), None)
-    if not isinstance(value, Mapping):
+    if shape != "mapping":
         return None
     for key, held in value.items():
         name = str(key).lower().replace("_", "").replace("-", "")

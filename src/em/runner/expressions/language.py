@@ -185,18 +185,23 @@ def _compile_reference(name: str, path: tuple[str | int, ...], place: str) -> Ev
                 value = value[part]
             except (KeyError, IndexError, TypeError):
                 value = _attribute(value, part, place)
-        return _not_callable(value, name, place)
+        return value if type(value) in _JSON else _not_callable(value, name, place)
 
     if path:
         return direct
 
     def plain(scope: Scope) -> Any:
         try:
-            return _not_callable(scope[name], name, place)
+            value = scope[name]
         except KeyError:
             raise undefined(name, scope, place) from None
+        return value if type(value) in _JSON else _not_callable(value, name, place)
 
     return plain
+
+
+_JSON = frozenset((str, int, float, bool, type(None), list, dict))
+"""The types of most values; no value of exactly one of them is a function, or `Missing`."""
 
 
 def _not_callable(value: Any, name: str, place: str) -> Any:
