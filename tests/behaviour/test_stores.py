@@ -57,6 +57,36 @@ def test_10_behaviours_are_kept_in_the_store_and_shared(store: Store) -> None:
     assert second.stats().hits == 2
 
 
+def work_of_a_hit(store: SqliteStore, engine: Engine) -> tuple[list[str], int]:
+    """Return the statements of a hit, and how many instructions SQLite needed for them."""
+    statements: list[str] = []
+    steps: list[None] = []
+    engine("ana")  # loads the behaviour, and remembers the end of the log
+    with store._pool.connection() as connection:  # the next use takes the same one
+        connection.set_trace_callback(lambda text: statements.append(text.split("VALUES")[0]))
+        connection.set_progress_handler(lambda: steps.append(None), 1)
+    assert engine("ana").hit
+    with store._pool.connection() as connection:
+        connection.set_trace_callback(None)
+        connection.set_progress_handler(None, 1)
+    return [text.split("IN (")[0] for text in statements], len(steps)
+
+
+def test_10_a_hit_asks_the_store_for_the_same_with_ten_times_as_many_stored(tmp_path: Path) -> None:
+    with SqliteStore(tmp_path / "em.db") as store:
+        engine = counting(store, [])
+        engine("ana")
+        for number in range(20):
+            engine(f"one of few {number}")
+        statements, instructions = work_of_a_hit(store, engine)
+        assert statements, "a hit is logged"
+        for number in range(200):
+            engine(f"one of many {number}")
+        more_statements, more_instructions = work_of_a_hit(store, engine)
+        assert more_statements == statements
+        assert more_instructions == instructions
+
+
 def test_10_memory_gives_engines_that_live_in_it(tmp_path: Path) -> None:
     with Memory(tmp_path / "em.db") as memory:
         for name, hit in (("a", False), ("a", True), ("b", False)):
