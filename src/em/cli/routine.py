@@ -68,9 +68,14 @@ if TYPE_CHECKING:
     from em.runner.routine import Asked
 
 
+_SHADOW = click.option(
+    "--shadow", is_flag=True, help="Store it retired; `em routine promote` puts it in use."
+)
+
+
 @click.group("routine", no_args_is_help=True)
 def routine() -> None:
-    """List, show, keep, unpack, retire and heal the routines in a memory."""
+    """List, show, keep, unpack, retire, promote and heal the routines in a memory."""
 
 
 @routine.command("list")
@@ -123,10 +128,12 @@ def show(ref: str, explain: bool) -> None:
 
 @routine.command("keep")
 @click.argument("folder", metavar="DIR", type=click.Path(exists=True, file_okay=False))
+@_SHADOW
 @everywhere
-def keep(folder: str) -> None:
+def keep(folder: str, shadow: bool) -> None:
     """Store the routine in DIR as a new version."""
-    stored = keep_routine(open_memory(create=True).store, files_in(folder))
+    store = open_memory(create=True).store
+    stored = keep_routine(store, files_in(folder), retired=shadow)
     emit({"routine": stored.ref}, f"stored as {stored.ref}")
 
 
@@ -154,6 +161,29 @@ def retire(ref: str) -> int:
     already = "" if done else " already"
     emit({"routine": name, "retired": done}, f"{name} is{already} retired")
     return 0
+
+
+@routine.command("promote")
+@click.argument("ref", metavar="NAME[@VERSION]")
+@click.option(
+    "--after",
+    metavar="N",
+    type=click.IntRange(min=1),
+    default=10,
+    show_default=True,
+    help="How often it must have agreed with the agent in a row.",
+)
+@click.option("--force", is_flag=True, help="Promote it whatever the comparisons say.")
+@everywhere
+def promote(ref: str, after: int, force: bool) -> None:
+    """Put a retired version in use, if it agreed with the agent N times in a row.
+
+    Its name then means this version, unless a newer one is in use. `em shadow` shows the counts.
+    """
+    done = open_memory().promote(ref, after=after, force=force)
+    times = f"it agreed {count(done.in_a_row, 'time')} in a row"
+    how = f"in use: {times}" if done.changed else "already in use"
+    emit(done, f"{done.routine} is {how}")
 
 
 @routine.command("heal")
@@ -194,6 +224,7 @@ def print_healing(healing: "Healing", run_id: str) -> None:
     help="The folder to write the routine to.",
 )
 @click.option("--keep", is_flag=True, help="Store it in the memory, as a new version.")
+@_SHADOW
 @click.option("--name", help="The routine's name.  [from the trace]")
 @click.option("--tools", metavar="MODULE|FILE", help="Python module that declares tool effects.")
 @click.option("--udf", metavar="MODULE|FILE", help="Python module of the trace's functions.")
@@ -240,6 +271,8 @@ def compile_(
     """
     if everything != (not traces) or (distributed and not everything):
         raise click.UsageError("Name traces, or give --all. --distributed needs --all.")
+    if options["shadow"] and ((not keep and not everything) or distributed):
+        raise click.UsageError("--shadow needs --keep or --all, without --distributed.")
     if everything:
         chosen = {**options, "output": output, "explain": explain}
         return _compile_all(chosen, distributed=distributed)
@@ -266,7 +299,7 @@ def _compile_one(
             write_package(draft, Path(output), made.udfs)
         ref = ""
         if keep or draft.written_by:
-            ref = _store_compiled(made, keep=keep)
+            ref = _store_compiled(made, keep=keep, shadow=options["shadow"])
     place = str(Path(output)) if output else ref
 
     def text() -> None:
@@ -327,11 +360,11 @@ def _is_id(text: str) -> bool:
     return re.fullmatch(r"[0-9a-f]{28}", text) is not None
 
 
-def _store_compiled(made: "CompiledTrace", *, keep: bool) -> str:
+def _store_compiled(made: "CompiledTrace", *, keep: bool, shadow: bool) -> str:
     """Store the routine and return its `name@version`, or only log which code a model wrote."""
     store = open_memory(create=True).store
     if keep:
-        return keep_routine(store, made.files, made.from_events).ref
+        return keep_routine(store, made.files, made.from_events, retired=shadow).ref
     notes = code_notes(made.files, made.draft.routine.name, made.from_events)
     store.commit(Commit(events=notes))
     return ""
@@ -612,7 +645,12 @@ def _compile_all_here(options: dict[str, Any]) -> int:
     with only_results_on_stdout(), progress("compiling", len(tasks)) as advance:
         for task, traces in tasks.items():
             try:
-                made = memory.compile(traces, keep_all=options["keep_all"], client=client)
+                made = memory.compile(
+                    traces,
+                    keep_all=options["keep_all"],
+                    client=client,
+                    shadow=options["shadow"],
+                )
                 stored[task] = made.ref
             except EmError as error:
                 failed[task] = str(error)

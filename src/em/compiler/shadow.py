@@ -23,7 +23,7 @@ from em.compiler.calls import TracedCall, calls_of, infer_effect
 from em.compiler.trials import written
 from em.compiler.verification import at_once
 from em.errors import Conflict, EmError, RoutineError
-from em.log.event import Draft, Event, EventQuery, shadow_stream
+from em.log.event import BEHAVIOUR_PREFIX, Draft, Event, EventQuery, shadow_stream
 from em.log.kinds import event_body
 from em.runner.drivers import drive
 from em.runner.journal import MOST_ARGS
@@ -525,7 +525,12 @@ def _bounded(calls: Sequence[Json]) -> list[Json]:
 
 def draft_of(ref: str, body: Json) -> Draft:
     """Return the event of a comparison; each routine has a stream of its own."""
-    return Draft(stream=shadow_stream(ref.partition("@")[0]), kind="shadow_compared", body=body)
+    return Draft(stream=shadow_stream(_name_of(ref)), kind="shadow_compared", body=body)
+
+
+def _name_of(ref: str) -> str:
+    """Return the name of a routine without its version; an engine has no versions."""
+    return ref if ref.startswith(BEHAVIOUR_PREFIX) else ref.partition("@")[0]
 
 
 def _app_name(app: Any) -> str:
@@ -594,14 +599,14 @@ def comparisons(
 
     about: only those of traces about this subject. Of two about one trace, the last counts.
     """
-    name, _, version = (ref or "").partition("@")
-    stream = shadow_stream(name) if name else None
+    stream = None if ref is None else shadow_stream(_name_of(ref))
     found: dict[tuple[str, str], Comparison] = {}
     for event in store.read(EventQuery(kinds=["shadow_compared"], stream=stream)):
         if event.body is None:
             continue
         body = msgspec.convert(event.body, Compared)
-        if (version and body.routine != ref) or (about is not None and body.about != about):
+        is_other = ref is not None and ref not in (body.routine, _name_of(body.routine))
+        if is_other or (about is not None and body.about != about):
             continue
         key = (body.routine, body.trace or event.id)
         found.pop(key, None)

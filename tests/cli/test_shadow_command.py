@@ -1,0 +1,129 @@
+"""`em shadow` and `em routine promote`, as a user runs them."""
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from em_command import em
+
+from em import Memory, recorded_tool
+from em.runner.package import keep_routine
+
+STEPS = [
+    {
+        "id": "pay",
+        "type": "tool.call",
+        "tool": "pay",
+        "args": {"order_id": "{{ order_id }}", "amount": 5},
+    }
+]
+ROUTINE = {
+    "version": "1",
+    "name": "refund",
+    "input_schema": {"type": "object", "properties": {"order_id": {"type": "string"}}},
+    "tools": [{"name": "pay", "effect": "write"}],
+    "steps": STEPS,
+}
+
+
+@recorded_tool(effect="write")
+def pay(order_id: str, amount: float) -> str:
+    return f"{amount} for {order_id}"
+
+
+@pytest.fixture
+def db(tmp_path: Path) -> str:
+    """A memory with a routine in shadow, compared twelve times: once it differed."""
+    path = str(tmp_path / "em.db")
+    with Memory(path) as memory:
+        text = msgspec.yaml.encode(ROUTINE).decode()
+        keep_routine(memory.store, {"routine.yaml": text}, retired=True)
+
+        def agent(order_id: str, amount: int, subject: str) -> None:
+            given: dict[str, Any] = {"order_id": order_id}
+            with memory.record("refund", given, subject=subject, shadow=True):
+                pay(order_id, amount)
+
+        agent("A-1", 5, "ana")
+        agent("A-2\x1b[31m", 7, "bo")
+        for number in range(10):
+            agent(f"A-{number + 3}", 5, "ana")
+    return path
+
+
+def test_the_list_counts_by_routine(db: str) -> None:
+    (row,) = em("shadow", "--db", db, "--json").json["routines"]
+    assert (row["routine"], row["agreed"], row["differed"], row["in_a_row"]) == (
+        "refund@1",
+        11,
+        1,
+        10,
+    )
+    assert row["last_difference"]["did"] == [
+        {"tool": "pay", "args": {"order_id": "A-2\x1b[31m", "amount": 7}}
+    ]
+    assert "comparisons" not in row
+    shown = em("--db", db, "shadow").out
+    assert "would hand over" in shown
+    assert "it would have called pay with another amount" in shown
+    (own,) = em("shadow", "--db", db, "--json", "--subject", "bo").json["routines"]
+    assert (own["agreed"], own["differed"]) == (0, 1)
+
+
+def test_show_tells_what_em_would_have_done_and_what_the_agent_did(db: str) -> None:
+    shown = em("shadow", "show", "refund", "--db", db).out
+    assert 'em: pay {"amount":5,"order_id":"A-2' in shown
+    assert 'the agent: pay' in shown
+    assert '"amount":7' in shown
+    assert "\x1b" not in shown
+    (row,) = em("shadow", "show", "refund@1", "--db", db, "--json").json["routines"]
+    assert [one["verdict"] for one in row["comparisons"]] == ["differed"]
+    assert em("shadow", "show", "refund", "--db", db, "--subject", "ana").out.count("pay") == 0
+    missing = em("shadow", "show", "nothing", "--db", db)
+    assert (missing.code, "em shadow" in missing.err) == (1, True)
+
+
+def test_promotion_refuses_and_allows(db: str) -> None:
+    refused = em("routine", "promote", "refund", "--after", "20", "--db", db, "--json")
+    assert refused.code == 1
+    assert msgspec.json.decode(refused.err)["error"]["code"] == "not_promoted"
+    assert em("routine", "show", "refund", "--db", db).code == 1
+    assert "agreed 10 times in a row" in em("routine", "promote", "refund", "--db", db).out
+    assert em("routine", "show", "refund", "--db", db).code == 0
+    assert "already in use" in em("routine", "promote", "refund", "--db", db).out
+
+
+def test_force_promotes(db: str) -> None:
+    assert em("routine", "promote", "refund", "--after", "20", "--force", "--db", db).code == 0
+
+
+def test_a_routine_may_be_kept_in_shadow(tmp_path: Path, db: str) -> None:
+    folder = tmp_path / "other"
+    folder.mkdir()
+    (folder / "routine.yaml").write_bytes(msgspec.yaml.encode({**ROUTINE, "name": "other"}))
+    assert em("routine", "keep", str(folder), "--shadow", "--db", db).code == 0
+    rows = em("routine", "list", "--db", db, "--json").json
+    assert {row["routine"]: row["state"] for row in rows} == {
+        "other@1": "retired",
+        "refund@1": "retired",
+    }
+
+
+def test_what_is_compiled_may_begin_in_shadow(db: str) -> None:
+    with Memory(db) as memory:
+        trace = memory.traces()[0].id
+    made = em("compile", trace, "--keep", "--shadow", "--name", "pay_back", "--db", db, "--json")
+    assert made.json["kept"] == "pay_back@1"
+    assert em("routine", "show", "pay_back", "--db", db).code == 1
+    assert em("compile", trace, "-o", "folder", "--shadow", "--db", db).code == 2
+    assert em("compile", "--all", "--shadow", "--db", db).code == 0
+    rows = em("routine", "list", "--db", db, "--json").json
+    assert {row["state"] for row in rows} == {"retired"}
+
+
+def test_nothing_was_compared_yet(tmp_path: Path) -> None:
+    Memory(tmp_path / "new.db").close()
+    listed = em("shadow", "--db", str(tmp_path / "new.db"))
+    assert (listed.code, listed.out) == (0, "")
+    assert "shadow=True" in listed.err
