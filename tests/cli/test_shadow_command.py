@@ -74,7 +74,7 @@ def test_the_list_counts_by_routine(db: str) -> None:
 def test_show_tells_what_em_would_have_done_and_what_the_agent_did(db: str) -> None:
     shown = em("shadow", "show", "refund", "--db", db).out
     assert 'em: pay {"amount":5,"order_id":"A-2' in shown
-    assert 'the agent: pay' in shown
+    assert "the agent: pay" in shown
     assert '"amount":7' in shown
     assert "\x1b" not in shown
     (row,) = em("shadow", "show", "refund@1", "--db", db, "--json").json["routines"]

@@ -195,6 +195,30 @@ def behaviours(memory: Memory, word: str = "") -> None:
     engine(item, "Di", params=["customer"])
 
 
+def shadowed(memory: Memory, ref: str, word: str = "") -> None:
+    """Comparisons of a routine with agents, over some days."""
+    now = datetime.now(UTC)
+    call = {"tool": "create_refund", "args": {"order": f"A-17 {word}".strip()}}
+    rows: list[tuple[int, dict[str, Any]]] = [
+        (3, {"verdict": "differed", "would_do": [call], "did": [], "reason": f"one more {word}"}),
+        (2, {"verdict": "handed_over", "reason": f"it would have asked: {word}"}),
+        (1, {"verdict": "agreed"}),
+        (1, {"verdict": "agreed"}),
+        (0, {"verdict": "agreed"}),
+    ]
+    memory.log.append_many(
+        [
+            Draft(
+                stream=f"shadow/{ref.partition('@')[0]}",
+                kind="shadow_compared",
+                body={"routine": ref, **body},
+                at=now - timedelta(days=back),
+            )
+            for back, body in rows
+        ]
+    )
+
+
 def about(memory: Memory, subject: str = "ana", word: str = "") -> None:
     """What is known of somebody, with a contradiction and a rule."""
     for month, city in enumerate(["Lisbon", "Porto", f"Madrid {word}".strip()], 2):
@@ -242,6 +266,7 @@ def fill(memory: Memory, word: str = "") -> dict[str, str]:
     ref = keep_refund(memory, word, limit=100)
     ref = keep_refund(memory, word)
     runs(memory, ref, word=word)
+    shadowed(memory, ref, word)
     given = {"order": f"A-18 {word}".strip(), "amount": 12.5, "reason": "late"}
     waiting = memory.run("refund", given)
     assert waiting.status == "needs_input", waiting

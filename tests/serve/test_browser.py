@@ -245,3 +245,29 @@ def test_a_form_on_another_site_does_nothing(serve: Serve, look: Any, tmp_path: 
     page.wait_for_load_state()
     assert "not allowed" in page.content() or "not accepted" in page.content()
     assert service.get("/runs")["pagination"]["total"] == before
+
+
+def test_the_page_of_a_routine_charts_how_it_did_beside_the_agent(
+    serve: Serve, look: Any, tmp_path: Path
+) -> None:
+    address = fill(tmp_path)["/ui/routine"]
+    looking = look(serve().url)
+    page = looking.page
+    page.goto(address)
+    section = page.locator("section[aria-labelledby=shadow]")
+    assert "agreed 3, differed 1, would hand over 1, not compared 0" in section.inner_text()
+    assert "3 in a row" in section.inner_text()
+    assert section.locator("svg").get_attribute("aria-label") == (
+        "Beside the agent: 3 agreed, 1 would hand over, 1 differed in total; "
+        f"highest on {section.locator('svg g:nth-of-type(3) title').text_content()[:10]}: 2"
+    )
+    columns = section.locator("svg g")
+    assert columns.count() == 4
+    assert columns.locator("rect.bad").count() == 1
+    tallest = columns.locator("rect").evaluate_all("bars => bars.map(b => b.getBBox().height)")
+    assert max(tallest) == tallest[2]
+    section.get_by_text("As a table").click()
+    assert section.locator("tbody tr").count() == 4
+    section.get_by_text("em would have called create_refund").click()
+    assert "A-17" in section.inner_text()
+    assert (looking.complaints, looking.elsewhere) == ([], [])

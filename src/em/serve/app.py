@@ -19,7 +19,7 @@ from litestar.openapi.spec import Components, SecurityScheme
 import em
 from em.errors import EmError, StoreError
 from em.memory import Memory
-from em.serve.api import heuristics, log, routines, states, traces, workflows
+from em.serve.api import heuristics, log, routines, shadow, states, traces, workflows
 from em.serve.api.shapes import HealthOut
 from em.serve.auth import Sessions, Tokens, refuse_open_door
 from em.serve.guard import (
@@ -60,6 +60,7 @@ def make_app(memory: Memory, settings: Settings, tokens: Tokens | None = None) -
             *traces.HANDLERS,
             *log.HANDLERS,
             *routines.HANDLERS,
+            *shadow.HANDLERS,
             *states.HANDLERS,
             *workflows.HANDLERS,
             *PAGES,

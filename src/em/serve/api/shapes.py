@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 
+from em.compiler.shadow import ENOUGH, Comparison
 from em.heuristics.heuristic import Heuristic, How, Lesson, Polarity, Ranked, Use
 from em.runner.run import Failure, PendingPrompt, Remembered
 from em.state.checkpoint import Checkpoint
@@ -312,6 +313,39 @@ class Routines(msgspec.Struct, frozen=True):
 
     routines: Sequence[RoutineOut]
     pagination: Pagination
+
+
+class ShadowOut(msgspec.Struct, frozen=True, kw_only=True):
+    """How often one version of a routine agreed with the agent; without its comparisons."""
+
+    routine: str
+    agreed: int
+    differed: int
+    handed_over: int
+    not_compared: int
+    in_a_row: int
+    last_difference: Comparison | None
+
+
+class Shadows(msgspec.Struct, frozen=True):
+    """A page of routines that were compared with agents."""
+
+    routines: Sequence[ShadowOut]
+    pagination: Pagination
+
+
+class Comparisons(msgspec.Struct, frozen=True):
+    """A page of comparisons."""
+
+    comparisons: Sequence[Comparison]
+    pagination: Pagination
+
+
+class PromoteIn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How often a routine must have agreed in a row; `force`: whatever the comparisons say."""
+
+    after: Annotated[int, msgspec.Meta(ge=1, le=1_000_000)] = ENOUGH
+    force: bool = False
 
 
 class RunIn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -15,6 +15,7 @@ from em.serve.auth import PAGES
 from em.serve.pages.drawing import graph_of
 from em.serve.pages.forms import Field, form_of, input_fields, read_fields
 from em.serve.pages.runs import background_of
+from em.serve.pages.shadow import shadow_view
 from em.serve.pages.view import address, go_to, page, parameter, whole_number
 from em.serve.service import AnyRequest, Service, service_of
 from em.store.protocol import Artefact
@@ -64,6 +65,7 @@ def _show(
         requirements=list(requirements(routine)),
         asked_for=list(asked_for(routine)),
         versions=versions,
+        shadow=shadow_view(service.store, f"{artefact.name}@{artefact.version}"),
         diff=_diff(artefact, versions, whole_number(request, "against")),
         fields=_fields(routine, texts),
         given=given or {},

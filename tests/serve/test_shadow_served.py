@@ -1,0 +1,88 @@
+"""Shadow mode over HTTP: counts, comparisons, promotion; and who may see them."""
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from served import Serve, Served
+
+from em import Memory, recorded_tool
+from em.runner.package import keep_routine
+
+ROUTINE = {
+    "version": "1",
+    "name": "refund",
+    "input_schema": {"type": "object", "properties": {"order_id": {"type": "string"}}},
+    "tools": [{"name": "pay", "effect": "write"}],
+    "steps": [
+        {
+            "id": "pay",
+            "type": "tool.call",
+            "tool": "pay",
+            "args": {"order_id": "{{ order_id }}", "amount": 5},
+        }
+    ],
+}
+
+
+@recorded_tool(effect="write")
+def pay(order_id: str, amount: float) -> str:
+    return f"{amount} for {order_id}"
+
+
+@pytest.fixture
+def filled(tmp_path: Path) -> Path:
+    with Memory(tmp_path / "em.db") as memory:
+        text = msgspec.yaml.encode(ROUTINE).decode()
+        keep_routine(memory.store, {"routine.yaml": text}, retired=True)
+        for order, amount, subject in (("A-1", 7, "bo"), ("A-2", 5, "ana"), ("A-3", 5, "ana")):
+            given: dict[str, Any] = {"order_id": order}
+            with memory.record("refund", given, subject=subject, shadow=True):
+                pay(order, amount)
+    return tmp_path
+
+
+def test_counts_comparisons_and_promotion(filled: Path, serve: Serve) -> None:
+    service: Served = serve()
+    (row,) = service.get("/shadow")["routines"]
+    assert (row["routine"], row["agreed"], row["differed"], row["in_a_row"]) == (
+        "refund@1",
+        2,
+        1,
+        2,
+    )
+    assert row["last_difference"]["did"] == [
+        {"tool": "pay", "args": {"order_id": "A-1", "amount": 7}}
+    ]
+    assert service.get("/shadow", routine="nothing")["routines"] == []
+    (own,) = service.get("/shadow", subject="bo")["routines"]
+    assert (own["agreed"], own["differed"]) == (0, 1)
+    found = service.get("/shadow/comparisons", routine="refund", limit=2)
+    assert [one["verdict"] for one in found["comparisons"]] == ["agreed", "agreed"]
+    assert found["pagination"] == {"limit": 2, "offset": 0, "total": 3}
+
+    refused = service.post("/routines/refund@1/promote", {})
+    assert (refused.status_code, refused.json()["error"]["code"]) == (400, "not_promoted")
+    assert service.post("/routines/refund/promote", {"after": 0}).status_code == 400
+    done = service.post("/routines/refund@1/promote", {"after": 2})
+    assert done.json() == {"routine": "refund@1", "in_a_row": 2, "changed": True}
+    assert [one["retired"] for one in service.get("/routines")["routines"]] == [False]
+    assert service.post("/routines/nothing/promote", {}).status_code == 404
+
+
+def test_a_token_for_one_subject_sees_no_comparison(filled: Path, serve: Serve) -> None:
+    (filled / "em.yaml").write_text("api: {tokens: [{env: ANA, subjects: [ana]}, {env: ALL}]}")
+    tokens = {"ANA": "a" * 32, "ALL": "b" * 32}
+    service: Served = serve(env=tokens)
+
+    def get(path: str, token: str) -> Any:
+        headers = {"Authorization": f"Bearer {tokens[token]}"}
+        return service.http.get(path, headers=headers)
+
+    for path in ("/shadow", "/shadow?subject=ana", "/shadow/comparisons?subject=ana"):
+        assert get(path, "ANA").status_code == 403
+        assert get(path, "ALL").status_code == 200
+    kinds = {event["kind"] for event in get("/log?subject=ana", "ANA").json()["events"]}
+    assert kinds
+    assert "shadow_compared" not in kinds
