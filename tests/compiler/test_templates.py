@@ -82,7 +82,9 @@ def test_short_values_are_taken_from_the_request(memory: Memory) -> None:
     tools = {"press": lambda name: done.append(name) or "ok"}
     result = memory.run(routine, {"request": "Select Down and submit."}, tools)
     assert (result.status, done) == ("ok", ["Down", "Submit"])
-    for other in ("Don't select Up and submit.", "Select Up and Down and submit.", "Submit."):
+    others = ("Don't select Up and submit.", "Select Up and Down and submit.", "Submit.")
+    vague = ("Select nothing and submit.", "Select all and submit.", "Select it and submit.")
+    for other in (*others, *vague):
         assert memory.run(routine, {"request": other}, tools).status == "needs_input"
     assert len(done) == 2
 
@@ -184,3 +186,30 @@ def test_words_that_vary_and_that_nothing_follows_from_are_asked_about(memory: M
     routine, plant = learnt(memory, *made), Plant("West", "Up")
     result = memory.run(routine, {"request": 'Open the "West" valve backwards.'}, plant.tools())
     assert (result.status, plant.done) == ("needs_input", [])
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        'Open the "North gate" valve. Open the "East gate" valve.',
+        'Open the "North gate" valve and the "East gate" valve.',
+    ],
+)
+def test_words_around_a_value_do_not_belong_to_it(memory: Memory, said: str) -> None:
+    """Nothing is on the list here that a value could be compared with."""
+    made = [
+        Trace(
+            mission=Mission(goal="water"),
+            events=[
+                Message(role="user", text=f'Open the "{one}" valve.'),
+                ToolCall(tool="open_valve", args={"label": one}, result="ok", effect="write"),
+            ],
+            outcome="success",
+        )
+        for one in ("Rose bed", "Iris bed", "Lawn")
+    ]
+    routine, plant = learnt(memory, *made), Plant()
+    result = memory.run(routine, {"request": said}, plant.tools())
+    assert (result.status, plant.done) == ("needs_input", [])
+    memory.run(routine, {"request": 'Open the "No entry" valve.'}, plant.tools())
+    assert plant.done == [("open", "No entry")], "what is quoted is a value, whatever it says"

@@ -21,6 +21,7 @@ from em.runner.expressions.words import (
     past_in_words,
     request_in_words,
 )
+from em.runner.mentions import is_value
 from em.runner.run import Failed, PendingPrompt, failure_of
 from em.values.canonical import Json, digest_unordered, identical, same, short
 
@@ -258,10 +259,13 @@ class Agreement:
         examples = self._properties[name].get("examples")
         return examples[0] if isinstance(examples, list) and examples else None
 
+    def _examples(self, name: str) -> Sequence[Any]:
+        examples = self._properties[name].get("examples")
+        return examples if isinstance(examples, list) else ()
+
     def _kinds(self, name: str) -> set[str]:
         """Return what the recorded values of an input looked like."""
-        examples = self._properties[name].get("examples")
-        return set(map(kind_of, examples)) if isinstance(examples, list) else {kind_of(None)}
+        return set(map(kind_of, self._examples(name) or (None,)))
 
     def _bind(self, known: Json) -> bool | None:
         """Take inputs from the request; None if there is none, False if its wording differs."""
@@ -272,6 +276,11 @@ class Agreement:
         if bound is None:
             return False
         if any(kind_of(value) not in self._kinds(name) for name, value in bound.items()):
+            return False
+        quoted = quoted_names(self._request.template)
+        if not all(
+            name in quoted or is_value(value, self._examples(name)) for name, value in bound.items()
+        ):
             return False
         for name, value in bound.items():
             value = _typed(value, self._properties.get(name, {}))  # noqa: PLW2901 - the same value
@@ -606,7 +615,7 @@ def bind(template: str, text: str) -> Json | None:
         else:
             end = _lower(rest).find(after) if after else -1
         value = rest[:end].strip() if end > 0 else ""
-        if not value:
+        if not value or _goes_on(_lower(value), words[number], after):
             return None
         rest = rest[end + len(after) :]
         plain, *position = place_parts(name)
@@ -615,6 +624,28 @@ def bind(template: str, text: str) -> Json | None:
         elif bound.setdefault(str(plain), value) != value:
             return None
     return bound if not rest or names else None
+
+
+_MARKS = "\"”»'"
+"""Signs that end a quoted text."""
+
+
+def _goes_on(value: str, before: str, after: str) -> bool:
+    """Return whether a value has the words around it in itself: it holds several then."""
+    if after[:1] in tuple(_MARKS) and after[0] in value:
+        return True
+    around = [words.strip() for words in (before, after) if any(map(str.isalnum, words))]
+    return any(re.search(rf"(?<!\w){re.escape(words)}(?!\w)", value) for words in around)
+
+
+def quoted_names(template: str) -> set[str]:
+    """Return the inputs that stand in quotation marks in a request."""
+    words, names = _split(template)
+    return {
+        str(next(place_parts(name)))
+        for name, before, after in zip(names, words, words[1:], strict=False)
+        if before and after and not before[-1].isalnum() and after[0] in _MARKS
+    }
 
 
 def names_of_request(template: str) -> list[str]:

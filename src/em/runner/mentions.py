@@ -161,6 +161,20 @@ def is_chatter(words: Words) -> bool:
     return not OPERATORS & set(plain) and (not plain or bool(FUNCTION_WORDS & set(plain)))
 
 
+def is_value(text: Any, examples: Iterable[Any]) -> bool:
+    """Return whether a part of a request names something, as the examples do.
+
+    `nothing`, `all but one` and `them` don't: what they mean is not what they say.
+    """
+    words = Words(str(text))
+    known = {word for one in examples for _, word in Words(str(one)).plain()}
+    plain = {word for _, word in words.plain()}
+    if OPERATORS & plain - known:
+        return False
+    has_others = words.codes() or words.quotes() or not plain <= FUNCTION_WORDS | known
+    return bool(has_others) or bool(plain & known) or not plain
+
+
 _ENDINGS = ("ing", "ed", "es", "s", "e")
 _SHORTEST_STEM = 3
 
