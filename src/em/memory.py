@@ -347,6 +347,7 @@ class Memory:
         allow_unlabelled: bool = True,
         confirm: "Confirm" = (),
         shadow: bool = False,
+        force: bool = False,
     ) -> "KeptRoutine":
         """Compile traces of this memory into a routine, stored as a new version.
 
@@ -363,6 +364,10 @@ class Memory:
 
         shadow: store the version retired, so that its name does not mean it yet. `record` compares
         it with agents, and `promote` puts it in use.
+
+        Traces of different tasks of one kind are learnt from together. What is learnt is tried on
+        each of them: see the `trials` of the routine. One with a wrong trial is refused unless
+        `force`.
         """
         from em.compiler.compile_trace import compile_several
         from em.runner.package import keep_routine
@@ -379,6 +384,7 @@ class Memory:
             allow_failed=allow_failed,
             allow_unlabelled=allow_unlabelled,
             confirm=confirm,
+            force=force,
         )
         return keep_routine(self.store, made.files, made.from_events, retired=shadow)
 

@@ -158,7 +158,7 @@ def test_agents_are_told_what_is_asked_for(folder: Path) -> None:
     module: dict[str, Any] = {"__name__": "script"}
     exec(export_openai(Package(folder)), module)
     about = module["FUNCTION"]["function"]["parameters"]["properties"]
-    assert 'It was "as agreed" when recorded' in about["note"]["description"]
+    assert 'It was like "xx xxxxxx" when recorded' in about["note"]["description"]
     assert "refund order {{ order_id }} of" in about["request"]["description"]
     asked = json.loads(module["handle"]({"request": OTHER, "limit": 100}, Shop()()))
     assert asked["status"] == "needs_input"

@@ -47,11 +47,13 @@ from em.runner.package import (
     parse_yaml,
     read_routine,
     texts_of,
+    trials_of,
     write_files,
 )
 from em.runner.requirements import asked_for, requirements, why_asked
 from em.runner.routine import Routine
 from em.runner.tools import ToolRegistry, functions_of, load_module
+from em.runner.trial import Trials
 from em.store.protocol import Commit
 from em.traces.catalogue import get_traces
 from em.values.canonical import Json, short
@@ -88,6 +90,7 @@ def list_() -> None:
             "at": found.created_at.isoformat(timespec="seconds"),
             "state": "erased" if found.body is None else "retired" if found.retired_at else "",
             "from_events": len(found.from_events),
+            "proof": "" if found.body is None else trials_of(texts_of(found)).summary,
         }
         for found in kept_routines(open_memory().store)
     ]
@@ -116,14 +119,36 @@ def show(ref: str, explain: bool) -> None:
         artefact = find_routine(open_memory().store, ref)
         name, files = f"{artefact.name}@{artefact.version}", texts_of(artefact)
         events = list(artefact.from_events)
-    shown: Json = {"routine": name, "files": files, "from_events": events}
+    tried = trials_of(files)
+    proof = tried.as_dict()
+    shown: Json = {"routine": name, "files": files, "from_events": events, "proof": proof}
+
+    def text() -> None:
+        click.echo(files[ROUTINE], nl=False)
+        print_trials(tried)
+
     if not explain:
-        emit(shown, lambda: click.echo(files[ROUTINE], nl=False))
+        emit(shown, text)
         return
     found = read_routine(parse_yaml(files[ROUTINE].encode(), ROUTINE), ROUTINE)
     shown["requires"] = [one._asdict() for one in requirements(found)]
     shown["asks"] = [one._asdict() for one in asked_for(found)]
-    emit(shown, lambda: _explain_effects(found))
+
+    def words() -> None:
+        _explain_effects(found)
+        print_trials(tried)
+        for reason in tried.reasons():
+            note(f"  {reason}")
+
+    emit(shown, words)
+
+
+def print_trials(trials: Trials) -> None:
+    """Print how a routine did on traces that it was not learnt from; in red if it was wrong."""
+    if trials.warning:
+        click.secho(trials.warning, fg="red", bold=True, err=True)
+    if trials:
+        note(str(trials))
 
 
 @routine.command("keep")
@@ -242,6 +267,7 @@ def print_healing(healing: "Healing", run_id: str) -> None:
     is_flag=True,
     help="With --all: also take traces that don't say whether they succeeded.",
 )
+@click.option("--force", is_flag=True, help="Store it though a trial did the wrong thing.")
 @click.option("--explain", is_flag=True, help="Explain each call and each argument.")
 @everywhere
 def compile_(
@@ -256,11 +282,13 @@ def compile_(
 ) -> int:
     """Compile TRACE into a routine that runs without a model.
 
-    TRACE is a file, or the id of a trace in the log. Several traces must have had the same effects;
-    of their ways the most common is compiled. Left out: failed calls that were retried
-    successfully, repeats, and reads whose results are not used. Every argument is traced to its
-    source. The routine is replayed against the recording, and written only if it reproduces the
-    trace.
+    TRACE is a file, or the id of a trace in the log. Several traces of different tasks are learnt
+    from together: each is left out once, and what the others teach is tried on it. If that does
+    the wrong thing once, nothing is stored without --force. Several traces of one task must have
+    had the same effects; of their ways the most common is compiled. Left out: failed calls that
+    were retried successfully, repeats, and reads whose results are not used. Every argument is
+    traced to its source. The routine is replayed against the recording, and written only if it
+    reproduces the trace.
 
     A value of a call with an effect that nothing recorded explains is asked for when the routine
     runs with other inputs. On a terminal you are asked which of these values are always the
@@ -331,7 +359,7 @@ def _compiled(traces: tuple[str, ...], options: dict[str, Any]) -> "CompiledTrac
     if len(traces) == 1 and (Path(traces[0]).exists() or not _is_id(traces[0])):
         return compile_file(traces[0], **how)
     found = get_traces(open_memory().store, traces)
-    return compile_several(found, **how)
+    return compile_several(found, **how, force=options["force"])
 
 
 def _confirming(given: tuple[str, ...]) -> "Confirm":
@@ -383,6 +411,8 @@ def _print_compiled(draft: "Draft", place: str, *, explained: bool) -> None:
         click.echo(f"{count(len(draft.calls), 'call')} became {count(steps, 'step')} in {place}")
     for shown in draft.proof:
         click.echo(f"  {printable(shown)}")
+    if draft.trials.warning:
+        click.secho(draft.trials.warning, fg="red", bold=True, err=True)
     if draft.outcome in OUTCOMES:
         note(f"note: {OUTCOMES[draft.outcome]}")
     for contradiction in draft.contradictions:
@@ -584,6 +614,7 @@ def _report(draft: "Draft", place: str) -> dict[str, Any]:
         "name": draft.routine.name,
         "outcome": draft.outcome,
         "proof": draft.proof,
+        "trials": draft.trials.as_dict(),
         "calls": [
             {
                 "call": call.index + 1,
@@ -615,9 +646,13 @@ def _report(draft: "Draft", place: str) -> dict[str, Any]:
     }
 
 
+_OF_ONE = ("name", "tools", "udf", "output", "explain", "allow_failed", "confirm", "force")
+"""Options of a single routine."""
+
+
 def _compile_all(options: dict[str, Any], *, distributed: bool) -> int:
     """Compile and store a routine for each task in the log. Return 1 if one failed."""
-    for name in ("name", "tools", "udf", "output", "explain", "allow_failed", "confirm"):
+    for name in _OF_ONE:
         if options[name]:
             raise UsageError(
                 "--all takes no options of a single routine",

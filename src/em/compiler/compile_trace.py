@@ -21,6 +21,8 @@ from em.compiler.improvement import Improved, improve
 from em.compiler.kind_draft import draft_kind, examples_of, is_learnable, with_outcome
 from em.compiler.package_files import package_texts, write_package
 from em.compiler.proof import prove
+from em.compiler.step_trials import step_trials
+from em.compiler.trials import refuse_wrong
 from em.compiler.verification import verify_draft
 from em.compiler.way_draft import draft_way
 from em.errors import EmError, InputError, RoutineError, UsageError
@@ -209,6 +211,7 @@ def compile_several(
     allow_failed: bool = False,
     allow_unlabelled: bool = True,
     confirm: Confirm = (),
+    force: bool = False,
 ) -> CompiledTrace:
     """Compile one routine from attempts at one task: from those that succeeded, if any did.
 
@@ -216,6 +219,7 @@ def compile_several(
     `compile_trace_file`.
     If all say that they failed, they are refused unless `allow_failed`. Compiling in bulk sets
     `allow_unlabelled` to False: traces that don't say whether they succeeded are refused then.
+    force: return the routine though it did the wrong thing in a trial.
     """
     given = load_udfs(udfs)
     usable = _usable(traces, allow_failed=allow_failed, allow_unlabelled=allow_unlabelled)
@@ -228,28 +232,77 @@ def compile_several(
     how["allow_failed"] = allow_failed
     drafts, failed = _drafts(usable, how)
     # Names that a person gave are of values that the steps of one trace ask for.
-    if client is None and (callable(confirm) or not list(confirm)):
-        learnt = _filled_in(usable, drafts, how) or _learnt(usable, drafts, how)
-        if learnt is not None:
-            return msgspec.structs.replace(learnt, udfs=given, not_compiled=failed)
+    if client is not None or not (callable(confirm) or not list(confirm)):
+        made = _one_way(usable, drafts, how)
+    else:
+        made = (
+            _filled_in(usable, drafts, how)
+            or _learnt(usable, drafts, how, force)
+            or _one_way(usable, drafts, how)
+        )
+        made = _tried(made, usable, drafts, how, force=force)
+    trace = next(kept.trace for kept in usable if kept.id == made.same_way[0])
+    final = _improved(trace, _confirmed(made.draft, confirm, given.functions), given, client)
+    return msgspec.structs.replace(
+        made,
+        draft=final.draft,
+        files=final.files,
+        improved=final.improved,
+        udfs=given,
+        not_compiled=failed,
+    )
+
+
+def _one_way(
+    traces: Sequence[KeptTrace], drafts: Mapping[str, Draft], how: Mapping[str, Any]
+) -> CompiledTrace:
+    """Return a routine that goes the most common way; `same_way` begins with its trace."""
     _refuse_other_effects(drafts)
     chosen = _most_common(drafts, traces)
     same = [kept for kept, draft in drafts.items() if _way(draft) == _way(drafts[chosen])]
-    events = {kept.id: kept.event_ids for kept in traces}
-    trace = next(kept.trace for kept in traces if kept.id == chosen)
+    others = [kept for kept in same if kept != chosen]
     # What a success did without holds for this kind of task only by chance.
-    others = [drafts[kept] for kept in same if kept != chosen and _succeeded(traces, kept)]
-    draft = relaxed(drafts[chosen], others)
-    apart = told_apart(draft, [drafts[kept] for kept in same if kept != chosen])
+    draft = relaxed(drafts[chosen], [drafts[one] for one in others if _succeeded(traces, one)])
+    apart = told_apart(draft, [drafts[kept] for kept in others])
     if apart is not draft:
-        draft = _proved(apart, given.functions)
-    made = _improved(trace, _confirmed(draft, confirm, given.functions), given, client)
-    return msgspec.structs.replace(
-        made,
+        draft = _proved(apart, how["udfs"])
+    events = {kept.id: kept.event_ids for kept in traces}
+    return CompiledTrace(
+        draft=draft,
+        files={},
+        udfs=GivenUdfs(),
         from_events=[event for kept in same for event in events[kept]],
-        same_way=same,
-        not_compiled=failed,
+        same_way=[chosen, *others],
     )
+
+
+def _tried(
+    made: CompiledTrace,
+    traces: Sequence[KeptTrace],
+    drafts: Mapping[str, Draft],
+    how: Mapping[str, Any],
+    *,
+    force: bool,
+) -> CompiledTrace:
+    """Return a routine with trials: each trace is left out once, and the others are tried on it.
+
+    Raises if one was wrong, unless `force`.
+    """
+    if len(drafts) < 2 or made.draft.trials:
+        return made
+
+    def make(names: Sequence[str]) -> Draft:
+        chosen = [kept for kept in traces if kept.id in names]
+        some = {name: drafts[name] for name in names}
+        return (_filled_in(chosen, some, how) or _one_way(chosen, some, how)).draft
+
+    examples = examples_of(traces, how["declared"] or {})
+    tried = step_trials(examples, drafts, make, made.draft)
+    refuse_wrong(tried, force=force)
+    draft = msgspec.structs.replace(
+        made.draft, trials=tried, proof=(*made.draft.proof, str(tried), *tried.reasons())
+    )
+    return msgspec.structs.replace(made, draft=draft)
 
 
 def _filled_in(
@@ -269,7 +322,7 @@ def _filled_in(
 
 
 def _learnt(
-    traces: Sequence[KeptTrace], drafts: Mapping[str, Draft], how: Mapping[str, Any]
+    traces: Sequence[KeptTrace], drafts: Mapping[str, Draft], how: Mapping[str, Any], force: bool
 ) -> CompiledTrace | None:
     """Return what different tasks of one kind teach; None if one way of doing them is enough."""
     examples = examples_of(traces, how["declared"] or {})
@@ -279,7 +332,11 @@ def _learnt(
     if not is_learnable(plan, examples.values()):
         return None
     last = traces[-1].trace
-    draft = draft_kind(examples, name=how["name"] or _name_of(last), description=last.mission.goal)
+    # A goal that not all traces have may be the words of one person.
+    goals = {kept.trace.mission.goal for kept in traces}
+    about = goals.pop() if len(goals) == 1 else f"Does what is asked for: {', '.join(plan.effects)}"
+    name = how["name"] or _name_of(last)
+    draft = draft_kind(examples, name=name, description=about, force=force)
     return _of_all(traces, with_outcome(draft, traces))
 
 

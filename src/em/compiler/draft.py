@@ -49,6 +49,7 @@ from em.runner.routine import (
     UdfStep,
 )
 from em.runner.tools import Function, functions_of, load_module
+from em.runner.trial import Trials
 from em.traces.trace import Outcome, Trace
 from em.values.call import Effect, Usage
 from em.values.canonical import Json, digest_unordered
@@ -88,6 +89,8 @@ class Draft(msgspec.Struct, frozen=True):
     """The arguments that a person confirmed as constants, by step and place."""
     proof: Sequence[str] = ()
     """What replays have shown and what not, in sentences."""
+    trials: Trials = Trials()
+    """How it did on traces that it was not learnt from."""
     udf_source: str = ""
     """The text of udf.py, if it holds more than stubs."""
     written_by: str = ""

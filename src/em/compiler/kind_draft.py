@@ -8,18 +8,15 @@ import msgspec
 from em.compiler.calls import calls_of
 from em.compiler.draft import Draft
 from em.compiler.homes import Example, Kind
-from em.compiler.trials import REQUEST, Trials, trials
-from em.errors import RoutineError
+from em.compiler.learnt_input import learnt_input
+from em.compiler.trials import REQUEST, refuse_wrong, trials
 from em.runner.plan import Plan, asks_for
 from em.runner.routine import PlanStep, ReturnStep, Routine, Step, ToolSpec
 from em.traces.trace import KeptTrace
 from em.values.call import Effect
-from em.values.canonical import Json
 
 PLAN = "plan"
 """The id of the step that finds out what to do and does it."""
-SHOWN = 3
-"""Examples of an input in the schema."""
 DONE = "done"
 """The name of its result."""
 
@@ -57,17 +54,17 @@ def is_learnable(plan: Plan, examples: Iterable[Example]) -> bool:
     )
 
 
-def draft_kind(examples: Mapping[str, Example], *, name: str, description: str) -> Draft:
-    """Learn a kind of task from traces, and try what was learnt on each of them."""
+def draft_kind(
+    examples: Mapping[str, Example], *, name: str, description: str, force: bool = False
+) -> Draft:
+    """Learn a kind of task from traces, and try what was learnt on each of them.
+
+    force: return it though a trial was wrong.
+    """
     plan = Kind(list(examples.values())).plan()
     made = trials(examples)
-    if made.count("wrong"):
-        raise RoutineError(
-            f"what the traces have in common would do the wrong thing: {made}",
-            place="traces",
-            fix="compile without these: " + "; ".join(_reasons(made, "wrong")),
-        )
-    routine = _routine(plan, name, description)
+    refuse_wrong(made, force=force)
+    routine = _routine(plan, name, description, list(examples.values()))
     return Draft(
         routine=routine,
         input={REQUEST: [*examples.values()][-1].said},
@@ -78,19 +75,12 @@ def draft_kind(examples: Mapping[str, Example], *, name: str, description: str) 
         verdicts=(),
         explained=(),
         comments={PLAN: [str(made)]},
-        proof=(str(made), *_reasons(made)),
+        proof=(str(made), *made.reasons()),
+        trials=made,
     )
 
 
-def _reasons(made: Trials, verdict: str = "") -> list[str]:
-    return [
-        f"{one.trace}: {one.verdict}: {one.reason}"
-        for one in made.made
-        if one.reason and verdict in ("", one.verdict)
-    ]
-
-
-def _routine(plan: Plan, name: str, description: str) -> Routine:
+def _routine(plan: Plan, name: str, description: str, examples: Sequence[Example]) -> Routine:
     step = PlanStep(
         id=PLAN, effects=plan.effects, reads=plan.reads, inputs=plan.inputs, save_as=DONE
     )
@@ -104,25 +94,9 @@ def _routine(plan: Plan, name: str, description: str) -> Routine:
         name=name,
         description=description,
         tools=tools,
-        input_schema=_schema(plan),
+        input_schema=learnt_input(plan, examples, REQUEST),
         steps=steps,
     )
-
-
-def _schema(plan: Plan) -> Json:
-    properties: Json = {REQUEST: {"type": "string"}}
-    for effect in plan.effects.values():
-        for name, slot in effect.slots.items():
-            shown = list(slot.values or slot.examples)[:SHOWN]
-            properties[name] = {"examples": [shown] if slot.many else shown}
-    for name, known in plan.inputs.items():
-        properties[name] = {"type": "string", "examples": list(known.examples)[:SHOWN]}
-    return {
-        "type": "object",
-        "properties": properties,
-        "required": [],
-        "additionalProperties": False,
-    }
 
 
 def with_outcome(draft: Draft, traces: Sequence[KeptTrace]) -> Draft:

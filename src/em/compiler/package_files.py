@@ -12,7 +12,15 @@ import yaml
 from em.compiler.draft import Draft, GivenUdfs, Recorded, import_line
 from em.errors import RoutineError, UsageError
 from em.runner.authorship import WRITTEN_BY, is_model_written, render_marks
-from em.runner.package import ROUTINE, UDF, parse_yaml, read_routine, write_files
+from em.runner.package import (
+    ROUTINE,
+    TRIALS,
+    UDF,
+    parse_yaml,
+    read_routine,
+    render_trials,
+    write_files,
+)
 from em.runner.routine import Routine
 from em.values.canonical import identical
 
@@ -229,6 +237,8 @@ def package_texts(draft: Draft, udfs: GivenUdfs | None = None) -> dict[str, str]
             }
         ),
     }
+    if draft.trials:
+        files[TRIALS] = render_trials(draft.trials, files[ROUTINE])
     if draft.udf_source.strip():
         files[UDF] = draft.udf_source
         files[WRITTEN_BY] = render_marks({UDF: draft.udf_source.encode()}, draft.written_by)

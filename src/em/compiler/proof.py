@@ -79,7 +79,7 @@ def _listed(names: Sequence[str]) -> str:
 def prove(draft: Draft) -> Proof:
     """Replay a draft in another order and with other inputs; raise if it acts otherwise."""
     turned = [
-        msgspec.structs.replace(item, result=_turned(item.result)) for item in draft.recording
+        msgspec.structs.replace(item, result=reordered(item.result)) for item in draft.recording
     ]
     # A list that is passed on as it is keeps its new order.
     order = _outcome(draft, draft.input, turned, _alike)
@@ -219,13 +219,13 @@ def _key(name: str, args: Json) -> bytes:
 # --- other values ---------------------------------------------------------------------------------
 
 
-def _turned(value: Any) -> Any:
+def reordered(value: Any) -> Any:
     """Return a value whose keys and lists begin with what was second: every position changes."""
     if isinstance(value, dict):
-        items = [(key, _turned(item)) for key, item in value.items()]
+        items = [(key, reordered(item)) for key, item in value.items()]
         return dict([*items[1:], *items[:1]])
     if isinstance(value, list):
-        turned = [_turned(item) for item in value]
+        turned = [reordered(item) for item in value]
         return [*turned[1:], *turned[:1]]
     return value
 

@@ -5,16 +5,15 @@ made ends the trial as a hand-over. What the plan would do is compared with what
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
-
-import msgspec
+from typing import Any
 
 from em.compiler.calls import TracedCall
 from em.compiler.homes import Example, Kind
 from em.compiler.sources import quoted
-from em.errors import EmError
+from em.errors import EmError, RoutineError
 from em.runner.plan import EffectCall, NeedsRead, Plan, Results
 from em.runner.planner import planner_of
+from em.runner.trial import Trial, Trials, Verdict
 from em.values.canonical import Json, digest_unordered
 
 REQUEST = "request"
@@ -22,34 +21,6 @@ REQUEST = "request"
 
 MOST_FOLDS = 20
 """Groups of traces that are left out in turn. With fewer traces, each is a group of its own."""
-
-Verdict = Literal["right", "handed over", "wrong"]
-
-
-class Trial(msgspec.Struct, frozen=True):
-    """How a plan did on a trace that it was not learnt from."""
-
-    trace: str
-    verdict: Verdict
-    reason: str = ""
-
-
-class Trials(msgspec.Struct, frozen=True):
-    """All trials of a kind of task."""
-
-    made: Sequence[Trial]
-
-    def count(self, verdict: Verdict) -> int:
-        """Return how many trials ended so."""
-        return sum(one.verdict == verdict for one in self.made)
-
-    def __str__(self) -> str:
-        """Say how often it was right, as far as the traces show."""
-        return (
-            f"tried on traces that it was not learnt from: right in {self.count('right')} of"
-            f" {len(self.made)}, handed over in {self.count('handed over')}, wrong in"
-            f" {self.count('wrong')}"
-        )
 
 
 def trials(examples: Mapping[str, Example]) -> Trials:
@@ -64,6 +35,17 @@ def trials(examples: Mapping[str, Example]) -> Trials:
         for name in left_out:
             made[name] = Trial(name, *tried(plan, examples[name]))
     return Trials([made[name] for name in names])
+
+
+def refuse_wrong(made: Trials, *, force: bool) -> None:
+    """Refuse what did the wrong thing in a trial, unless `force`."""
+    if made.count("wrong") and not force:
+        raise RoutineError(
+            f"what the traces have in common would do the wrong thing: {made}",
+            place="traces",
+            fix="compile without these, or store it all the same with --force (in Python"
+            " force=True): " + "; ".join(made.reasons("wrong")),
+        )
 
 
 def tried(plan: Plan, example: Example) -> tuple[Verdict, str]:

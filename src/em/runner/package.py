@@ -20,6 +20,7 @@ from em.errors import InvalidRoutine, NotFound, RoutineError, SandboxError, Usag
 from em.runner.authorship import WRITTEN_BY, code_hash, code_notes, runs_in_sandbox
 from em.runner.routine import Program, Routine
 from em.runner.tools import Function, functions_of, load_file
+from em.runner.trial import Trial, Trials
 from em.store.protocol import Artefact, ArtefactDraft, Commit, Store
 from em.values.canonical import Json
 from em.values.mismatch import mismatch
@@ -137,6 +138,7 @@ def _bound(statements: list[ast.stmt]) -> Iterator[str]:
 
 ROUTINE = "routine.yaml"
 UDF = "udf.py"
+TRIALS = "trials.json"
 
 
 class Package:
@@ -185,9 +187,41 @@ class Package:
         """The routine."""
         return self.program.routine
 
+    @property
+    def trials(self) -> Trials:
+        """How the routine did on traces that it was not learnt from."""
+        try:
+            text = (self.folder / TRIALS).read_text(encoding="utf-8")
+        except (FileNotFoundError, UnicodeDecodeError):
+            return Trials()
+        return trials_of({ROUTINE: self._text.decode(), TRIALS: text})
+
     def udfs(self, *, trust: bool = False) -> Udfs:
         """Load the functions of udf.py; in the sandbox if a model wrote them, unless trusted."""
         return load_udfs(self.folder / UDF, trust=trust)
+
+
+class _TriedRoutine(msgspec.Struct, frozen=True):
+    """The file `trials.json`: trials, and the hash of the routine.yaml that was tried."""
+
+    routine: str
+    trials: Sequence[Trial]
+
+
+def render_trials(trials: Trials, routine: str) -> str:
+    """Render `trials.json` for the text of a routine.yaml."""
+    tried = _TriedRoutine(hashlib.sha256(routine.encode()).hexdigest(), trials.made)
+    return msgspec.json.format(msgspec.json.encode(tried), indent=2).decode() + "\n"
+
+
+def trials_of(files: Mapping[str, str]) -> Trials:
+    """Read the trials of a package. They are outdated if its routine.yaml was changed since."""
+    try:
+        tried = msgspec.json.decode(files[TRIALS], type=_TriedRoutine)
+    except (KeyError, msgspec.MsgspecError):
+        return Trials()
+    now = hashlib.sha256(files[ROUTINE].encode()).hexdigest()
+    return Trials(tried.trials, is_outdated=tried.routine != now)
 
 
 def write_files(files: Mapping[str, str], folder: Path) -> None:
@@ -267,6 +301,8 @@ class KeptRoutine(Routine, frozen=True, kw_only=True):
     ref: str
     """`name@version`."""
     from_events: Sequence[str] = ()
+    trials: Trials = Trials()
+    """How it did on traces that it was not learnt from."""
 
 
 def is_folder(routine: str | Path) -> bool:
@@ -371,10 +407,10 @@ def _ref_of(routine: str | Path | Routine) -> str:
 
 def _kept(artefact: Artefact) -> KeptRoutine:
     ref = f"{artefact.name}@{artefact.version}"
-    text = texts_of(artefact)[ROUTINE].encode()
-    routine = read_routine(parse_yaml(text, ref), ref)
+    files = texts_of(artefact)
+    routine = read_routine(parse_yaml(files[ROUTINE].encode(), ref), ref)
     fields = {name: getattr(routine, name) for name in Routine.__struct_fields__}
-    return KeptRoutine(**fields, ref=ref, from_events=artefact.from_events)
+    return KeptRoutine(**fields, ref=ref, from_events=artefact.from_events, trials=trials_of(files))
 
 
 def texts_of(artefact: Artefact) -> dict[str, str]:

@@ -358,6 +358,13 @@ class Routine(
     """What reads returned when recorded, as hashes: recorded answers count only while it is so."""
     steps: Sequence[Step] = ()
 
+    @property
+    def called_tools(self) -> set[str]:
+        """The tools that its steps call."""
+        calls = {step.tool for step in self.steps if isinstance(step, ToolStep)}
+        plans = [step.tools for step in self.steps if isinstance(step, PlanStep)]
+        return calls.union(*plans)
+
     def says_how(self, name: str, servers: Sequence[ToolSpec] = ()) -> ToolSpec | None:
         """Return how a tool is called without code: as declared, or as a tool of a server.
 
@@ -511,10 +518,7 @@ class Program:
         ]
         self.is_settling = any(step.terms is not None for step in self.steps)
         _check_ids(self.steps)
-        self.tool_names = {step.target for step in self.steps if step.kind == "tool"}
-        self.tool_names |= {
-            tool for step in routine.steps if isinstance(step, PlanStep) for tool in step.tools
-        }
+        self.tool_names = routine.called_tools
         # The called tools that need no code.
         self.declared_names = {
             name for name in self.tool_names if routine.says_how(name) is not None

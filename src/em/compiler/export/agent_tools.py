@@ -13,7 +13,7 @@ from em.compiler.export.script import Failed, NeedsInput
 from em.errors import ExportError
 from em.runner.authorship import refuse_unread
 from em.runner.package import Package
-from em.runner.requirements import described_input
+from em.runner.requirements import described_input, description_of
 from em.runner.routine import PromptStep, Routine, ToolStep
 from em.runner.tools import one_line, tool_name
 from em.values.canonical import Json
@@ -208,7 +208,7 @@ def export_openai(package: Package, *, trust: bool = False) -> str:
 
 
 def _about(routine: Routine) -> Json:
-    about = one_line(routine.description) or f"Run {one_line(routine.name, 100)}."
+    about = one_line(description_of(routine)) or f"Run {one_line(routine.name, 100)}."
     return {"name": tool_name(routine.name), "description": about}
 
 
@@ -262,7 +262,9 @@ def _tools(path: Path) -> str:
 
 def _skill(routine: Routine, *, with_tools: bool) -> str:
     name = skill_name(routine.name)
-    about = one_line(routine.description, 900) or f"Runs the routine {one_line(routine.name, 100)}"
+    about = (
+        one_line(description_of(routine), 900) or f"Runs the routine {one_line(routine.name, 100)}"
+    )
     schema = _schema(routine) if routine.input_schema else {"type": "object"}
     called = sorted({step.tool for step in routine.steps if isinstance(step, ToolStep)})
     asked = [step for step in routine.steps if isinstance(step, PromptStep)]

@@ -14,8 +14,9 @@ from em.runner.history import (
     run_id_of,
     started_runs,
 )
-from em.runner.package import find_routine, kept_routines, routine_of
+from em.runner.package import find_routine, kept_routines, routine_of, texts_of, trials_of
 from em.serve.api.shapes import (
+    ProofOut,
     RoutineOut,
     Routines,
     RunAnswersIn,
@@ -35,6 +36,7 @@ from em.serve.service import (
     page,
     service_of,
 )
+from em.store.protocol import Artefact
 from em.values.ids import new_id
 
 
@@ -43,12 +45,20 @@ def list_routines(request: AnyRequest, limit: Limit = 50, offset: Offset = 0) ->
     """List the stored routines, every version."""
     service = service_of(request)
     service.caller(request).must_see(None)
-    found = (
-        fill(RoutineOut, one, ref=f"{one.name}@{one.version}", retired=one.retired_at is not None)
-        for one in kept_routines(service.store)
-        if one.body is not None
+    found = (one for one in kept_routines(service.store) if one.body is not None)
+    shown, pagination = page(found, limit, offset)
+    return Routines([_routine(one) for one in shown], pagination)
+
+
+def _routine(one: Artefact) -> RoutineOut:
+    tried = trials_of(texts_of(one)).as_dict()
+    return fill(
+        RoutineOut,
+        one,
+        ref=f"{one.name}@{one.version}",
+        retired=one.retired_at is not None,
+        proof=None if tried is None else ProofOut(**tried),
     )
-    return Routines(*page(found, limit, offset))
 
 
 @post("/runs", responses=errors(404, 409, 410), tags=["routines"])

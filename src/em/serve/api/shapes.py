@@ -298,14 +298,28 @@ class Verified(msgspec.Struct, frozen=True):
     problems: Sequence[str]
 
 
+class ProofOut(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How a routine did on traces that it was not learnt from, in numbers and in words.
+
+    warning: there if a trial did the wrong thing, and the routine was stored by force.
+    """
+
+    right: int
+    handed_over: int
+    wrong: int
+    summary: str
+    warning: str = ""
+
+
 class RoutineOut(msgspec.Struct, frozen=True):
-    """One version of a stored routine."""
+    """One version of a stored routine. `proof` is null if it was not tried on other traces."""
 
     ref: str
     name: str
     version: int
     created_at: datetime
     retired: bool
+    proof: ProofOut | None
 
 
 class Routines(msgspec.Struct, frozen=True):

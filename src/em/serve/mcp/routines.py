@@ -22,7 +22,7 @@ from em.errors import EmError, UsageError
 from em.runner.answers import Field, fields_of, json_or_text
 from em.runner.history import read_run, read_served_run
 from em.runner.package import KIND, KeptRoutine, kept_routines, routine_of
-from em.runner.requirements import described_input
+from em.runner.requirements import described_input, description_of
 from em.runner.routine import Routine, ToolStep
 from em.runner.run import PendingPrompt, RunResult, plain
 from em.runner.tools import one_line, tool_name
@@ -183,7 +183,12 @@ class Routines:
     def _tool(self, name: str, artefact: Artefact) -> Tool:
         routine = self._read(artefact)
         assert routine is not None
-        about = one_line(routine.description) or f"Run the routine {one_line(routine.name, 100)}."
+        named = f"Run the routine {one_line(routine.name, 100)}."
+        about = one_line(description_of(routine)) or named
+        if routine.trials:
+            about = f"{about.rstrip('.')}. On other tasks of this kind: {routine.trials.summary}."
+        if routine.trials.warning:
+            about = f"{routine.trials.warning} {about}"
         missing = self._missing(routine)
         if missing:
             names = one_line(", ".join(map(repr, missing)), 300)
@@ -197,10 +202,9 @@ class Routines:
         )
 
     def _missing(self, routine: Routine) -> list[str]:
-        called = {step.tool for step in routine.steps if isinstance(step, ToolStep)}
         return sorted(
             name
-            for name in called - self._desk.tools.keys()
+            for name in routine.called_tools - self._desk.tools.keys()
             if spec_of(routine, name, self._desk.allow) is None
         )
 
@@ -327,11 +331,10 @@ def _input_schema(routine: Routine) -> Json:
 
 def _only_reads(routine: Routine) -> bool:
     effects = {tool.name: tool.known_effect for tool in routine.tools}
-    return all(
-        (step.effect or effects.get(step.tool)) == "read"
-        for step in routine.steps
-        if isinstance(step, ToolStep)
-    )
+    calls = [step for step in routine.steps if isinstance(step, ToolStep)]
+    planned = routine.called_tools - {step.tool for step in calls}
+    found = [step.effect or effects.get(step.tool) for step in calls]
+    return {*found, *map(effects.get, planned)} <= {"read"}
 
 
 def _unknown(name: str, known: list[str]) -> MCPError:

@@ -10,7 +10,7 @@ from litestar import Response, get, post
 from em.errors import EmError, InputError
 from em.runner.package import ROUTINE, find_routine, kept_routines, routine_of, texts_of
 from em.runner.requirements import asked_for, requirements
-from em.runner.routine import Routine, ToolStep
+from em.runner.routine import Routine
 from em.serve.auth import PAGES
 from em.serve.pages.drawing import graph_of
 from em.serve.pages.forms import Field, form_of, input_fields, read_fields
@@ -102,8 +102,7 @@ def _fields(routine: Routine, texts: dict[str, str]) -> list[Field]:
 
 def _needs_code(routine: Routine) -> list[str]:
     """Return the tools that only the user's program has and the service can't call."""
-    called = {step.tool for step in routine.steps if isinstance(step, ToolStep)}
-    return sorted(called - {tool.name for tool in routine.tools if tool.says_how})
+    return sorted(routine.called_tools - {tool.name for tool in routine.tools if tool.says_how})
 
 
 def _diff(

@@ -1,0 +1,162 @@
+"""Trials of steps: a routine made of all traces but some is run on the recordings of those.
+
+As in `trials`, a call that was not recorded ends the run as a hand-over. What was done right is
+done again with the order of all keys and lists changed.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from em.compiler.calls import TracedCall
+from em.compiler.draft import Draft
+from em.compiler.homes import Example
+from em.compiler.proof import reordered
+from em.compiler.trials import written
+from em.compiler.verification import replayed
+from em.errors import EmError
+from em.runner.run import RunResult, cause_of
+from em.runner.tools import Function
+from em.runner.trial import Trial, Trials, Verdict
+from em.values.canonical import Json, short
+
+FEW_FOLDS = 5
+"""Groups of traces that are left out in turn if there are many traces."""
+MOST_TRIED = 20
+"""Traces on which a routine is tried; of more, some are taken evenly."""
+MOST_OTHERS = 40
+"""Traces that a routine is made of for a trial."""
+
+Make = Callable[[Sequence[str]], Draft]
+"""Makes a routine of the traces with these ids."""
+
+
+def step_trials(
+    examples: Mapping[str, Example], alone: Mapping[str, Draft], make: Make, final: Draft
+) -> Trials:
+    """Leave each trace out once, and run what the others become on its recording.
+
+    alone: the draft of each trace by itself, which knows the inputs of its task.
+    final: what all traces become. Where this one asks, because the trace that was left out shows
+    that a value varies, a trial is a hand-over whatever the others did without that trace.
+    """
+    names = _some(list(alone), MOST_TRIED)
+    folds = len(names) if len(alone) <= MOST_TRIED else FEW_FOLDS
+    made: dict[str, Trial] = {}
+    for fold in range(folds):
+        left_out = names[fold::folds]
+        try:
+            others = [name for name in alone if name not in left_out]
+            draft = make(_some(others, MOST_OTHERS))
+        except EmError as error:
+            made |= {one: Trial(one, "handed over", error.message) for one in left_out}
+            continue
+        for name in left_out:
+            verdict, reason = _tried(draft, examples[name], alone[name])
+            if verdict == "wrong":
+                now, why = _tried(final, examples[name], alone[name])
+                verdict, reason = (now, why) if now == "handed over" else (verdict, reason)
+            made[name] = Trial(name, verdict, reason)
+    return Trials([made[name] for name in names])
+
+
+def _some(names: Sequence[str], most: int) -> Sequence[str]:
+    """Return at most so many of the names, evenly spread."""
+    return (
+        [names[number * len(names) // most] for number in range(most)]
+        if len(names) > most
+        else names
+    )
+
+
+def _tried(draft: Draft, example: Example, alone: Draft) -> tuple[Verdict, str]:
+    given = _input(draft, example, alone)
+    asked = msgspec.structs.replace(draft, input=given, answers=alone.answers)
+    verdict, reason = _run(asked, example.calls)
+    if verdict == "right":
+        other = [_with_other_order(call) for call in example.calls]
+        if (again := _run(asked, other))[0] == "wrong":
+            return "wrong", f"with another order of lists {again[1]}"
+    return verdict, reason
+
+
+def _input(draft: Draft, example: Example, alone: Draft) -> Json:
+    """Return what the task of a trace gives: its words, or the inputs that nobody is asked for."""
+    request = draft.routine.request
+    if request is not None:
+        return {request.input: example.said}
+    return {name: value for name, value in alone.input.items() if name not in alone.routine.asks}
+
+
+def _run(draft: Draft, calls: Sequence[TracedCall]) -> tuple[Verdict, str]:
+    world = _World(calls)
+    try:
+        result = replayed(draft, world.tool)
+    except EmError as error:
+        return world.verdict(error.message)
+    return world.verdict(_why_stopped(result))
+
+
+def _why_stopped(result: RunResult) -> str:
+    if result.pending_prompt is not None:
+        return result.pending_prompt.message
+    return "" if result.failure is None else cause_of(result.failure)
+
+
+def _with_other_order(call: TracedCall) -> TracedCall:
+    changed = call.effect == "read" or call.is_udf
+    return msgspec.structs.replace(call, result=reordered(call.result)) if changed else call
+
+
+class _World:
+    """Answers calls as they were recorded, and notes those with an effect."""
+
+    def __init__(self, calls: Sequence[TracedCall]) -> None:
+        self._reads: dict[str, list[TracedCall]] = {}
+        self._left: list[TracedCall] = []
+        self._made: list[str] = []
+        self._wrong = ""
+        for call in calls:
+            if call.effect == "write" and not call.is_udf:
+                self._left.append(call)
+            else:
+                self._reads.setdefault(written(call.name, call.args), []).append(call)
+        self._writes = {call.name for call in self._left}
+
+    def tool(self, name: str) -> Function:
+        """Return a stand-in for a tool or a function."""
+
+        def call(**args: Any) -> Any:
+            key = written(name, args)
+            if key in self._reads:
+                return self._read(self._reads[key])
+            for one in self._left:
+                if written(one.name, one.args) == key:
+                    self._left.remove(one)
+                    self._made.append(name)
+                    return one.result
+            if name in self._writes:
+                self._wrong = self._wrong or f"it would call {name}({short(args)})"
+            raise LookupError(f"{name} was not recorded with these arguments")
+
+        return call
+
+    def _read(self, recorded: Sequence[TracedCall]) -> Any:
+        """Return what a read found after the effects that were made until now."""
+        until = self._left[0].index if self._left else recorded[-1].index + 1
+        earlier = [call for call in recorded if call.index < until]
+        return (earlier or recorded[:1])[-1].result
+
+    def verdict(self, stopped: str) -> tuple[Verdict, str]:
+        """Return how the run did, given why it stopped; empty if it went to its end."""
+        if self._wrong:
+            return "wrong", self._wrong
+        if not self._left and not stopped:
+            return "right", ""
+        left = ", ".join(call.name for call in self._left)
+        if self._made and self._left:
+            return "wrong", f"it would stop after {', '.join(self._made)}, without {left}"
+        if stopped:
+            return "handed over", stopped
+        return "wrong", f"it would not call {left}"

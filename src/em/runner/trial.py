@@ -1,0 +1,85 @@
+"""Trial: how a learnt routine did on a trace that it was not learnt from."""
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import msgspec
+
+from em.values.canonical import Json
+
+Verdict = Literal["right", "handed over", "wrong"]
+
+
+class Trial(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How what was learnt from other traces did on this one."""
+
+    trace: str
+    verdict: Verdict
+    reason: str = ""
+
+
+class Trials(msgspec.Struct, frozen=True, omit_defaults=True):
+    """All trials of a routine. Empty if there were none.
+
+    is_outdated: the routine was changed after the trials.
+    """
+
+    made: Sequence[Trial] = ()
+    is_outdated: bool = False
+
+    def __len__(self) -> int:
+        return len(self.made)
+
+    def count(self, verdict: Verdict) -> int:
+        """Return how many trials ended so."""
+        return sum(one.verdict == verdict for one in self.made)
+
+    @property
+    def right_share(self) -> float:
+        """The share of trials that did what was recorded; 0 without trials."""
+        return self.count("right") / len(self.made) if self.made else 0.0
+
+    @property
+    def summary(self) -> str:
+        """How often it was right, in words; empty without trials."""
+        if not self.made:
+            return ""
+        changed = " (before the routine was changed)" if self.is_outdated else ""
+        return (
+            f"right in {self.count('right')} of {len(self.made)}, handed over in"
+            f" {self.count('handed over')}, wrong in {self.count('wrong')}{changed}"
+        )
+
+    @property
+    def warning(self) -> str:
+        """What everybody must see before they run it; empty if no trial was wrong."""
+        wrong = self.count("wrong")
+        return (
+            f"WARNING: this routine did the WRONG thing in {wrong} of {len(self.made)} trials. It"
+            " was stored by force."
+            if wrong
+            else ""
+        )
+
+    def __str__(self) -> str:
+        return f"tried on traces that it was not learnt from: {self.summary}"
+
+    def as_dict(self) -> Json | None:
+        """Return the counts and the summary, for programs; None without trials."""
+        if not self.made:
+            return None
+        shown: dict[str, Any] = {
+            "right": self.count("right"),
+            "handed_over": self.count("handed over"),
+            "wrong": self.count("wrong"),
+            "summary": self.summary,
+        }
+        return {**shown, "warning": self.warning} if self.warning else shown
+
+    def reasons(self, verdict: str = "") -> list[str]:
+        """Return why trials were not right, one sentence each; or only of one verdict."""
+        return [
+            f"{one.trace}: {one.verdict}: {one.reason}"
+            for one in self.made
+            if one.reason and verdict in ("", one.verdict)
+        ]
