@@ -35,6 +35,7 @@ Briefing = Callable[[Mapping[str, Any]], Sequence[Any]]
 OnDivergence = Literal["continue", "restart", "raise"]
 
 IN_MEMORY = ":memory:"
+_POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
 class Engine:
@@ -89,6 +90,7 @@ class Engine:
         self.returns: Any = None
         self.watching: list[Run] = []
         self._signature: inspect.Signature | None = None
+        self._positional: list[str] | None = None
         self._hints: dict[str, Any] = {}
         self._defaults: Json = {}
         self._takes_params = False
@@ -194,6 +196,8 @@ class Engine:
         self._signature = (
             None if signature is None else signature.replace(parameters=list(own.values()))
         )
+        is_positional = all(one.kind in _POSITIONAL for one in own.values())
+        self._positional = list(own) if signature is not None and is_positional else None
         self._defaults = {
             name: parameter.default
             for name, parameter in own.items()
@@ -370,6 +374,8 @@ class Engine:
         """Return the agent's arguments by name, and the defaults of those not given."""
         if self._signature is None:
             return {"args": list(args), **kwargs}, {}
+        if self._positional is not None and not kwargs and len(args) == len(self._positional):
+            return dict(zip(self._positional, args, strict=True)), {}
         try:
             given = self._signature.bind(*args, **kwargs).arguments
         except TypeError as error:

@@ -123,12 +123,12 @@ class Replay:
         self._forgive()
         self._diverge("error", f"it was interrupted by {type(error).__name__}")
 
-    def _diverge(self, cause: Cause, reason: "str | _Refusal") -> bool:
+    def _diverge(self, cause: Cause, reason: "str | _Refusal", times: int = 1) -> bool:
         """Note why a behaviour does not fit: the first reason is shown, the others are counted."""
         self.cause = cause
         if not self._reasons:
             self._reason = reason
-        self._reasons += 1
+        self._reasons += times
         return False
 
     def _forgive(self) -> None:
@@ -326,21 +326,24 @@ class Replay:
             return 0
         prepared.sights[name] = now
         passing, alive, scope = 0, self.alive, self._scope
+        refused = 0
+        first: str | _Refusal = ""
         hint, compare = tool.captured_type(check), check.compare
-        for sight in reversed(sights):  # as many as there are behaviours of the task
+        for sight in reversed(sights):  # up to as many as the task has behaviours
             if not sight.mask & alive:
                 continue
             try:
-                then = sight.value(scope, hint)
+                then = sight.known if sight.is_known else sight.value(scope, hint)
                 verdict = compare(now, then)
-                passes = verdict if type(verdict) is bool else check.passes(verdict)
+                if verdict is True or (verdict is not False and check.passes(verdict)):
+                    passing |= sight.mask
+                    continue
+                first = first or _Refusal(place, now, then, verdict)
             except Exception as error:  # noqa: BLE001 - a check that raises does not pass
-                self._diverge("check", f"{place} raised {error_text(error)}")
-                continue
-            if passes:
-                passing |= sight.mask
-            else:
-                self._diverge("check", self._reason or _Refusal(place, now, then, verdict))
+                first = first or f"{place} raised {error_text(error)}"
+            refused += 1
+        if refused:
+            self._diverge("check", first, refused)
         return passing
 
     def _take(self, prepared: "_Prepared") -> Effects[bool]:

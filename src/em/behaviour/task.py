@@ -3,6 +3,7 @@
 Params are values that the caller declares to vary; they are found again in texts and structures.
 """
 
+import functools
 import hashlib
 import re
 from collections.abc import Collection, Iterator, Sequence
@@ -223,14 +224,25 @@ def make_task(arguments: Json, tags: Sequence[str], params: Json) -> Task:
 
 def _inputs(arguments: Json, params: Json) -> tuple[Json, dict[str, str]]:
     """Return arguments and params under the names that expressions use, params first."""
-    names, inputs, param_names = Names(), {}, {}
-    for name, value in params.items():
-        param_names[name] = names.free(identifier(name))
-        inputs[param_names[name]] = value
-    for name, value in arguments.items():
-        if name not in params or not identical(params[name], value):
-            inputs[names.free(identifier(name))] = value
-    return inputs, param_names
+    if params:
+        others = [
+            (name, value)
+            for name, value in arguments.items()
+            if name not in params or not identical(params[name], value)
+        ]
+        given = [*params.items(), *others]
+    else:
+        given = list(arguments.items())
+    names = _input_names(tuple([name for name, _ in given]))
+    inputs = {name: value for name, (_, value) in zip(names, given, strict=True)}
+    return inputs, dict(zip(params, names, strict=False))
+
+
+@functools.lru_cache(maxsize=256)
+def _input_names(names: tuple[str, ...]) -> list[str]:
+    """Return the names that expressions use for these; the calls of an agent have the same ones."""
+    free = Names()
+    return [free.free(identifier(name)) for name in names]
 
 
 def param_names(params: Json) -> dict[str, str]:

@@ -21,25 +21,27 @@ _SCALARS = (str, int, float, bool, type(None))
 
 
 class Sight:
-    """What a check captured at one step, in the behaviours of `mask`."""
+    """What a check captured at one step, in the behaviours of `mask`.
 
-    __slots__ = ("_evaluate", "_known", "capture", "mask")
+    `known` is the value, once `is_known`: it is immutable and without params, so it is shared.
+    """
+
+    __slots__ = ("_evaluate", "capture", "is_known", "known", "mask")
 
     def __init__(self, capture: Capture) -> None:
         self.capture = capture
         self.mask = 0
-        self._known: tuple[Any] | None = None
+        self.known: Any = None
+        self.is_known = False
         self._evaluate: Evaluate | None = None
 
     def value(self, scope: Json, hint: Any) -> Any:
         """Return the capture with this run's params filled in."""
-        if self._known is not None:
-            return self._known[0]  # immutable, so it can be shared
         if self._evaluate is None:
             self._evaluate = compile_value(self.capture.value, "check")
         value = decode(copy(self._evaluate(scope)), self.capture.form, hint)
         if isinstance(value, _SCALARS) and _is_constant(self.capture.value):
-            self._known = (value,)
+            self.known, self.is_known = value, True
         return value
 
 
