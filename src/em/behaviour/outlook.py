@@ -74,10 +74,9 @@ class Agreeing(Part):
         """Say how the two explanations differ; "" if they give the same."""
         try:
             one, other = self._evaluate(scope), self._other(scope)
-            if type(one) is type(other) and type(one) in _PLAIN:
-                same = one == other
-            else:
-                same = equal(one, other)
+            kind = type(one)
+            is_plain = kind is type(other) and kind in _PLAIN
+            same = one == other if is_plain else equal(one, other)
         except FAILURES as error:
             return self._failure(error)
         return "" if same else self._difference(one, other)

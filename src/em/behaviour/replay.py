@@ -104,9 +104,18 @@ class Replay:
                 chosen = self._follow(only) if only else (yield from self._choose(node))
                 if chosen is None:
                     return self._end(node, hint)
-                if not (yield from self._take(chosen)):
+                node, tool, bound = chosen.node, chosen.tool, chosen.bound
+                self._forgive()
+                began = time.perf_counter()
+                try:
+                    value = yield tool.call(*tool.unbind(bound.owner, bound.arguments))
+                except Exception as error:  # noqa: BLE001 - a tool may raise anything
+                    why = error_text(error)
+                    return self._fail(chosen, why, f"raised {why}")
+                if not self._note(chosen, value, time.perf_counter() - began):
                     return False
-                node = chosen.node
+                if node.post and not (yield from self._passes_after(chosen)):
+                    return False
             return False
         finally:
             self.seconds = time.perf_counter() - self.started
@@ -133,7 +142,8 @@ class Replay:
 
     def _forgive(self) -> None:
         """Drop the reasons against behaviours that no longer matter."""
-        self._reason, self._reasons = "", 0
+        if self._reasons:
+            self._reason, self._reasons = "", 0
 
     def _follow(self, only: Node) -> "_Prepared | None":
         """Return the one step that can be next; None if it may not be taken."""
@@ -346,22 +356,15 @@ class Replay:
             self._diverge("check", first, refused)
         return passing
 
-    def _take(self, prepared: "_Prepared") -> Effects[bool]:
-        """Call a step's tool; return whether the replay may go on."""
-        step, tool, bound = prepared.step, prepared.tool, prepared.bound
-        self._forgive()
-        started = time.perf_counter()
-        try:
-            value = yield tool.call(*tool.unbind(bound.owner, bound.arguments))
-        except Exception as error:  # noqa: BLE001 - a tool may raise anything
-            self._fail(prepared, error_text(error))
-            return self._diverge("error", f"{self._place(step)} raised {error_text(error)}")
+    def _note(self, prepared: "_Prepared", value: Any, seconds: float) -> bool:
+        """Note what a step's tool returned; return whether it is what a replay may go on with."""
         if is_lazy(value):
-            self._fail(prepared, "its work is not done")
-            return self._diverge("error", f"{self._place(step)} returned work that is not done yet")
-        result, is_complete = snapshot(value)
-        prepared.value, prepared.result, prepared.is_complete = value, result, is_complete
-        prepared.seconds = time.perf_counter() - started
+            return self._fail(
+                prepared, "its work is not done", "returned work that is not done yet"
+            )
+        step = prepared.step
+        result, prepared.is_complete = snapshot(value)
+        prepared.value, prepared.result, prepared.seconds = value, result, seconds
         self.taken.append(prepared)
         self._seen.append(Seen(prepared.args, result))
         self._lives.append(value)
@@ -371,18 +374,24 @@ class Replay:
         if missed := prepared.node.surprise(result):
             problem = f"returned {short(result)}, and it was expected that {missed}"
             return self._diverge("value", f"step {len(self.done)} ({step.tool}) {problem}")
-        post, suspects = prepared.node.post, self.alive
-        if tool.post_check is None or not post:
+        return True
+
+    def _passes_after(self, prepared: "_Prepared") -> Effects[bool]:
+        """Return whether the post-check of a step passes for a behaviour that is possible."""
+        check = prepared.tool.post_check
+        if check is None:
             return True
-        passing = yield from self._compare(prepared, tool.post_check, post, "post-check")
-        if not passing & suspects:
+        passing = yield from self._compare(prepared, check, prepared.node.post, "post-check")
+        if not passing & self.alive:
             return False
         self.alive &= passing
         return True
 
-    def _fail(self, prepared: "_Prepared", error: str) -> None:
+    def _fail(self, prepared: "_Prepared", error: str, problem: str) -> bool:
+        """Note a call without a result: its effect is unknown."""
         self.failed = Done(prepared.step.tool, prepared.args, None, error, True)
         self.failed_in_a_write = prepared.tool.writes
+        return self._diverge("error", f"{self._place(prepared.step)} {problem}")
 
     def steps_to_come(self) -> list[tuple[EngineTool, Json]]:
         """Return the calls that the newest possible behaviour would have made next.

@@ -86,7 +86,7 @@ class _Compiler:
         if isinstance(node, ast.Compare) and len(node.ops) == 1:
             return self._joined(node.left, _COMPARED.get(type(node.ops[0])), node.comparators[0])
         if isinstance(node, ast.BinOp):
-            return self._joined(node.left, _arithmetic(node.op), node.right)
+            return self._computed(node.left, _COMPUTED.get(type(node.op)), node.right)
         raise _Other
 
     def _joined(
@@ -100,6 +100,21 @@ class _Compiler:
             return lambda scope: join(one(scope), value)
         other = self.compiled(right)
         return lambda scope: join(one(scope), other(scope))
+
+    def _computed(
+        self, left: ast.expr, compute: Callable[[Any, Any], Any] | None, right: ast.expr
+    ) -> Evaluate:
+        if compute is None:
+            raise _Other
+        first, second = self.compiled(left), self.compiled(right)
+
+        def computed(scope: Any) -> Any:
+            one, other = first(scope), second(scope)
+            if type(one) is int and type(other) is int:
+                return compute(one, other)
+            return _of_numbers(compute, one, other)
+
+        return computed
 
     def _referred(self, node: ast.expr) -> Evaluate:
         """Compile a name, or a call, with the keys and positions behind it."""
@@ -159,19 +174,11 @@ def _constant(node: ast.Constant | ast.Name) -> str | int | float | None:
     return value
 
 
-def _arithmetic(op: ast.operator) -> Callable[[Any, Any], Any] | None:
-    compute = _COMPUTED.get(type(op))
-    if compute is None:
-        return None
-
-    def computed(one: Any, other: Any) -> Any:
-        if type(one) is int and type(other) is int:
-            return compute(one, other)
-        if compute is operator.add and isinstance(one, list) and isinstance(other, list):
-            return one + other
-        for value in (one, other):
-            if isinstance(value, bool) or not isinstance(value, int | float):
-                raise TypeError(f"expected a number, got a {type(value).__name__}")
-        return compute(one, other)
-
-    return computed
+def _of_numbers(compute: Callable[[Any, Any], Any], one: Any, other: Any) -> Any:
+    """Compute with two numbers, or join two lists; other values are refused."""
+    if compute is operator.add and isinstance(one, list) and isinstance(other, list):
+        return one + other
+    for value in (one, other):
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise TypeError(f"expected a number, got a {type(value).__name__}")
+    return compute(one, other)
