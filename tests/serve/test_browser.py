@@ -270,4 +270,7 @@ def test_the_page_of_a_routine_charts_how_it_did_beside_the_agent(
     assert section.locator("tbody tr").count() == 4
     section.get_by_text("em would have called create_refund").click()
     assert "A-17" in section.inner_text()
+    page.goto("/ui/behaviours")
+    assert "agreed 3, differed 1" in section.inner_text()
+    assert section.locator("svg g").count() == 4
     assert (looking.complaints, looking.elsewhere) == ([], [])

@@ -144,8 +144,13 @@ class Cache:
                 behaviour = merged(behaviour, item.behaviour)
         return behaviour
 
-    def record(self, task: Task, run: Run, behaviour: Behaviour, missed: Draft, value: Any) -> str:
-        """Store a run and its behaviour in one transaction; return the behaviour's id."""
+    def record(
+        self, task: Task, run: Run, behaviour: Behaviour, uses: Sequence[Draft], value: Any
+    ) -> str:
+        """Store a run and its behaviour in one transaction; return the behaviour's id.
+
+        uses: events about this use. A comparison quotes the run, and is forgotten with it.
+        """
         trace = run.trace(final_output=snapshot(value)[0], seconds=behaviour.seconds)
         drafts = trace_events(trace, new_id())
         ids = new_ids(len(drafts) + 1)
@@ -153,7 +158,13 @@ class Cache:
             msgspec.structs.replace(draft, id=event_id)
             for draft, event_id in zip(drafts, ids, strict=False)
         ]
-        return self.add(task.key, behaviour, events, ids, [missed])
+        others = [
+            msgspec.structs.replace(one, body=_quoting(one.body, ids[-1]))
+            if one.kind == "shadow_compared"
+            else one
+            for one in uses
+        ]
+        return self.add(task.key, behaviour, events, ids, others)
 
     def add(
         self,
@@ -354,6 +365,11 @@ def _recorded(store: Store, engine: str | None, limit: int) -> list[tuple[str, s
         if len(found) >= limit or len(events) < size:
             return found[-limit:]
         size *= 8  # there were events of other engines in between
+
+
+def _quoting(body: Json, event_id: str) -> Json:
+    """Return the body of an event that also quotes this one."""
+    return {**body, "from_events": [*body.get("from_events", ()), event_id]}
 
 
 def id_of(artefact: Artefact) -> str:

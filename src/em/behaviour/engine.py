@@ -53,6 +53,8 @@ class Engine:
     max_per_task, max_behaviours: how many to store; beyond that the least used, or the oldest,
         are retired.
     briefing: called with the task's arguments on a miss; returns `progress.heuristics`.
+    shadow: let the agent do every task, and compare what it did with what a replay would have
+        done. `memory.shadow_report` and `em shadow` count it, as `behaviours/NAME`.
     """
 
     def __init__(
@@ -68,6 +70,7 @@ class Engine:
         max_per_task: int | None = 128,
         max_behaviours: int | None = None,
         briefing: Briefing | None = None,
+        shadow: bool = False,
     ) -> None:
         if on_divergence not in get_args(OnDivergence):
             raise UsageError(
@@ -82,6 +85,7 @@ class Engine:
         self.max_per_task = max_per_task
         self.max_behaviours = max_behaviours
         self.briefing = briefing
+        self.shadow = shadow
         self.tools: dict[str, EngineTool] = {}
         self.contexts = Contexts()
         self.agent: Callable[..., Any] = no_agent

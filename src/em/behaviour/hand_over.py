@@ -24,7 +24,7 @@ class HandOver:
         self._replayed = replay.recount(run)
         self._open = list(self._replayed)
         self._to_come = [
-            (tool, _with_defaults(tool, args, ())) for tool, args in replay.steps_to_come()
+            (tool, with_defaults(tool, args, ())) for tool, args in replay.steps_to_come()
         ]
         self._reads_are_old = replay.failed_in_a_write
         self._claims: dict[Call, int] = {}
@@ -38,7 +38,7 @@ class HandOver:
         The calls that were still to come are therefore made before completed ones answer: the
         number of calls is right in both cases.
         """
-        args = _with_defaults(call.tool, call.args, call.live)
+        args = with_defaults(call.tool, call.args, call.live)
         with self._lock:
             if self._run.briefed and (call.tool, args) in self._to_come:
                 self._to_come.remove((call.tool, args))
@@ -51,7 +51,7 @@ class HandOver:
                 done.tool is call.tool
                 and done.owner is call.owner
                 and done.live == call.live
-                and _with_defaults(done.tool, done.args, done.live) == args
+                and with_defaults(done.tool, done.args, done.live) == args
                 and (done.tool.writes or not self._is_old(done))
             ):
                 self._open.remove(done)
@@ -97,7 +97,7 @@ class HandOver:
         return len(made) >= len(before) and all(map(_is_again, before, made))
 
 
-def _with_defaults(tool: EngineTool, args: Json, live: Collection[str]) -> Json:
+def with_defaults(tool: EngineTool, args: Json, live: Collection[str]) -> Json:
     """Return a call's arguments with the defaults of those that were not given."""
     full = dict(args)
     for name, default in tool.defaults.items():

@@ -18,7 +18,7 @@ from em.behaviour.result import Done, short
 from em.behaviour.tool import Bound, Contexts, EngineTool
 from em.behaviour.tree import End, Node, Sight, members, newest, restored
 from em.errors import NotRecordable
-from em.runner.drivers import Effects
+from em.runner.drivers import CallTool, Effects
 from em.runner.expressions.language import compile_value, whole_expression
 from em.traces.recorder import error_text
 from em.values.canonical import Json
@@ -26,7 +26,7 @@ from em.values.canonical import Json
 Cause = Literal["", "check", "error", "time", "value"]
 
 
-class _Prepared(msgspec.Struct):
+class Prepared(msgspec.Struct):
     """A step with this run's arguments and, once it is taken, its result.
 
     args: the arguments as JSON. bound: as the tool takes them, with the object it belongs to.
@@ -63,7 +63,7 @@ class Replay:
         self._scope: Json = dict(inputs)
         self._lives: list[Any] = []
         self.alive = alive
-        self.taken: list[_Prepared] = []
+        self.taken: list[Prepared] = []
         self._seen: list[Seen] = []
         self._alike: list[int] = []
         self._due: list[Part] = []
@@ -104,11 +104,11 @@ class Replay:
                 chosen = self._follow(only) if only else (yield from self._choose(node))
                 if chosen is None:
                     return self._end(node, hint)
-                node, tool, bound = chosen.node, chosen.tool, chosen.bound
+                node = chosen.node
                 self._forgive()
                 began = time.perf_counter()
                 try:
-                    value = yield tool.call(*tool.unbind(bound.owner, bound.arguments))
+                    value = yield self._call(chosen)
                 except Exception as error:  # noqa: BLE001 - a tool may raise anything
                     why = error_text(error)
                     return self._fail(chosen, why, f"raised {why}")
@@ -145,20 +145,20 @@ class Replay:
         if self._reasons:
             self._reason, self._reasons = "", 0
 
-    def _follow(self, only: Node) -> "_Prepared | None":
+    def _follow(self, only: Node) -> "Prepared | None":
         """Return the one step that can be next; None if it may not be taken."""
         prepared = self._prepare(only)
         may_take = prepared is not None and self._may_take(prepared, only.mask & self.alive)
         return prepared if may_take else None
 
-    def _choose(self, node: Node) -> Effects["_Prepared | None"]:
+    def _choose(self, node: Node) -> Effects["Prepared | None"]:
         """Return the next step: one whose check passes, else one without a check.
 
         None if no step is possible: only then may a behaviour that ends here answer. Where
         behaviours differ in the next call, one without a check is taken only if this run's results
         equal the recorded ones.
         """
-        unchecked: _Prepared | None = None
+        unchecked: Prepared | None = None
         possible = [child for child in node.children if child.mask & self.alive]
         parting = self._parts(node, possible, self.alive)
         if len(possible) > 1:
@@ -187,7 +187,7 @@ class Replay:
         self.alive &= unchecked.node.mask
         return unchecked
 
-    def _may_take(self, prepared: "_Prepared", mask: int, *, is_checked: bool = False) -> bool:
+    def _may_take(self, prepared: "Prepared", mask: int, *, is_checked: bool = False) -> bool:
         """Return whether one of these behaviours may take a step that some of them prepared.
 
         All that can be evaluated by now of what follows is tried. Before a write, results are
@@ -300,7 +300,7 @@ class Replay:
             prepared = self.taken[len(self._alike)]
             self._alike.append(prepared.node.gave.get(result_hash(prepared.result), 0))
 
-    def _prepare(self, node: Node) -> "_Prepared | None":
+    def _prepare(self, node: Node) -> "Prepared | None":
         """Return a step with this run's arguments; None if they can't be evaluated."""
         step = node.step
         assert step is not None
@@ -318,19 +318,19 @@ class Replay:
             self._diverge("value", f"{self._place(step)}: {problem}")
             return None
         owner = self._contexts.owner_of(tool) if tool.is_method else None
-        return _Prepared(node, step, tool, Bound(owner, arguments), args)
+        return Prepared(node, step, tool, Bound(owner, arguments), args)
 
     def _place(self, step: Step) -> str:
         return f"step {len(self.done) + 1} ({step.tool})"
 
     def _compare(
-        self, prepared: "_Prepared", check: Check[Any], sights: list[Sight], name: str
+        self, prepared: "Prepared", check: Check[Any], sights: list[Sight], name: str
     ) -> Effects[int]:
         """Return the behaviours whose check passes now."""
         tool = prepared.tool
         place = f"the {name} of step {len(self.done) + (name == 'pre-check')} ({tool.name})"
         try:
-            now = yield tool.capture(check, prepared.bound)
+            now = yield self._look(prepared, check, name)
         except Exception as error:  # noqa: BLE001 - a check that raises does not pass
             self._diverge("check", f"{place} raised {error_text(error)}")
             return 0
@@ -356,7 +356,16 @@ class Replay:
             self._diverge("check", first, refused)
         return passing
 
-    def _note(self, prepared: "_Prepared", value: Any, seconds: float) -> bool:
+    def _call(self, prepared: "Prepared") -> CallTool:
+        """Return the effect that calls a step's tool."""
+        tool, bound = prepared.tool, prepared.bound
+        return tool.call(*tool.unbind(bound.owner, bound.arguments))
+
+    def _look(self, prepared: "Prepared", check: Check[Any], _name: str) -> CallTool:
+        """Return the effect that captures what a step's check compares."""
+        return prepared.tool.capture(check, prepared.bound)
+
+    def _note(self, prepared: "Prepared", value: Any, seconds: float) -> bool:
         """Note what a step's tool returned; return whether it is what a replay may go on with."""
         if is_lazy(value):
             return self._fail(
@@ -376,7 +385,7 @@ class Replay:
             return self._diverge("value", f"step {len(self.done)} ({step.tool}) {problem}")
         return True
 
-    def _passes_after(self, prepared: "_Prepared") -> Effects[bool]:
+    def _passes_after(self, prepared: "Prepared") -> Effects[bool]:
         """Return whether the post-check of a step passes for a behaviour that is possible."""
         check = prepared.tool.post_check
         if check is None:
@@ -387,7 +396,7 @@ class Replay:
         self.alive &= passing
         return True
 
-    def _fail(self, prepared: "_Prepared", error: str, problem: str) -> bool:
+    def _fail(self, prepared: "Prepared", error: str, problem: str) -> bool:
         """Note a call without a result: its effect is unknown."""
         self.failed = Done(prepared.step.tool, prepared.args, None, error, True)
         self.failed_in_a_write = prepared.tool.writes
@@ -429,7 +438,7 @@ class Replay:
         return list(run.calls)
 
     def _capture(
-        self, run: Run, prepared: _Prepared, check: Check[Any] | None, name: str
+        self, run: Run, prepared: Prepared, check: Check[Any] | None, name: str
     ) -> Capture | None:
         if check is None or name not in prepared.sights:
             return None

@@ -35,6 +35,10 @@ def solve(engine: "Engine", task: Task, args: tuple[Any, ...], kwargs: Json) -> 
         start = _Start(f"the store could not be read: {error}", error)
         return (yield from _run_agent(engine, task, args, kwargs, start))
     alive, reason = _usable(engine, known, task)
+    if engine.shadow:
+        start = _Start("the engine is in shadow mode", versions=_versions(known, known.all))
+        start.shadow = (known, alive, reason)
+        return (yield from _run_agent(engine, task, args, kwargs, start))
     if not alive:
         start = _Start(reason, versions=_versions(known, known.all))
         return (yield from _run_agent(engine, task, args, kwargs, start))
@@ -72,6 +76,8 @@ class _Start:
         self.problem = problem
         self.versions = versions
         self.replay: Replay | None = None
+        # In shadow mode: what a replay would have used.
+        self.shadow: tuple[Known, int, str] | None = None
 
 
 def _usable(engine: "Engine", known: Known, task: Task) -> tuple[int, str]:
@@ -220,6 +226,10 @@ def _run_agent(
         value = yield from _record_agent(engine, run, args, given)
     except BaseException as error:
         _log_now(engine, _missed(engine, task, start, time.perf_counter() - began, error))
+        if start.shadow is not None:
+            from em.behaviour.prediction import not_compared
+
+            _log_now(engine, not_compared(engine, f"the agent raised {type(error).__name__}"))
         raise
     seconds = time.perf_counter() - began
     steps = [*_done(run)] if replay is not None else [*_done_before(start), *_done(run)]
@@ -229,8 +239,20 @@ def _run_agent(
     result = Result(how, value, steps=steps, reason=start.reason, problem=start.problem)  # type: ignore[arg-type]  # one of the two
     missed = _missed(engine, task, start, seconds)
     spent = seconds + (replay.seconds if replay is not None else 0.0)
-    yield from _keep(engine, task, run, result, missed, spent)
+    compared = None
+    if start.shadow is not None:
+        compared = yield Consult(lambda: _comparison(engine, task, run, value, start))
+    yield from _keep(engine, task, run, result, missed, spent, compared)
     return result
+
+
+def _comparison(engine: "Engine", task: Task, run: Run, value: Any, start: _Start) -> Draft:
+    """Compare what a replay would have done with what the agent did; nothing is raised."""
+    from em.behaviour.prediction import compared
+
+    assert start.shadow is not None
+    known, alive, reason = start.shadow
+    return compared(engine, task, run, value, known, alive, reason)
 
 
 def run_agent_only(
@@ -303,9 +325,16 @@ def _missed(
 
 
 def _keep(
-    engine: "Engine", task: Task, run: Run, result: Result, missed: Draft, seconds: float
+    engine: "Engine",
+    task: Task,
+    run: Run,
+    result: Result,
+    missed: Draft,
+    seconds: float,
+    compared: Draft | None,
 ) -> Effects[None]:
     """Store the run and its behaviour; if that fails, `problem` says why."""
+    uses = [missed] if compared is None else [missed, compared]
     try:
         # Under asyncio in a thread: tasks that the agent left running get their turn.
         behaviour = yield Consult(lambda: compose(run, task, result.value, engine.returns, seconds))
@@ -313,13 +342,13 @@ def _keep(
         problem = _store_problem(error)
         result.problem = result.problem or problem
         _warn(problem)
-        yield from _log(engine, missed, result)
+        yield from _log(engine, uses, result)
         return
 
     def store() -> str:
         refuse_unfinished(run)
         known = engine.cache.merged(task.key, behaviour)
-        stored = engine.cache.record(task, run, known, missed, result.value)
+        stored = engine.cache.record(task, run, known, uses, result.value)
         engine.cache.make_room(task.key, stored, engine.max_per_task)
         if engine.max_behaviours is not None:
             engine.cache.limit(engine.max_behaviours)
@@ -333,9 +362,9 @@ def _keep(
         _warn(result.problem)
 
 
-def _log(engine: "Engine", draft: Draft, result: Result) -> Effects[None]:
+def _log(engine: "Engine", drafts: Sequence[Draft], result: Result) -> Effects[None]:
     try:
-        yield Consult(lambda: engine.cache.log(draft))
+        yield Consult(lambda: engine.cache.log(*drafts))
     except Exception as error:  # noqa: BLE001 - the run itself went well
         result.problem = _store_problem(error)
 

@@ -47,7 +47,7 @@ from em.store.protocol import Artefact, Commit, Store
 from em.traces.recorder import error_text
 from em.traces.trace import Message, ToolCall, Trace
 from em.values.call import Effect
-from em.values.canonical import Json, identical, short
+from em.values.canonical import Json, canonical, identical, short
 from em.values.json_schema import Declared
 
 Verdict = Literal["agreed", "differed", "handed_over", "not_compared"]
@@ -57,7 +57,14 @@ Which = bool | str | Sequence[str]
 ENOUGH = 10
 """Agreements in a row after which a routine may be promoted."""
 
+WITH_CALLS = ("differed", "handed_over")
+"""The verdicts whose events have the calls."""
+
+LARGEST = MOST_ARGS // 4
+"""Bytes of the arguments of one call that an event has."""
+
 _KEY = "idempotency_key"
+_encode = msgspec.json.Encoder(enc_hook=repr).encode
 _log = logging.getLogger("em.shadow")
 
 
@@ -114,13 +121,13 @@ class Prediction(NamedTuple):
 # --- one prediction -------------------------------------------------------------------------------
 
 
-class _Ended(RoutineError):
+class Ended(RoutineError):
     """The prediction is over; the world says how."""
 
     code = "shadow_ended"
 
 
-class _World:
+class World:
     """The world as one agent saw it: answers reads, and compares calls with an effect."""
 
     def __init__(self, calls: Sequence[TracedCall]) -> None:
@@ -141,47 +148,51 @@ class _World:
         """Return what answers calls of a tool; `real` computes what was not recorded."""
 
         def call(*positional: Any, **args: Any) -> Any:
-            if positional:  # only a function in an expression is called so
-                return self._computed(name, real, positional, args)
-            with self._lock:
-                if self.end is not None:
-                    raise _Ended(self.end.reason)
-                return self._act(name, args) if effect == "write" else self._read(name, args, real)
+            # Only an expression calls a function with positional arguments.
+            is_new = effect == "read" and (positional or self.find(name, args, effect) is None)
+            if real is not None and is_new:
+                return _result(real(*positional, **args))
+            return outcome_of(self.take(name, args, effect))
 
         call.__name__ = name
         return call
 
-    def _computed(
-        self, name: str, real: Function | None, positional: tuple[Any, ...], args: Json
-    ) -> Any:
-        if real is None:
-            raise self._over("handed_over", f"there is no function {name}")
-        return _result(real(*positional, **args))
+    def find(self, name: str, args: Json, effect: Effect) -> TracedCall | None:
+        """Return the agent's call that is the same as this one; None if it made none.
 
-    def _read(self, name: str, args: Json, real: Function | None) -> Any:
-        moment = len(self.would_do)
+        Of several reads, the one made after as many effects counts, or the nearest to that.
+        """
+        if effect == "write":
+            text = _as_text(name, args)
+            failed = [one for one in self.calls if one.failed]
+            same = (one for one in (*self.left, *failed) if _as_text(one.name, one.args) == text)
+            return next(same, None)
+        now = len(self.would_do)
         found = [
-            (_distance(self._moments[one.index], moment), one.index, one)
+            (_distance(self._moments[one.index], now), one.index, one)
             for one in self.calls
             if one.name == name and one.effect == "read" and identical(one.args, args)
         ]
-        if found:
-            return _outcome(min(found)[2])
-        if real is not None:
-            return _result(real(**args))
-        raise self._over("handed_over", f"the agent never called {name}({short(args)})")
+        return min(found)[2] if found else None
 
-    def _act(self, name: str, args: Json) -> Any:
-        self.would_do.append(EffectMade(name, args))
-        text = _as_text(name, args)
-        for one in self.left:
-            if _as_text(one.name, one.args) == text:
-                self.left.remove(one)
-                return one.result
-        for one in self.calls:
-            if one.failed and _as_text(one.name, one.args) == text:
-                return _outcome(one)
-        raise self._over("differed", self._other(name, args))
+    def take(self, name: str, args: Json, effect: Effect) -> TracedCall:
+        """Return the same, and note an effect that the routine would have had.
+
+        Raises Ended if the agent made no such call; `end` then says what that means.
+        """
+        with self._lock:
+            if self.end is not None:
+                raise Ended(self.end.reason)
+            found = self.find(name, args, effect)
+            if effect == "write":
+                self.would_do.append(EffectMade(name, args))
+                if found is None:
+                    raise self.over("differed", self._other(name, args))
+                if not found.failed:
+                    self.left.remove(found)
+            elif found is None:
+                raise self.over("handed_over", f"the agent never called {name}({short(args)})")
+            return found
 
     def _other(self, name: str, args: Json) -> str:
         """Say how a call differs from those of the agent."""
@@ -193,9 +204,32 @@ class _World:
         names = [key for key in {**theirs, **args} if theirs.get(key) != args.get(key)]
         return f"it would have called {name} with another {' and '.join(names)}"
 
-    def _over(self, verdict: Verdict, reason: str) -> _Ended:
+    def verdict(
+        self, stopped: str, would_return: Any, returned: Any, *, acts: bool
+    ) -> tuple[Verdict, str]:
+        """Return how the prediction compares, and why.
+
+        stopped: why a run would have stopped, "" if it would not.
+        acts: whether it can have effects. If not, what the two return is compared.
+        """
+        if self.end is not None:
+            return self.end.verdict, self.end.reason
+        if stopped:
+            return "handed_over", stopped
+        if self.left:
+            names = ", ".join(one.name for one in self.left)
+            return "differed", f"it would not have called {names}"
+        if acts or self.did:
+            return "agreed", ""
+        if returned is msgspec.UNSET or returned is None:
+            return "not_compared", "neither had an effect, and the agent returned nothing"
+        same = identical(would_return, returned)
+        return ("agreed", "") if same else ("differed", "it would have returned another answer")
+
+    def over(self, verdict: Verdict, reason: str) -> Ended:
+        """End the prediction with this verdict; return the error to raise."""
         self.end = Prediction(verdict, reason)
-        return _Ended(reason)
+        return Ended(reason)
 
 
 def _distance(then: int, now: int) -> tuple[int, int]:
@@ -203,7 +237,8 @@ def _distance(then: int, now: int) -> tuple[int, int]:
     return (0 if then == now else 1 if then < now else 2), abs(then - now)
 
 
-def _outcome(call: TracedCall) -> Any:
+def outcome_of(call: TracedCall) -> Any:
+    """Return what a recorded call returned, or raise what it raised."""
     if call.failed:
         raise RuntimeError(str(call.error))
     return call.result
@@ -236,7 +271,7 @@ def predict(
         why = trace.incomplete or f"the agent's run ended as {trace.outcome}"
         return Prediction("not_compared", why)
     effects = _effects_of(program, trace)
-    world = _World(calls_of(trace, effects)[0])
+    world = World(calls_of(trace, effects)[0])
     did = [EffectMade(one.name, one.args) for one in world.did]
     unknown = next((one for one in world.calls if one.effect_unknown), None)
     if unknown is not None:
@@ -275,28 +310,15 @@ def _effects_of(program: Program, trace: Trace) -> dict[str, Effect]:
 
 
 def _verdict(
-    program: Program, world: _World, result: RunResult, trace: Trace
+    program: Program, world: World, result: RunResult, trace: Trace
 ) -> tuple[Verdict, str]:
-    if world.end is not None:
-        return world.end.verdict, world.end.reason
+    stopped = ""
     if result.pending_prompt is not None:
-        return "handed_over", f"it would have asked: {result.pending_prompt.message}"
-    if result.failure is not None:
-        return "handed_over", cause_of(result.failure)
-    if world.left:
-        names = ", ".join(one.name for one in world.left)
-        return "differed", f"it would not have called {names}"
-    if world.did or any(step.is_write or step.planned is not None for step in program.steps):
-        return "agreed", ""
-    return _compare_answers(result, trace)
-
-
-def _compare_answers(result: RunResult, trace: Trace) -> tuple[Verdict, str]:
-    """Compare what was returned where both only read."""
-    if trace.final_output is msgspec.UNSET or trace.final_output is None:
-        return "not_compared", "neither had an effect, and the agent returned nothing"
-    same = identical(result.output, trace.final_output)
-    return ("agreed", "") if same else ("differed", "it would have returned another answer")
+        stopped = f"it would have asked: {result.pending_prompt.message}"
+    elif result.failure is not None:
+        stopped = cause_of(result.failure)
+    acts = any(step.is_write or step.planned is not None for step in program.steps)
+    return world.verdict(stopped, result.output, trace.final_output, acts=acts)
 
 
 # --- which routines -------------------------------------------------------------------------------
@@ -413,33 +435,37 @@ class Shadow:
         self, which: Which, trace: Trace, trace_id: str, about: str | None, sources: Sequence[str]
     ) -> None:
         try:
-            for ref, found in self._compared(which, trace):
-                add = found.from_events if found.verdict in ("differed", "handed_over") else ()
-                body = found.body(ref, trace_id, about, [*sources, *add])
-                self._store.commit(Commit(events=[draft_of(ref, body)]))
+            for ref, made, artefact in self._compared(which, trace):
+                # What the routine would have done may quote what it was compiled from.
+                quoted = artefact is not None and made.verdict in WITH_CALLS
+                events = [*sources, *(artefact.from_events if artefact and quoted else ())]
+                draft = draft_of(ref, made, trace=trace_id, about=about, from_events=events)
+                self._store.commit(Commit(events=[draft]))
         except Conflict as error:
             # The trace was forgotten in the meantime, and the comparison with it.
             _log.info("trace %s was not compared: %s", trace_id, error)
         except Exception:  # noqa: BLE001 - nobody is there to raise it to: the agent is done
             _log.exception("trace %s was not compared", trace_id)
 
-    def _compared(self, which: Which, trace: Trace) -> Iterator[tuple[str, "_Found"]]:
+    def _compared(
+        self, which: Which, trace: Trace
+    ) -> Iterator[tuple[str, Prediction, Artefact | None]]:
         if which is True:
             for artefact in on_trial(self._store):
-                found = self._fitting(artefact, trace)
-                if found is not None:
-                    yield _ref(artefact), found
+                made = self._fitting(artefact, trace)
+                if made is not None:
+                    yield _ref(artefact), made, artefact
             return
         names = [which] if isinstance(which, str) else list(which or ())
         for name in dict.fromkeys(names):
             try:
                 artefact = version_of(self._store, name)
             except EmError as error:
-                yield name, _Found("handed_over", str(error))
+                yield name, failed(error), None
                 continue
-            yield _ref(artefact), self._predicted(artefact, trace)
+            yield _ref(artefact), self._predicted(artefact, trace), artefact
 
-    def _fitting(self, artefact: Artefact, trace: Trace) -> "_Found | None":
+    def _fitting(self, artefact: Artefact, trace: Trace) -> Prediction | None:
         """Return a prediction, unless the routine is for another program or other inputs."""
         apps = self._apps_of(artefact)
         app = _app_name(trace.app)
@@ -450,7 +476,7 @@ class Shadow:
             if not fits(program, given_to(program, trace)):
                 return None
         except Exception as error:  # noqa: BLE001 - one routine must not hide the others; reported
-            return _failed(error, artefact)
+            return failed(error)
         return self._predicted(artefact, trace)
 
     def _apps_of(self, artefact: Artefact) -> set[str]:
@@ -463,7 +489,7 @@ class Shadow:
             self._apps[artefact.id] = found - {""}
         return self._apps[artefact.id]
 
-    def _predicted(self, artefact: Artefact, trace: Trace) -> "_Found":
+    def _predicted(self, artefact: Artefact, trace: Trace) -> Prediction:
         """Predict. An error is a hand-over: a run would have ended there too."""
         try:
             program = _program(artefact)
@@ -476,56 +502,59 @@ class Shadow:
                 given = given_to(program, trace)
                 made = predict(program, trace, given, udfs=udfs, secrets=secrets)
         except Exception as error:  # noqa: BLE001 - a user's function may raise anything; reported
-            return _failed(error, artefact)
-        return _Found(
+            return failed(error)
+        return Prediction(
             made.verdict,
             secrets.masked(made.reason),
-            secrets.masked(msgspec.to_builtins(made.would_do)),
-            secrets.masked(msgspec.to_builtins(made.did)),
-            artefact.from_events,
+            _masked(secrets, made.would_do),
+            _masked(secrets, made.did),
         )
 
 
-class _Found(NamedTuple):
-    """A prediction as it is stored, without secrets; and what its routine was compiled from."""
-
-    verdict: Verdict
-    reason: str = ""
-    would_do: Sequence[Json] = ()
-    did: Sequence[Json] = ()
-    from_events: Sequence[str] = ()
-
-    def body(self, ref: str, trace: str, about: str | None, sources: Sequence[str]) -> Json:
-        """Return the body of the event."""
-        body: Json = {
-            "routine": ref,
-            "verdict": self.verdict,
-            "reason": self.reason,
-            "trace": trace,
-            "about": about,
-            "from_events": list(dict.fromkeys(sources)),
-        }
-        if self.verdict in ("differed", "handed_over"):
-            body |= {"would_do": _bounded(self.would_do), "did": _bounded(self.did)}
-        return {name: value for name, value in body.items() if value not in ("", None, [])}
+def _masked(secrets: Secrets, calls: Sequence[EffectMade]) -> list[EffectMade]:
+    return [EffectMade(one.tool, secrets.masked(one.args)) for one in calls]
 
 
-def _failed(error: Exception, artefact: Artefact) -> _Found:
+def failed(error: Exception) -> Prediction:
+    """Return the prediction that ended in an error: a run would have stopped there too."""
     reason = str(error) if isinstance(error, EmError) else error_text(error)
-    return _Found("handed_over", reason, from_events=artefact.from_events)
+    return Prediction("handed_over", reason)
 
 
-def _bounded(calls: Sequence[Json]) -> list[Json]:
+def draft_of(
+    ref: str,
+    made: Prediction,
+    *,
+    trace: str = "",
+    about: str | None = None,
+    from_events: Sequence[str] = (),
+) -> Draft:
+    """Return the event of a comparison; each routine has a stream of its own."""
+    body: Json = {
+        "routine": ref,
+        "verdict": made.verdict,
+        "reason": made.reason,
+        "trace": trace,
+        "about": about,
+        "from_events": list(dict.fromkeys(from_events)),
+    }
+    if made.verdict in WITH_CALLS:
+        body |= {"would_do": _bounded(made.would_do), "did": _bounded(made.did)}
+    body = {name: value for name, value in body.items() if value not in ("", None, [])}
+    try:
+        canonical(body)
+    except EmError as error:
+        # An agent may use values that can't be stored. Its own trace has the same problem.
+        body = {"routine": ref, "verdict": "not_compared", "reason": str(error)}
+    return Draft(stream=shadow_stream(_name_of(ref)), kind="shadow_compared", body=body)
+
+
+def _bounded(calls: Sequence[EffectMade]) -> list[Json]:
     """Return calls without the arguments of those that are too large for one event."""
     return [
-        one if len(msgspec.json.encode(one["args"])) <= MOST_ARGS // 4 else {**one, "args": {}}
+        {"tool": one.tool, "args": one.args if len(_encode(one.args)) <= LARGEST else {}}
         for one in calls
     ]
-
-
-def draft_of(ref: str, body: Json) -> Draft:
-    """Return the event of a comparison; each routine has a stream of its own."""
-    return Draft(stream=shadow_stream(_name_of(ref)), kind="shadow_compared", body=body)
 
 
 def _name_of(ref: str) -> str:

@@ -13,10 +13,12 @@ from em.behaviour.cache import (
     recent_counts,
     recent_uses,
 )
+from em.log.event import behaviour_stream
 from em.serve.auth import PAGES
+from em.serve.pages.shadow import ShadowView, shadow_view
 from em.serve.pages.view import page, parameter
 from em.serve.service import AnyRequest, service_of
-from em.store.protocol import Artefact
+from em.store.protocol import Artefact, Store
 
 SHOWN = 50
 
@@ -39,6 +41,7 @@ def get_behaviours(request: AnyRequest) -> Response[str]:
         engine=engine or "",
         engines=engines,
         uses=uses,
+        shadow=_shadow(service.store, [engine] if engine else engines),
     )
 
 
@@ -60,6 +63,11 @@ def get_behaviour(request: AnyRequest) -> Response[str]:
         counts=_counts(service.store, artefact),
         uses=recent_uses(service.store, engine, key=key),
     )
+
+
+def _shadow(store: Store, engines: list[str]) -> ShadowView | None:
+    """Return how an engine did beside the agent; None if several are shown."""
+    return shadow_view(store, behaviour_stream(engines[0])) if len(engines) == 1 else None
 
 
 def _counts(store: Any, artefact: Artefact) -> Counts:
