@@ -2,9 +2,12 @@
 
 from typing import Any
 
+import pytest
+
 from em.compiler.compile_trace import compile_trace
 from em.compiler.package_files import render_routine
 from em.runner.engine import run_routine
+from em.runner.expressions.functions import fact_of
 from em.runner.run import RunResult
 from em.traces.trace import Mission, ToolCall, Trace
 
@@ -140,3 +143,72 @@ def test_a_read_that_held_a_chosen_value_is_made_again_and_before_the_first_effe
     assert (same.run(folder, {"request": request}).status, len(same.done)) == ("ok", 2)
     full = World({"get_order": order, "search": [{**flights[0], "seats": 0}, flights[1]]})
     assert (full.run(folder, {"request": request}).status, full.done) == ("needs_input", [])
+
+
+FLIGHTS = [
+    {"flight": "HAT266", "status": "available", "seats": 3},
+    {"flight": "HAT112", "status": "available", "seats": 5},
+]
+LEGS = [{"flight": "HAT266", "on": "2026-05-22"}, {"flight": "HAT900", "on": "2026-05-27"}]
+BOOKING = {"order_id": "#W1001", "legs": [{"flight": "HAT900"}]}
+
+
+@pytest.fixture
+def rebooked(tmp_path: Any) -> Any:
+    return recorded(
+        tmp_path,
+        read("get_order", BOOKING, order_id="#W1001"),
+        write("cancel_order", order_id="#W1001"),
+        read("search", FLIGHTS, date="2026-05-22"),
+        write("archive", order_id="#W1001", flights=LEGS),
+        request="Give up booking #W1001 and put me on another flight on 2026-05-22",
+    )
+
+
+GIVEN = {"order_id": "#W1001", "date": "2026-05-22", "flights": LEGS}
+
+
+@pytest.mark.parametrize(
+    ("found", "why"),
+    [
+        (FLIGHTS[1:], "it is not there any more"),
+        ([{**FLIGHTS[0], "status": "cancelled"}, FLIGHTS[1]], 'status is "cancelled" now'),
+        ([{**FLIGHTS[0], "seats": 0}, FLIGHTS[1]], "seats is 0 now"),
+        ([{"flight": "HAT266", "seats": 3}], "it has no status any more"),
+    ],
+)
+def test_a_choice_that_is_given_by_name_must_still_be_there_and_look_the_same(
+    rebooked: Any, found: Any, why: str
+) -> None:
+    world = World({"get_order": BOOKING, "search": found})
+    asked = world.run(rebooked, GIVEN)
+    assert (asked.status, world.done) == ("needs_input", [])
+    assert asked.pending_prompt is not None
+    assert f'"HAT266" was in `search_result.*`, status "available", seats 3; {why}' in str(
+        asked.pending_prompt.message
+    )
+
+
+def test_another_choice_or_other_details_of_it_are_no_reason_to_ask(rebooked: Any) -> None:
+    world = World({"get_order": BOOKING, "search": [{**FLIGHTS[0], "seats": 90}, FLIGHTS[1]]})
+    assert world.run(rebooked, GIVEN).status == "ok"
+    other = [{"flight": "HAT112", "on": "2026-05-22"}, LEGS[1]]
+    world = World({"get_order": BOOKING, "search": FLIGHTS[1:]})
+    assert world.run(rebooked, {**GIVEN, "flights": other}).status != "failed"
+
+
+def test_who_was_told_that_a_choice_is_gone_may_choose_another_one(rebooked: Any) -> None:
+    world = World({"get_order": BOOKING, "search": FLIGHTS[1:]})
+    other = [{"flight": "HAT112", "on": "2026-05-22"}, LEGS[1]]
+    done = world.run(rebooked, GIVEN, answers={"inputs": {"flights": other}})
+    assert (done.status, world.done[-1]) == (
+        "ok",
+        ("archive", {"order_id": "#W1001", "flights": other}),
+    )
+
+
+def test_of_several_values_each_must_be_found() -> None:
+    items = [{"id": "a", "status": "new"}, {"id": "b", "status": "new"}]
+    assert fact_of(items, "id", ["a", "b"], "status") == "new"
+    with pytest.raises(ValueError, match='no record has "c" as its id'):
+        fact_of(items, "id", ["a", "c"], "status")

@@ -80,7 +80,7 @@ def same(folder: Path, data: Any, make_tools: Any, answers: Any = None) -> Outco
     """What both do; tools are made anew for each, since they may count."""
     script = by_the_script(folder, data, make_tools(), answers)
     runner = by_the_runner(folder, data, make_tools(), answers)
-    assert script["end"][:2] == runner["end"][:2]
+    assert script["end"][:2] == runner["end"][:2], script
     assert repr(script) == repr(runner)
     return script
 

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from em.runner.expressions.functions import SELECTIONS
 from em.traces.trace import Approval, Message, ToolCall, Trace, UdfCall
 from em.values.call import Effect
 from em.values.canonical import Json
@@ -129,8 +130,7 @@ _VERBS = frozenset(
 )
 _CUTS = frozenset("by with for from in of using via".split())
 _RESERVED = frozenset(
-    "among between every fact_of float int kind_of least least_of len most nth only pick pick_at"
-    " str sum value_at true false none".split()
+    {*SELECTIONS, "len", "sum", "str", "int", "float", "nth", "true", "false", "none"}
 )
 """Functions of compiled expressions, and words that Jinja reads as values."""
 _NOISE = frozenset("details detail info information data all the".split())

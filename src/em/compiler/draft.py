@@ -32,6 +32,7 @@ from em.errors import InputError
 from em.redaction.redactor import MARKER
 from em.runner.agreement import deeper
 from em.runner.authorship import is_model_written, model_of
+from em.runner.expressions.language import whole_expression
 from em.runner.routine import (
     Asked,
     AssertStep,
@@ -414,19 +415,19 @@ class _Builder:
         return list(dict.fromkeys(guards))
 
     def _chosen_from(self, call: TracedCall) -> set[int]:
-        """Return the reads that held a value which nothing explains: they may be its reason."""
-        asked = (
-            one.recorded
-            for one in self._arguments.explained.get(call.index, {}).values()
-            if one.how == "asked"
-        )
-        return {
-            group[0].call
-            for recorded in asked
-            for _, value in leaves(recorded)
-            if _is_id(value)
-            for group in self._sources.groups(value)
-        }
+        """Return the reads that held a value which nothing explains: it may be chosen there.
+
+        What a careful person would check about it must still be the same.
+        """
+        reads: set[int] = set()
+        for one in self._arguments.explained.get(call.index, {}).values():
+            token = whole_expression(one.wired) if one.how == "asked" else None
+            for _, value in leaves(one.recorded) if token is not None else ():
+                for group in self._sources.groups(value) if _is_id(value) else ():
+                    check = self._known.find(str(token).strip(), value, group)
+                    self._inputs.must_find(str(token).strip(), check.check)
+                    reads |= check.calls
+        return reads
 
     def _is_identifying(self, call: TracedCall) -> bool:
         """Return whether an argument of a read comes from the request."""

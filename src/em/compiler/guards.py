@@ -292,6 +292,27 @@ class Guards:
                 if check is not None:
                     yield Guard(check, frozenset(calls))
 
+    def find(self, given: str, value: Any, group: Sequence[Place]) -> Guard:
+        """Return that a given value, if it is this one, is still at the places on one way.
+
+        What all records that hold it have in common must be the same.
+        """
+        place = group[0]
+        held = [number for number, part in enumerate(place.general) if part in (ANY, KEYS)]
+        ends = place.general[-1:] == (KEYS,)
+        cut = held[-1] + (not ends) if held else 0
+        path, key = ".".join(place.general[:cut]), ".".join(place.general[cut:])
+        facts = {
+            field: values[0]
+            for field, values in _shared_fields([_item(one) for one in group] if held else [{}])
+            if values[0] is not None
+            and all(one == values[0] for one in values)
+            and fact("it", field.rpartition(".")[2], values[0]) is not None
+        }
+        parts = [quoted(one) for one in (path, key, facts)]
+        way = ", ".join([given, quoted(value), self._sources.names[place.call], *parts])
+        return Guard(f"still_found({way})", frozenset({place.call}))
+
     def _limits(self, subjects: Sequence[TracedCall]) -> Iterator[Guard]:
         """Yield that an amount stays within what the record says there is."""
         amounts = [

@@ -46,6 +46,7 @@ class Input(msgspec.Struct):
     is_said: bool
     uses: list[Use] = []
     candidates: list[str] = []
+    found: list[str] = []
     words: str = ""
 
     @property
@@ -256,6 +257,12 @@ class Inputs:
         found.uses.append(use)
         return found
 
+    def must_find(self, token: str, check: str) -> None:
+        """Take a check of an input's recorded value, which holds as long as reads still have it."""
+        for one in self.made:
+            if one.token == token and check not in one.found:
+                one.found = [*one.found, check]
+
     def drop_unused(self, steps: Sequence[msgspec.Struct]) -> None:
         """Forget the inputs that were tried as explanations and that no step uses."""
         used = set(re.findall(rf"{self._mark}\d+__", msgspec.json.encode(steps).decode()))
@@ -307,6 +314,7 @@ class Inputs:
                     for text in one.candidates
                     if self._mark not in with_names(text, named)
                 ],
+                found=[with_names(text, named) for text in one.found],
             )
             for one in self.made
             if not one.is_said

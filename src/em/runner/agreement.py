@@ -199,6 +199,8 @@ class Agreement:
         self._doubts: dict[str, str] = {}
         # Inputs that nobody gave: they are as recorded while everything that may explain them is.
         self._assumed: set[str] = set()
+        # Checks of recorded values that reads held. Those that hold are taken out.
+        self._found = {name: list(one.found) for name, one in self._asks.items() if one.found}
         self.settled: dict[str, Json] = {}
         # The guards that wait for a value, by the name of that value.
         self._waiting: dict[str, list[tuple[str, Term]]] = {}
@@ -370,13 +372,7 @@ class Agreement:
 
     def _open(self, terms: Terms, scope: Json, *, is_now: bool) -> dict[str, _Question]:
         """Return what is open about a step: inputs that are missing, values that differ."""
-        found: dict[str, _Question] = {}
-        for name in sorted(terms.names):
-            if self._is_missing(name, scope):
-                found[name] = self._missing(name, scope)
-        for name in sorted(self._assumed & terms.uses):
-            if self._has_changed(name, scope):
-                found[name] = self._missing(name, scope)
+        found = self._open_inputs(terms, scope)
         for leaf in terms.leaves:
             others = leaf.others if is_now else [t for t in leaf.others if _has(scope, t.names)]
             ready = is_now or _has(scope, leaf.own.names)
@@ -390,6 +386,21 @@ class Agreement:
                 field = f"{terms.step_id}.{leaf.place}"
                 words = f"{leaf.place}: {problem}"
                 found[field] = _Question({"name": field, "type": kind, "label": words}, words)
+        return found
+
+    def _open_inputs(self, terms: Terms, scope: Json) -> dict[str, _Question]:
+        """Return the inputs of a step that are missing, or that what was read speaks against."""
+        found: dict[str, _Question] = {}
+        for name in sorted(terms.names):
+            if self._is_missing(name, scope):
+                found[name] = self._missing(name, scope)
+        for name in sorted(self._assumed & terms.uses):
+            if self._has_changed(name, scope):
+                found[name] = self._missing(name, scope)
+        for name in sorted(terms.uses & self._found.keys() - found.keys()):
+            lost = self._lost(name, scope)
+            if lost:
+                found[name] = self._missing(name, scope, lost)
         return found
 
     def _has_changed(self, name: str, scope: Json) -> bool:
@@ -423,12 +434,24 @@ class Agreement:
                 del self._seen[name]
         return [name for name in known if name in self._seen]
 
-    def _missing(self, name: str, scope: Json) -> _Question:
+    def _lost(self, name: str, scope: Json) -> str:
+        """Say what reads held of an input when recorded, and hold no more; empty if they do."""
+        if not _has(scope, (name,)):
+            return ""
+        for text in [one for one in self._found[name] if _has(scope, names_in_expression(one))]:
+            try:
+                compile_expression(text, "")(scope)
+            except EmError as error:
+                return f"{in_words(text)}; {error.message}"
+            self._found[name].remove(text)
+        return ""
+
+    def _missing(self, name: str, scope: Json, lost: str = "") -> _Question:
         asked = self._asks.get(name)
         if asked is None:
             words = [self._why_needed(name)]
         else:
-            words = [_recorded_in_words(asked)]
+            words = [*filter(None, (_recorded_in_words(asked), lost))]
             differing = self._differing_reads(scope) if name in self._assumed else ()
             if differing:
                 words.append(f"since then {', '.join(differing)} changed")
@@ -469,6 +492,7 @@ class Agreement:
             del self._doubts[name]
         elif name in self._properties:
             self._assumed.discard(name)
+            self._found.pop(name, None)
             scope[name] = answer
         else:
             step_id, _, place = name.partition(".")

@@ -318,6 +318,7 @@ class Asked(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
     is_unused: no step uses it, though it may have been the reason for something that was done.
     tasks: how many different tasks had this value, by the recording and by people's answers.
     others: its values in other recordings. If there are any, it is asked for on every run.
+    found: checks that what reads held of it is still there, and looks the same.
     """
 
     recorded: Any
@@ -325,6 +326,7 @@ class Asked(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
     is_unused: bool = False
     tasks: int = 1
     others: Sequence[Any] = ()
+    found: Sequence[str] = ()
 
 
 class Request(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):

@@ -412,7 +412,7 @@ class _Script:
         routine = self._routine
         request, asks = msgspec.to_builtins(routine.request), msgspec.to_builtins(routine.asks)
         asks = {
-            name: {"candidates": [], "is_unused": False, "others": [], **asked}
+            name: {"candidates": [], "is_unused": False, "others": [], "found": [], **asked}
             for name, asked in asks.items()
         }
         if request is not None:
@@ -444,7 +444,7 @@ class _Script:
                 found |= {one: terms.bare(one) for one in (text, left_of(text))}
         for name, asked in self._routine.asks.items():
             terms = _Expressions(self, f"asks.{name}.candidates")
-            found |= {text: terms.bare(text) for text in asked.candidates}
+            found |= {text: terms.bare(text) for text in (*asked.candidates, *asked.found)}
         return found
 
     def _texts(self) -> dict[str, Code]:

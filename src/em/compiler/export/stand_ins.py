@@ -6,7 +6,7 @@ prompts, and expressions, which the exporter has translated to Python.
 """
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from hashlib import sha256
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -103,6 +103,18 @@ def short(value: Any) -> str:
     """Return a value as JSON, cut to the length that fits in a message."""
     text = json_text(value)
     return text if len(text) <= 300 else f"{text[:300]}…"
+
+
+def scalars(value: Any, where: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], Any]]:
+    """Yield every scalar of a value with its path."""
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from scalars(item, (*where, key))
+    elif isinstance(value, list | tuple):
+        for number, item in enumerate(value):
+            yield from scalars(item, (*where, number))
+    else:
+        yield where, value
 
 
 def digest_unordered(value: Any) -> str:

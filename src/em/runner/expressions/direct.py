@@ -87,7 +87,16 @@ class _Compiler:
             return self._joined(node.left, _COMPARED.get(type(node.ops[0])), node.comparators[0])
         if isinstance(node, ast.BinOp):
             return self._computed(node.left, _COMPUTED.get(type(node.op)), node.right)
+        if isinstance(node, ast.Dict):
+            return self._mapped(node)
         raise _Other
+
+    def _mapped(self, node: ast.Dict) -> Evaluate:
+        if any(not isinstance(key, ast.Constant) for key in node.keys):
+            raise _Other
+        keys = [key.value for key in node.keys if isinstance(key, ast.Constant)]
+        values = [self.compiled(value) for value in node.values]
+        return lambda scope: dict(zip(keys, [value(scope) for value in values], strict=True))
 
     def _joined(
         self, left: ast.expr, join: Callable[[Any, Any], Any] | None, right: ast.expr

@@ -5,7 +5,8 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from em.values.canonical import identical, same
+from em.values.canonical import identical, same, short
+from em.values.leaves import scalars
 
 KEYS = "@"
 """The part of a path that stands for the keys of a mapping."""
@@ -103,13 +104,52 @@ def least_of(records: Any, key: str, wanted: Any, field: str) -> Any:
 
 def _facts(records: Any, key: str, wanted: Any, field: str) -> list[Any]:
     values = wanted if isinstance(wanted, list | tuple) else [wanted]
+    held = [(record, _at(record, key.split("."))) for record in items_of(records)]
     facts: list[Any] = []
-    for record in items_of(records):
-        if any(equal(one, value) for one in _at(record, key.split(".")) for value in values):
-            facts += _at(record, field.split("."))
+    for value in values:
+        found = [record for record, keys in held if any(equal(one, value) for one in keys)]
+        if not found:
+            raise ValueError(f"no record has {short(value)} as its {key}")
+        facts += [fact for record in found for fact in _at(record, field.split("."))]
     if not facts:
-        raise ValueError(f"no record has one of these as its {key}")
+        raise ValueError(f"no record says its {field}")
     return facts
+
+
+def still_found(
+    given: Any, value: Any, result: Any, path: str, key: str, facts: Mapping[str, Any]
+) -> bool:
+    """Return True if a value that a result held at a path is still there, with the same facts.
+
+    A number above 0 may be another one above 0. A value that is not among the given ones does not
+    matter. Fail if it is not there, or a fact differs.
+    """
+    if not any(equal(one, value) for _, one in scalars(given)):
+        return True
+    places = _at(result, path.split(".") if path else [])
+    found = [record for place in places for record in _holding(place, key, value)]
+    if not found:
+        raise ValueError("it is not there any more")
+    for field, fact in facts.items():
+        now = [one for record in found for one in _at(record, field.split("."))]
+        if not now:
+            raise ValueError(f"it has no {field} any more")
+        for one in now:
+            if not identical(one, fact) and not (_is_above(fact) and _is_above(one)):
+                raise ValueError(f"{field} is {short(one)} now")
+    return True
+
+
+def _holding(record: Any, key: str, value: Any) -> list[Any]:
+    if key == KEYS:
+        pairs = record.items() if isinstance(record, Mapping) else ()
+        return [item for name, item in pairs if equal(name, value)]
+    held = _at(record, key.split(".")) if key else [record]
+    return [record] if any(equal(one, value) for one in held) else []
+
+
+def _is_above(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and value > 0
 
 
 def least(items: Any, path: str) -> Any:
@@ -318,8 +358,8 @@ def _as_float(value: Any) -> float:
 SELECTIONS: dict[str, Callable[..., Any]] = {
     function.__name__: function
     for function in (
-        only, pick, pick_at, every, among, fact_of, least_of, least, most, value_at, between,
-        kind_of, shape_of, error_of, missing_keys,
+        only, pick, pick_at, every, among, fact_of, least_of, still_found, least, most, value_at,
+        between, kind_of, shape_of, error_of, missing_keys,
     )
 }  # fmt: skip
 """The functions that compiled routines select and check with; `direct` evaluates them."""

@@ -218,6 +218,15 @@ def _fact(node: ast.Call) -> str:
     return f"`{field}` of {_items(node.args[0])} where {key} is {wanted}"
 
 
+def _still_found(node: ast.Call) -> str:
+    value, path, facts = _said(node.args[1]), _text(node.args[3]), node.args[5]
+    said = f"{value} was in `{ast.unparse(node.args[2])}{path and f'.{path}'}`"
+    if isinstance(facts, ast.Dict) and facts.keys:
+        pairs = zip(facts.keys, facts.values, strict=True)
+        said += ", " + ", ".join(f"{_text(key)} {_said(fact)}" for key, fact in pairs if key)
+    return said
+
+
 _SAID: dict[str, Callable[[ast.Call], str]] = {
     "among": lambda node: f"one of {_items(node.args[0])}",
     "every": _items,
@@ -226,6 +235,7 @@ _SAID: dict[str, Callable[[ast.Call], str]] = {
     "least": lambda node: _outermost(node, "smallest"),
     "most": lambda node: _outermost(node, "largest"),
     "fact_of": _fact,
+    "still_found": _still_found,
     "least_of": lambda node: f"the smallest {_fact(node)}",
     "value_at": lambda node: f"{_said(node.args[0])} at {_said(node.args[1])}",
     "between": lambda node: (
