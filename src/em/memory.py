@@ -320,19 +320,23 @@ class Memory:
         at_least: int = 2,
         limit: int = 10,
         allow_unlabelled: bool = False,
+        progress: "EmbedProgress | None" = None,
     ) -> "list[Suggestion]":
-        """Return groups of traces that went the same way and are worth compiling, best first.
+        """Return groups of traces with the same effects that are worth compiling, best first.
 
-        Only successes count; `allow_unlabelled` adds traces that don't say how they ended.
+        Each has what a run saves, and how well a routine learnt from the others did on each of its
+        traces. Only successes count; `allow_unlabelled` adds traces that don't say how they ended.
+        `progress(done, total)` is called as it goes.
         """
         from em.compiler.suggestions import suggest
-        from em.traces.catalogue import find_traces
 
         return suggest(
-            find_traces(self.store, task=task),
+            self.store,
+            task,
             at_least=at_least,
             limit=limit,
             allow_unlabelled=allow_unlabelled,
+            progress=progress,
         )
 
     def compile(

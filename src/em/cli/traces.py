@@ -401,10 +401,12 @@ def _print_watched(read: "FileRead") -> None:
 
 EXPLAINED = """\
 Saved is what the agent itself cost in one run, without its tools: the median of its traces. It
-counts the model's answers, their tokens as the transcript reports them, and the seconds in which
-none of the routine's calls was running. Groups are ordered by that, times the number of traces. If
-a transcript does not count answers, one for each call and one at the end is assumed. A - means
-that the transcripts do not report tokens or times."""
+counts the model's answers, their tokens and price as the transcript reports them, and the seconds
+in which none of the routine's calls was running. If a transcript does not count answers, one for
+each call and one at the end is assumed. A - means that the transcripts don't report it. Proved:
+each trace of a sample is left out once, and what the others teach is tried on it; the rest is
+handed over. Groups are ordered by what they save, times the number of traces, times the share
+that is proved."""
 
 
 @click.command("suggest")
@@ -414,7 +416,7 @@ that the transcripts do not report tokens or times."""
     type=click.IntRange(min=1),
     default=2,
     show_default=True,
-    help="How many traces must have made the same calls.",
+    help="How many traces must have had the same effects.",
 )
 @limited(10)
 @click.option(
@@ -429,30 +431,45 @@ def suggest(
 ) -> None:
     """List the traces that are worth compiling, the most worthwhile first.
 
-    Traces that succeeded and made the same calls form a group. Each group is compiled, to see
-    whether that works; nothing is stored. The saving is an estimate for one run: see --explain.
+    Traces that succeeded and had the same effects form a group, however often and on which way;
+    those without an effect if they made the same calls. The best groups are compiled and tried on
+    their own traces; nothing is stored. Not proposed is what would do the same on every run.
+    The saving is an estimate for one run: see --explain.
     """
     memory = open_memory()
-    found = memory.suggest(task, at_least=at_least, limit=limit, allow_unlabelled=allow_unlabelled)
+    with progress("reading and proving", None) as advance:
+        done = 0
+
+        def tell(now: int, _total: int) -> None:
+            nonlocal done
+            advance(now - done)
+            done = now
+
+        found = memory.suggest(
+            task,
+            at_least=at_least,
+            limit=limit,
+            allow_unlabelled=allow_unlabelled,
+            progress=tell,
+        )
 
     def text() -> None:
         if not found:
-            note(
-                "no traces that succeeded made the same calls; `em suggest --at-least 1` lists all"
-            )
+            note("no traces that succeeded belong together; `em suggest --at-least 1` lists all")
         if not allow_unlabelled:
             _note_unlabelled(memory, task)
         if not found:
             return
-        columns = ("traces", "answers", "tokens", "seconds", "steps", "calls")
-        print_table(columns, [_suggestion_row(one) for one in found])
+        columns = ("traces", "proved", "answers", "tokens", "seconds", "usd", "steps", "effects")
+        rows = [_suggestion_row(one) for one in found]
+        print_table(columns, rows, may_go=("usd", "steps", "seconds"))
         click.echo()
         for one in found[:3]:
             _print_suggestion(one)
         if explain:
             click.echo(f"\n{EXPLAINED}")
         else:
-            note("answers, tokens and seconds: saved in each run, estimated (see --explain)")
+            note("answers, tokens, seconds and usd: saved in each run, estimated (see --explain)")
 
     emit({"suggestions": found, "estimate": " ".join(EXPLAINED.split())}, text)
 
@@ -469,11 +486,13 @@ def _note_unlabelled(memory: Memory, task: str | None) -> None:
 def _suggestion_row(one: "Suggestion") -> tuple[str, ...]:
     return (
         f"{one.count:,}",
+        "-" if one.proof is None else f"{one.right_share:.0%}",
         f"{one.model_calls:,.0f}",
         "-" if one.tokens is None else f"{one.tokens:,.0f}",
         "-" if one.seconds is None else f"{one.seconds:,.1f}",
+        "-" if one.cost_usd is None else f"{one.cost_usd:,.4f}",
         str(one.steps),
-        " > ".join(one.way),
+        ", ".join(one.effects) or f"none: {' > '.join(one.way)}",
     )
 
 
@@ -481,7 +500,8 @@ def _print_suggestion(one: "Suggestion") -> None:
     goal = printable(" ".join(one.goal.split())[:80]) or "(no goal recorded)"
     click.echo(f"{goal}  ({count(one.count, 'trace')})")
     if one.problem:
-        click.echo(f"  can't be compiled: {printable(one.problem[:200])}")
-    else:
-        shown = " ".join(one.traces[:5])
-        click.echo(f"  em compile {shown} --keep")
+        click.echo(f"  not worth compiling: {printable(one.problem[:200])}")
+        return
+    if one.proof is not None:
+        click.echo(f"  tried on {count(len(one.sample), 'trace')}: {one.proof['summary']}")
+    click.echo(f"  em compile {' '.join(one.sample)} --keep")

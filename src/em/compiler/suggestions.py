@@ -1,84 +1,197 @@
-"""Suggestions of traces to compile: those that took the same path, and what a routine would save.
+"""Suggestions of traces to compile: those with the same effects, and what a routine would save.
 
-A path is the successful calls of a trace in their order. Repeated calls of one tool in a row count
-once, since their number depends on the data. A routine saves what the agent needed besides its
-tools: the model's answers, their tokens, and the time outside the calls that the routine repeats.
+Traces belong together if they call the same tools with an effect; how often each, and on which way,
+depends on the task. Traces without an effect belong together if they took the same path. A routine
+saves what the agent needed besides its tools: the model's answers, their tokens and price, and the
+time outside the calls that the routine repeats.
+
+A log may have thousands of traces. Each is read once to be counted. Compiled and proved are only
+the groups that can be among the best, each on a sample of its traces.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby
 from statistics import median
+from typing import Any
 
 import msgspec
 
-from em.compiler.compile_trace import compile_several
+from em.compiler.calls import calls_of
+from em.compiler.compile_trace import CompiledTrace, compile_several
+from em.compiler.kind_draft import examples_of
 from em.errors import EmError
+from em.runner.routine import PlanStep, ToolStep, UdfStep
+from em.runner.trial import Trials
+from em.store.protocol import Store
+from em.traces.catalogue import get_traces, list_traces
 from em.traces.trace import KeptTrace, Message, ToolCall, Trace, UdfCall
+from em.values.canonical import Json
+from em.values.leaves import texts
 
-KEPT = 20
-"""Traces of one path that are kept to try compiling them; all are counted."""
+SAMPLE = 20
+"""Traces of a group that are compiled and proved: the newest. All are counted."""
+MOST_PROVED = 3
+"""Groups that are proved for each one that is returned, at most."""
+
+Progress = Callable[[int, int], None]
+"""Called with how many traces were read and groups were proved, and how many there are."""
 
 
 class Suggestion(msgspec.Struct, frozen=True, kw_only=True):
-    """A path that several traces took.
+    """Traces with the same effects.
 
-    model_calls, tokens, seconds: the savings of one run, as the median of the traces that report
-    them; None if none does.
-    problem: why the traces can't be compiled; empty if they can.
+    effects: the tools with an effect that they call; empty if they only read.
+    way: the calls of the newest of them, repeats in a row once.
+    sample: the traces that were compiled, to see whether it works and how well.
+    model_calls, tokens, seconds, cost_usd: the savings of one run, as the median of the traces
+    that report them; None if none does.
+    proof: how what the others teach did on each of the sample; None if that was not tried.
+    problem: why the traces are not worth compiling; empty if they are.
     """
 
     goal: str
+    effects: Sequence[str]
     way: Sequence[str]
     traces: Sequence[str]
+    sample: Sequence[str]
     count: int
     steps: int
     model_calls: float
     tokens: float | None
     seconds: float | None
+    cost_usd: float | None
+    proof: Json | None = None
+    right_share: float = 0.0
     problem: str = ""
 
     @property
     def worth(self) -> tuple[bool, float, float, float]:
         """What as many runs again would save: tokens first, then time, then model calls."""
+        return self._worth(self.right_share)
+
+    @property
+    def most_worth(self) -> tuple[bool, float, float, float]:
+        """What they would save if it were right every time."""
+        return self._worth(1.0)
+
+    def _worth(self, share: float) -> tuple[bool, float, float, float]:
+        runs = self.count * share
         return (
             not self.problem,
-            (self.tokens or 0.0) * self.count,
-            (self.seconds or 0.0) * self.count,
-            self.model_calls * self.count,
+            (self.tokens or 0.0) * runs,
+            (self.seconds or 0.0) * runs,
+            self.model_calls * runs,
         )
 
 
 class _Group:
-    def __init__(self) -> None:
-        self.kept: list[KeptTrace] = []
+    """What is known of a group while traces are counted; the traces themselves are let go."""
+
+    def __init__(self, effects: tuple[str, ...]) -> None:
+        self.effects = effects
         self.ids: list[str] = []
-        self.count = 0
+        self.ways: dict[tuple[str, ...], list[str]] = {}
+        self.goal = ""
+        self.way: tuple[str, ...] = ()
         self.model_calls: list[float] = []
         self.tokens: list[float] = []
         self.seconds: list[float] = []
+        self.costs: list[float] = []
+
+    def add(self, kept: KeptTrace, way: tuple[str, ...]) -> None:
+        """Count a trace."""
+        self.ids.append(kept.id)
+        self.goal = self.goal or kept.trace.mission.goal
+        self.way = way
+        calls = tuple(_name_of(call) for call in kept.trace.calls if call.error is None)
+        self.ways.setdefault(calls, []).append(kept.id)
+        saved = spared(kept.trace)
+        self.model_calls.append(saved.model_calls)
+        for values, value in (
+            (self.tokens, saved.tokens),
+            (self.seconds, saved.seconds),
+            (self.costs, saved.cost_usd),
+        ):
+            if value is not None:
+                values.append(value)
+
+    def suggestion(self, calls: tuple[str, ...] = ()) -> Suggestion:
+        """Return all traces as a suggestion, or those that made the same calls."""
+        ids = self.ways[calls] if calls else self.ids
+        way = tuple(name for name, _ in groupby(calls)) or self.way
+        return Suggestion(
+            goal=self.goal,
+            effects=self.effects,
+            way=way,
+            traces=ids,
+            sample=ids[-SAMPLE:],
+            count=len(ids),
+            steps=len(way),
+            model_calls=median(self.model_calls),
+            tokens=median(self.tokens) if self.tokens else None,
+            seconds=median(self.seconds) if self.seconds else None,
+            cost_usd=median(self.costs) if self.costs else None,
+        )
 
 
 def suggest(
-    traces: Iterable[KeptTrace],
+    store: Store,
+    task: str | None = None,
     *,
     at_least: int = 2,
     limit: int = 10,
     allow_unlabelled: bool = False,
+    progress: Progress | None = None,
 ) -> list[Suggestion]:
-    """Return the paths that at least `at_least` traces took, the largest savings first.
+    """Return the groups of at least `at_least` traces, the largest proven savings first.
 
-    Only traces that say that they succeeded count; with `allow_unlabelled` also those that don't
-    say how they ended.
+    task: some words of their goal. Only traces that say that they succeeded count; with
+    `allow_unlabelled` also those that don't say how they ended.
     """
     usable = {"success", "unknown"} if allow_unlabelled else {"success"}
-    groups: dict[tuple[str, ...], _Group] = {}
-    for kept in traces:
-        way = way_of(kept.trace)
-        if way and kept.trace.outcome in usable and not kept.trace.incomplete:
-            _add(groups.setdefault(way, _Group()), kept)
-    found = [_suggestion(way, group) for way, group in groups.items() if group.count >= at_least]
-    best = sorted(found, key=lambda one: one.worth, reverse=True)[:limit]
-    tried = [_tried(one, groups[tuple(one.way)]) for one in best]
-    return sorted(tried, key=lambda one: one.worth, reverse=True)
+    ids = [
+        one.id
+        for one in reversed(list_traces(store, task=task).traces)
+        if one.outcome in usable and not one.incomplete
+    ]
+    tell = progress or (lambda _done, _total: None)
+    groups: dict[tuple[tuple[str, ...], tuple[str, ...]], _Group] = {}
+    for number, trace_id in enumerate(ids, 1):
+        (kept,) = get_traces(store, [trace_id])
+        if way := way_of(kept.trace):
+            effects = tuple(sorted(set(_effects(kept.trace))))
+            group = groups.setdefault((effects, () if effects else way), _Group(effects))
+            group.add(kept, way)
+        tell(number, len(ids) + min(limit, len(groups)))
+    found = [(one.suggestion(), one) for one in groups.values() if len(one.ids) >= at_least]
+    proved: list[Suggestion] = []
+    # The best first: a group that can't be among those that are returned is not proved.
+    for one, group in sorted(found, key=lambda pair: pair[0].most_worth, reverse=True):
+        best = sorted(proved, key=lambda done: done.worth, reverse=True)[:limit]
+        enough = len(best) == limit and best[-1].worth >= one.most_worth
+        if enough or len(proved) >= limit * MOST_PROVED:
+            break
+        proved.append(_best_of(one, group, store, at_least))
+        tell(len(ids) + len(proved), len(ids) + max(len(proved), min(limit, len(found))))
+    return sorted(proved, key=lambda one: one.worth, reverse=True)[:limit]
+
+
+def _best_of(one: Suggestion, group: _Group, store: Store, at_least: int) -> Suggestion:
+    """Prove a group. If it is not worth it, prove those that made the most common calls."""
+    proved = _proved(one, store)
+    way = max(group.ways, key=lambda way: len(group.ways[way]))
+    count = len(group.ways[way])
+    if not proved.problem or len(group.ways) == 1 or count < at_least:
+        return proved
+    same_way = _proved(group.suggestion(way), store)
+    return proved if same_way.problem else same_way
+
+
+def _effects(trace: Trace) -> Iterator[str]:
+    calls, _ = calls_of(trace, {})
+    for call, event in zip(calls, trace.calls, strict=True):
+        if call.effect == "write" and not call.is_udf and not call.failed:
+            yield _name_of(event)
 
 
 def way_of(trace: Trace) -> tuple[str, ...]:
@@ -101,55 +214,69 @@ def _name_of(call: ToolCall | UdfCall) -> str:
     return name
 
 
-def _add(group: _Group, kept: KeptTrace) -> None:
-    group.count += 1
-    group.ids.append(kept.id)
-    if len(group.kept) < KEPT:
-        group.kept.append(kept)
-    answers, tokens, seconds = spared(kept.trace)
-    group.model_calls.append(answers)
-    if tokens is not None:
-        group.tokens.append(tokens)
-    if seconds is not None:
-        group.seconds.append(seconds)
+class Spared(msgspec.Struct, frozen=True):
+    """What an attempt took besides its tools."""
+
+    model_calls: float
+    tokens: float | None
+    seconds: float | None
+    cost_usd: float | None
 
 
-def spared(trace: Trace) -> tuple[float, float | None, float | None]:
-    """Return what an attempt took besides its tools: model calls, tokens, seconds."""
+def spared(trace: Trace) -> Spared:
+    """Return what an attempt took besides its tools."""
     used = trace.recorded_usage
     said = sum(isinstance(event, Message) and event.role == "assistant" for event in trace.events)
     # If it was not counted: one model call for each tool call, and one for the final answer.
     answers = used.model_calls if used.model_calls is not None else max(said, len(trace.calls) + 1)
-    in_tools = [call.duration_ms for call in _made_again(trace)]
+    in_tools = [call.duration_ms for call in trace.calls if call.error is None]
     seconds = None
     if used.duration_ms is not None and None not in in_tools:
         again = sum(took for took in in_tools if took is not None)
         seconds = max(0.0, used.duration_ms - again) / 1e3
-    return float(answers), used.tokens, seconds
+    return Spared(float(answers), used.tokens, seconds, used.cost_usd)
 
 
-def _made_again(trace: Trace) -> list[ToolCall | UdfCall]:
-    return [call for call in trace.calls if call.error is None]
+# --- proof ----------------------------------------------------------------------------------------
 
 
-def _suggestion(way: tuple[str, ...], group: _Group) -> Suggestion:
-    goals = [kept.trace.mission.goal for kept in group.kept]
-    return Suggestion(
-        goal=next((goal for goal in goals if goal), ""),
-        way=way,
-        traces=group.ids,
-        count=group.count,
-        steps=len(way),
-        model_calls=median(group.model_calls),
-        tokens=median(group.tokens) if group.tokens else None,
-        seconds=median(group.seconds) if group.seconds else None,
+def _proved(one: Suggestion, store: Store) -> Suggestion:
+    """Compile a sample of a group; add the proof and the number of steps, or the problem."""
+    kept = get_traces(store, one.sample)
+    try:
+        made = compile_several(kept)
+    except EmError as error:
+        return msgspec.structs.replace(one, problem=str(error))
+    trials: Trials = made.draft.trials
+    return msgspec.structs.replace(
+        one,
+        steps=len(made.draft.recording) or len(one.way),
+        proof=trials.as_dict(),
+        right_share=trials.right_share,
+        problem=_why_constant(made, kept),
     )
 
 
-def _tried(one: Suggestion, group: _Group) -> Suggestion:
-    """Try to compile the traces, and add the number of steps or the problem."""
-    try:
-        made = compile_several(group.kept)
-    except EmError as error:
-        return msgspec.structs.replace(one, problem=str(error))
-    return msgspec.structs.replace(one, steps=len(made.draft.recording))
+def _why_constant(made: CompiledTrace, traces: Sequence[KeptTrace]) -> str:
+    """Say why a routine would do the same on every run; empty if its effects depend on a task."""
+    steps = made.draft.routine.steps
+    if any(isinstance(step, PlanStep) for step in steps):
+        return ""
+    reads = {tool.name for tool in made.draft.routine.tools if tool.known_effect == "read"}
+    writes = [step for step in steps if isinstance(step, ToolStep) and step.tool not in reads]
+    # Inputs that a run asks for, and that were the same in every trace.
+    same = {f"{{{{ {name} }}}}" for name, one in made.draft.routine.asks.items() if not one.others}
+    if not writes or any(_depends(step.args, same) or step.when for step in writes):
+        return ""
+    if any(isinstance(step, UdfStep) for step in steps):
+        return ""
+    said = {example.said for example in examples_of(traces, {}).values()}
+    if len(said) > 1:
+        return "it would do the same on every run, though the requests differ"
+    if any(step.args for step in writes):
+        return "it would do the same on every run: nothing varies in these traces"
+    return ""
+
+
+def _depends(args: Any, same: set[str]) -> bool:
+    return any("{{" in text or "{%" in text for text in texts(args) if text not in same)

@@ -1,0 +1,148 @@
+"""What is worth compiling: traces with the same effects, by what they save and what is proved."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from tests.cli.em_command import em
+
+from corner_shop import Shop, cancelled, customer, exchanged, returned
+from em import Memory
+from em.compiler import suggestions
+from em.traces.trace import Message, Mission, ToolCall, Trace
+from em.values.call import Usage
+
+NEEDED, MISTAKE = "no longer needed", "ordered by mistake"
+
+
+@pytest.fixture
+def memory() -> Iterator[Memory]:
+    with Memory("em.db") as memory:
+        yield memory
+
+
+@pytest.fixture
+def shop() -> Shop:
+    return Shop()
+
+
+def costing(trace: Trace, tokens: int) -> Trace:
+    return msgspec.structs.replace(trace, usage=Usage(tokens=tokens, cost_usd=tokens / 1e6))
+
+
+def looking_first(trace: Trace) -> Trace:
+    """The same task, on a way with one more read."""
+    first, *rest = trace.events
+    look = ToolCall(tool="get_product", args={"product_id": "P-4401"}, result={}, effect="read")
+    return msgspec.structs.replace(trace, events=[first, look, *rest])
+
+
+def test_traces_belong_together_if_their_effects_do(memory: Memory, shop: Shop) -> None:
+    for number in range(4):
+        trace = cancelled(shop, number, (NEEDED, MISTAKE)[number % 2])
+        memory.add_trace(trace if number % 2 else looking_first(trace))
+    user, email, _, pending = customer(shop, 4)
+    delivered = shop.users[user]["orders"][0]
+    memory.add_trace(
+        shop.trace(
+            f"I'm {email}. Cancel {pending} because {NEEDED}. Cancel {delivered} because {NEEDED}.",
+            ("find_user", {"email": email}),
+            ("get_user", {"user_id": user}),
+            ("cancel_order", {"order_id": pending, "reason": NEEDED}),
+            ("cancel_order", {"order_id": delivered, "reason": NEEDED}),
+        )
+    )
+    for number in range(2):
+        memory.add_trace(returned(shop, number, ["P-4401"]))
+    found = {tuple(one.effects): one.count for one in memory.suggest()}
+    assert found == {("cancel_order",): 5, ("return_items",): 2}
+
+
+def test_they_are_ranked_by_savings_times_the_share_that_is_proved(
+    memory: Memory, shop: Shop
+) -> None:
+    for number in range(4):
+        memory.add_trace(costing(cancelled(shop, number, (NEEDED, MISTAKE)[number % 2]), 1_000))
+    odd = ("If you can, swap that lamp, or not", "As always", "Like my sister's", "You know what")
+    for number, words in enumerate(odd):
+        trace = exchanged(shop, number, "P-4401", f"{words}, {number}", color="black")
+        memory.add_trace(costing(trace, 1_200))
+    best, other = memory.suggest()
+    assert best.effects == ("cancel_order",)
+    assert (best.tokens, best.cost_usd) == (1_000, 0.001)
+    assert best.right_share > other.right_share
+    assert best.proof is not None
+    assert "wrong in 0" in best.proof["summary"]
+
+
+def close_up(request: str, **args: Any) -> Trace:
+    call = ToolCall(tool="lock_doors", args=args, result="ok", effect="write")
+    events = [Message(role="user", text=request), call]
+    return Trace(mission=Mission("close"), events=events, outcome="success")
+
+
+@pytest.mark.parametrize("requests", [("Close up", "Close up"), ("Tidy up", "Go home now")])
+def test_what_would_do_the_same_on_every_run_is_not_proposed(
+    memory: Memory, requests: tuple[str, ...]
+) -> None:
+    for request in requests:
+        memory.add_trace(close_up(request, code="7716-A"))
+    (one,) = memory.suggest()
+    assert one.problem
+    assert not one.worth[0]
+
+
+def test_traces_that_only_read_belong_together_if_their_way_is_the_same(memory: Memory) -> None:
+    for tools in (("get_sales",), ("get_sales",), ("get_sales", "get_weather")):
+        events = [ToolCall(tool=tool, args={}, result=[1], effect="read") for tool in tools]
+        memory.add_trace(Trace(mission=Mission("report"), events=events, outcome="success"))
+    (one,) = memory.suggest()
+    assert (one.count, one.effects, one.problem) == (2, (), "")
+
+
+def test_of_traces_that_do_not_fit_together_the_main_path_is_proposed(memory: Memory) -> None:
+    def shell(*commands: str) -> Trace:
+        events = [ToolCall(tool="bash", args={"command": one}, result="") for one in commands]
+        given = Mission("", {"file": commands[0][3:]})
+        return Trace(mission=given, events=events, outcome="success")
+
+    for file in ("reports/january.txt", "reports/february.txt"):
+        memory.add_trace(shell(f"rm {file}"))
+    memory.add_trace(shell("rm a7713.txt", "rm b1982.txt", "rm c7719.txt"))
+    (one,) = memory.suggest()
+    assert one.problem == ""
+
+
+@pytest.mark.parametrize("times", [1, 10])
+def test_many_traces_are_counted_but_only_a_sample_of_them_is_compiled(
+    memory: Memory, shop: Shop, times: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compiled: list[int] = []
+    real = suggestions.compile_several
+
+    def counting(traces: Any, **how: Any) -> Any:
+        compiled.append(len(traces))
+        return real(traces, **how)
+
+    monkeypatch.setattr(suggestions, "compile_several", counting)
+    for number in range(24 * times):
+        memory.add_trace(cancelled(shop, number % 6, (NEEDED, MISTAKE)[number % 2]))
+    (one,) = memory.suggest()
+    assert one.count == 24 * times
+    assert compiled == [20]
+
+
+def test_the_command_shows_groups_with_savings_and_proof(memory: Memory, shop: Shop) -> None:
+    for number in range(4):
+        memory.add_trace(costing(cancelled(shop, number, (NEEDED, MISTAKE)[number % 2]), 1_000))
+    ran = em("suggest", EM_DB="em.db")
+    assert "%" in ran.out
+    assert "tried on 4 traces: right in" in ran.out
+    (best,) = json.loads(em("suggest", "--json", EM_DB="em.db").out)["suggestions"]
+    assert best["proof"]["wrong"] == 0
+    made = em("compile", *best["sample"], "--keep", "--name", "cancel", EM_DB="em.db")
+    assert made.code == 0, made.err
+    assert Path("em.db").exists()
