@@ -13,7 +13,7 @@ from corner_shop import WRITES, Shop, cancelled, customer
 from em import AsyncMemory, Memory, recorded_tool
 from em.compiler import shadow as shadow_module
 from em.compiler.shadow import NotPromoted, Shadow, ShadowReport, promote, shadow_report
-from em.errors import NotFound
+from em.errors import NotFound, UsageError
 from em.runner.package import keep_routine
 from em.store.log import Log
 from em.store.protocol import Store
@@ -198,6 +198,159 @@ def test_a_routine_that_asks_is_a_hand_over_and_does_not_end_the_row(
     assert report.comparisons[1].reason == "it would have asked: Pay so much back?"
 
 
+def test_a_routine_that_would_stop_half_way_differs(memory: Memory, desk: Desk) -> None:
+    twice = msgspec.yaml.decode(routine()["routine.yaml"])
+    prompt = {"message": "And the tip?", "fields": [{"name": "ok"}]}
+    tip = {"order_id": "tip", "amount": 1.0}
+    twice["steps"] += [
+        {"id": "agree", "type": "prompt.user", "prompt": prompt},
+        {"id": "tip", "type": "tool.call", "tool": "refund", "args": tip},
+    ]
+    keep_routine(memory.store, {"routine.yaml": msgspec.yaml.encode(twice).decode()})
+
+    @memory.record("refund an order", app="desk", shadow="refund")
+    def both(order_id: str) -> None:
+        desk.refund(order_id, desk.get_order(order_id)["total"])
+        desk.refund("tip", 1.0)
+
+    both("B-200")
+    report = only(memory)
+    assert counts(report) == (0, 1, 0, 0)
+    assert report.comparisons[0].reason == (
+        "it would have stopped after refund, without refund: it would have asked: And the tip?"
+    )
+
+
+def test_a_read_is_answered_as_at_the_same_moment(memory: Memory) -> None:
+    """The status before the payment decides whether to pay, the one after it is checked."""
+    status, paid = ["open"], []
+
+    @recorded_tool(effect="read")
+    def get_status(order_id: str) -> str:
+        return status[-1]
+
+    @recorded_tool(effect="write")
+    def pay(order_id: str) -> None:
+        status.append("paid")
+        paid.append(order_id)
+
+    given = {"order_id": "{{ order_id }}"}
+    look = {"type": "tool.call", "tool": "get_status", "args": given}
+    steps = [
+        {"id": "before", "save_as": "before", **look},
+        {"id": "is_open", "type": "assert", "check": "before == 'open'"},
+        {"id": "pay", "type": "tool.call", "tool": "pay", "args": given},
+        {"id": "after", "save_as": "after", **look},
+        {"id": "is_paid", "type": "assert", "check": "after == 'paid'"},
+    ]
+    whole = {**msgspec.yaml.decode(routine()["routine.yaml"]), "name": "pay", "steps": steps}
+    whole["tools"] = [{"name": "get_status", "effect": "read"}, {"name": "pay", "effect": "write"}]
+    keep_routine(memory.store, {"routine.yaml": msgspec.yaml.encode(whole).decode()})
+
+    @memory.record("pay", shadow=True)
+    def agent(order_id: str) -> None:
+        get_status(order_id)
+        pay(order_id)
+        get_status(order_id)
+
+    agent("B-1")
+    report = only(memory)
+    assert counts(report) == (1, 0, 0, 0), report
+    assert paid == ["B-1"]
+
+
+def test_an_effect_that_failed_for_the_agent_too_is_a_hand_over(memory: Memory, desk: Desk) -> None:
+    @recorded_tool(name="refund", effect="write")
+    def refuse(order_id: str, amount: float) -> None:
+        raise ValueError(f"{order_id} can't be refunded")
+
+    @memory.record("refund an order", app="desk", shadow=True)
+    def agent(order_id: str) -> str:
+        order = desk.get_order(order_id)
+        try:
+            refuse(order_id, order["total"])
+        except ValueError:
+            return "sorry"
+        return "done"
+
+    assert agent("B-200") == "sorry"
+    report = only(memory)
+    assert counts(report) == (0, 0, 1, 0)
+    assert "can't be refunded" in report.comparisons[0].reason
+
+
+def test_an_effect_whose_outcome_nobody_knows_is_not_compared(memory: Memory, desk: Desk) -> None:
+    @recorded_tool(name="refund", effect="write")
+    def too_slow(order_id: str, amount: float) -> None:
+        raise TimeoutError("no answer: timed out")
+
+    @memory.record("refund an order", app="desk", shadow=True)
+    def agent(order_id: str) -> str:
+        try:
+            too_slow(order_id, desk.get_order(order_id)["total"])
+        except TimeoutError:
+            return "perhaps"
+        return "done"
+
+    agent("B-200")
+    report = only(memory)
+    assert counts(report) == (0, 0, 0, 1)
+    assert "nobody knows whether refund had an effect" in report.comparisons[0].reason
+
+
+def test_what_only_reads_is_compared_by_its_answer(memory: Memory, desk: Desk) -> None:
+    whole = msgspec.yaml.decode(routine()["routine.yaml"])
+    back = {"id": "tell", "type": "return", "value": "{{ order.total }}"}
+    whole |= {"name": "total", "steps": [whole["steps"][0], back]}
+    keep_routine(memory.store, {"routine.yaml": msgspec.yaml.encode(whole).decode()})
+
+    @memory.record("tell the total", app="desk", shadow="total")
+    def tell(order_id: str, rounded: bool) -> float:
+        total = desk.get_order(order_id)["total"]
+        return float(round(total)) if rounded else float(total)
+
+    tell("B-200", rounded=False)
+    tell("B-200", rounded=True)
+    report = only(memory)
+    assert counts(report) == (1, 1, 0, 0)
+    assert report.comparisons[1].reason == "it would have returned another answer"
+
+
+def test_functions_of_the_routine_are_computed_and_never_act(memory: Memory, desk: Desk) -> None:
+    whole = msgspec.yaml.decode(routine("{{ half(order.total) }}")["routine.yaml"])
+    whole["steps"].append(
+        {"id": "tell", "type": "udf.call", "function": "tell", "args": {}, "effect": "write"}
+    )
+    files = {
+        "routine.yaml": msgspec.yaml.encode(whole).decode(),
+        "udf.py": (
+            "def half(total):\n    return total / 2\n\n\n"
+            "def tell():\n    raise SystemExit('the shadow called it')\n"
+        ),
+    }
+    keep_routine(memory.store, files)
+    desk.other_agent(memory, 7.75, shadow="refund")("B-200")
+    report = only(memory)
+    assert counts(report) == (0, 1, 0, 0)
+    found = report.comparisons[0]
+    assert found.reason == "it would have called tell with {}; the agent did not"
+    assert [one.tool for one in found.would_do] == ["refund", "tell"]
+
+
+def test_an_input_may_have_the_name_that_it_was_recorded_with(memory: Memory, desk: Desk) -> None:
+    whole = msgspec.yaml.decode(routine()["routine.yaml"])
+    whole["input_schema"]["properties"]["order_id"]["title"] = "orderId"
+    keep_routine(memory.store, {"routine.yaml": msgspec.yaml.encode(whole).decode()})
+
+    @memory.record("refund an order", app="desk", shadow=True)
+    def refund_order(orderId: str) -> None:  # noqa: N803 - as other programs write it
+        desk.refund(orderId, desk.get_order(orderId)["total"])
+
+    refund_order("B-200")
+    report = only(memory)
+    assert (report.routine, counts(report)) == ("refund@2", (1, 0, 0, 0))
+
+
 def test_a_difference_ends_the_row(memory: Memory, desk: Desk) -> None:
     agent = desk.agent(memory, shadow=True)
     for order in ("B-1", "B-2"):
@@ -243,6 +396,13 @@ def test_a_routine_that_is_not_there_is_a_hand_over(memory: Memory, desk: Desk) 
     missing, found = memory.shadow_report()
     assert (missing.routine, counts(missing)) == ("nothing", (0, 0, 1, 0))
     assert (found.routine, counts(found)) == ("refund@1", (1, 0, 0, 0))
+
+
+@pytest.mark.parametrize("which", [5, ["refund", 5], {"refund": 1}, b"refund"])
+def test_what_is_compared_is_named_or_all(memory: Memory, which: Any) -> None:
+    with pytest.raises(UsageError) as refused:
+        memory.record("refund an order", shadow=which)
+    assert refused.value.place == "shadow"
 
 
 def test_routines_of_other_programs_and_for_other_inputs_are_left_out(

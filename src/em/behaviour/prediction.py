@@ -17,7 +17,8 @@ from em.behaviour.task import Task
 from em.behaviour.tool import Bound, EngineTool
 from em.behaviour.tree import restored
 from em.compiler.calls import TracedCall
-from em.compiler.shadow import WITH_CALLS, EffectMade, Prediction, World, draft_of, failed
+from em.compiler.shadow import WITH_CALLS, Prediction, compare_answers, draft_of, failed
+from em.compiler.world import EffectMade, World
 from em.errors import NotRecordable
 from em.log.event import Draft, behaviour_stream
 from em.runner.drivers import CallTool, drive
@@ -157,8 +158,9 @@ def _predicted(
         return Prediction("handed_over", reason, (), did)
     is_hit = drive(replay.run(engine.returns))
     stopped = "" if is_hit else replay.reason or "the behaviour does not fit"
-    would_return, returned = snapshot(replay.value)[0], snapshot(value)[0]
-    verdict, why = world.verdict(stopped, would_return, returned, acts=False)
+    verdict, why = world.verdict(stopped, goes_on=True)
+    if verdict == "agreed" and not did:
+        verdict, why = compare_answers(snapshot(replay.value)[0], snapshot(value)[0])
     return Prediction(verdict, why, world.would_do, did)
 
 

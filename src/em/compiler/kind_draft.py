@@ -12,7 +12,7 @@ from em.compiler.learnt_input import learnt_input
 from em.compiler.trials import REQUEST, refuse_wrong, trials
 from em.runner.plan import Plan, asks_for
 from em.runner.routine import PlanStep, ReturnStep, Routine, Step, ToolSpec
-from em.traces.trace import KeptTrace
+from em.traces.trace import KeptTrace, Trace
 from em.values.call import Effect
 
 PLAN = "plan"
@@ -31,15 +31,15 @@ def examples_of(
         good = [call for call in calls if not call.failed]
         for number, call in enumerate(good):
             call.index = number
-        found[kept.id] = Example(good, _said(kept, calls))
+        found[kept.id] = Example(good, words_of(kept.trace, calls))
     return found
 
 
-def _said(kept: KeptTrace, calls: Sequence[Any]) -> str:
+def words_of(trace: Trace, calls: Sequence[Any]) -> str:
     """Return what was asked for in words: by people, in the task's input, or as its goal."""
     spoken = calls[-1].said.strip() if calls else ""
-    texts = [text for text in kept.trace.mission.input_summary.values() if isinstance(text, str)]
-    return spoken or "\n".join(texts) or kept.trace.mission.goal
+    texts = [text for text in trace.mission.input_summary.values() if isinstance(text, str)]
+    return spoken or "\n".join(texts) or trace.mission.goal
 
 
 def is_learnable(plan: Plan, examples: Iterable[Example]) -> bool:

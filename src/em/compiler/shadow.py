@@ -15,14 +15,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import nullcontext
 from datetime import datetime
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
-from em.compiler.calls import TracedCall, calls_of, infer_effect
-from em.compiler.trials import written
+from em.compiler.calls import calls_of, infer_effect
+from em.compiler.kind_draft import words_of
+from em.compiler.step_trials import why_stopped
 from em.compiler.verification import at_once
-from em.errors import Conflict, EmError, RoutineError
+from em.compiler.world import EffectMade, Verdict, World
+from em.errors import Conflict, EmError, RoutineError, UsageError
 from em.log.event import BEHAVIOUR_PREFIX, Draft, Event, EventQuery, shadow_stream
 from em.log.kinds import event_body
 from em.runner.drivers import drive
@@ -39,18 +41,17 @@ from em.runner.package import (
     unpacked,
 )
 from em.runner.routine import PlanStep, Program
-from em.runner.run import RunResult, cause_of
+from em.runner.run import RunResult
 from em.runner.secrets import Secrets
 from em.runner.tools import Function, Tool
 from em.settings import AllowSettings
 from em.store.protocol import Artefact, Commit, Store
 from em.traces.recorder import error_text
-from em.traces.trace import Message, ToolCall, Trace
+from em.traces.trace import ToolCall, Trace
 from em.values.call import Effect
-from em.values.canonical import Json, canonical, identical, short
+from em.values.canonical import Json, canonical, identical
 from em.values.json_schema import Declared
 
-Verdict = Literal["agreed", "differed", "handed_over", "not_compared"]
 Which = bool | str | Sequence[str]
 """The routines to compare with: all that fit, or those with these names."""
 
@@ -63,16 +64,8 @@ WITH_CALLS = ("differed", "handed_over")
 LARGEST = MOST_ARGS // 4
 """Bytes of the arguments of one call that an event has."""
 
-_KEY = "idempotency_key"
 _encode = msgspec.json.Encoder(enc_hook=repr).encode
 _log = logging.getLogger("em.shadow")
-
-
-class EffectMade(msgspec.Struct, frozen=True):
-    """A call with an effect."""
-
-    tool: str
-    args: Json = {}
 
 
 @event_body("shadow_compared")
@@ -121,141 +114,26 @@ class Prediction(NamedTuple):
 # --- one prediction -------------------------------------------------------------------------------
 
 
-class Ended(RoutineError):
-    """The prediction is over; the world says how."""
+def _function(world: World, name: str, effect: Effect, real: Function) -> Function:
+    """Return a function of the routine: what was recorded counts, the rest is computed.
 
-    code = "shadow_ended"
+    One with an effect is never called.
+    """
+    recorded = world.stand_in(name, effect)
 
-
-class World:
-    """The world as one agent saw it: answers reads, and compares calls with an effect."""
-
-    def __init__(self, calls: Sequence[TracedCall]) -> None:
-        self.calls = calls
-        self._lock = threading.Lock()
-        self.did = [one for one in calls if one.effect == "write" and not one.failed]
-        self.left = list(self.did)
-        self.would_do: list[EffectMade] = []
-        self.end: Prediction | None = None
-        before = 0
-        # How many effects the agent had made before each call.
-        self._moments: list[int] = []
-        for one in calls:
-            self._moments.append(before)
-            before += one.effect == "write" and not one.failed
-
-    def stand_in(self, name: str, effect: Effect, real: Function | None = None) -> Function:
-        """Return what answers calls of a tool; `real` computes what was not recorded."""
-
-        def call(*positional: Any, **args: Any) -> Any:
-            # Only an expression calls a function with positional arguments.
-            is_new = effect == "read" and (positional or self.find(name, args, effect) is None)
-            if real is not None and is_new:
-                return _result(real(*positional, **args))
-            return outcome_of(self.take(name, args, effect))
-
-        call.__name__ = name
-        return call
-
-    def find(self, name: str, args: Json, effect: Effect) -> TracedCall | None:
-        """Return the agent's call that is the same as this one; None if it made none.
-
-        Of several reads, the one made after as many effects counts, or the nearest to that.
-        """
-        if effect == "write":
-            text = _as_text(name, args)
-            failed = [one for one in self.calls if one.failed]
-            same = (one for one in (*self.left, *failed) if _as_text(one.name, one.args) == text)
-            return next(same, None)
-        now = len(self.would_do)
-        found = [
-            (_distance(self._moments[one.index], now), one.index, one)
-            for one in self.calls
-            if one.name == name and one.effect == "read" and identical(one.args, args)
-        ]
-        return min(found)[2] if found else None
-
-    def take(self, name: str, args: Json, effect: Effect) -> TracedCall:
-        """Return the same, and note an effect that the routine would have had.
-
-        Raises Ended if the agent made no such call; `end` then says what that means.
-        """
-        with self._lock:
-            if self.end is not None:
-                raise Ended(self.end.reason)
-            found = self.find(name, args, effect)
-            if effect == "write":
-                self.would_do.append(EffectMade(name, args))
-                if found is None:
-                    raise self.over("differed", self._other(name, args))
-                if not found.failed:
-                    self.left.remove(found)
-            elif found is None:
-                raise self.over("handed_over", f"the agent never called {name}({short(args)})")
+    def call(*positional: Any, **args: Any) -> Any:
+        # Only an expression calls a function with positional arguments.
+        is_new = bool(positional) or world.find(name, args, effect) is None
+        if effect == "write" or not is_new:
+            return recorded(**args)
+        found = real(*positional, **args)
+        if not inspect.iscoroutine(found):
             return found
+        import asyncio
 
-    def _other(self, name: str, args: Json) -> str:
-        """Say how a call differs from those of the agent."""
-        same = [one for one in self.left if one.name == name]
-        if not same:
-            again = "again " if any(one.name == name for one in self.did) else ""
-            return f"it would have called {name} {again}with {short(args)}; the agent did not"
-        theirs = same[0].args
-        names = [key for key in {**theirs, **args} if theirs.get(key) != args.get(key)]
-        return f"it would have called {name} with another {' and '.join(names)}"
+        return asyncio.run(found)
 
-    def verdict(
-        self, stopped: str, would_return: Any, returned: Any, *, acts: bool
-    ) -> tuple[Verdict, str]:
-        """Return how the prediction compares, and why.
-
-        stopped: why a run would have stopped, "" if it would not.
-        acts: whether it can have effects. If not, what the two return is compared.
-        """
-        if self.end is not None:
-            return self.end.verdict, self.end.reason
-        if stopped:
-            return "handed_over", stopped
-        if self.left:
-            names = ", ".join(one.name for one in self.left)
-            return "differed", f"it would not have called {names}"
-        if acts or self.did:
-            return "agreed", ""
-        if returned is msgspec.UNSET or returned is None:
-            return "not_compared", "neither had an effect, and the agent returned nothing"
-        same = identical(would_return, returned)
-        return ("agreed", "") if same else ("differed", "it would have returned another answer")
-
-    def over(self, verdict: Verdict, reason: str) -> Ended:
-        """End the prediction with this verdict; return the error to raise."""
-        self.end = Prediction(verdict, reason)
-        return Ended(reason)
-
-
-def _distance(then: int, now: int) -> tuple[int, int]:
-    """Rank a moment by its distance from another; an earlier one comes before a later one."""
-    return (0 if then == now else 1 if then < now else 2), abs(then - now)
-
-
-def outcome_of(call: TracedCall) -> Any:
-    """Return what a recorded call returned, or raise what it raised."""
-    if call.failed:
-        raise RuntimeError(str(call.error))
-    return call.result
-
-
-def _result(value: Any) -> Any:
-    """Return what a function of the routine returned; an async one is run to its end."""
-    if not inspect.iscoroutine(value):
-        return value
-    import asyncio
-
-    return asyncio.run(value)
-
-
-def _as_text(name: str, args: Json) -> str:
-    """Return a call as text to compare; its idempotency key is another each time."""
-    return written(name, {key: value for key, value in args.items() if key != _KEY})
+    return call
 
 
 def predict(
@@ -284,7 +162,10 @@ def predict(
         tools={
             name: Tool(name, world.stand_in(name, effects[name])) for name in program.tool_names
         },
-        udfs={name: world.stand_in(name, effects.get(name, "read"), own.get(name)) for name in own},
+        udfs={
+            name: _function(world, name, effects.get(name, "read"), real)
+            for name, real in own.items()
+        },
         secrets=secrets,
     )
     result = drive(at_once(machine.run(given)))
@@ -312,13 +193,20 @@ def _effects_of(program: Program, trace: Trace) -> dict[str, Effect]:
 def _verdict(
     program: Program, world: World, result: RunResult, trace: Trace
 ) -> tuple[Verdict, str]:
-    stopped = ""
-    if result.pending_prompt is not None:
-        stopped = f"it would have asked: {result.pending_prompt.message}"
-    elif result.failure is not None:
-        stopped = cause_of(result.failure)
+    asks = "" if result.pending_prompt is None else "it would have asked: "
+    verdict, reason = world.verdict(f"{asks}{why_stopped(result)}")
     acts = any(step.is_write or step.planned is not None for step in program.steps)
-    return world.verdict(stopped, result.output, trace.final_output, acts=acts)
+    if verdict == "agreed" and not acts and not world.did:
+        return compare_answers(result.output, trace.final_output)
+    return verdict, reason
+
+
+def compare_answers(would_return: Any, returned: Any) -> tuple[Verdict, str]:
+    """Compare what was returned where neither had an effect."""
+    if returned is msgspec.UNSET or returned is None:
+        return "not_compared", "neither had an effect, and the agent returned nothing"
+    same = identical(would_return, returned)
+    return ("agreed", "") if same else ("differed", "it would have returned another answer")
 
 
 # --- which routines -------------------------------------------------------------------------------
@@ -343,25 +231,23 @@ def on_trial(store: Store) -> Iterator[Artefact]:
 
 
 def given_to(program: Program, trace: Trace) -> Json:
-    """Return what a routine would have been given: the agent's arguments that it declares."""
-    declared = Declared(program.routine.input_schema or {})
-    summary = trace.mission.input_summary
-    undeclared = set(declared.without(summary))
+    """Return what a routine would have been given: the agent's arguments that it declares.
+
+    A routine that reads a request gets the words, unless the agent's arguments say all.
+    """
+    summary = program.by_names(trace.mission.input_summary)
+    undeclared = set(Declared(program.routine.input_schema or {}).without(summary))
     given = {name: value for name, value in summary.items() if name not in undeclared}
     request = program.routine.request
     names = [] if request is None else [request.input]
     names += [step.request for step in program.routine.steps if isinstance(step, PlanStep)]
+    calls, _ = calls_of(trace, {})
+    is_spoken = bool(calls and calls[-1].said.strip())
     for name in names:
-        if name not in given and (words := _said(trace)):
+        words = words_of(trace, calls)
+        if name not in given and words and (is_spoken or not given):
             given[name] = words
     return given
-
-
-def _said(trace: Trace) -> str:
-    """Return the words in which the agent was asked: by people, in its input, or as its goal."""
-    said = [one.text for one in trace.events if isinstance(one, Message) and one.role == "user"]
-    texts = [one for one in trace.mission.input_summary.values() if isinstance(one, str)]
-    return "\n".join(said or texts) or trace.mission.goal
 
 
 def fits(program: Program, given: Json) -> bool:
@@ -396,6 +282,12 @@ class Shadow:
         self, which: Which, about: str | None
     ) -> Callable[[Trace, str, Sequence[Event]], None]:
         """Return what a recording calls with its trace once that is stored."""
+        listed = isinstance(which, list | tuple) and all(isinstance(one, str) for one in which)
+        if not isinstance(which, bool | str) and not listed:
+            raise UsageError(
+                f"expected True, the name of a routine or a list of names, got {which!r}",
+                place="shadow",
+            )
 
         def compare(trace: Trace, trace_id: str, events: Sequence[Event]) -> None:
             sources = [event.id for event in events]

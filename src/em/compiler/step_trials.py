@@ -5,7 +5,6 @@ done again with the order of all keys and lists changed.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import msgspec
 
@@ -13,13 +12,12 @@ from em.compiler.calls import TracedCall
 from em.compiler.draft import Draft
 from em.compiler.homes import Example
 from em.compiler.proof import reordered
-from em.compiler.trials import written
 from em.compiler.verification import replayed
+from em.compiler.world import World
 from em.errors import EmError
 from em.runner.run import RunResult, cause_of
-from em.runner.tools import Function
 from em.runner.trial import Trial, Trials, Verdict
-from em.values.canonical import Json, short
+from em.values.canonical import Json
 
 FEW_FOLDS = 5
 """Groups of traces that are left out in turn if there are many traces."""
@@ -27,6 +25,12 @@ MOST_TRIED = 20
 """Traces on which a routine is tried; of more, some are taken evenly."""
 MOST_OTHERS = 40
 """Traces that a routine is made of for a trial."""
+
+_VERDICTS: Mapping[str, Verdict] = {
+    "agreed": "right",
+    "differed": "wrong",
+    "handed_over": "handed over",
+}
 
 Make = Callable[[Sequence[str]], Draft]
 """Makes a routine of the traces with these ids."""
@@ -90,15 +94,17 @@ def _input(draft: Draft, example: Example, alone: Draft) -> Json:
 
 
 def _run(draft: Draft, calls: Sequence[TracedCall]) -> tuple[Verdict, str]:
-    world = _World(calls)
+    world = World(calls)
     try:
-        result = replayed(draft, world.tool)
+        stopped = why_stopped(replayed(draft, world.tool))
     except EmError as error:
-        return world.verdict(error.message)
-    return world.verdict(_why_stopped(result))
+        stopped = error.message
+    verdict, reason = world.verdict(stopped)
+    return _VERDICTS[verdict], reason
 
 
-def _why_stopped(result: RunResult) -> str:
+def why_stopped(result: RunResult) -> str:
+    """Return why a run did not go to its end: what it asks, or why it failed; "" if it did."""
     if result.pending_prompt is not None:
         return result.pending_prompt.message
     return "" if result.failure is None else cause_of(result.failure)
@@ -107,56 +113,3 @@ def _why_stopped(result: RunResult) -> str:
 def _with_other_order(call: TracedCall) -> TracedCall:
     changed = call.effect == "read" or call.is_udf
     return msgspec.structs.replace(call, result=reordered(call.result)) if changed else call
-
-
-class _World:
-    """Answers calls as they were recorded, and notes those with an effect."""
-
-    def __init__(self, calls: Sequence[TracedCall]) -> None:
-        self._reads: dict[str, list[TracedCall]] = {}
-        self._left: list[TracedCall] = []
-        self._made: list[str] = []
-        self._wrong = ""
-        for call in calls:
-            if call.effect == "write" and not call.is_udf:
-                self._left.append(call)
-            else:
-                self._reads.setdefault(written(call.name, call.args), []).append(call)
-        self._writes = {call.name for call in self._left}
-
-    def tool(self, name: str) -> Function:
-        """Return a stand-in for a tool or a function."""
-
-        def call(**args: Any) -> Any:
-            key = written(name, args)
-            if key in self._reads:
-                return self._read(self._reads[key])
-            for one in self._left:
-                if written(one.name, one.args) == key:
-                    self._left.remove(one)
-                    self._made.append(name)
-                    return one.result
-            if name in self._writes:
-                self._wrong = self._wrong or f"it would call {name}({short(args)})"
-            raise LookupError(f"{name} was not recorded with these arguments")
-
-        return call
-
-    def _read(self, recorded: Sequence[TracedCall]) -> Any:
-        """Return what a read found after the effects that were made until now."""
-        until = self._left[0].index if self._left else recorded[-1].index + 1
-        earlier = [call for call in recorded if call.index < until]
-        return (earlier or recorded[:1])[-1].result
-
-    def verdict(self, stopped: str) -> tuple[Verdict, str]:
-        """Return how the run did, given why it stopped; empty if it went to its end."""
-        if self._wrong:
-            return "wrong", self._wrong
-        if not self._left and not stopped:
-            return "right", ""
-        left = ", ".join(call.name for call in self._left)
-        if self._made and self._left:
-            return "wrong", f"it would stop after {', '.join(self._made)}, without {left}"
-        if stopped:
-            return "handed over", stopped
-        return "wrong", f"it would not call {left}"
