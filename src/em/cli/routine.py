@@ -401,11 +401,13 @@ def _store_compiled(made: "CompiledTrace", *, keep: bool, shadow: bool) -> str:
 def _print_compiled(draft: "Draft", place: str, *, explained: bool) -> None:
     from em.compiler.arguments import OUTPUT
     from em.compiler.package_files import OUTCOMES
-    from em.runner.routine import PlanStep
+    from em.runner.routine import PlanStep, RulesStep
 
-    plan = next((step for step in draft.routine.steps if isinstance(step, PlanStep)), None)
-    if plan is not None:
-        click.echo(f"learnt to make {', '.join(plan.effects)} in {place}")
+    learnt = [step for step in draft.routine.steps if isinstance(step, PlanStep | RulesStep)]
+    if learnt:
+        (step,) = learnt
+        made = step.effects if isinstance(step, PlanStep) else step.rules
+        click.echo(f"learnt to make {', '.join(made)} in {place}")
     else:
         steps = sum(verdict.keep for verdict in draft.verdicts)
         click.echo(f"{count(len(draft.calls), 'call')} became {count(steps, 'step')} in {place}")

@@ -21,6 +21,7 @@ from em.compiler.improvement import Improved, improve
 from em.compiler.kind_draft import draft_kind, examples_of, is_learnable, with_outcome
 from em.compiler.package_files import package_texts, write_package
 from em.compiler.proof import prove
+from em.compiler.rules_draft import draft_rules
 from em.compiler.step_trials import step_trials
 from em.compiler.trials import refuse_wrong
 from em.compiler.verification import verify_draft
@@ -230,6 +231,10 @@ def compile_several(
         "udfs": given.functions,
     }
     how["allow_failed"] = allow_failed
+    if client is None and len(usable) > 1:
+        repaired = _repaired(usable, how, force=force)
+        if repaired is not None:
+            return repaired
     drafts, failed = _drafts(usable, how)
     # Names that a person gave are of values that the steps of one trace ask for.
     if client is not None or not (callable(confirm) or not list(confirm)):
@@ -338,6 +343,19 @@ def _learnt(
     name = how["name"] or _name_of(last)
     draft = draft_kind(examples, name=name, description=about, force=force)
     return _of_all(traces, with_outcome(draft, traces))
+
+
+def _repaired(
+    traces: Sequence[KeptTrace], how: Mapping[str, Any], *, force: bool
+) -> CompiledTrace | None:
+    """Return the rules that traces of repairs teach; None if they are none."""
+    draft = draft_rules(
+        examples_of(traces, how["declared"] or {}),
+        name=how["name"] or _name_of(traces[-1].trace),
+        goals={kept.trace.mission.goal for kept in traces},
+        force=force,
+    )
+    return None if draft is None else _of_all(traces, with_outcome(draft, traces))
 
 
 def _of_all(traces: Sequence[KeptTrace], draft: Draft) -> CompiledTrace:

@@ -43,6 +43,7 @@ from em.runner.routine import (
     PromptStep,
     ReturnStep,
     Routine,
+    RulesStep,
     Secret,
     Step,
     ToolSpec,
@@ -612,7 +613,7 @@ def _renamed_step(step: Step, named: Mapping[str, str]) -> Step:
         return msgspec.structs.replace(step, prompt=prompt)
     if isinstance(step, ReturnStep):
         return msgspec.structs.replace(step, value=named_value(step.value, named))
-    if isinstance(step, AssertStep | PlanStep):
+    if isinstance(step, AssertStep | PlanStep | RulesStep):
         return step
     return msgspec.structs.replace(
         step,

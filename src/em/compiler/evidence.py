@@ -19,6 +19,8 @@ OWN_INPUT = 12.0
 """Bits for an argument and an input of the same name: the caller chose the name."""
 EXTREMES = 4.0
 """Bits that being the least or most costs: some item is it by one of about sixteen measures."""
+OWN_REASON = 6.0
+"""Bits for the item of a list that is the reason for a call: that item is what it acts on."""
 SMALL = 3.5
 """Values below this many bits (true, 1, 10) stand everywhere, so a match says next to nothing."""
 

@@ -40,7 +40,7 @@ from em.runner.package import (
     texts_of,
     unpacked,
 )
-from em.runner.routine import PlanStep, Program
+from em.runner.routine import PlanStep, Program, RulesStep
 from em.runner.run import RunResult
 from em.runner.secrets import Secrets
 from em.runner.tools import Function, Tool
@@ -178,9 +178,9 @@ def _effects_of(program: Program, trace: Trace) -> dict[str, Effect]:
     found: dict[str, Effect] = {}
     recorded = {one.tool: one.effect for one in trace.calls if isinstance(one, ToolCall)}
     for step in program.steps:
-        if step.planned is not None:
-            tools = {effect.tool for effect in step.planned.effects.values()}
-            found |= {name: "write" if name in tools else "read" for name in step.planned.tools}
+        if learnt := (step.planned or step.rules):
+            tools = learnt.writes
+            found |= {name: "write" if name in tools else "read" for name in learnt.tools}
         elif step.kind in ("tool", "udf"):
             known = recorded.get(step.target) if step.is_in_doubt else None
             effect: Effect = known or ("write" if step.is_write else "read")
@@ -195,7 +195,7 @@ def _verdict(
 ) -> tuple[Verdict, str]:
     asks = "" if result.pending_prompt is None else "it would have asked: "
     verdict, reason = world.verdict(f"{asks}{why_stopped(result)}")
-    acts = any(step.is_write or step.planned is not None for step in program.steps)
+    acts = any(step.is_write or step.planned or step.rules for step in program.steps)
     if verdict == "agreed" and not acts and not world.did:
         return compare_answers(result.output, trace.final_output)
     return verdict, reason
@@ -240,7 +240,8 @@ def given_to(program: Program, trace: Trace) -> Json:
     given = {name: value for name, value in summary.items() if name not in undeclared}
     request = program.routine.request
     names = [] if request is None else [request.input]
-    names += [step.request for step in program.routine.steps if isinstance(step, PlanStep)]
+    steps = program.routine.steps
+    names += [step.request for step in steps if isinstance(step, PlanStep | RulesStep)]
     calls, _ = calls_of(trace, {})
     is_spoken = bool(calls and calls[-1].said.strip())
     for name in names:

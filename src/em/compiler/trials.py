@@ -4,7 +4,7 @@ The world of a trial is the recording: a read answers what was recorded, and one
 made ends the trial as a hand-over. What the plan would do is compared with what was done.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from em.compiler.calls import TracedCall
@@ -25,16 +25,21 @@ MOST_FOLDS = 20
 
 def trials(examples: Mapping[str, Example]) -> Trials:
     """Leave each trace out once, and try what the others teach on it."""
-    names = list(examples)
-    folds = min(len(names), MOST_FOLDS)
     made: dict[str, Trial] = {}
-    for fold in range(folds):
-        left_out = names[fold::folds]
-        others = [examples[name] for name in names if name not in left_out]
-        plan = Kind(others).plan()
+    for left_out, others in folds_of(examples):
+        plan = Kind([examples[name] for name in others]).plan()
         for name in left_out:
             made[name] = Trial(name, *tried(plan, examples[name]))
-    return Trials([made[name] for name in names])
+    return Trials([made[name] for name in examples])
+
+
+def folds_of(names: Iterable[str]) -> Iterator[tuple[list[str], list[str]]]:
+    """Yield the traces to leave out and the others, so that each is left out once."""
+    every = list(names)
+    folds = min(len(every), MOST_FOLDS)
+    for fold in range(folds):
+        left_out = every[fold::folds]
+        yield left_out, [name for name in every if name not in left_out]
 
 
 def refuse_wrong(made: Trials, *, force: bool) -> None:

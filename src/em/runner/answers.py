@@ -83,6 +83,7 @@ def check_steps(
     prompts = [*settling, *asking, *(step.id for step in program.steps if step.kind == "prompt")]
     calls = [step.id for step in program.steps if step.kind in ("tool", "udf")]
     calls += [name for plan in plans for name in plan.effects]
+    calls += [name for step in program.steps if step.rules is not None for name in step.rules.rules]
     for name, answer in answers.items():
         asked = name in prompts or (name.endswith("?") and _CALL.sub("", name) in calls)
         if not asked:

@@ -22,13 +22,17 @@ from em.runner.expressions.words import check_in_words
 from em.runner.journal import PAST_DONE, Attempt, Note, Notebook, Restored, keepable, unknown
 from em.runner.plan import NeedsRead, Results, Unplanned
 from em.runner.planner import planner_of
+from em.runner.remedies import Ask, Cure, Findings, HandedOver
 from em.runner.routine import (
     CompiledStep,
     Default,
     PlanStep,
     Program,
     Retry,
+    RulesStep,
     effect_step,
+    fix_step,
+    look_step,
     read_step,
 )
 from em.runner.run import (
@@ -727,8 +731,10 @@ class Machine:
             if step.kind == "tool" and step.target not in self._tools:
                 error = missing_tool(step.target, self._tools)
                 error.place = f"step {step.id}, field tool"
-            elif step.planned is not None and not step.planned.tools <= self._tools.keys():
-                error = missing_tool(min(step.planned.tools - self._tools.keys()), self._tools)
+            elif needed := (step.planned or step.rules):
+                if needed.tools <= self._tools.keys():
+                    continue
+                error = missing_tool(min(needed.tools - self._tools.keys()), self._tools)
                 error.place = f"step {step.id}"
             elif step.kind == "udf" and step.target not in self._udfs:
                 error = RoutineError(
@@ -877,6 +883,8 @@ class Machine:
             return answer
         if step.planned is not None:
             return (yield from self._act(step, step.planned, start))
+        if step.rules is not None:
+            return (yield from self._cure(step, step.rules, start))
         if step.terms is not None and self._agreement is not None:
             self._agreement.settle(step.terms, self._scope, writes=self._has_effect(step))
         if step.for_each is None:
@@ -915,6 +923,32 @@ class Machine:
             else:
                 self._reports.add(step.id, "done", 0, start)
                 return plan
+
+    def _cure(self, step: CompiledStep, rules: RulesStep, start: float) -> Steps:
+        """Follow rules until all is well; return the calls with an effect that were made."""
+        cure = Cure(rules.remedies, Findings(str(self._scope.get(rules.request, ""))))
+        course, answer, number = cure.course(), None, 0
+        while True:
+            try:
+                ask = course.send(answer)
+            except StopIteration as end:
+                self._reports.add(step.id, "done", 0, start)
+                return list(end.value)
+            except HandedOver as error:
+                failure = failure_of(step.id, error, {"done": error.done})
+                return self._calls.given_up(step, failure, 0, start)
+            try:
+                answer = yield from self._asked(step, ask, number, start)
+            except Failed as failed:
+                context = {**failed.failure.context, "done": list(cure.done)}
+                raise Failed(msgspec.structs.replace(failed.failure, context=context)) from None
+            number += 1
+
+    def _asked(self, step: CompiledStep, ask: Ask, number: int, start: float) -> Steps:
+        """Make a call that rules want."""
+        call = fix_step(ask.rule, ask.tool) if ask.rule else look_step(step.id, ask.tool)
+        scope = {**self._scope, call.as_name: {"tool": ask.tool, "args": ask.args}}
+        return (yield from self._calls.once(call, scope, number, start))
 
     def _assert(self, step: CompiledStep, start: float) -> Any:
         assert step.check is not None

@@ -17,7 +17,16 @@ from em.runner.expressions.language import compile_expression, compile_value, na
 from em.runner.expressions.words import check_in_words, in_words
 from em.runner.machine import Machine, Steps, scopes_of
 from em.runner.plan import EffectCall
-from em.runner.routine import CompiledStep, PlanStep, PromptStep, Step, ToolStep, UdfStep
+from em.runner.remedies import Cure, Findings, HandedOver, facts_in_words
+from em.runner.routine import (
+    CompiledStep,
+    PlanStep,
+    PromptStep,
+    RulesStep,
+    Step,
+    ToolStep,
+    UdfStep,
+)
 from em.runner.run import (
     Failed,
     Failure,
@@ -27,6 +36,7 @@ from em.runner.run import (
     PlannedArgument,
     PlannedGuard,
     RunResult,
+    failure_of,
     plain,
 )
 from em.values.canonical import Json, short
@@ -112,6 +122,8 @@ class Rehearsal(Machine):
             effects = yield from self._find_effects(step, step.planned, start)
             self._planned += [_shown_effect(one, step.planned) for one in effects]
             return _UNKNOWN
+        if step.rules is not None:
+            return (yield from self._shown_fixes(step, step.rules, start))
         if step.kind == "assert" or not self._acts(step):
             return (yield from self._do(step, start))
         assert isinstance(source, ToolStep | UdfStep)
@@ -120,6 +132,31 @@ class Rehearsal(Machine):
                 self._agreement.settle(step.terms, self._scope, writes=True)
         finally:
             self._plan(step, source)
+        return _UNKNOWN
+
+    def _shown_fixes(self, step: CompiledStep, rules: RulesStep, start: float) -> Steps:
+        """Make the looks, and show the first fix; what comes next depends on its effect."""
+        cure = Cure(rules.remedies, Findings(str(self._scope.get(rules.request, ""))))
+        course, answer, number = cure.course(), None, 0
+        try:
+            while True:
+                ask = course.send(answer)
+                if ask.rule:
+                    break
+                answer = yield from self._asked(step, ask, number, start)
+                number += 1
+        except StopIteration as end:
+            self._reports.add(step.id, "done", 0, start)
+            return list(end.value)
+        except HandedOver as error:
+            failure = failure_of(step.id, error, {})
+            return self._calls.given_up(step, failure, 0, start)
+        self._planned += _shown_rule(cure, ask.rule)
+        for name in cure.suggested(cure.state):
+            if name != ask.rule:
+                tool = rules.rules[name].calls[0].tool
+                needs = [f"the effect of {ask.rule}"]
+                self._planned.append(Planned(step=name, does="wait", tool=tool, needs=needs))
         return _UNKNOWN
 
     def _keep(self, step: CompiledStep, value: Any) -> None:
@@ -275,6 +312,30 @@ def _names_of(value: Any, *, bare: bool = False) -> set[str]:
     if isinstance(value, list | tuple):
         return set().union(*(_names_of(item, bare=bare) for item in value))
     return set()
+
+
+def _shown_rule(cure: Cure, name: str) -> Iterator[Planned]:
+    """Yield the calls that a rule would make."""
+    rule = cure.remedies.rules[name]
+    for call in rule.calls:
+        yield Planned(
+            step=name,
+            does="write",
+            tool=call.tool,
+            arguments=[
+                PlannedArgument(
+                    place=place,
+                    value=cure.found.agreed(place, origins),
+                    source=str(origins[0]),
+                    agree=[str(one) for one in origins[1:]],
+                )
+                for place, origins in call.args.items()
+            ],
+            guards=[
+                PlannedGuard(guard=" and ".join(facts_in_words(when)), holds=True)
+                for when in rule.when
+            ],
+        )
 
 
 def _shown_effect(one: EffectCall, planned: PlanStep) -> Planned:

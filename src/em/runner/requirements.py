@@ -5,7 +5,8 @@ from typing import Any, NamedTuple
 
 from em.runner.expressions.words import check_in_words, in_words, request_in_words
 from em.runner.plan import Slot
-from em.runner.routine import Asked, PlanStep, Routine, ToolStep, UdfStep
+from em.runner.remedies import Rule, facts_in_words
+from em.runner.routine import Asked, PlanStep, Routine, RulesStep, ToolStep, UdfStep
 from em.values.canonical import Json, short
 from em.values.example_shape import shapes, without_personal_data
 from em.values.json_schema import kind_of
@@ -49,6 +50,20 @@ def requirements(routine: Routine) -> Iterator[Requirement]:
                     map(check_in_words, effect.expects),
                 )
                 yield Requirement(name, said, [*hold], [*expect])
+        elif isinstance(step, RulesStep):
+            for name, rule in step.rules.items():
+                reasons = [" and ".join(facts_in_words(when)) for when in rule.when]
+                changed = [f"{symptom} must be different then" for symptom in rule.cures]
+                yield Requirement(name, _agreeing(rule), reasons, changed)
+
+
+def _agreeing(rule: Rule) -> list[str]:
+    """Say what must agree about each argument of a fix."""
+    return [
+        f"{name} must be {', and '.join(map(str, origins))}"
+        for call in rule.calls
+        for name, origins in call.args.items()
+    ]
 
 
 def _said(name: str, slot: Slot) -> str:

@@ -16,6 +16,8 @@ from em.runner.agreement import SETTLED, Agreement, Answer, Terms, with_answers
 from em.runner.expressions.language import Evaluate, compile_expression, compile_value
 from em.runner.plan import FAILED_READ, Known, Plan, Read
 from em.runner.plan import Effect as PlannedEffect
+from em.runner.remedies import Look, Remedies, Rule
+from em.runner.symptoms import Plain
 from em.settings import McpServer
 from em.values.call import Effect
 from em.values.canonical import Json
@@ -186,11 +188,57 @@ class PlanStep(_Common, frozen=True, kw_only=True, tag="plan"):
     @property
     def tools(self) -> set[str]:
         """The tools that it calls."""
-        reads = {read.tool for reads in self.reads.values() for read in reads}
-        return reads | {effect.tool for effect in self.effects.values()}
+        return self.writes | {read.tool for reads in self.reads.values() for read in reads}
+
+    @property
+    def writes(self) -> set[str]:
+        """The tools that it calls for their effect."""
+        return {effect.tool for effect in self.effects.values()}
 
 
-Step = ToolStep | UdfStep | AssertStep | PromptStep | ReturnStep | PlanStep
+class RulesStep(_Common, frozen=True, kw_only=True, tag="rules"):
+    """Look at the state of things, and fix what a rule explains, until all is well.
+
+    The result is the list of the calls with an effect that were made.
+    """
+
+    NO_USE = (*_CALLS_ONLY, "for_each", "on_error")
+
+    request: str = "request"
+    """The input that holds the request in words."""
+    looks: dict[str, Look] = {}
+    goal: Sequence[str] = ()
+    known: dict[str, list[Plain]] = {}
+    lists: dict[str, list[Plain]] = {}
+    healthy: dict[str, list[Plain]] = {}
+    moves: dict[str, list[str]] = {}
+    rules: dict[str, Rule] = {}
+
+    @property
+    def remedies(self) -> Remedies:
+        """What to look at, what is known, and the rules."""
+        return Remedies(
+            looks=self.looks,
+            goal=self.goal,
+            known=self.known,
+            lists=self.lists,
+            healthy=self.healthy,
+            moves=self.moves,
+            rules=self.rules,
+        )
+
+    @property
+    def tools(self) -> set[str]:
+        """The tools that it calls."""
+        return self.remedies.tools
+
+    @property
+    def writes(self) -> set[str]:
+        """The tools that it calls for their effect."""
+        return {call.tool for rule in self.rules.values() for call in rule.calls}
+
+
+Step = ToolStep | UdfStep | AssertStep | PromptStep | ReturnStep | PlanStep | RulesStep
 
 
 class HttpCall(
@@ -364,7 +412,7 @@ class Routine(
     def called_tools(self) -> set[str]:
         """The tools that its steps call."""
         calls = {step.tool for step in self.steps if isinstance(step, ToolStep)}
-        plans = [step.tools for step in self.steps if isinstance(step, PlanStep)]
+        plans = [step.tools for step in self.steps if isinstance(step, PlanStep | RulesStep)]
         return calls.union(*plans)
 
     def says_how(self, name: str, servers: Sequence[ToolSpec] = ()) -> ToolSpec | None:
@@ -393,8 +441,8 @@ class CompiledStep:
     __slots__ = (
         "args", "args_schema", "as_name", "check", "expects", "for_each", "gate", "id", "is_asking",
         "is_in_doubt", "is_plain", "is_write", "key", "kind", "message", "on_error", "parallel",
-        "planned", "post", "pre", "prompt", "result_schema", "retry", "save_as", "target", "terms",
-        "timeout", "value", "when",
+        "planned", "post", "pre", "prompt", "result_schema", "retry", "rules", "save_as", "target",
+        "terms", "timeout", "value", "when",
     )  # fmt: skip
 
     def __init__(self, step: Step, spec: ToolSpec | None, *, is_asking: bool = False) -> None:
@@ -430,6 +478,7 @@ class CompiledStep:
         self.prompt: Evaluate | None = None
         self.value: Evaluate = _nothing
         self.planned: PlanStep | None = None
+        self.rules: RulesStep | None = None
         # What must be settled before the call; only compiled routines have it.
         self.terms: Terms | None = None
         self._take_details(step, place)
@@ -465,6 +514,9 @@ class CompiledStep:
         elif isinstance(step, PlanStep):
             self.kind = "plan"
             self.planned = step
+        elif isinstance(step, RulesStep):
+            self.kind = "rules"
+            self.rules = step
         elif isinstance(step, ReturnStep):
             self.value = compile_value(step.value, f"{place}, field value")
 
@@ -494,6 +546,16 @@ def effect_step(name: str, effect: PlannedEffect) -> CompiledStep:
     return _with_item(
         ToolStep(id=name, tool=effect.tool, effect="write", expects=tuple(effect.expects))
     )
+
+
+def look_step(step_id: str, tool: str) -> CompiledStep:
+    """Return the step of one look of rules, whose arguments stand under `item`."""
+    return _with_item(ToolStep(id=step_id, tool=tool, effect="read"))
+
+
+def fix_step(name: str, tool: str) -> CompiledStep:
+    """Return the step of one call of a rule's fix, whose arguments stand under `item`."""
+    return _with_item(ToolStep(id=name, tool=tool, effect="write"))
 
 
 def _with_item(step: ToolStep) -> CompiledStep:

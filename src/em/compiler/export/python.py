@@ -44,6 +44,7 @@ from em.runner.routine import (
     PromptStep,
     ReturnStep,
     Routine,
+    RulesStep,
     Step,
     ToolStep,
     UdfStep,
@@ -571,7 +572,7 @@ class _Script:
             lines.append(_line(2, self._save(step), ensure))
         elif isinstance(step, PromptStep):
             lines.append(self._prompt(step))
-        elif isinstance(step, PlanStep):
+        elif isinstance(step, PlanStep | RulesStep):
             raise ExportError(
                 "a script can't find out what a request asks for",
                 place=f"step {step.id}",

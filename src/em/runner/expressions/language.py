@@ -272,8 +272,9 @@ class References:
         """Yield every problem of expressions and names."""
         for number, step in enumerate(self._steps):
             if isinstance(step, dict):
-                check = self._plan if step.get("type") == "plan" else self._step
-                yield from check(step, ("steps", number))
+                if step.get("type") != "rules":  # it has no expressions
+                    check = self._plan if step.get("type") == "plan" else self._step
+                    yield from check(step, ("steps", number))
                 if isinstance(step.get("save_as"), str):
                     self._known |= {step["save_as"]}
 

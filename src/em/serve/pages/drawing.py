@@ -7,7 +7,16 @@ import msgspec
 
 from em.errors import ExpressionError
 from em.runner.expressions.language import names_in, texts_in
-from em.runner.routine import AssertStep, PlanStep, PromptStep, Routine, Step, ToolStep, UdfStep
+from em.runner.routine import (
+    AssertStep,
+    PlanStep,
+    PromptStep,
+    Routine,
+    RulesStep,
+    Step,
+    ToolStep,
+    UdfStep,
+)
 
 WIDTH, HEIGHT, GAP = 600.0, 120.0, 2.0
 
@@ -184,9 +193,15 @@ def _detail(step: Step) -> tuple[str, str]:
         return step.check, "assert"
     if isinstance(step, PromptStep):
         return step.prompt.message, "prompt"
+    if isinstance(step, PlanStep | RulesStep):
+        return _learnt(step)
+    return msgspec.json.encode(step.value).decode(), "return"
+
+
+def _learnt(step: PlanStep | RulesStep) -> tuple[str, str]:
     if isinstance(step, PlanStep):
         return ", ".join(step.effects), "plan"
-    return msgspec.json.encode(step.value).decode(), "return"
+    return ", ".join(step.rules), "rules"
 
 
 def _names(step: Step) -> set[str]:

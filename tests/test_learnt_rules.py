@@ -1,0 +1,277 @@
+"""Traces of repairs become rules: what was seen, what was done about it, and when to stop."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from boiler_room import Boiler, recorded
+from em import Memory
+from em.compiler.compile_trace import compile_several
+from em.errors import RoutineError
+from em.runner.package import find_routine, texts_of, write_files
+from em.runner.routine import RulesStep
+from em.runner.run import RunResult
+from em.runner.validation import validate
+from em.traces.trace import KeptTrace, ToolCall, Trace
+
+SINGLE = [(fault,) for fault in ("low", "stuck", "summer", "air") for _ in range(4)]
+LEAKS = [("leak",), ("low", "leak"), ("leak",)]
+
+
+def traces(*homes: tuple[str, ...], **how: Any) -> list[Trace]:
+    return [recorded(Boiler(*faults, home=n), **how) for n, faults in enumerate(homes, 10)]
+
+
+@pytest.fixture
+def memory(tmp_path: Path) -> Iterator[Memory]:
+    with Memory(tmp_path / "em.db") as memory:
+        yield memory
+
+
+class Learnt:
+    """Rules learnt in some homes, and followed in another one."""
+
+    def __init__(self, memory: Memory, made: list[Trace]) -> None:
+        self.memory = memory
+        self.routine = memory.compile([memory.add_trace(trace) for trace in made], name="warm")
+
+    def run(self, boiler: Boiler, **options: Any) -> RunResult:
+        return self.memory.run(self.routine, {"request": boiler.request}, boiler.tools(), **options)
+
+
+@pytest.fixture
+def plumber(memory: Memory) -> Learnt:
+    """Knows every fault, each from traces that had no other."""
+    return Learnt(memory, traces(*SINGLE, *LEAKS))
+
+
+def test_each_fault_is_put_right_where_it_was_never_seen(plumber: Learnt) -> None:
+    for fault, done in {
+        "low": [("refill", {"boiler_id": "HB7201", "bar": 1.5})],
+        "stuck": [("free_pump", {"boiler_id": "HB7201"})],
+        "summer": [("set_mode", {"boiler_id": "HB7201", "mode": "winter"})],
+        "air": [("bleed", {"boiler_id": "HB7201"}), ("close_vents", {"boiler_id": "HB7201"})],
+    }.items():
+        boiler = Boiler(fault)
+        result = plumber.run(boiler)
+        assert (result.status, boiler.done) == ("ok", done), result.failure
+        assert result.output == [tool for tool, _ in done]
+
+
+@pytest.mark.parametrize("looks_first", [False, True])
+def test_faults_that_were_never_seen_together_are_put_right_together(
+    memory: Memory, looks_first: bool
+) -> None:
+    learnt = Learnt(memory, traces(*SINGLE, looks_first=looks_first))
+    for faults, done in (
+        (("low", "summer"), {"refill", "set_mode"}),
+        (("air", "stuck"), {"free_pump", "bleed", "close_vents"}),
+        (
+            ("air", "stuck", "low", "summer"),
+            {"refill", "free_pump", "set_mode", "bleed", "close_vents"},
+        ),
+    ):
+        boiler = Boiler(*faults)
+        result = learnt.run(boiler)
+        assert (result.status, {*boiler.made}, boiler.faults) == ("ok", done, set()), result.failure
+        assert len(boiler.made) == len(done)
+
+
+def test_where_nothing_is_wrong_nothing_is_done(plumber: Learnt) -> None:
+    boiler = Boiler()
+    assert (plumber.run(boiler).output, boiler.done) == ([], [])
+
+
+def test_an_unknown_fault_is_handed_over_before_anything_is_done(memory: Memory) -> None:
+    learnt = Learnt(memory, traces(*(home for home in SINGLE if home != ("stuck",))))
+    boiler = Boiler("low", "stuck", "summer")
+    result = learnt.run(boiler)
+    assert (result.status, boiler.done) == ("failed", [])
+    assert result.failure is not None
+    assert result.failure.error_type == "HandedOver"
+    assert 'check_pump: Pump is "stuck", which was never put right' in result.failure.message
+    assert "nothing was changed" in result.failure.message
+
+
+@pytest.mark.parametrize("value", ["whistling", "running backwards"])
+def test_a_value_that_nobody_saw_is_handed_over(plumber: Learnt, value: str) -> None:
+    boiler = Boiler("low")
+    boiler.pump = value
+    assert plumber.run(boiler).status == "failed"
+    assert boiler.done == []
+
+
+def test_a_field_that_nobody_saw_is_handed_over(plumber: Learnt) -> None:
+    boiler = Boiler("low")
+    tools = boiler.tools()
+    tools["check_mode"] = lambda **_: {"mode": "winter", "is_locked": True}
+    result = plumber.memory.run(plumber.routine, {"request": boiler.request}, tools)
+    assert result.failure is not None
+    assert "check_mode: is_locked is new" in result.failure.message
+    assert boiler.done == []
+
+
+def test_words_that_nobody_said_are_handed_over(plumber: Learnt) -> None:
+    boiler = Boiler("low")
+    request = f"{boiler.request} Don't touch the pressure."
+    result = plumber.memory.run(plumber.routine, {"request": request}, boiler.tools())
+    assert (result.status, boiler.done) == ("failed", [])
+
+
+def test_who_has_to_come_is_called_and_the_run_ends(plumber: Learnt) -> None:
+    boiler = Boiler("leak")
+    result = plumber.run(boiler)
+    assert (result.status, boiler.made) == ("ok", ["call_engineer"]), result.failure
+
+
+def test_a_fix_that_does_not_help_ends_the_run_with_what_was_done(plumber: Learnt) -> None:
+    boiler = Boiler("low", "stuck", "summer")
+    boiler.useless = "free_pump"
+    result = plumber.run(boiler)
+    assert (result.status, boiler.made) == ("failed", ["refill", "free_pump"])
+    assert result.failure is not None
+    assert "free_pump did not help: check_pump: Pump is still" in result.failure.message
+    assert result.failure.context["done"] == ["refill", "free_pump"]
+
+
+def test_a_fix_that_fails_ends_the_run_with_what_was_done(plumber: Learnt) -> None:
+    boiler = Boiler("low", "stuck")
+
+    def free_pump(**_: Any) -> None:
+        raise ValueError("the pump is hot")
+
+    result = plumber.memory.run(
+        plumber.routine, {"request": boiler.request}, boiler.tools() | {"free_pump": free_pump}
+    )
+    assert result.failure is not None
+    assert (result.failure.context["done"], boiler.made) == (["refill"], ["refill"])
+
+
+def test_the_goal_is_looked_at_and_if_it_fails_the_run_does_not_say_ok(plumber: Learnt) -> None:
+    boiler = Boiler("low")
+    tools = boiler.tools() | {"measure_room": lambda **_: "Room: cold"}
+    result = plumber.memory.run(plumber.routine, {"request": boiler.request}, tools)
+    assert result.failure is not None
+    assert result.failure.context["done"] == ["refill"]
+    assert 'measure_room: Room is "cold"' in result.failure.message
+
+
+def test_no_fix_is_made_more_often_than_a_trace_made_it(plumber: Learnt) -> None:
+    """The pressure is low, is put right, and is low again after every other fix."""
+    boiler = Boiler("low", "stuck", "summer")
+    tools = boiler.tools()
+
+    def free_pump(**args: Any) -> Any:
+        boiler.faults.add("low")
+        return boiler.tools()["free_pump"](**args)
+
+    result = plumber.memory.run(
+        plumber.routine, {"request": boiler.request}, tools | {"free_pump": free_pump}
+    )
+    assert result.failure is not None
+    assert "refill would be needed again" in result.failure.message
+    assert boiler.made.count("refill") == 1
+
+
+def test_traces_that_contradict_each_other_are_refused(memory: Memory) -> None:
+    """Two of them left the pump as it was, and the room got warm all the same."""
+    made = traces(*SINGLE, looks_first=True)
+    healthy = traces(("low",), looks_first=True)[0]
+    stuck = [one for one in made if any(getattr(e, "tool", "") == "free_pump" for e in one.events)]
+    odd = msgspec.structs.replace(
+        stuck[0], events=[e for e in stuck[0].events if getattr(e, "tool", "") != "free_pump"]
+    )
+    with pytest.raises(RoutineError, match="contradict each other"):
+        Learnt(memory, [*made, healthy, odd])
+
+
+def test_a_dry_run_shows_the_first_fix_and_what_waits_for_it(plumber: Learnt) -> None:
+    boiler = Boiler("low", "summer")
+    result = plumber.run(boiler, dry_run=True)
+    first, second, *_ = result.planned
+    assert (first.tool, first.does) == ("refill", "write")
+    assert {one.place: (one.value, one.source) for one in first.arguments} == {
+        "boiler_id": ("HB7201", "`find_boiler.boiler_id`"),
+        "bar": (1.5, "always 1.5"),
+    }
+    assert first.guards[0].guard == 'check_pressure: bar vs minimum_bar is "<"'
+    assert (second.tool, second.does, second.needs) == (
+        "set_mode",
+        "wait",
+        ["the effect of refill"],
+    )
+    assert boiler.done == []
+
+
+def test_a_run_that_dies_amid_the_fixes_goes_on_and_repeats_none(plumber: Learnt) -> None:
+    boiler = Boiler("low", "stuck", "summer")
+    boiler.dies_at = "free_pump"
+    with pytest.raises(KeyboardInterrupt):
+        plumber.run(boiler, run_id="killed")
+    assert boiler.made == ["refill"]
+    boiler.dies_at = ""
+    result = plumber.memory.resume("killed", boiler.tools())
+    assert result.pending_prompt is not None, "nobody knows whether the pump was freed"
+    answer = {result.pending_prompt.step_id: {"happened": False}}
+    result = plumber.memory.resume("killed", boiler.tools(), answers=answer)
+    assert (result.status, boiler.made) == ("ok", ["refill", "free_pump", "set_mode"])
+
+
+def kept(made: list[Trace]) -> list[KeptTrace]:
+    at = datetime(2026, 11, 16, tzinfo=UTC)
+    return [
+        KeptTrace(id=f"t{n}", trace=trace, at=at, event_ids=[f"e{n}"])
+        for n, trace in enumerate(made)
+    ]
+
+
+def test_the_proof_says_how_it_did_on_traces_it_was_not_learnt_from() -> None:
+    draft = compile_several(kept(traces(*SINGLE, ("low", "summer"), ("air", "stuck")))).draft
+    assert draft.proof[0] == (
+        "tried on traces that it was not learnt from: right in 18 of 18, handed over in 0,"
+        " wrong in 0"
+    )
+
+
+def test_a_fault_that_one_trace_had_is_handed_over_in_its_trial() -> None:
+    draft = compile_several(kept(traces(*SINGLE[:-3]))).draft
+    assert "right in 12 of 13, handed over in 1, wrong in 0" in draft.proof[0]
+
+
+def test_one_wrong_trial_refuses_the_traces() -> None:
+    """One home got warm though its pressure stayed low: the others teach what is wrong there."""
+    made = traces(*SINGLE)
+    odd = recorded(Boiler("summer", home=40))
+    low = {"bar": 0.4, "minimum_bar": 1.0, "unit": "bar"}
+    events = [
+        msgspec.structs.replace(event, result=low)
+        if isinstance(event, ToolCall) and event.tool == "check_pressure"
+        else event
+        for event in odd.events
+    ]
+    with pytest.raises(RoutineError, match=r"wrong thing|contradict each other"):
+        compile_several(kept([*made, msgspec.structs.replace(odd, events=events)]))
+
+
+def test_the_package_is_valid_and_says_what_the_rules_are(plumber: Learnt, tmp_path: Path) -> None:
+    folder = tmp_path / "warm"
+    write_files(texts_of(find_routine(plumber.memory.store, plumber.routine.ref)), folder)
+    assert validate(folder) == []
+    text = (folder / "routine.yaml").read_text()
+    assert "type: rules" in text
+    assert "right in" in text
+
+
+def test_words_that_say_what_to_do_are_no_rules() -> None:
+    """Each request asks for its own effect: that is a plan, or nothing."""
+    made = []
+    for number, (fault, words) in enumerate({"low": "Refill", "stuck": "Free the pump"}.items()):
+        trace = recorded(Boiler(fault, home=number))
+        said = msgspec.structs.replace(trace.events[0], text=f"{words}. Home: H-{4100 + number}.")
+        made.append(msgspec.structs.replace(trace, events=[said, *trace.events[1:]]))
+    routine = compile_several(kept(made)).draft.routine
+    assert not any(isinstance(step, RulesStep) for step in routine.steps)
