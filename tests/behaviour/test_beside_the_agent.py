@@ -248,6 +248,15 @@ def test_a_call_in_a_thread_of_its_own_is_not_compared(memory: Memory, shop: Sho
     assert "in a thread" in report.comparisons[1].reason
 
 
+def test_a_task_that_cannot_be_stored_is_not_compared(memory: Memory) -> None:
+    engine = memory.engine("odd", shadow=True)
+    engine.set_agent(lambda thing: "done")
+    assert engine(object()).value == "done"
+    report = report_of(memory)
+    assert counts(report) == (0, 0, 0, 1)
+    assert "object" in report.comparisons[0].reason
+
+
 def test_a_comparison_is_forgotten_with_its_behaviour(memory: Memory, shop: Shop) -> None:
     shop("lamp", "Ana")
     shop.extra = 7

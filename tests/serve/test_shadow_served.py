@@ -5,10 +5,13 @@ from typing import Any
 
 import msgspec
 import pytest
+from mcp_agents import agent, over_http
 from served import Serve, Served
 
 from em import Memory, recorded_tool
 from em.runner.package import keep_routine
+from em.serve.pages import shadow as view
+from mcp import Client
 
 ROUTINE = {
     "version": "1",
@@ -86,3 +89,25 @@ def test_a_token_for_one_subject_sees_no_comparison(filled: Path, serve: Serve) 
     kinds = {event["kind"] for event in get("/log?subject=ana", "ANA").json()["events"]}
     assert kinds
     assert "shadow_compared" not in kinds
+
+
+def test_mcp_offers_a_routine_once_it_is_promoted(filled: Path, serve: Serve) -> None:
+    async def offered(client: Client) -> bool:
+        return "refund" in {tool.name for tool in (await client.list_tools()).tools}
+
+    connect = over_http(serve().url)
+    assert not agent(connect, offered)
+    with Memory(filled / "em.db") as memory:
+        assert memory.promote("refund", after=2).changed
+    assert agent(connect, offered)
+
+
+def test_a_page_counts_the_newest_and_says_so(filled: Path, monkeypatch: Any) -> None:
+    with Memory(filled / "em.db") as memory:
+        whole = view.shadow_view(memory.store, "refund@1")
+        assert whole is not None
+        assert (whole.report.agreed, whole.report.differed, whole.looked_at) == (2, 1, 0)
+        monkeypatch.setattr(view, "LOOKED_AT", 2)
+        newest = view.shadow_view(memory.store, "refund@1")
+        assert newest is not None
+        assert (newest.report.agreed, newest.report.differed, newest.looked_at) == (2, 0, 2)

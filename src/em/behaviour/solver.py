@@ -263,7 +263,12 @@ def run_agent_only(
     given = {**kwargs, "progress": progress} if engine.takes_progress else kwargs
     value = yield from _record_agent(engine, Run(None, engine.name, progress), args, given)
     _warn(problem)
-    return Result("miss", value, reason=str(problem), problem=problem)
+    result = Result("miss", value, reason=str(problem), problem=problem)
+    if engine.shadow:
+        from em.behaviour.prediction import not_compared
+
+        yield from _log(engine, [not_compared(engine, str(problem))], result)
+    return result
 
 
 def _progress(engine: "Engine", arguments: Json, start: _Start) -> Effects[Progress]:

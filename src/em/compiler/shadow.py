@@ -439,7 +439,7 @@ def draft_of(
     except EmError as error:
         # An agent may use values that can't be stored. Its own trace has the same problem.
         body = {"routine": ref, "verdict": "not_compared", "reason": str(error)}
-    return Draft(stream=shadow_stream(_name_of(ref)), kind="shadow_compared", body=body)
+    return Draft(stream=stream_of(ref), kind="shadow_compared", body=body)
 
 
 def _bounded(calls: Sequence[EffectMade]) -> list[Json]:
@@ -448,6 +448,11 @@ def _bounded(calls: Sequence[EffectMade]) -> list[Json]:
         {"tool": one.tool, "args": one.args if len(_encode(one.args)) <= LARGEST else {}}
         for one in calls
     ]
+
+
+def stream_of(ref: str) -> str:
+    """Return the stream of the comparisons of a routine; all of its versions have one."""
+    return shadow_stream(_name_of(ref))
 
 
 def _name_of(ref: str) -> str:
@@ -515,15 +520,23 @@ class ShadowReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def comparisons(
-    store: Store, ref: str | None = None, *, about: str | None = None
+    store: Store,
+    ref: str | None = None,
+    *,
+    about: str | None = None,
+    newest: int | None = None,
 ) -> list[Comparison]:
     """Return the comparisons of all routines, of one (`name`), or of one version, oldest first.
 
-    about: only those of traces about this subject. Of two about one trace, the last counts.
+    about: only those of traces about this subject. newest: look only at so many, the newest.
+    Of two about one trace, the last counts.
     """
-    stream = None if ref is None else shadow_stream(_name_of(ref))
+    stream = None if ref is None else stream_of(ref)
     found: dict[tuple[str, str], Comparison] = {}
-    for event in store.read(EventQuery(kinds=["shadow_compared"], stream=stream)):
+    query = EventQuery(
+        kinds=["shadow_compared"], stream=stream, limit=newest, newest=newest is not None
+    )
+    for event in store.read(query):
         if event.body is None:
             continue
         body = msgspec.convert(event.body, Compared)
@@ -541,11 +554,15 @@ def comparisons(
 
 
 def shadow_report(
-    store: Store, ref: str | None = None, *, about: str | None = None
+    store: Store,
+    ref: str | None = None,
+    *,
+    about: str | None = None,
+    newest: int | None = None,
 ) -> list[ShadowReport]:
-    """Count the comparisons of each version of each routine, or of one routine."""
+    """Count the comparisons of each version of each routine, or of one; as `comparisons` does."""
     by_routine: dict[str, list[Comparison]] = {}
-    for one in comparisons(store, ref, about=about):
+    for one in comparisons(store, ref, about=about, newest=newest):
         by_routine.setdefault(one.routine, []).append(one)
     return [_counted(name, made) for name, made in sorted(by_routine.items())]
 
