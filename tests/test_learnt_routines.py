@@ -387,3 +387,24 @@ def test_a_kind_that_was_wrong_on_one_of_its_own_traces_is_not_kept(
     ids = [memory.add_trace(trace) for trace in traces]
     with pytest.raises(RoutineError, match="wrong"):
         memory.compile(ids, name="returner")
+
+
+def test_words_in_common_are_no_steps_if_these_do_not_do_their_own_traces(
+    memory: Memory, shop: Shop
+) -> None:
+    # A template whose hole holds "the Water Bottle and the Yoga Mat" would look for one thing.
+    learnt = Learnt(
+        memory,
+        returned(shop, 1, ["P-4401"]),
+        returned(shop, 2, ["P-4402", "P-4403"]),
+        returned(shop, 4, ["P-4401"]),
+    )
+    assert learnt.routine.trials.count("right") == 3
+    user, email, delivered, _ = customer(shop, 5)
+    (card,) = shop.users[user]["cards"]
+    result, done = learnt.run(
+        f"My mail is {email}. I want to return the Desk Lamp and the Yoga Mat of {delivered} to"
+        f" {card}."
+    )
+    lamp, _, mat = (one["item_id"] for one in shop.orders[delivered]["items"])
+    assert (result.status, [args["item_ids"] for _, args in done]) == ("ok", [[lamp, mat]])

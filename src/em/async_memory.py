@@ -121,6 +121,7 @@ class AsyncMemory:
     promote = _threaded(Memory.promote)
     suggest = _threaded(Memory.suggest)
     compile = _threaded(Memory.compile)
+    compile_again = _threaded(Memory.compile_again)
     run = _threaded(Memory.run)
     resume = _threaded(Memory.resume)
     heal = _threaded(Memory.heal)

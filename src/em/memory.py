@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from em.behaviour.engine import Engine
     from em.compiler.confirmation import Confirm
+    from em.compiler.growth import Growth
     from em.compiler.heal import Healing
     from em.compiler.shadow import Promotion, Shadow, ShadowReport, Which
     from em.compiler.suggestions import Suggestion
@@ -391,6 +392,17 @@ class Memory:
             force=force,
         )
         return keep_routine(self.store, made.files, made.from_events, retired=shadow)
+
+    def compile_again(self, name: str, *, allow_unlabelled: bool = False) -> "Growth":
+        """Compile a routine again, with the new traces that succeeded and have its effects.
+
+        A new version is stored only if it is as good on the traces that the old one knew; the
+        result says what was learnt, or why nothing was stored. `allow_unlabelled` adds traces that
+        don't say how they ended.
+        """
+        from em.compiler.growth import compile_again
+
+        return compile_again(self.store, name, allow_unlabelled=allow_unlabelled)
 
     def run(
         self,

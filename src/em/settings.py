@@ -171,12 +171,15 @@ class WorkSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     concurrency: jobs of one queue that a worker runs at a time.
     lease: seconds without a heartbeat after which other workers take over a worker's jobs.
     poll: seconds between two reads of a queue.
+    compile_again: how often a worker compiles routines again with new traces (10m); by default
+        never.
     """
 
     concurrency: Annotated[int, msgspec.Meta(ge=1, le=256)] = 4
     lease: Annotated[float, msgspec.Meta(ge=1, le=3_600)] = 30.0
     poll: Annotated[float, msgspec.Meta(ge=0.01, le=60)] = 0.05
     limits: WorkLimits = WorkLimits()
+    compile_again: str | None = None
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

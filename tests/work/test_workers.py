@@ -16,6 +16,8 @@ from tests.work.conftest import SETTINGS, Workplace, kill
 from em import Memory
 from em.errors import BadBody, InputError, NotFound, UsageError, WorkError
 from em.runner.history import read_run
+from em.runner.package import find_routine
+from em.traces.trace import Mission, ToolCall, Trace
 from em.work.job import Item, Job
 
 pytestmark = pytest.mark.timeout(1_800)  # for what hangs: workers wait as long as work is done
@@ -323,3 +325,24 @@ def test_the_extra_is_named_where_it_is_missing(on_sqlite: Workplace) -> None:
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert ran.returncode == 2
     assert "pip install 'em-core[distributed]'" in ran.stderr
+
+
+def test_a_worker_compiles_routines_again_with_new_traces_if_configured(
+    on_sqlite: Workplace,
+) -> None:
+    def noted(order: str, status: str) -> Trace:
+        look = ToolCall(tool="get_order", args={"order": order}, result={"status": status})
+        note = ToolCall(tool="add_note", args={"order": order, "text": status}, result="ok")
+        given = Mission("note the state", {"order": order})
+        return Trace(mission=given, events=[look, note], outcome="success")
+
+    with Memory(on_sqlite.db) as memory:
+        memory.compile(memory.add_trace(noted("#W10017", "pending")), name="note")
+        memory.add_trace(noted("#W20023", "delivered"))
+    on_sqlite.drain()
+    with Memory(on_sqlite.db) as memory:
+        assert find_routine(memory.store, "note").version == 1
+    (on_sqlite.folder / "em.yaml").write_text("work: {lease: 2, compile_again: 1m}\n")
+    said = on_sqlite.drain()
+    with Memory(on_sqlite.db) as memory:
+        assert find_routine(memory.store, "note").version == 2, said

@@ -46,6 +46,7 @@ from em.runner.package import (
     kept_routines,
     parse_yaml,
     read_routine,
+    routine_of,
     texts_of,
     trials_of,
     write_files,
@@ -54,6 +55,7 @@ from em.runner.requirements import asked_for, requirements, why_asked
 from em.runner.routine import Routine
 from em.runner.tools import ToolRegistry, functions_of, load_module
 from em.runner.trial import Trials
+from em.runner.version_change import changes, proof_change
 from em.store.protocol import Commit
 from em.traces.catalogue import get_traces
 from em.values.canonical import Json, short
@@ -211,6 +213,43 @@ def promote(ref: str, after: int, force: bool) -> None:
     emit(done, f"{done.routine} is {how}")
 
 
+@routine.command("diff")
+@click.argument("name", metavar="NAME")
+@click.argument("versions", metavar="[OLD [NEW]]", nargs=-1, type=int)
+@everywhere
+def diff(name: str, versions: tuple[int, ...]) -> None:
+    """Say in words what a version of a routine has learnt since another one.
+
+    OLD and NEW are numbers of versions: by default the newest version and the one before it.
+    """
+    store = open_memory().store
+    if len(versions) > 2:
+        raise click.UsageError("Give at most two versions.")
+    new = find_routine(store, f"{name}@{versions[1]}" if len(versions) > 1 else name)
+    if versions:
+        old = find_routine(store, f"{name}@{versions[0]}")
+    else:
+        earlier = [
+            one
+            for one in kept_routines(store, name)
+            if one.version < new.version and one.body is not None
+        ]
+        if not earlier:
+            raise NotFound(f"{name}@{new.version} has no version before it", place=name)
+        old = earlier[-1]
+    before, after = routine_of(old), routine_of(new)
+    learnt = changes(before, after)
+    proof = proof_change(before.trials, after.trials)
+
+    def text() -> None:
+        for words in learnt or ["nothing that matters to a run has changed"]:
+            click.echo(printable(words))
+        click.echo(proof)
+
+    found: Json = {"old": before.ref, "new": after.ref, "changes": learnt, "proof": proof}
+    emit(found, text)
+
+
 @routine.command("heal")
 @click.argument("run_id", metavar="RUN")
 @click.option("--dry-run", is_flag=True, help="Only show the change.")
@@ -241,6 +280,11 @@ def print_healing(healing: "Healing", run_id: str) -> None:
 @click.argument("traces", metavar="TRACE...", nargs=-1)
 @click.option("--all", "everything", is_flag=True, help="Compile and store every task in the log.")
 @click.option("--distributed", is_flag=True, help="With --all: let `em worker` processes do it.")
+@click.option(
+    "--again",
+    metavar="NAME",
+    help="Compile a stored routine again, with the new traces that have its effects.",
+)
 @click.option(
     "-o",
     "--output",
@@ -278,6 +322,7 @@ def compile_(
     keep: bool,
     everything: bool,
     distributed: bool,
+    again: str | None,
     **options: Any,
 ) -> int:
     """Compile TRACE into a routine that runs without a model.
@@ -296,9 +341,18 @@ def compile_(
 
     A trace that says that it failed is refused. One that doesn't say how it ended is compiled, and
     the routine is marked "outcome unknown". --all takes only traces that succeeded.
+
+    --again NAME takes the traces of a stored routine, and those that succeeded since then with the
+    same effects: also tasks that the routine handed over. The new version is stored only if it is
+    as good on the traces that the old one knew. Exit code 1 if none is stored.
     """
-    if everything != (not traces) or (distributed and not everything):
-        raise click.UsageError("Name traces, or give --all. --distributed needs --all.")
+    chosen_ways = [bool(traces), everything, again is not None]
+    if sum(chosen_ways) != 1 or (distributed and not everything):
+        raise click.UsageError(
+            "Name traces, or give --all, or --again NAME. --distributed needs --all."
+        )
+    if again is not None:
+        return _compile_again(again, {**options, "output": output, "explain": explain})
     if options["shadow"] and ((not keep and not everything) or distributed):
         raise click.UsageError("--shadow needs --keep or --all, without --distributed.")
     if everything:
@@ -646,6 +700,32 @@ def _report(draft: "Draft", place: str) -> dict[str, Any]:
             for found in draft.contradictions
         ],
     }
+
+
+def _compile_again(name: str, options: dict[str, Any]) -> int:
+    for given in (*_OF_ONE, "keep_all", "llm"):
+        if options[given]:
+            raise UsageError(
+                "--again takes only --allow-unlabelled",
+                place=(flag := f"--{given.replace('_', '-')}"),
+                fix=f"leave out {flag}, or name the traces",
+            )
+    with only_results_on_stdout():
+        grown = open_memory().compile_again(name, allow_unlabelled=options["allow_unlabelled"])
+
+    def text() -> None:
+        for words in grown.changes:
+            click.echo(f"  {printable(words)}")
+        for trace in grown.left_out:
+            note(f"left out {trace}: it would have been done wrongly")
+        if grown.new:
+            new = count(len(grown.added), "new trace")
+            click.echo(f"stored as {grown.new}, with {new}; the version before is {grown.old}")
+        else:
+            note(f"{grown.old} stays as it is: {grown.why_not}")
+
+    emit(grown, text)
+    return 0 if grown.new else 1
 
 
 _OF_ONE = ("name", "tools", "udf", "output", "explain", "allow_failed", "confirm", "force")

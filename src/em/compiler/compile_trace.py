@@ -22,7 +22,7 @@ from em.compiler.kind_draft import draft_kind, examples_of, is_learnable, with_o
 from em.compiler.package_files import package_texts, write_package
 from em.compiler.proof import prove
 from em.compiler.rules_draft import draft_rules
-from em.compiler.step_trials import step_trials
+from em.compiler.step_trials import does_all, step_trials
 from em.compiler.trials import refuse_wrong
 from em.compiler.verification import verify_draft
 from em.compiler.way_draft import draft_way
@@ -323,7 +323,9 @@ def _filled_in(
         partial(compile_trace, **how),
         partial(_proved, functions=how["udfs"]),
     )
-    return None if draft is None else _of_all(traces, draft)
+    if draft is None or not does_all(draft, examples, drafts):
+        return None
+    return _of_all(traces, draft)
 
 
 def _learnt(

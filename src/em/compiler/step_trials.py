@@ -65,6 +65,12 @@ def step_trials(
     return Trials([made[name] for name in names])
 
 
+def does_all(draft: Draft, examples: Mapping[str, Example], alone: Mapping[str, Draft]) -> bool:
+    """Return whether a routine does the tasks of all traces that it was made of."""
+    names = _some(list(alone), MOST_TRIED)
+    return all(_tried(draft, examples[name], alone[name])[0] == "right" for name in names)
+
+
 def _some(names: Sequence[str], most: int) -> Sequence[str]:
     """Return at most so many of the names, evenly spread."""
     return (

@@ -34,6 +34,7 @@ from em.work.database import NAME, SERIALIZER, TASK, VERSION, Database
 from em.work.job import Item, Job, JobReport, Kind, read_job
 from em.work.queue import DEFAULT, check_lane, register
 from em.work.slots import LimitedClient, Slots
+from em.work.upkeep import Upkeep
 
 if TYPE_CHECKING:
     from dbos import WorkflowStatus
@@ -309,6 +310,7 @@ class Worker:
         self._database = Database(memory.address)
         self._slots = Slots(self._database, self.id, self._settings.work.limits.providers)
         self._equipment = Equipment(memory, tools, self._settings, self._limited)
+        self._upkeep = Upkeep(memory, self._settings.work, report)
         self._stopping = threading.Event()
         self._over = threading.Event()
         self._active = 0
@@ -393,7 +395,8 @@ class Worker:
 
     def _wait(self, *, drain: bool) -> None:
         while not self._stopping.wait(LOOK):
-            if drain and not self._left():
+            growing = self._upkeep.look()
+            if drain and not growing and not self._left():
                 return
         if self._active:
             self._report(f"stopping after the current items ({self._active} jobs running)")

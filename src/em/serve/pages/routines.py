@@ -8,9 +8,17 @@ import msgspec
 from litestar import Response, get, post
 
 from em.errors import EmError, InputError
-from em.runner.package import ROUTINE, find_routine, kept_routines, routine_of, texts_of
+from em.runner.package import (
+    ROUTINE,
+    find_routine,
+    kept_routines,
+    routine_of,
+    texts_of,
+    trials_of,
+)
 from em.runner.requirements import asked_for, requirements
 from em.runner.routine import Routine
+from em.runner.version_change import changes, proof_change
 from em.serve.auth import PAGES
 from em.serve.pages.drawing import graph_of
 from em.serve.pages.forms import Field, form_of, input_fields, read_fields
@@ -107,8 +115,8 @@ def _needs_code(routine: Routine) -> list[str]:
 
 def _diff(
     artefact: Artefact, versions: list[Artefact], against: int | None
-) -> tuple[int, list[str]] | None:
-    """Return the changed lines since version `against`, or since the previous one."""
+) -> tuple[int, list[str], list[str]] | None:
+    """Return the changes since a version, or the previous one: lines, and what was learnt."""
     others = [one for one in versions if one.version != artefact.version and one.body is not None]
     if against is not None:
         other = next((one for one in others if one.version == against), None)
@@ -118,7 +126,11 @@ def _diff(
         return None
     old, new = texts_of(other)[ROUTINE], texts_of(artefact)[ROUTINE]
     lines = unified_diff(old.splitlines(), new.splitlines(), lineterm="", n=3)
-    return other.version, [line for line in lines if not line.startswith(("---", "+++"))]
+    learnt = [
+        *changes(routine_of(other), routine_of(artefact)),
+        proof_change(trials_of(texts_of(other)), trials_of(texts_of(artefact))),
+    ]
+    return other.version, [line for line in lines if not line.startswith(("---", "+++"))], learnt
 
 
 @post(f"{PAGES}/routine/run", include_in_schema=False)

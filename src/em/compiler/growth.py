@@ -1,0 +1,212 @@
+"""Growth: a routine is compiled again with the traces of its kind that were recorded since.
+
+A task that a routine handed over, and that an agent then did, is such a trace. The new version is
+stored only if it is as good on the traces that the old one knew.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import msgspec
+
+from em.compiler.calls import calls_of
+from em.compiler.compile_trace import CompiledTrace, compile_several
+from em.errors import EmError, NotFound
+from em.log.event import TRACE_PREFIX, EventQuery
+from em.runner.authorship import WRITTEN_BY
+from em.runner.package import UDF, KeptRoutine, find_routine, keep_routine, routine_of, texts_of
+from em.runner.routine import PlanStep, Routine, RulesStep
+from em.runner.trial import Trials
+from em.runner.version_change import changes, proof_change
+from em.store.protocol import Artefact, Store
+from em.traces.catalogue import get_traces, list_traces
+from em.traces.trace import KeptTrace, Trace
+from em.values.call import Effect
+
+PAGE = 200
+"""Traces that are listed at a time."""
+AT_ONCE = 500
+"""Events that are looked up at a time."""
+
+
+class Growth(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of compiling a routine again.
+
+    old, new: `name@version`; `new` is empty if none was stored, and `why_not` says why.
+    added: the traces that the old version did not know. left_out: those of them that it would
+    have done wrongly. changes: what was learnt, in words.
+    """
+
+    old: str
+    new: str = ""
+    added: Sequence[str] = ()
+    left_out: Sequence[str] = ()
+    changes: Sequence[str] = ()
+    why_not: str = ""
+
+
+def compile_again(store: Store, name: str, *, allow_unlabelled: bool = False) -> Growth:
+    """Compile the newest version of a routine again, with new traces that have its effects.
+
+    New are traces that succeeded and were recorded after those of the routine. `allow_unlabelled`
+    adds traces that don't say how they ended.
+    """
+    artefact = find_routine(store, name)
+    old = routine_of(artefact)
+    refused = _why_not_at_all(artefact)
+    if refused:
+        return Growth(old=old.ref, why_not=refused)
+    known, newest = _made_of(store, artefact)
+    if not known:
+        return Growth(old=old.ref, why_not="the traces that it was compiled from are not there")
+    declared = _declared(old)
+    usable = {"success", "unknown"} if allow_unlabelled else {"success"}
+    added = [
+        kept
+        for kept in _since(store, newest, usable)
+        if kept.id not in known and _has_effects_of(old, kept.trace, declared)
+    ]
+    if not added:
+        return Growth(old=old.ref, why_not="there are no new traces that did the same")
+    try:
+        return _grown(store, old, get_traces(store, known), added, declared)
+    except EmError as error:
+        return Growth(old=old.ref, added=[kept.id for kept in added], why_not=str(error))
+
+
+def _why_not_at_all(artefact: Artefact) -> str:
+    files = texts_of(artefact)
+    if WRITTEN_BY in files:
+        return "a model wrote a part of it, which would be lost: compile it again with the model"
+    if UDF in files:
+        return "it has functions in udf.py, which would be lost: compile it again with --udf"
+    return ""
+
+
+def _grown(
+    store: Store,
+    old: KeptRoutine,
+    known: Sequence[KeptTrace],
+    added: Sequence[KeptTrace],
+    declared: Mapping[str, Effect | None],
+) -> Growth:
+    made = _compiled(old, [*known, *added], declared)
+    wrong = {one.trace for one in made.draft.trials.made if one.verdict == "wrong"}
+    left_out = [kept.id for kept in added if kept.id in wrong]
+    if left_out:
+        # One new trace that did something else must not keep the routine from growing.
+        added = [kept for kept in added if kept.id not in left_out]
+        made = _compiled(old, [*known, *added], declared) if added else made
+    found = Growth(
+        old=old.ref,
+        added=[kept.id for kept in added],
+        left_out=left_out,
+        changes=[
+            *changes(old, made.draft.routine),
+            proof_change(old.trials, made.draft.trials),
+        ],
+    )
+    problem = _why_worse(old, made, found.added)
+    if problem:
+        return msgspec.structs.replace(found, why_not=problem)
+    kept = keep_routine(store, made.files, made.from_events)
+    return msgspec.structs.replace(found, new=kept.ref)
+
+
+def _compiled(
+    old: KeptRoutine, traces: Sequence[KeptTrace], declared: Mapping[str, Effect | None]
+) -> CompiledTrace:
+    # A wrong trial is judged against those of the old version.
+    return compile_several(traces, name=old.name, declared=declared, force=True)
+
+
+def _why_worse(old: KeptRoutine, made: CompiledTrace, added: Sequence[str]) -> str:
+    """Say why a new version must not replace the old one; empty if it may."""
+    before, after = old.trials, made.draft.trials
+    if not set(added) & set(made.same_way):
+        return "the new traces went another way, so nothing was learnt from them"
+    if after.count("wrong") > before.count("wrong"):
+        reasons = "; ".join(after.reasons("wrong")[:3])
+        return f"it would do the wrong thing in {after.count('wrong')} trials: {reasons}"
+    same = {one.trace for one in before.made} & {one.trace for one in after.made}
+    was, now = _right(before, same), _right(after, same)
+    if now < was:
+        return (
+            f"it would be right in {now} of the {len(same)} traces that it knew; it was right in"
+            f" {was} of them"
+        )
+    again = [
+        name
+        for name, asked in made.draft.routine.asks.items()
+        if name not in old.asks and not asked.others and not _composes(old)
+    ]
+    if again:
+        return f"it would ask again for what was settled: {', '.join(again)}"
+    return ""
+
+
+def _right(trials: Trials, traces: set[str]) -> int:
+    return sum(one.verdict == "right" and one.trace in traces for one in trials.made)
+
+
+def _composes(routine: Routine) -> bool:
+    """Return whether a routine makes those of its effects that a task needs."""
+    return any(isinstance(step, PlanStep | RulesStep) for step in routine.steps)
+
+
+# --- traces ---------------------------------------------------------------------------------------
+
+
+def _made_of(store: Store, artefact: Artefact) -> tuple[list[str], int]:
+    """Return the traces that a routine was compiled from, and where in the log the last began."""
+    found: dict[str, int] = {}
+    ids = list(artefact.from_events)
+    for start in range(0, len(ids), AT_ONCE):
+        query = EventQuery(ids=ids[start : start + AT_ONCE], kinds=["trace_started"])
+        for event in store.read(query):
+            if event.stream.startswith(TRACE_PREFIX) and event.body is not None:
+                found[event.stream.removeprefix(TRACE_PREFIX)] = event.seq
+    return sorted(found, key=found.__getitem__), max(found.values(), default=0)
+
+
+def _since(store: Store, seq: int, outcomes: set[str]) -> Iterator[KeptTrace]:
+    """Yield the complete traces with these outcomes that began after an event, oldest first."""
+    ids: list[str] = []
+    before: int | None = None
+    while True:
+        page = list_traces(store, before=before, limit=PAGE)
+        for one in page.traces:
+            if one.seq <= seq:
+                break
+            if one.outcome in outcomes and not one.incomplete:
+                ids.append(one.id)
+        else:
+            before = page.older
+            if before is not None:
+                continue
+        break
+    for trace_id in reversed(ids):
+        try:
+            yield from get_traces(store, [trace_id])
+        except NotFound:  # erased since
+            continue
+
+
+def _declared(routine: Routine) -> dict[str, Effect | None]:
+    """Return the effects of tools that a person or the tool itself declared."""
+    return {
+        tool.name: tool.known_effect
+        for tool in routine.tools
+        if tool.known_effect is not None and not tool.effect_inferred
+    }
+
+
+def _has_effects_of(routine: Routine, trace: Trace, declared: Mapping[str, Effect | None]) -> bool:
+    """Return whether a trace does what a routine does: its effects, or some of those of a plan."""
+    calls, _ = calls_of(trace, declared)
+    good = [call for call in calls if not call.failed]
+    done = {call.name for call in good if call.effect == "write" and not call.is_udf}
+    reads = {tool.name for tool in routine.tools if tool.known_effect == "read"}
+    own = routine.called_tools - reads
+    if not own:
+        return not done and {call.name for call in good} >= routine.called_tools
+    return bool(done) and (done <= own if _composes(routine) else done == own)

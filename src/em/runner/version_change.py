@@ -1,0 +1,218 @@
+"""Version change: what a version of a routine has learnt since another one, in words."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from em.runner.expressions.words import in_words, request_in_words
+from em.runner.plan import Effect, Slot
+from em.runner.requirements import Requirement, requirements
+from em.runner.routine import PlanStep, Routine, RulesStep, ToolStep, UdfStep
+from em.runner.trial import Trials
+from em.values.canonical import identical, short
+
+
+def changes(old: Routine, new: Routine) -> list[str]:
+    """Return what differs between two versions of a routine, one sentence each."""
+    return [
+        *_of_form(old, new),
+        *_of_inputs(old, new),
+        *_of_request(old, new),
+        *_of_calls(old, new),
+        *_of_slots(old, new),
+        *_of_rules(old, new),
+        *_of_reads(old, new),
+        *_of_requirements(old, new),
+    ]
+
+
+def proof_change(old: Trials, new: Trials) -> str:
+    """Return the proof before and after."""
+    none = "not tried on other traces"
+    return f"proof: {new.summary or none}; before: {old.summary or none}"
+
+
+def _plan(routine: Routine) -> PlanStep | None:
+    return next((step for step in routine.steps if isinstance(step, PlanStep)), None)
+
+
+def _of_form(old: Routine, new: Routine) -> Iterator[str]:
+    was, is_ = _plan(old) is not None, _plan(new) is not None
+    if is_ and not was:
+        yield "it finds out from the request what to do; before it repeated the steps of one trace"
+    elif was and not is_:
+        yield "it repeats the steps of its traces; before it found out from the request what to do"
+
+
+def _of_inputs(old: Routine, new: Routine) -> Iterator[str]:
+    before, after = _properties(old), _properties(new)
+    for name in after.keys() - before.keys():
+        yield f"new input: {name}"
+    for name in before.keys() - after.keys():
+        yield f"no longer an input: {name}"
+    for name in sorted(new.asks.keys() - old.asks.keys()):
+        why = f"; it was {', '.join(map(short, one))} too" if (one := new.asks[name].others) else ""
+        yield f"it asks for {name}{why}"
+    for name in sorted(old.asks.keys() - new.asks.keys()):
+        yield f"it no longer asks for {name}"
+
+
+def _properties(routine: Routine) -> Mapping[str, Any]:
+    found = (routine.input_schema or {}).get("properties")
+    return found if isinstance(found, dict) else {}
+
+
+def _of_request(old: Routine, new: Routine) -> Iterator[str]:
+    before = "" if old.request is None else old.request.template
+    after = "" if new.request is None else new.request.template
+    if after and after != before:
+        was = f"; before: {request_in_words(before)}" if before else ""
+        yield f"it takes the request: {request_in_words(after)}{was}"
+    elif before and not after and _plan(new) is None:
+        yield f"it no longer takes the request: {request_in_words(before)}"
+
+
+# --- steps ----------------------------------------------------------------------------------------
+
+_Call = ToolStep | UdfStep
+
+
+def _calls(routine: Routine) -> dict[str, _Call]:
+    return {step.id: step for step in routine.steps if isinstance(step, ToolStep | UdfStep)}
+
+
+def _of_calls(old: Routine, new: Routine) -> Iterator[str]:
+    """Yield how the calls of two routines of steps differ."""
+    if _plan(old) is not None or _plan(new) is not None:
+        return
+    before, after = _calls(old), _calls(new)
+    for step_id in after:
+        if step_id not in before:
+            yield f"{step_id}: a new call of {_target(after[step_id])}"
+        else:
+            yield from _of_arguments(step_id, before[step_id], after[step_id])
+    for step_id in before:
+        if step_id not in after:
+            yield f"{step_id}: no longer called"
+
+
+def _target(step: _Call) -> str:
+    return step.tool if isinstance(step, ToolStep) else step.function
+
+
+def _of_arguments(step_id: str, old: _Call, new: _Call) -> Iterator[str]:
+    for name in dict.fromkeys([*old.args, *new.args]):
+        before, after = old.args.get(name), new.args.get(name)
+        if not identical(before, after):
+            yield f"{step_id}: {name} is {_value(after)}; before: {_value(before)}"
+
+
+def _value(value: Any) -> str:
+    if value is None:
+        return "left out"
+    if isinstance(value, str) and value.startswith("{{") and value.endswith("}}"):
+        return in_words(value.removeprefix("{{").removesuffix("}}").strip())
+    return f"always {short(value)}"
+
+
+# --- plans ----------------------------------------------------------------------------------------
+
+
+def _effects(routine: Routine) -> Mapping[str, Effect]:
+    plan = _plan(routine)
+    return {} if plan is None else plan.effects
+
+
+def _of_slots(old: Routine, new: Routine) -> Iterator[str]:
+    before, after = _effects(old), _effects(new)
+    if not before or not after:
+        for name in after:
+            yield f"learnt to make {name}"
+        return
+    for name in after:
+        if name not in before:
+            yield f"learnt to make {name}"
+            continue
+        words = [word for word in after[name].words if word not in before[name].words]
+        if words:
+            yield f"{name}: asked for by {', '.join(words)} too"
+        for slot in dict.fromkeys([*before[name].slots, *after[name].slots]):
+            one, other = before[name].slots.get(slot), after[name].slots.get(slot)
+            yield from (f"{name}: {slot} {words}" for words in _of_slot(one, other))
+    for name in before:
+        if name not in after:
+            yield f"no longer makes {name}"
+
+
+def _of_slot(old: Slot | None, new: Slot | None) -> Iterator[str]:
+    if old is None or new is None:
+        yield "is new" if old is None else "is left out"
+        return
+    if old.records != new.records:
+        yield f"is {_home(new)}; before: {_home(old)}"
+    values = [value for value in new.values if value not in old.values]
+    if values and old.values:
+        yield f"may be {', '.join(map(short, values))} too"
+    elif bool(old.values) != bool(new.values):
+        yield "is one of a few values" if new.values else "may be any value"
+    if new.default != old.default:
+        known = ", and ".join(map(in_words, new.default))
+        yield f"is {known} if the words don't say it" if known else "must be said"
+    if new.many and not old.many:
+        yield "may be several"
+
+
+def _home(slot: Slot) -> str:
+    return f"chosen from {in_words(slot.records)}" if slot.records else "said in the request"
+
+
+def _rules(routine: Routine) -> Mapping[str, Any]:
+    return next((step.rules for step in routine.steps if isinstance(step, RulesStep)), {})
+
+
+def _of_rules(old: Routine, new: Routine) -> Iterator[str]:
+    before, after = _rules(old), _rules(new)
+    yield from (f"learnt the rule {name}" for name in after if name not in before)
+    yield from (f"no longer has the rule {name}" for name in before if name not in after)
+
+
+def _of_reads(old: Routine, new: Routine) -> Iterator[str]:
+    before, after = _plan(old), _plan(new)
+    if before is None or after is None:
+        return
+    for name in after.reads.keys() | before.reads.keys():
+        was = {read.tool for read in before.reads.get(name, ())}
+        now = {read.tool for read in after.reads.get(name, ())}
+        for tool in sorted(now - was):
+            yield f"{name} is read by {tool}" + (" too" if was else "")
+        for tool in sorted(was - now):
+            yield f"{name} is no longer read by {tool}"
+
+
+# --- requirements ---------------------------------------------------------------------------------
+
+
+def _of_requirements(old: Routine, new: Routine) -> Iterator[str]:
+    """Yield the checks that were relaxed and added, of steps and effects that both have."""
+    before = {one.step_id: one for one in requirements(old)}
+    after = {one.step_id: one for one in requirements(new)}
+    planned = _plan(new) is not None
+    shared = set().union(*(of(old).keys() & of(new).keys() for of in (_effects, _calls, _rules)))
+    for step_id in [*after, *(one for one in before if one not in after)]:
+        if step_id in shared:
+            empty = Requirement(step_id, [], [], [])
+            one, other = before.get(step_id, empty), after.get(step_id, empty)
+            if not planned:  # what a plan says of its values is compared by slot
+                yield from _of_checks(step_id, one.agree, other.agree)
+            yield from _of_checks(step_id, one.hold, other.hold)
+            yield from _of_checks(step_id, one.expect, other.expect, "afterwards ")
+
+
+def _of_checks(
+    step_id: str, old: Sequence[str], new: Sequence[str], when: str = ""
+) -> Iterator[str]:
+    for words in new:
+        if words not in old:
+            yield f"{step_id}: now required: {when}{words}"
+    for words in old:
+        if words not in new:
+            yield f"{step_id}: no longer required: {when}{words}"
