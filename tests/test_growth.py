@@ -57,6 +57,17 @@ def test_a_task_that_was_handed_over_and_then_done_is_learnt(memory: Memory, sho
     assert shop.done == [("cancel_order", {"order_id": pending, "reason": MOVED})]
 
 
+def test_what_grows_from_a_version_out_of_use_is_not_in_use(memory: Memory, shop: Shop) -> None:
+    first = [cancelled(shop, 0, NEEDED), cancelled(shop, 1, MISTAKE, OTHER)]
+    ids = [memory.add_trace(trace) for trace in (*first, cancelled(shop, 2, NEEDED))]
+    memory.compile(ids, name="serve", shadow=True)
+    memory.add_trace(cancelled(shop, 3, MOVED))
+    memory.add_trace(cancelled(shop, 4, MOVED))
+    assert memory.compile_again("serve@1").new == "serve@2"
+    assert memory.store.artefact("routine", "serve") is None
+    assert memory.promote("serve", force=True).routine == "serve@2"
+
+
 def test_nothing_new_nothing_stored(memory: Memory, shop: Shop) -> None:
     learn(memory, cancelled(shop, 0, NEEDED), cancelled(shop, 1, MISTAKE, OTHER))
     memory.add_trace(returned(shop, 1, ["P-4401"]))

@@ -68,7 +68,13 @@ def compile_again(store: Store, name: str, *, allow_unlabelled: bool = False) ->
     if not added:
         return Growth(old=old.ref, why_not="there are no new traces that did the same")
     try:
-        return _grown(store, old, get_traces(store, known), added, declared)
+        found, made = _grown(old, get_traces(store, known), added, declared)
+        if found.why_not:
+            return found
+        # A version that is not in use yet is not put in use by growing.
+        retired = artefact.retired_at is not None
+        stored = keep_routine(store, made.files, made.from_events, retired=retired)
+        return msgspec.structs.replace(found, new=stored.ref)
     except EmError as error:
         return Growth(old=old.ref, added=[kept.id for kept in added], why_not=str(error))
 
@@ -83,12 +89,12 @@ def _why_not_at_all(artefact: Artefact) -> str:
 
 
 def _grown(
-    store: Store,
     old: KeptRoutine,
     known: Sequence[KeptTrace],
     added: Sequence[KeptTrace],
     declared: Mapping[str, Effect | None],
-) -> Growth:
+) -> tuple[Growth, CompiledTrace]:
+    """Return what a routine and new traces become, and what that changes."""
     made = _compiled(old, [*known, *added], declared)
     wrong = {one.trace for one in made.draft.trials.made if one.verdict == "wrong"}
     left_out = [kept.id for kept in added if kept.id in wrong]
@@ -106,10 +112,7 @@ def _grown(
         ],
     )
     problem = _why_worse(old, made, found.added)
-    if problem:
-        return msgspec.structs.replace(found, why_not=problem)
-    kept = keep_routine(store, made.files, made.from_events)
-    return msgspec.structs.replace(found, new=kept.ref)
+    return msgspec.structs.replace(found, why_not=problem), made
 
 
 def _compiled(
