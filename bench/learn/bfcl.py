@@ -35,7 +35,7 @@ HOW_TO_GET_IT = (
     "    python -m pip install --no-deps --target ../bfcl bfcl-eval mpmath\n"
     f"    export {FOLDER}=$PWD/../bfcl"
 )
-TURNS = ("joined", "alone")
+TURNS = ("alone", "joined")
 EVAL = "bfcl_eval.eval_checker.multi_turn_eval"
 COLUMNS = ("right", "state only", "asked", "refused", "wrong", "partial", "not learnt")
 """State only: the state is right, but BFCL misses the answer of a call."""
@@ -69,7 +69,7 @@ class Conversations:
 
     def __init__(self, root: Path, turns: str = TURNS[0]) -> None:
         self._data = root / "bfcl_eval" / "data"
-        self._is_joined = turns == TURNS[0]
+        self._is_joined = turns == "joined"
         sys.path.append(str(root))
         self.checker = importlib.import_module(f"{EVAL}.multi_turn_checker")
         self._config = importlib.import_module("bfcl_eval.constants.executable_backend_config")
@@ -96,13 +96,18 @@ class Conversations:
 
     @cached_property
     def siblings(self) -> list[Turn]:
-        """The turns that hide a parameter: nothing is done in them, but something after them."""
-        return [
+        """The turns that hide a parameter: nothing is done in them, but something after them.
+
+        Where the words are those of a turn in which something is done, nothing is hidden.
+        """
+        complete = {tuple(turn.said) for turn in self.base}
+        turns = [
             _turn(entry, gold, number, hides=True)
             for entry, gold in self._entries("miss_param")
             for number, (calls, later) in enumerate(pairwise(gold))
             if not calls and later
         ]
+        return [turn for turn in turns if tuple(turn.said) not in complete]
 
     def request(self, turn: Turn) -> str:
         return "\n\n".join(turn.said if self._is_joined else turn.said[-1:])
@@ -114,6 +119,16 @@ class Conversations:
             with suppress(ToolError):
                 desk.call(*desk.parsed(call))
         return desk.begun()
+
+    def earlier(self, turn: Turn) -> dict[str, Any]:
+        """The calls of the turns before this one with their results, as the agent knows them."""
+        desk = Desk(self._instances(turn.entry), self.writes)
+        made = []
+        for text in turn.before:
+            tool, args = desk.parsed(text)
+            with suppress(ToolError):
+                made.append({"tool": tool, "args": args, "result": desk.call(tool, args)})
+        return {"earlier": made}
 
     def _instances(self, entry: dict[str, Any]) -> dict[str, Any]:
         found = {}
@@ -157,7 +172,7 @@ class Conversations:
                 return None
             called = {"type": "tool_call", "tool": tool, "args": args, "result": result}
             events.append({**called, "effect": effect})
-        mission = {"goal": turn.said[-1]}
+        mission = {"goal": turn.said[-1], "input_summary": self.earlier(turn)}
         return {"version": "1", "mission": mission, "events": events, "outcome": "success"}
 
     def judge(self, turn: Turn, desk: "Desk", ended: Ended) -> Verdict:
@@ -326,10 +341,13 @@ class Reception:
 
     def _learnt(self, turn: Turn, tools: Tools) -> Learnt | str:
         kind = self._of.kind(turn)
-        parts = (
+        parts = [
             name for other, names in self._kinds.items() if set(other) < set(kind) for name in names
-        )
-        material = Material(self._kinds.get(kind, []), [*parts])
+        ]
+        own = self._kinds.get(kind, [])
+        every = [name for names in self._kinds.values() for name in names]
+        beside = [name for name in every if name not in own and name not in parts]
+        material = Material(own, parts, beside)
         return self._learner.learn("-".join(kind).replace("_", "-"), material, tools)
 
     def _run(self, turn: Turn) -> "tuple[Desk, Ended | str]":
@@ -338,7 +356,7 @@ class Reception:
         learnt = self._learnt(turn, tools)
         if isinstance(learnt, str):
             return desk, learnt
-        return desk, learnt.run(self._of.request(turn), tools)
+        return desk, learnt.run(self._of.request(turn), tools, self._of.earlier(turn))
 
     def score(self, turn: Turn) -> Verdict:
         desk, ended = self._run(turn)

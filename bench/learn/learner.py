@@ -21,10 +21,12 @@ class Material(NamedTuple):
     """What to learn a kind of task from: names of traces that a learner has recorded.
 
     own: traces that had the same effects as the kind. parts: traces that had only some of them.
+    beside: traces of other kinds.
     """
 
     own: Sequence[str]
     parts: Sequence[str] = ()
+    beside: Sequence[str] = ()
 
 
 class Learnt:
@@ -33,18 +35,30 @@ class Learnt:
     def __init__(self, memory: "Memory", routine: Any) -> None:
         self._memory, self.routine = memory, routine
 
-    def run(self, request: str, tools: Tools) -> Ended:
-        """Run the routine with a request in words. The caller looks at what became of the world."""
+    def run(self, request: str, tools: Tools, more: Mapping[str, Any] | None = None) -> Ended:
+        """Run the routine with a request in words. The caller looks at what became of the world.
+
+        more: further inputs, of which the routine gets those that it has.
+        """
         from em.errors import EmError
 
+        given = {name: one for name, one in (more or {}).items() if name in self._inputs()}
         try:
-            ran = self._memory.run(self.routine, {"request": request}, dict(tools), remember=False)
+            ran = self._memory.run(
+                self.routine, {"request": request, **given}, dict(tools), remember=False
+            )
         except EmError as error:
             return Ended("raised", f"{error.code}: {error}")
         if ran.failure is not None:
             return Ended(ran.status, f"{ran.failure.step_id}: {ran.failure.message}")
         prompt = ran.pending_prompt
         return Ended(ran.status, "" if prompt is None else f"{prompt.step_id}: {prompt.message}")
+
+    def _inputs(self) -> set[str]:
+        from em.runner.package import opened
+
+        with opened(self._memory.store, self.routine) as package:
+            return {*package.routine.input_schema.get("properties", {})}
 
     @contextmanager
     def prepared(
@@ -98,7 +112,9 @@ class Learner:
         names = [*material.own, *material.parts]
         if not names:
             return "there is no trace to learn from"
-        routine = self.memory.compile([self._ids[name] for name in names], name=kind)
+        beside = [self._ids[name] for name in material.beside]
+        ids = [self._ids[name] for name in names]
+        routine = self.memory.compile(ids, name=kind, beside=beside)
         return Learnt(self.memory, routine)
 
     def close(self) -> None:

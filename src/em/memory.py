@@ -353,6 +353,7 @@ class Memory:
         confirm: "Confirm" = (),
         shadow: bool = False,
         force: bool = False,
+        beside: Sequence[str] = (),
     ) -> "KeptRoutine":
         """Compile traces of this memory into a routine, stored as a new version.
 
@@ -372,7 +373,7 @@ class Memory:
 
         Traces of different tasks of one kind are learnt from together. What is learnt is tried on
         each of them: see the `trials` of the routine. One with a wrong trial is refused unless
-        `force`.
+        `force`. beside: traces of other tasks, from which it is learnt how people speak of values.
         """
         from em.compiler.compile_trace import compile_several
         from em.runner.package import keep_routine
@@ -390,6 +391,7 @@ class Memory:
             allow_unlabelled=allow_unlabelled,
             confirm=confirm,
             force=force,
+            beside=get_traces(self.store, beside) if beside else (),
         )
         return keep_routine(self.store, made.files, made.from_events, retired=shadow)
 

@@ -16,9 +16,8 @@ from em.compiler.calls import identifier
 from em.compiler.confirmation import Confirm, confirmed, relaxed
 from em.compiler.differences import told_apart
 from em.compiler.draft import Draft, GivenUdfs, Recorded, Udfs, draft_routine, load_udfs
-from em.compiler.homes import Kind
 from em.compiler.improvement import Improved, improve
-from em.compiler.kind_draft import draft_kind, examples_of, is_learnable, with_outcome
+from em.compiler.kind_draft import draft_kind, examples_of, with_outcome
 from em.compiler.package_files import package_texts, write_package
 from em.compiler.proof import prove
 from em.compiler.rules_draft import draft_rules
@@ -213,6 +212,7 @@ def compile_several(
     allow_unlabelled: bool = True,
     confirm: Confirm = (),
     force: bool = False,
+    beside: Sequence[KeptTrace] = (),
 ) -> CompiledTrace:
     """Compile one routine from attempts at one task: from those that succeeded, if any did.
 
@@ -221,6 +221,7 @@ def compile_several(
     If all say that they failed, they are refused unless `allow_failed`. Compiling in bulk sets
     `allow_unlabelled` to False: traces that don't say whether they succeeded are refused then.
     force: return the routine though it did the wrong thing in a trial.
+    beside: traces of other tasks, from which it is learnt how values are spoken of.
     """
     given = load_udfs(udfs)
     usable = _usable(traces, allow_failed=allow_failed, allow_unlabelled=allow_unlabelled)
@@ -242,7 +243,7 @@ def compile_several(
     else:
         made = (
             _filled_in(usable, drafts, how)
-            or _learnt(usable, drafts, how, force)
+            or _learnt(usable, drafts, {**how, "beside": beside}, force)
             or _one_way(usable, drafts, how)
         )
         made = _tried(made, usable, drafts, how, force=force)
@@ -333,18 +334,19 @@ def _learnt(
 ) -> CompiledTrace | None:
     """Return what different tasks of one kind teach; None if one way of doing them is enough."""
     examples = examples_of(traces, how["declared"] or {})
-    if len({example.said for example in examples.values()}) < 2 or not _need_more(drafts):
+    if len({example.said for example in examples.values()}) < 2:
         return None
-    plan = Kind(list(examples.values())).plan()
-    if not is_learnable(plan, examples.values()):
-        return None
-    last = traces[-1].trace
     # A goal that not all traces have may be the words of one person.
     goals = {kept.trace.mission.goal for kept in traces}
-    about = goals.pop() if len(goals) == 1 else f"Does what is asked for: {', '.join(plan.effects)}"
-    name = how["name"] or _name_of(last)
-    draft = draft_kind(examples, name=name, description=about, force=force)
-    return _of_all(traces, with_outcome(draft, traces))
+    draft = draft_kind(
+        examples,
+        name=how["name"] or _name_of(traces[-1].trace),
+        description=goals.pop() if len(goals) == 1 else "",
+        force=force,
+        only_form=not _need_more(drafts),
+        beside=list(examples_of(how["beside"], how["declared"] or {}).values()),
+    )
+    return None if draft is None else _of_all(traces, with_outcome(draft, traces))
 
 
 def _repaired(

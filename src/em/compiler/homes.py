@@ -36,11 +36,13 @@ DEEPEST = 2
 class Example:
     """A trace as it is learnt from: its calls that succeeded, and what was asked for.
 
-    The index of a call is its position.
+    The index of a call is its position. earlier: calls before the task, that its input names.
     """
 
-    def __init__(self, calls: Sequence[TracedCall], said: str) -> None:
-        self.calls, self.said = calls, said
+    def __init__(
+        self, calls: Sequence[TracedCall], said: str, earlier: Sequence[Json] = ()
+    ) -> None:
+        self.calls, self.said, self.earlier = calls, said, earlier
         self._places: dict[str, list[Place]] = {}
         self._reads: dict[str, list[TracedCall]] = {}
         for call in calls:

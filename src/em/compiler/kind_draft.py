@@ -1,22 +1,29 @@
 """The draft of a routine that was learnt from several tasks of one kind."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
+from em.compiler.blanks import Spoken, form_of, whole_examples
 from em.compiler.calls import calls_of
 from em.compiler.draft import Draft
 from em.compiler.homes import Example, Kind
 from em.compiler.learnt_input import learnt_input
 from em.compiler.trials import REQUEST, refuse_wrong, trials
-from em.runner.plan import Plan, asks_for
+from em.runner.plan import EARLIER, Plan, asks_for
 from em.runner.routine import PlanStep, ReturnStep, Routine, Step, ToolSpec
+from em.runner.trial import Trials
 from em.traces.trace import KeptTrace, Trace
 from em.values.call import Effect
+from em.values.canonical import Json
 
 PLAN = "plan"
 """The id of the step that finds out what to do and does it."""
+MOST_ROUNDS = 6
+"""Times that sources which were wrong are left out, and the rest is tried again."""
+FEWEST_RIGHT = 2
+"""Traces with an effect that free words must have been read rightly in; without one, one."""
 DONE = "done"
 """The name of its result."""
 
@@ -31,8 +38,14 @@ def examples_of(
         good = [call for call in calls if not call.failed]
         for number, call in enumerate(good):
             call.index = number
-        found[kept.id] = Example(good, words_of(kept.trace, calls))
+        found[kept.id] = Example(good, words_of(kept.trace, calls), _earlier(kept.trace))
     return found
+
+
+def _earlier(trace: Trace) -> list[Json]:
+    """Return the calls before the task that its input names."""
+    given = trace.mission.input_summary.get(EARLIER)
+    return [one for one in given if isinstance(one, dict)] if isinstance(given, list) else []
 
 
 def words_of(trace: Trace, calls: Sequence[Any]) -> str:
@@ -55,16 +68,30 @@ def is_learnable(plan: Plan, examples: Iterable[Example]) -> bool:
 
 
 def draft_kind(
-    examples: Mapping[str, Example], *, name: str, description: str, force: bool = False
-) -> Draft:
+    examples: Mapping[str, Example],
+    *,
+    name: str,
+    description: str = "",
+    force: bool = False,
+    only_form: bool = False,
+    beside: Sequence[Example] = (),
+) -> Draft | None:
     """Learn a kind of task from traces, and try what was learnt on each of them.
 
-    force: return it though a trial was wrong.
+    None if they teach nothing. description: unless it is given, the effects are named.
+    force: return it though a trial was wrong. only_form: one way of doing the tasks is enough, if
+    words ask for it. beside: tasks of other kinds that show how values are spoken of.
     """
-    plan = Kind(list(examples.values())).plan()
-    made = trials(examples)
+    found = None if only_form else _strict(examples)
+    if found is None or found.made.count("right") * 2 < len(examples):
+        right = 0 if found is None else found.made.count("right")
+        found = _free(examples, right, beside) or found
+    if found is None:
+        return None
+    plan, made = found
     refuse_wrong(made, force=force)
-    routine = _routine(plan, name, description, list(examples.values()))
+    about = description or f"Does what is asked for: {', '.join(plan.effects)}"
+    routine = _routine(plan, name, about, list(examples.values()))
     return Draft(
         routine=routine,
         input={REQUEST: [*examples.values()][-1].said},
@@ -80,12 +107,60 @@ def draft_kind(
     )
 
 
+class _Tried(NamedTuple):
+    """A plan, and how it did on traces that it was not learnt from."""
+
+    plan: Plan
+    made: Trials
+
+
+def _strict(examples: Mapping[str, Example]) -> _Tried | None:
+    """Return a plan that accounts for every word of a request."""
+    plan = Kind(list(examples.values())).plan()
+    if not is_learnable(plan, examples.values()):
+        return None
+    return _Tried(plan, trials(examples, lambda some: Kind(some).plan()))
+
+
+def _free(
+    examples: Mapping[str, Example], right: int, beside: Sequence[Example] = ()
+) -> _Tried | None:
+    """Return a plan that free words fill in, if that did better and was never wrong."""
+    every = list(examples.values())
+    whole = {id(one) for one in whole_examples(every)}
+    names = [name for name, one in examples.items() if id(one) in whole]
+    spoken = Spoken(beside)
+    denied: set[str] = set()
+    for _ in range(MOST_ROUNDS):
+        now = frozenset(denied)
+
+        def learn(some: Sequence[Example], denied: frozenset[str] = now) -> Plan | None:
+            return form_of(some, Kind(some).plan(), denied, spoken)
+
+        plan = learn(every)
+        if plan is None:
+            return None
+        made = trials(examples, learn, names, denied)
+        if not made.count("wrong"):
+            fewest = FEWEST_RIGHT if any(one.writes for one in every) else 1
+            is_better = made.count("right") >= max(fewest, right + 1)
+            return _Tried(plan, made) if is_better else None
+        if denied == now:
+            return None
+    return None
+
+
 def _routine(plan: Plan, name: str, description: str, examples: Sequence[Example]) -> Routine:
     step = PlanStep(
-        id=PLAN, effects=plan.effects, reads=plan.reads, inputs=plan.inputs, save_as=DONE
+        id=PLAN,
+        effects=plan.effects,
+        reads=plan.reads,
+        inputs=plan.inputs,
+        form=plan.form,
+        save_as=DONE,
     )
     steps: list[Step] = [step, ReturnStep(id="return", value=f"{{{{ {DONE} }}}}")]
-    writes = {spec.tool for spec in plan.effects.values()}
+    writes = {spec.tool for spec in plan.effects.values() if not spec.reads}
     tools = [
         ToolSpec(name=tool, effect="write" if tool in writes else "read")
         for tool in sorted(step.tools)

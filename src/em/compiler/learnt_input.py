@@ -6,7 +6,7 @@ from typing import Any
 
 from em.compiler.homes import Example
 from em.compiler.sources import quoted
-from em.runner.plan import Plan, Slot
+from em.runner.plan import EARLIER, Plan, Slot
 from em.values.canonical import Json
 from em.values.example_shape import shapes
 from em.values.json_schema import kind_of
@@ -27,6 +27,8 @@ def learnt_input(plan: Plan, examples: Sequence[Example], request: str) -> Json:
         for name, slot in effect.slots.items():
             traces = [_values(example, effect.tool, name) for example in examples]
             properties[name] = _of_slot(slot, traces)
+    if any(slot.earlier for one in plan.effects.values() for slot in one.slots.values()):
+        properties[EARLIER] = {"type": "array", "items": {"type": "object"}}
     for name, known in plan.inputs.items():
         properties[name] = {"type": "string", "examples": shapes(known.examples)[:SHOWN]}
     return {
@@ -39,7 +41,7 @@ def learnt_input(plan: Plan, examples: Sequence[Example], request: str) -> Json:
 
 def _values(example: Example, tool: str, name: str) -> list[Any]:
     """Return the values that an argument of a trace's effects had."""
-    return [call.args[name] for call in example.writes if call.name == tool and name in call.args]
+    return [call.args[name] for call in example.calls if call.name == tool and name in call.args]
 
 
 def _of_slot(slot: Slot, traces: Sequence[Sequence[Any]]) -> Json:

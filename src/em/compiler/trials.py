@@ -4,14 +4,15 @@ The world of a trial is the recording: a read answers what was recorded, and one
 made ends the trial as a hand-over. What the plan would do is compared with what was done.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from em.compiler.calls import TracedCall
-from em.compiler.homes import Example, Kind
+from em.compiler.homes import Example
 from em.compiler.sources import quoted
 from em.errors import EmError, RoutineError
-from em.runner.plan import EffectCall, NeedsRead, Plan, Results
+from em.runner.plan import EARLIER, EffectCall, NeedsRead, Plan, Results
 from em.runner.planner import planner_of
 from em.runner.trial import Trial, Trials, Verdict
 from em.values.canonical import Json, digest_unordered
@@ -23,14 +24,28 @@ MOST_FOLDS = 20
 """Groups of traces that are left out in turn. With fewer traces, each is a group of its own."""
 
 
-def trials(examples: Mapping[str, Example]) -> Trials:
-    """Leave each trace out once, and try what the others teach on it."""
+Learn = Callable[[Sequence[Example]], Plan | None]
+"""Learn a plan from some of the traces."""
+
+
+def trials(
+    examples: Mapping[str, Example],
+    learn: Learn,
+    names: Sequence[str] | None = None,
+    blamed: set[str] | None = None,
+) -> Trials:
+    """Leave each trace out once, and try what the others teach on it.
+
+    names: the traces to try it on; all unless they are given.
+    blamed: takes the sources of a form that gave a wrong value, as `effect.value:source`.
+    """
     made: dict[str, Trial] = {}
-    for left_out, others in folds_of(examples):
-        plan = Kind([examples[name] for name in others]).plan()
+    chosen = list(examples) if names is None else names
+    for left_out, _ in folds_of(chosen):
+        plan = learn([one for name, one in examples.items() if name not in left_out])
         for name in left_out:
-            made[name] = Trial(name, *tried(plan, examples[name]))
-    return Trials([made[name] for name in examples])
+            made[name] = Trial(name, *tried(plan, examples[name], blamed))
+    return Trials([made[name] for name in chosen])
 
 
 def folds_of(names: Iterable[str]) -> Iterator[tuple[list[str], list[str]]]:
@@ -53,12 +68,18 @@ def refuse_wrong(made: Trials, *, force: bool) -> None:
         )
 
 
-def tried(plan: Plan, example: Example) -> tuple[Verdict, str]:
+def tried(
+    plan: Plan | None, example: Example, blamed: set[str] | None = None
+) -> tuple[Verdict, str]:
     """Return how a plan does on a recording, and why."""
+    if plan is None:
+        return "handed over", "the other traces teach nothing"
     results = Results()
+    scope = {REQUEST: example.said, EARLIER: example.earlier}
     while True:
+        planner = planner_of(plan, results)
         try:
-            planned = planner_of(plan, results).plan(REQUEST, {REQUEST: example.said})
+            planned = planner.plan(REQUEST, scope)
         except NeedsRead as need:
             found = _answer(need, example)
             if found is None:
@@ -67,7 +88,10 @@ def tried(plan: Plan, example: Example) -> tuple[Verdict, str]:
         except EmError as error:
             return "handed over", error.message
         else:
-            return _compared(planned, example)
+            verdict, reason = _compared(plan, planned, example)
+            if verdict == "wrong" and blamed is not None:
+                blamed |= {*_blamed(plan, planned, example, planner.sources)}
+            return verdict, reason
 
 
 def _answer(need: NeedsRead, example: Example) -> TracedCall | None:
@@ -79,12 +103,42 @@ def _answer(need: NeedsRead, example: Example) -> TracedCall | None:
     return None
 
 
-def _compared(planned: Sequence[EffectCall], example: Example) -> tuple[Verdict, str]:
-    done = sorted(written(call.name, call.args) for call in example.calls if call.effect == "write")
-    now = sorted(written(one.effect, one.args) for one in planned)
+def _compared(
+    plan: Plan, planned: Sequence[EffectCall], example: Example
+) -> tuple[Verdict, str]:
+    answers = {effect.tool for effect in plan.effects.values() if effect.reads}
+    secret = {n for one in plan.effects.values() for n, slot in one.slots.items() if slot.secret}
+
+    def known(tool: str, args: Json) -> str:
+        # A recording does not show what a secret was.
+        return written(tool, {name: v for name, v in args.items() if name not in secret})
+
+    done = sorted(
+        known(call.name, call.args)
+        for call in example.calls
+        if call.effect == "write" or call.name in answers
+    )
+    now = sorted(known(plan.effects[one.effect].tool, one.args) for one in planned)
     if done == now:
         return "right", ""
     return "wrong", f"it would do {now}; {done} was done"
+
+
+def _blamed(
+    plan: Plan, planned: Sequence[EffectCall], example: Example, sources: Mapping[str, str]
+) -> Iterator[str]:
+    """Yield the sources that gave another value than the recorded one."""
+    seen: Counter[str] = Counter()
+    for one in planned:
+        effect = plan.effects[one.effect]
+        calls = [call for call in example.calls if call.name == effect.tool]
+        number = seen[effect.tool]
+        seen[effect.tool] += 1
+        done = calls[number].args if number < len(calls) else {}
+        for name, slot in effect.slots.items():
+            if not slot.secret and quoted(one.args.get(name)) != quoted(done.get(name)):
+                blank = slot.same or f"{one.effect}.{name}"
+                yield f"{blank}:{sources.get(blank, '')}"
 
 
 def written(tool: str, args: Json) -> str:

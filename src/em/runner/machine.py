@@ -20,7 +20,7 @@ from em.runner.expressions.functions import FUNCTIONS
 from em.runner.expressions.language import compile_expression
 from em.runner.expressions.words import check_in_words
 from em.runner.journal import PAST_DONE, Attempt, Note, Notebook, Restored, keepable, unknown
-from em.runner.plan import NeedsRead, Results, Unplanned
+from em.runner.plan import NeedsRead, Results, Unplanned, secrets_in
 from em.runner.planner import planner_of
 from em.runner.remedies import Ask, Cure, Findings, HandedOver
 from em.runner.routine import (
@@ -921,6 +921,8 @@ class Machine:
                     raise Pause(question) from None
                 self._scope |= answers
             else:
+                for name, value in secrets_in(planned.plan, plan):
+                    self._secrets.add(name, value)
                 self._reports.add(step.id, "done", 0, start)
                 return plan
 

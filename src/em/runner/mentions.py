@@ -11,7 +11,10 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 _LITERAL = re.compile(r"\{[^{}]*\}|\[[^\[\]{}]*\]")
-_QUOTED = re.compile(r"'([^'\n]{1,200})'|\"([^\"\n]{1,200})\"|“([^”\n]{1,200})”")
+_QUOTED = re.compile(
+    r"(?<!\w)'((?:[^'\n]|(?<=\w)'(?=\w)){1,400})'(?!\w)|\"([^\"\n]{1,400})\"|“([^”\n]{1,400})”"
+)
+"""Texts in quotes. An apostrophe within a word is no quote."""
 _CODE = re.compile(r"[#$€£\w@.+/:-]*\d[\w@+/:-]*(?:\.[\w@+-]+)*")
 _MAIL = re.compile(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+")
 _WORD = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*")

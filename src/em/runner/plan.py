@@ -11,15 +11,21 @@ from em.runner.mentions import Words, stem
 from em.runner.run import PendingPrompt
 from em.values.canonical import Json, short
 
+EARLIER = "earlier"
+"""The input that holds the calls before the request: each with `tool`, `args` and `result`."""
+
 _VERBS = (
     "modify change update edit adjust alter correct",
-    "cancel void revoke",
+    "cancel void revoke rescind annul",
     "return refund",
     "exchange swap replace switch trade",
     "create add open make new",
     "delete remove erase",
     "send mail forward",
     "book reserve",
+    "start begin initiate launch activate ignite",
+    "buy purchase acquire procure",
+    "show display view list see",
 )
 """Verbs that ask for the same."""
 
@@ -35,6 +41,15 @@ class Slot(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
     that chosen records had. Another one that is a flag, a state or a number may matter.
     among: further lists that must hold the value. values: those that were recorded, if they are
     few. examples: what it looks like. default: what it is if the words don't say.
+
+    Of a form also: looks: how it stands in words (a quote, a number). cues: words beside it, as
+    `to …` or `… shares`; cued: one must be there. aliases: by a name in the words, the value that
+    it stood for. means: by value as JSON, the words that say it. strange: what is a value of
+    something else. secret: recordings don't hold it, so only a word of its name beside it tells it.
+    earlier: where the last call of a tool before the request held it, as
+    `place_order.result.order_id`. when: words that tell that it is not said, but read or known
+    from earlier calls. same: the `effect.value` that it always equalled. optional: some tasks did
+    without it.
     """
 
     records: str = ""
@@ -48,6 +63,17 @@ class Slot(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
     values: Sequence[Any] = ()
     examples: Sequence[Any] = ()
     default: Sequence[str] = ()
+    looks: Sequence[str] = ()
+    cues: Sequence[str] = ()
+    cued: bool = False
+    aliases: dict[str, Any] = {}
+    means: dict[str, list[str]] = {}
+    strange: Sequence[str] = ()
+    secret: bool = False
+    earlier: Sequence[str] = ()
+    when: Sequence[str] = ()
+    same: str = ""
+    optional: bool = False
 
 
 class Effect(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -55,9 +81,11 @@ class Effect(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
 
     after: effects that came before this one in every trace that had both.
     expects: what its result must be like, as when it was recorded.
+    reads: it changes nothing, and its result is the answer to the request.
     """
 
     tool: str
+    reads: bool = False
     words: Sequence[str] = ()
     slots: dict[str, Slot] = {}
     guards: Sequence[str] = ()
@@ -79,16 +107,31 @@ class Known(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
     examples: Sequence[Any] = ()
 
 
+class Form(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Effects that every task of a kind had, so that free words only fill in their values.
+
+    always: the effects, in their order. words: stems that asked for them; one must be there.
+    hints: stems that some tasks had, which is enough if the words also say a value.
+    harmless: words and names that stood in tasks without changing anything.
+    """
+
+    always: Sequence[str] = ()
+    words: Sequence[str] = ()
+    hints: Sequence[str] = ()
+    harmless: Sequence[str] = ()
+
+
 class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """What a kind of task does, and what it needs to know.
 
     reads: by name, the reads; where there are several ways to one result, those that can be made
-    must agree. inputs: what reads need that no other read gives.
+    must agree. inputs: what reads need that no other read gives. form: how free words are read.
     """
 
     effects: dict[str, Effect] = {}
     reads: dict[str, list[Read]] = {}
     inputs: dict[str, Known] = {}
+    form: Form | None = None
 
     def slot_names(self) -> set[str]:
         """Return the names of all values of all effects."""
@@ -170,6 +213,14 @@ class EffectCall(NamedTuple):
 
     effect: str
     args: Json
+
+
+def secrets_in(plan: Plan, planned: Sequence[EffectCall]) -> Iterator[tuple[str, Any]]:
+    """Yield the values of effects that must not be shown, with their names."""
+    for one in planned:
+        for name, slot in plan.effects[one.effect].slots.items():
+            if slot.secret and name in one.args:
+                yield name, one.args[name]
 
 
 def asks_for(effect: Effect, text: str) -> bool:

@@ -24,8 +24,10 @@ from em.runner.candidates import (
 )
 from em.runner.expressions.functions import FUNCTIONS, equal, every, items_of, kind_of
 from em.runner.expressions.language import compile_expression
+from em.runner.form import Reader
 from em.runner.mentions import FUNCTION_WORDS, Span, Words, is_chatter, stem, unread
 from em.runner.plan import (
+    EARLIER,
     Effect,
     EffectCall,
     Known,
@@ -72,6 +74,8 @@ class Planner:
         self._words = Words("")
         self._used: set[Span] = set()
         self._scope: Json = {name: self._reader(name) for name in plan.reads}
+        self.sources: Mapping[str, str] = {}
+        """Of a form: where each value came from, by `effect.value`."""
 
     def plan(self, request: str, scope: Json) -> list[EffectCall]:
         """Return the effects that are asked for, in the order in which they are made.
@@ -83,6 +87,8 @@ class Planner:
         given = {name: scope[name] for name in names if name in scope}
         known = {name: value for name, value in given.items() if not callable(value)}
         words = scope.get(request)
+        if self._plan.form is not None and isinstance(words, str) and words.strip():
+            return self._from_form(words, known, scope.get(EARLIER) or ())
         if isinstance(words, str) and words.strip():
             return self._ordered(self.from_words(words, known))
         return [self._from_inputs(known, request)]
@@ -95,6 +101,19 @@ class Planner:
         ((name, effect),) = self._plan.effects.items()
         (args,) = self._readings(effect, self._words, 0)
         return EffectCall(name, args)
+
+    def _from_form(self, words: str, given: Json, earlier: Any) -> list[EffectCall]:
+        """Return the effects of a form, filled in by free words."""
+
+        def evaluate(text: str, values: Json) -> Any:
+            return self._evaluate(text, {**self._scope, **values})
+
+        reader = Reader(self._plan, words, given, earlier, evaluate)
+        planned = reader.effects()
+        self.sources = reader.sources
+        for one in planned:
+            self._check_guards(self._plan.effects[one.effect], _Reading(one.args, ()))
+        return planned
 
     def _ordered(self, planned: list[EffectCall]) -> list[EffectCall]:
         """Return effects in the order of the words, but each behind those it came after."""

@@ -14,7 +14,7 @@ import msgspec
 from em.errors import InvalidRoutine
 from em.runner.agreement import SETTLED, Agreement, Answer, Terms, with_answers
 from em.runner.expressions.language import Evaluate, compile_expression, compile_value
-from em.runner.plan import FAILED_READ, Known, Plan, Read
+from em.runner.plan import FAILED_READ, Form, Known, Plan, Read
 from em.runner.plan import Effect as PlannedEffect
 from em.runner.remedies import Look, Remedies, Rule
 from em.runner.symptoms import Plain
@@ -179,11 +179,12 @@ class PlanStep(_Common, frozen=True, kw_only=True, tag="plan"):
     effects: dict[str, PlannedEffect] = {}
     reads: dict[str, list[Read]] = {}
     inputs: dict[str, Known] = {}
+    form: Form | None = None
 
     @property
     def plan(self) -> Plan:
         """What is done, and what must be known for it."""
-        return Plan(effects=self.effects, reads=self.reads, inputs=self.inputs)
+        return Plan(effects=self.effects, reads=self.reads, inputs=self.inputs, form=self.form)
 
     @property
     def tools(self) -> set[str]:
@@ -543,8 +544,9 @@ def read_step(step_id: str, tool: str) -> CompiledStep:
 
 def effect_step(name: str, effect: PlannedEffect) -> CompiledStep:
     """Return the step of one effect of a plan, whose arguments stand under `item`."""
+    does: Effect = "read" if effect.reads else "write"
     return _with_item(
-        ToolStep(id=name, tool=effect.tool, effect="write", expects=tuple(effect.expects))
+        ToolStep(id=name, tool=effect.tool, effect=does, expects=tuple(effect.expects))
     )
 
 
