@@ -251,6 +251,12 @@ def test_a_read_is_made_only_if_the_words_ask_for_it(memory: Memory) -> None:
     assert result.status == "needs_input"
 
 
+def test_an_answer_to_other_words_than_the_recorded_ones_is_not_given(memory: Memory) -> None:
+    learnt = Learnt(memory, trace("What does KIL cost?", "get_ferry_price", port="KIL"))
+    assert learnt.run("What does KIL cost?")[0].status == "ok"
+    assert learnt.run("What does OSL cost?")[0].status == "needs_input"
+
+
 @pytest.mark.parametrize(
     ("text", "found"),
     [

@@ -446,11 +446,11 @@ class _Blanks:
 
 
 def _of_values(effects: Mapping[str, Effect]) -> set[str]:
-    """Return the stems of the values' names, of words that say one, and of those beside them."""
+    """Return the stems of the values' names, of words that say one, and of those behind them."""
     slots = [slot for one in effects.values() for slot in one.slots.items()]
     names = {stem(word) for name, _ in slots for word in words_of(name)}
     names |= {one for _, slot in slots for words in slot.means.values() for one in words}
-    return names | {cue.strip("… ") for _, slot in slots for cue in slot.cues}
+    return names | {cue.strip("… ") for _, slot in slots for cue in slot.cues if cue[0] == "…"}
 
 
 def _keys(shape: Sequence[str]) -> dict[str, str]:

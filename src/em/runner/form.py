@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from em.runner.mentions import OPERATORS, Span, Words, stem
+from em.runner.mentions import FUNCTION_WORDS, OPERATORS, Span, Words, stem
 from em.runner.plan import EffectCall, Plan, Slot, Unplanned
 from em.values.canonical import Json, short
 
@@ -24,9 +24,10 @@ MOST_WAYS = 20_000
 HARD = frozenset(
     "not no don't dont doesn't won't can't cannot never none nothing neither nor without except"
     " excluding unless if whether or either else otherwise instead rather other others another"
-    " different opposite maybe perhaps possibly prefer preferably half double twice".split()
+    " different opposite maybe perhaps possibly prefer preferably half double twice format template"
+    " placeholder replace replaced replacing".split()
 )
-"""Words that negate, condition, or offer a choice."""
+"""Words that negate, condition, offer a choice, or say how a value is made."""
 VAGUE = frozenset(
     "some certain specific particular several something someone somebody somewhere sometime somehow"
     " anything anyone various few whatever whichever later".split()
@@ -43,10 +44,15 @@ LAST = frozenset("last latest newest".split())
 """Words for what happened before the request."""
 _IDIOMS = re.compile(
     r"\bif (?:you (?:could|can|would|don['’]t mind)|(?:it's |it is )?possible|(?:that|it) helps)\b"
-    r"|\bdouble[- ]check\w*|\bdon['’]t mind\b|\bno longer\b|\bonce more\b|\bor so\b",
+    r"|\bdouble[- ]check\w*|\bdon['’]t mind\b|\bno longer\b|\bonce more\b|\bor so\b"
+    r"|\b(?:don['’]t|not|never) forget\b|\bcan['’]t wait\b"
+    r"|\bwithout (?:a hitch|delay|fail|issues?)\b",
     re.IGNORECASE,
 )
 """Turns of speech whose words say nothing of their own."""
+NEAR = 4
+"""Words before a value among which the last one with a meaning tells what it is."""
+_LINKS = FUNCTION_WORDS - {"name", "id", "number", "code", "named", "called", "from", "to", "by"}
 HINTS = 2
 """Words that only hint at what is asked for, which are as good as one that asks."""
 LONG = 5
@@ -85,6 +91,7 @@ _LOOKS: tuple[tuple[str, str], ...] = (
 _MENTION = re.compile(
     r"(?<![\w#@$€£.-])(?:" + "|".join(f"({look})" for _, look in _LOOKS) + r")(?![\w@]|\.\w|-\w)"
 )
+_TAGS = re.compile(r"[#@]\w+(?:,? +[#@]\w+)+")
 _WORD = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*|[.!?;:]")
 SAID = frozenset(("cue", "bare", "alias", "list"))
 """Sources of values that stand in the words."""
@@ -108,7 +115,13 @@ def mentions_in(text: str) -> tuple[Mention, ...]:
     found: list[tuple[Span, str, str]] = []
     for span, quoted in words.quotes():
         said = quoted.strip()
-        found.append((span, said, look_of(said) or "quote"))
+        if _TAGS.fullmatch(said):
+            start = text.index(said, span.start)
+            for one in re.finditer(r"[#@]\w+", said):
+                where = Span(start + one.start(), start + one.end())
+                found.append((where, one.group(), look_of(one.group())))
+        else:
+            found.append((span, said, look_of(said) or "quote"))
     for match in _MENTION.finditer(text):
         span = Span(*match.span())
         if not any(one.start < span.end and span.start < one.end for one, _, _ in found):
@@ -159,6 +172,9 @@ def _cues(text: str, span: Span) -> frozenset[str]:
     found = set()
     if before and before[-1].isalpha():
         found.add(f"{stem(before[-1])} …")
+    near = [word for word in before[-NEAR:] if word.isalpha() and word not in _LINKS]
+    if near:
+        found.add(f"{stem(near[-1])} …")
     if after and after[0].isalpha():
         found.add(f"… {stem(after[0])}")
     if (
@@ -257,7 +273,7 @@ class Reader:
 
     def _check_vague(self) -> None:
         """Refuse words that leave something open, where not all values stand in the words."""
-        sources = set(self.sources.values())
+        sources = set(self.sources.values()) - {"unsaid"}
         is_said = bool(sources) and sources <= SAID
         is_known = sources <= {*SAID, "constant"}
         for word in self._plain():
@@ -275,7 +291,7 @@ class Reader:
         if not is_hinted and not _has_one(stems, self._form.words):
             raise Unplanned("nothing in these words asks for something that was learnt")
         known = {*self._form.words, *self._form.hints}
-        for piece in Words(self._text).pieces():
+        for piece in self._sentences():
             plain = {word for span, word in self._spans() if piece.start <= span.start < piece.end}
             asks = plain & _DIRECTED or _ASKS.search(self._text, piece.start, piece.end)
             has_value = any(
@@ -287,6 +303,16 @@ class Reader:
             if asks and not has_value and not refers and not _has_one(self._stems(piece), known):
                 said_here = " ".join(self._text[piece.start : piece.end].split())
                 raise Unplanned(f"it is not clear what this asks for: {said_here[:80]!r}")
+
+    def _sentences(self) -> list[Span]:
+        """Return the sentences; what stands in quotes does not end one."""
+        found: list[Span] = []
+        for piece in Words(self._text).pieces():
+            if found and any(o.span.start < piece.start < o.span.end for o in self._mentions):
+                found[-1] = Span(found[-1].start, piece.end)
+            else:
+                found.append(piece)
+        return found
 
     def _stems(self, piece: Span) -> set[str]:
         """Return the stems of the words in a part of the text."""
@@ -315,9 +341,10 @@ class Reader:
         taken: dict[str, Any] = {}
         for blank, slot in blanks.items():
             if slot.many:
-                fitting = [v for v in values if self._fits(values[v], slot)]
+                fitting = [v for v in values if self._is_listed(values[v], slot)]
                 if fitting:
                     taken[blank] = [self._as_value(values.pop(v), slot) for v in fitting]
+                    self._check_count(blank.partition(".")[2], len(fitting))
                     self.sources[blank] = "list"
         single = {blank: slot for blank, slot in blanks.items() if not slot.many}
         options = [self._options(slot, values) for slot in single.values()]
@@ -330,6 +357,13 @@ class Reader:
                 chosen = {b: text for b, (text, _) in zip(single, way, strict=True) if text}
                 ways.append((sum(score for _, score in way), chosen))
         return taken | self._best(ways, single, values)
+
+    def _check_count(self, name: str, count: int) -> None:
+        """Refuse words that speak of a list more often than they say values of it."""
+        own = {stem(word) for word in re.findall(r"[a-z]{3,}", name.lower())}
+        spoken = sum(any(one in stem(word) for one in own) for word in self._plain())
+        if spoken > count:
+            raise Unplanned(f"the words speak {spoken} times of {name}, and say {count}", [name])
 
     def _best(
         self,
@@ -371,6 +405,14 @@ class Reader:
                 if score or not (slot.cued or (elsewhere and is_plain)):
                     found.append((text, score))
         return [*found, ("", 0)] if elsewhere or not found else found
+
+    def _is_listed(self, mentions: Sequence[Mention], slot: Slot) -> bool:
+        """Return whether a value belongs to a list: it has its sign, or a word of it beside it."""
+        signs = {str(one)[:1] for one in slot.examples}
+        if not self._fits(mentions, slot):
+            return False
+        has_sign = mentions[0].text[:1] in signs or not signs <= {"#", "@"}
+        return has_sign or bool(self._score(mentions, slot))
 
     def _score(self, mentions: Sequence[Mention], slot: Slot) -> int:
         """Return how many of the words beside a value stood beside recorded ones."""
@@ -436,8 +478,8 @@ class Reader:
     def _check_optional(self, name: str, slot: Slot) -> None:
         """Refuse words that speak of a value and don't say it."""
         stems = {stem(word) for word in self._plain()}
-        own = {stem(word) for word in re.findall(r"[a-z]+", name.lower())}
-        if own & (stems - set(self._form.words)):
+        own = {stem(word) for word in re.findall(r"[a-z]{3,}", name.lower())}
+        if any(one in word for word in stems - set(self._form.words) for one in own):
             raise Unplanned(f"{name} is not said", [name])
 
     def _meant(self, slot: Slot) -> Any:

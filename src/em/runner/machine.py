@@ -886,7 +886,8 @@ class Machine:
         if step.rules is not None:
             return (yield from self._cure(step, step.rules, start))
         if step.terms is not None and self._agreement is not None:
-            self._agreement.settle(step.terms, self._scope, writes=self._has_effect(step))
+            acts = self._has_effect(step) or self._program.only_reads
+            self._agreement.settle(step.terms, self._scope, writes=acts)
         if step.for_each is None:
             return (yield from self._calls.once(step, self._scope, None, start))
         items = self._evaluated(step, step.for_each)

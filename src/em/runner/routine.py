@@ -569,7 +569,10 @@ def _with_item(step: ToolStep) -> CompiledStep:
 class Program:
     """A routine, ready to run."""
 
-    __slots__ = ("declared_names", "is_settling", "routine", "steps", "tool_names", "udf_names")
+    __slots__ = (
+        "declared_names", "is_settling", "only_reads", "routine", "steps", "tool_names",
+        "udf_names",
+    )  # fmt: skip
 
     def __init__(self, routine: Routine) -> None:
         self.routine = routine
@@ -583,6 +586,11 @@ class Program:
             for step in routine.steps
         ]
         self.is_settling = any(step.terms is not None for step in self.steps)
+        # Without an effect, the answer is what other words may ask something else of.
+        self.only_reads = not any(step.is_write or step.kind == "plan" for step in self.steps)
+        for step in self.steps:
+            if step.terms is not None and self.only_reads:
+                step.terms.may_write = True
         _check_ids(self.steps)
         self.tool_names = routine.called_tools
         # The called tools that need no code.
