@@ -103,9 +103,7 @@ def _answer(need: NeedsRead, example: Example) -> TracedCall | None:
     return None
 
 
-def _compared(
-    plan: Plan, planned: Sequence[EffectCall], example: Example
-) -> tuple[Verdict, str]:
+def _compared(plan: Plan, planned: Sequence[EffectCall], example: Example) -> tuple[Verdict, str]:
     answers = {effect.tool for effect in plan.effects.values() if effect.reads}
     secret = {n for one in plan.effects.values() for n, slot in one.slots.items() if slot.secret}
 
