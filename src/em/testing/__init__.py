@@ -23,14 +23,17 @@ from em.testing.store import (
     note,
     texts,
 )
+from em.testing.turn import ModelCall, Turn
 
 __all__ = [
     "SECRET",
     "T0",
     "LoopbackModel",
+    "ModelCall",
     "ProviderConformance",
     "RecallConformance",
     "StoreConformance",
+    "Turn",
     "append",
     "note",
     "texts",

@@ -1,76 +1,15 @@
-"""A scripted model server on loopback that speaks both protocols and fails on request."""
+"""A scripted model server on loopback. It speaks three protocols, streams, and fails on request."""
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Any
 
 import msgspec
 
-ANTHROPIC, OPENAI = "/v1/messages", "/v1/chat/completions"
-_STOPS = {
-    ANTHROPIC: {"end": "end_turn"},
-    OPENAI: {"end": "stop", "max_tokens": "length", "refusal": "content_filter"},
-}
-
-
-class Turn(msgspec.Struct, frozen=True, kw_only=True):
-    """One reply of the server.
-
-    status: if it is not 200, `text` is the message of the error.
-    delay: seconds to wait before replying.
-    cut: close the connection in the middle of the body.
-    body: send these bytes as the body.
-    counts: whether to report tokens.
-    """
-
-    text: str = ""
-    stop: str = "end"
-    status: int = 200
-    retry_after: str | None = None
-    delay: float = 0.0
-    cut: bool = False
-    body: bytes | None = None
-    input_tokens: int = 11
-    output_tokens: int = 7
-    cached_tokens: int = 0
-    counts: bool = True
-
-
-def rate_limited(retry_after: str | None = "0") -> Turn:
-    """Reply with 429 and the header Retry-After."""
-    return Turn(status=429, text="too many requests", retry_after=retry_after)
-
-
-def failing(status: int = 500, text: str = "it broke") -> Turn:
-    """Reply with an HTTP error."""
-    return Turn(status=status, text=text)
-
-
-def slow(seconds: float, text: str = "late") -> Turn:
-    """Reply after some seconds."""
-    return Turn(text=text, delay=seconds)
-
-
-def cut_off(text: str = "never read to its end") -> Turn:
-    """Close the connection in the middle of the body."""
-    return Turn(text=text, cut=True)
-
-
-def broken_body() -> Turn:
-    """Reply with a body that is not JSON."""
-    return Turn(body=b'{"id": "broken", "content": [{')
-
-
-def refusal(text: str = "I won't.") -> Turn:
-    """Reply with a refusal."""
-    return Turn(text=text, stop="refusal")
-
-
-def truncated(text: str) -> Turn:
-    """Reply with a text that was cut at max_tokens."""
-    return Turn(text=text, stop="max_tokens")
+from em.testing.model_protocols import PROTOCOLS, ModelProtocol
+from em.testing.turn import Turn, failing, turn_of
 
 
 class Seen(msgspec.Struct, frozen=True):
@@ -84,18 +23,33 @@ class Seen(msgspec.Struct, frozen=True):
 class LoopbackModel:
     """A model server on 127.0.0.1, at a free port. A context manager.
 
+    It speaks Anthropic Messages, OpenAI chat completions and OpenAI Responses, and streams its
+    reply when the request asks for that.
+
     key: the only key that it accepts. It repeats a wrong key in its error, as bad servers do.
     rejects: fields of a request that it rejects with 400, as servers that don't know them do.
+    aside: what to reply to a request before the script is asked, or None. A coding agent makes
+        requests of its own (a title, a quota) that no script can foresee.
     """
 
-    def __init__(self, *, key: str | None = None, rejects: Iterable[str] = ()) -> None:
+    def __init__(
+        self,
+        *,
+        key: str | None = None,
+        rejects: Iterable[str] = (),
+        aside: Callable[[Seen], Any] | None = None,
+    ) -> None:
         self.requests: list[Seen] = []
         self.key = key
         self.rejects = frozenset(rejects)
+        self._aside = aside
         self._turns: list[Turn] = []
+        self._calls = self._replies = 0
         self._lock = threading.Lock()
         self._closing = threading.Event()
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
+        self._server = ThreadingHTTPServer(
+            ("127.0.0.1", 0), type("Handler", (_Handler,), {"model": self})
+        )
         self._server.daemon_threads = True
         self._thread = threading.Thread(
             target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True
@@ -121,16 +75,14 @@ class LoopbackModel:
         """The address without a path."""
         return f"http://127.0.0.1:{self._server.server_address[1]}"
 
+    @property
+    def replies_left(self) -> int:
+        """How many scripted replies nobody has asked for yet."""
+        return len(self._turns)
+
     def say(self, *replies: Any) -> None:
         """Script the next replies: texts, JSON values or turns."""
-        for reply in replies:
-            if isinstance(reply, Turn):
-                turn = reply
-            elif isinstance(reply, str):
-                turn = Turn(text=reply)
-            else:
-                turn = Turn(text=msgspec.json.encode(reply).decode())
-            self._turns.append(turn)
+        self._turns += [turn_of(reply) for reply in replies]
 
     def _answer(self, seen: Seen) -> Turn:
         """Record a request and return the reply to it."""
@@ -142,95 +94,123 @@ class LoopbackModel:
             unknown = sorted(self.rejects & set(seen.body))
             if unknown:
                 return failing(400, f"Unsupported parameter: '{unknown[0]}'")
-            if not self._turns:
+            reply = self._aside(seen) if self._aside is not None else None
+            if reply is not None:
+                turn = turn_of(reply)
+            elif self._turns:
+                turn = self._turns.pop(0)
+            else:
                 return failing(400, "the loopback model has no reply left")
-            turn = self._turns.pop(0)
+            turn = self._numbered(turn)
         if turn.delay:
-            self._closing.wait(turn.delay)
+            self._wait(turn.delay)
         return turn
 
+    def _numbered(self, turn: Turn) -> Turn:
+        """Number the reply, and give an id to each call that has none."""
+        self._replies += 1
+        calls = []
+        for call in turn.calls:
+            self._calls += 1
+            calls.append(msgspec.structs.replace(call, id=call.id or f"call_{self._calls}"))
+        return msgspec.structs.replace(turn, calls=calls, number=self._replies)
 
-def _handler(model: LoopbackModel) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
+    def _wait(self, seconds: float) -> None:
+        """Wait, or until the server is closed."""
+        self._closing.wait(seconds)
 
-        def do_POST(self) -> None:
-            length = int(self.headers.get("content-length", 0))
-            body = msgspec.json.decode(self.rfile.read(length))
-            path = self.path.partition("?")[0]
-            headers = {name.lower(): value for name, value in self.headers.items()}
-            turn = model._answer(Seen(path, headers, body))
-            known = path in _STOPS
-            content = _content(path, turn, body) if known else _error(path, "no such path")
-            try:
-                self._send(turn, content, 404 if not known else turn.status)
-            except OSError:
-                self.close_connection = True  # the client has gone
 
-        def _send(self, turn: Turn, content: bytes, status: int) -> None:
-            self.send_response(status)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(content)))
-            if turn.retry_after is not None:
-                self.send_header("Retry-After", turn.retry_after)
-            self.end_headers()
+class _Handler(BaseHTTPRequestHandler):
+    """One connection. `model` is set on a subclass for each server."""
+
+    model: LoopbackModel
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self) -> None:
+        length = int(self.headers.get("content-length", 0))
+        body = msgspec.json.decode(self.rfile.read(length) or b"{}")
+        path = self.path.partition("?")[0]
+        protocol = PROTOCOLS.get(path)
+        if protocol is None:
+            self._other(path)
+            return
+        headers = {name.lower(): value for name, value in self.headers.items()}
+        turn = self.model._answer(Seen(path, headers, body))
+        try:
+            if turn.status == 200 and turn.body is None and body.get("stream") is True:
+                self._stream(turn, protocol, body)
+            else:
+                self._send(turn, _content(protocol, turn, body), turn.status)
+        except OSError:
+            self.close_connection = True  # the client has gone
+
+    def do_GET(self) -> None:
+        self._other(self.path.partition("?")[0])
+
+    def do_HEAD(self) -> None:
+        self._other("/")
+
+    def _other(self, path: str) -> None:
+        """Reply to what clients ask besides: the models, and how many tokens a text has."""
+        known: dict[str, Any] = {
+            "/": {},
+            "/v1/models": {"object": "list", "data": [], "models": []},
+            "/v1/messages/count_tokens": {"input_tokens": 11},
+        }
+        error = PROTOCOLS["/v1/messages"].error("no such path")
+        content = msgspec.json.encode(known.get(path, error))
+        self._send(Turn(), content, 200 if path in known else 404)
+
+    def _send(self, turn: Turn, content: bytes, status: int) -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(content)))
+        if turn.retry_after is not None:
+            self.send_header("Retry-After", turn.retry_after)
+        self.end_headers()
+        if self.command != "HEAD":
             self.wfile.write(content[: len(content) // 2] if turn.cut else content)
-            if turn.cut:
-                self.close_connection = True
+        if turn.cut:
+            self.close_connection = True
 
-        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - its name there
-            """Print nothing."""
+    def _stream(self, turn: Turn, protocol: ModelProtocol, request: Any) -> None:
+        self.send_response(200)
+        self.send_header("Content-Type", "text/event-stream")
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+        for event in _events(turn, protocol, request):
+            if turn.pace:
+                self.model._wait(turn.pace)
+            self.wfile.write(b"%x\r\n%b\r\n" % (len(event), event))
+            self.wfile.flush()
+        if turn.cut:
+            self.close_connection = True  # without the chunk that ends the body
+        else:
+            self.wfile.write(b"0\r\n\r\n")
 
-    return Handler
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - its name there
+        """Print nothing."""
 
 
-def _content(path: str, turn: Turn, request: Any) -> bytes:
+def _content(protocol: ModelProtocol, turn: Turn, request: Any) -> bytes:
     if turn.body is not None:
         return turn.body
     if turn.status != 200:
-        return _error(path, turn.text)
-    stop = _STOPS[path].get(turn.stop, turn.stop)
-    make = _anthropic if path == ANTHROPIC else _openai
-    return msgspec.json.encode(make(turn, stop, str(request.get("model"))))
+        return msgspec.json.encode(protocol.error(turn.text))
+    return msgspec.json.encode(protocol.body(turn, request))
 
 
-def _error(path: str, message: str) -> bytes:
-    error = {"type": "invalid_request_error", "message": message}
-    whole = {"type": "error", "error": error} if path == ANTHROPIC else {"error": error}
-    return msgspec.json.encode(whole)
-
-
-def _anthropic(turn: Turn, stop: str, model: str) -> dict[str, Any]:
-    usage = {
-        "input_tokens": turn.input_tokens - turn.cached_tokens,
-        "cache_read_input_tokens": turn.cached_tokens,
-        "output_tokens": turn.output_tokens,
-    }
-    return {
-        "id": "msg_1",
-        "type": "message",
-        "role": "assistant",
-        "model": model,
-        "content": [{"type": "text", "text": turn.text}] if turn.text else [],
-        "stop_reason": stop,
-        "stop_sequence": None,
-        "usage": usage if turn.counts else None,
-    }
-
-
-def _openai(turn: Turn, stop: str, model: str) -> dict[str, Any]:
-    usage = {
-        "prompt_tokens": turn.input_tokens,
-        "completion_tokens": turn.output_tokens,
-        "total_tokens": turn.input_tokens + turn.output_tokens,
-        "prompt_tokens_details": {"cached_tokens": turn.cached_tokens},
-    }
-    message = {"role": "assistant", "content": turn.text, "refusal": None}
-    return {
-        "id": "chatcmpl-1",
-        "object": "chat.completion",
-        "created": 1,
-        "model": model,
-        "choices": [{"index": 0, "message": message, "finish_reason": stop}],
-        "usage": usage if turn.counts else None,
-    }
+def _events(turn: Turn, protocol: ModelProtocol, request: Any) -> Iterator[bytes]:
+    """Yield the events of a stream as bytes: all, or those before it fails as scripted."""
+    events = [event.encode() for event in protocol.stream(turn, request)]
+    if not (turn.cut or turn.malformed):
+        yield from events
+        return
+    half = len(events) // 2
+    yield from events[:half]
+    broken = events[half]
+    if turn.malformed:
+        name, _, data = broken.rpartition(b"data: ")
+        yield name + b"data: " + data[: len(data) // 2].strip() + b"\n\n"
+    else:
+        yield broken[: len(broken) // 2]
