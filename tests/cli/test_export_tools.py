@@ -12,6 +12,7 @@ from em_command import em
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from corner_shop import Shop, cancelled
 from em import Memory
 from em.compiler.export.agent_tools import (
     export_langchain,
@@ -338,3 +339,54 @@ def test_every_name_becomes_one_that_can_be_called(name: str, taken: set[str]) -
     skill = skill_name(name)
     assert 1 <= len(skill) <= 64
     assert set(skill) <= set("abcdefghijklmnopqrstuvwxyz0123456789-")
+
+
+@pytest.fixture
+def learnt() -> str:
+    """The name of a routine that was learnt from several tasks."""
+    shop = Shop()
+    words = "Hello, bo.larsen1@shop.example: cancel #W80201, ordered by mistake."
+    traces = [
+        cancelled(shop, 0, "no longer needed"),
+        cancelled(shop, 1, "ordered by mistake", words),
+        cancelled(shop, 2, "no longer needed"),
+    ]
+    with Memory(".em/em.db") as memory:
+        return memory.compile([memory.add_trace(one) for one in traces], name="cancel").name
+
+
+def test_a_learnt_routine_is_no_script_and_the_error_says_what_to_do(learnt: str) -> None:
+    for to in ("python", "langchain", "openai"):
+        ran = em("export", learnt, "--to", to, "-o", "out.py")
+        assert ran.code == 1
+        assert "--to skill" in ran.err
+        assert "em mcp" in ran.err
+        assert not Path("out.py").exists()
+
+
+def test_the_skill_of_a_learnt_routine_runs_it_with_em(learnt: str) -> None:
+    Path("tools.py").write_text(
+        "def find_user(email):\n    return 'eva_7714'\n"
+        "def get_user(user_id):\n    return {'user_id': user_id, 'orders': ['#W99017']}\n"
+        "def get_order(order_id):\n"
+        "    return {'order_id': order_id, 'user_id': 'eva_7714', 'status': 'pending'}\n"
+        "def cancel_order(order_id, reason):\n"
+        "    return {'order_id': order_id, 'status': 'changed'}\n"
+    )
+    assert em("export", learnt, "--to", "skill", "-o", "skills", "--tools", "tools.py").code == 0
+    text = Path("skills/cancel/SKILL.md").read_text()
+    assert "it was right in" in text
+    assert "#W80200" not in text
+    (command,) = [line for line in text.splitlines() if line.startswith("em run")]
+    assert command.startswith("em run routine --input input.json --tools scripts/tools.py")
+    said = "I am eva@shop.example. Please cancel #W99017 because no longer needed."
+    Path("input.json").write_text(json.dumps({"request": said}))
+    folder = "skills/cancel"
+    given = ["--input", "input.json", "--tools", f"{folder}/scripts/tools.py", "--json"]
+    ran = em("run", f"{folder}/routine", *given)
+    assert ran.json["status"] == "ok", ran.err
+    bring = em("export", learnt, "--to", "skill", "-o", "bare")
+    assert bring.code == 0
+    shown = Path("bare/cancel/SKILL.md").read_text()
+    assert "def cancel_order(*, order_id, reason): ..." in shown
+    assert "def find_user(*, email): ..." in shown

@@ -869,8 +869,9 @@ def export(routine: str, to: str, output: str | None, tools: str | None, trust: 
     openai     a module with a function for a model, and its handler
 
     The script does what `em run --no-journal` does. It can do what `em compile` writes; anything
-    else is an error that names the step and the field, and nothing is written. A script has no
-    sandbox: functions that a model wrote are exported only when they are trusted.
+    else is an error that names the step and the field, and nothing is written. A routine that finds
+    out from the request what to do is exported as a skill only, which runs it with em. A script has
+    no sandbox: functions that a model wrote are exported only when they are trusted.
     """
     if tools and to != "skill":
         raise UsageError("tools are included in skills only", place="--tools", fix="--to skill")

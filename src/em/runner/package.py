@@ -166,6 +166,11 @@ class Package:
         return hashlib.sha256(self._text).hexdigest()
 
     @property
+    def text(self) -> str:
+        """The text of routine.yaml."""
+        return self._text.decode()
+
+    @property
     def udf_hash(self) -> str:
         """The hash of udf.py; empty without one."""
         try:
@@ -194,7 +199,7 @@ class Package:
             text = (self.folder / TRIALS).read_text(encoding="utf-8")
         except (FileNotFoundError, UnicodeDecodeError):
             return Trials()
-        return trials_of({ROUTINE: self._text.decode(), TRIALS: text})
+        return trials_of({ROUTINE: self.text, TRIALS: text})
 
     def udfs(self, *, trust: bool = False) -> Udfs:
         """Load the functions of udf.py; in the sandbox if a model wrote them, unless trusted."""

@@ -12,9 +12,9 @@ from em.compiler.export.python import Section, export_python, signatures
 from em.compiler.export.script import Failed, NeedsInput
 from em.errors import ExportError
 from em.runner.authorship import refuse_unread
-from em.runner.package import Package
+from em.runner.package import ROUTINE, Package
 from em.runner.requirements import described_input, description_of
-from em.runner.routine import PromptStep, Routine, ToolStep
+from em.runner.routine import PlanStep, PromptStep, Routine, RulesStep, ToolStep
 from em.runner.tools import one_line, tool_name
 from em.values.canonical import Json
 
@@ -229,13 +229,31 @@ def skill_name(name: str) -> str:
 def export_skill(
     package: Package, *, tools: str | Path | None = None, trust: bool = False
 ) -> dict[str, str]:
-    """Return the files of the skill by path. `tools`: a file with the tools, which is included."""
+    """Return the files of the skill by path. `tools`: a file with the tools, which is included.
+
+    A script can't find out what a request asks for. The skill of a learnt routine has the routine
+    itself, and runs it with em.
+    """
     routine = package.routine
-    files = {"scripts/routine.py": export_python(package, trust=trust)}
+    if is_learnt(routine):
+        files = {f"{LEARNT}/{ROUTINE}": package.text, "SKILL.md": _learnt_skill(package, tools)}
+    else:
+        files = {
+            "scripts/routine.py": export_python(package, trust=trust),
+            "SKILL.md": _skill(routine, with_tools=tools is not None),
+        }
     if tools is not None:
         files["scripts/tools.py"] = _tools(Path(tools))
-    files["SKILL.md"] = _skill(routine, with_tools=tools is not None)
     return files
+
+
+LEARNT = "routine"
+"""The folder of a learnt routine in its skill."""
+
+
+def is_learnt(routine: Routine) -> bool:
+    """Return whether a routine finds out from the request what to do."""
+    return any(isinstance(step, PlanStep | RulesStep) for step in routine.steps)
 
 
 def _tools(path: Path) -> str:
@@ -260,39 +278,81 @@ def _tools(path: Path) -> str:
     return source
 
 
-def _skill(routine: Routine, *, with_tools: bool) -> str:
+def _head(routine: Routine, more: str = "") -> list[str]:
+    """Return the front matter and the title of a SKILL.md."""
     name = skill_name(routine.name)
     about = (
         one_line(description_of(routine), 900) or f"Runs the routine {one_line(routine.name, 100)}"
     )
+    about = f"{more} {about}".strip()
+    return [
+        f"---\nname: {name}\ndescription: {json.dumps(about, ensure_ascii=False)}\n---",
+        f"# {name}",
+    ]
+
+
+def _input_part(routine: Routine) -> list[str]:
     schema = _schema(routine) if routine.input_schema else {"type": "object"}
+    return [
+        "## Input\n\nWrite `input.json` to fit this schema:",
+        f"```json\n{json.dumps(schema, indent=2, ensure_ascii=False)}\n```",
+    ]
+
+
+def _tools_part(routine: Routine, what: str) -> list[str]:
+    return [
+        f"## Tools to bring\n\n{what} calls these; write them as functions of a file, and "
+        "name it as `--tools`:",
+        "\n".join(["```python", *signatures(routine), "```"]),
+    ]
+
+
+def _learnt_skill(package: Package, tools: str | Path | None) -> str:
+    routine, trials = package.routine, package.trials
+    option = "scripts/tools.py" if tools is not None else "TOOLS.py"
+    proof = f" On other tasks of this kind it was {trials.summary}." if trials else ""
+    parts = [
+        *_head(routine, trials.warning),
+        "A kind of task that was done before. It reads the request, looks up what it needs, and"
+        f" acts only if the request and the records say one thing; otherwise it asks.{proof}",
+        f"```bash\nem run {LEARNT} --input input.json --tools {option} --json\n```",
+        "It needs em (`pip install em-core`), and no model. `status` is `ok`, `failed` or"
+        " `needs_input`. Then `pending_prompt` says what is missing: ask a person, don't make"
+        " answers up, and write them to `answers.json` as `{STEP: {FIELD: VALUE}}` with the"
+        " `step_id` of the prompt:",
+        f"```bash\nem resume RUN_ID --answers answers.json --tools {option} --json\n```",
+        "If it failed, the answer says what was done before. Finish by hand then, and don't run it"
+        " again. `--dry-run` shows what would be done.",
+        *_input_part(routine),
+        "Give the request as the person wrote it. Inputs by name are for what it does not say.",
+    ]
+    if tools is None:
+        parts += _tools_part(routine, "The routine")
+    return "\n\n".join(parts) + "\n"
+
+
+def _skill(routine: Routine, *, with_tools: bool) -> str:
     called = sorted({step.tool for step in routine.steps if isinstance(step, ToolStep)})
     asked = [step for step in routine.steps if isinstance(step, PromptStep)]
     option = " --tools scripts/tools.py" if with_tools else " --tools TOOLS.py" if called else ""
     settles = bool(routine.asks or routine.request)
     option += " --answers answers.json" if asked or settles else ""
     parts = [
-        f"---\nname: {name}\ndescription: {json.dumps(about, ensure_ascii=False)}\n---",
-        f"# {name}",
+        *_head(routine),
         "A task that was done before, as a script: it takes the same steps every time and asks no "
         "model. Use it where its description fits, in place of doing the steps by hand.",
         f"```bash\npython scripts/routine.py --input input.json{option}\n```",
         "It needs Python 3.11 or newer. The output is JSON on standard output; the exit code is 1 "
         "if a step failed, and standard error says which and why, and what was done before. If "
         "something was, finish by hand, and don't run it again.",
-        "## Input\n\nWrite `input.json` to fit this schema:",
-        f"```json\n{json.dumps(schema, indent=2, ensure_ascii=False)}\n```",
+        *_input_part(routine),
     ]
     if asked:
         parts += [_questions(asked)]
     if settles:
         parts += [_ASKING]
     if called and not with_tools:
-        parts += [
-            "## Tools to bring\n\nThe script calls these; write them as functions of a file, and "
-            "name it as `--tools`:",
-            "\n".join(["```python", *signatures(routine), "```"]),
-        ]
+        parts += _tools_part(routine, "The script")
     if routine.secrets:
         named = ", ".join(f"`{one_line(secret.variable, 100)}`" for secret in routine.secrets)
         parts += [f"## Secrets\n\nThese environment variables must be set: {named}."]

@@ -17,7 +17,7 @@ import re
 import symtable
 import sys
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property, lru_cache
 from pathlib import Path
 from types import ModuleType
@@ -102,13 +102,28 @@ def is_word(word: str) -> bool:
     return plain and not keyword.iskeyword(word)
 
 
+def _calls_of(step: Step) -> Iterator[tuple[str, Iterable[str]]]:
+    """Yield the tools that a step calls, with the names of their arguments."""
+    if isinstance(step, ToolStep):
+        yield step.tool, step.args
+    elif isinstance(step, PlanStep):
+        for reads in step.reads.values():
+            yield from ((read.tool, read.args) for read in reads)
+        yield from ((effect.tool, effect.slots) for effect in step.effects.values())
+    elif isinstance(step, RulesStep):
+        for look in step.looks.values():
+            yield look.tool, [*look.args, *([look.by] if look.by else [])]
+        for rule in step.rules.values():
+            yield from ((call.tool, call.args) for call in rule.calls)
+
+
 def signatures(routine: Routine) -> list[str]:
     """Return the tools that a routine calls as signatures of the functions to bring."""
     about = {tool.name: one_line(tool.description, 300) for tool in routine.tools}
     names: dict[str, dict[str, None]] = {}
     for step in routine.steps:
-        if isinstance(step, ToolStep):
-            names.setdefault(step.tool, {}).update(dict.fromkeys(step.args))
+        for tool, args in _calls_of(step):
+            names.setdefault(tool, {}).update(dict.fromkeys(args))
     lines = []
     for tool, args in names.items():
         note = f"  # {about[tool]}" if about.get(tool) else ""
@@ -574,9 +589,11 @@ class _Script:
             lines.append(self._prompt(step))
         elif isinstance(step, PlanStep | RulesStep):
             raise ExportError(
-                "a script can't find out what a request asks for",
+                "this routine finds out from the request what to do, and a script has no code for"
+                " that",
                 place=f"step {step.id}",
-                fix="run the routine with em",
+                fix="export it as a skill, which runs it with em (`--to skill`), serve it to agents"
+                " with `em mcp`, or run it with `em run`",
             )
         else:
             lines += self._settle(step)
