@@ -18,7 +18,7 @@ from em.compiler.homes import Example
 from em.compiler.looks import Looks, Occurrence, is_enough, origins_of
 from em.compiler.sources import quoted
 from em.errors import RoutineError
-from em.runner.remedies import FixCall, Remedies, Rule, State, plain_text
+from em.runner.remedies import FixCall, Remedies, Rule, State
 from em.runner.symptoms import MISSING, Plain, Symptoms, of_result, of_words, state_of
 
 FEWEST = 2
@@ -161,11 +161,11 @@ class Diagnosis:
     @cached_property
     def _varied(self) -> set[str]:
         """The symptoms that had more than one value."""
-        found: dict[str, set[str]] = {}
+        found: dict[str, set[Plain]] = {}
         for states in (self._said, *self._all_states):
             for state in states:
                 for name, value in state.items():
-                    found.setdefault(name, set()).add(plain_text(value))
+                    found.setdefault(name, set()).add(value)
         return {name for name, values in found.items() if len(values) > 1}
 
     # --- what fixes change ------------------------------------------------------------------------
@@ -188,26 +188,22 @@ class Diagnosis:
                     yield fixes, before, state
                 last[one.look] = time, state
 
-    def _known_at(self, number: int, time: int, *, is_strict: bool) -> dict[str, Plain]:
-        """Return what was known in a trace at a time, as far as it still held.
+    def _knowledge(self, number: int, *, is_strict: bool) -> list[dict[str, Plain]]:
+        """Return what was known in a trace before each time and at its end, as far as it held.
 
         What was seen before a fix holds if the fix is known not to change it, or, unless strict, if
         nothing is known to change it.
         """
-        line, states = self.lines[number], self._all_states[number]
-        found: dict[str, Plain] = dict(self._said[number])
-        since: list[str] = []
-        seen: set[str] = set()
-        for past in range(time - 1, -1, -1):
-            one = line[past]
+        said = self._said[number]
+        known: dict[str, Plain] = dict(said)
+        found = []
+        for one, state in zip(self.lines[number], self._all_states[number], strict=True):
+            found.append(dict(known))
             if one.fix:
-                since.append(one.fix)
-            elif one.look not in seen:
-                seen.add(one.look)
-                for name, value in states[past].items():
-                    if self._effects.leaves(since, name, is_strict=is_strict):
-                        found[name] = value
-        return found
+                lost = self._effects.lost(one.fix, known, is_strict=is_strict) - said.keys()
+                known = {name: value for name, value in known.items() if name not in lost}
+            known |= state
+        return [*found, known]
 
     # --- rules ------------------------------------------------------------------------------------
 
@@ -236,10 +232,11 @@ class Diagnosis:
 
     def _rules(self) -> "list[_Learnt]":
         learnt: list[_Learnt] = []
+        known = [self._knowledge(number, is_strict=False) for number in range(len(self.lines))]
         evidence = _Evidence(self._negatives(), self.lines, self._varied)
         for fix in self._fixes.chains:
             positives = [
-                Snapshot(number, time, self._known_at(number, time, is_strict=False))
+                Snapshot(number, time, known[number][time])
                 for number, line in enumerate(self.lines)
                 for time, one in enumerate(line)
                 if one.fix == fix
@@ -253,13 +250,16 @@ class Diagnosis:
 
     def _negatives(self) -> list[Snapshot]:
         """Return what was known after each look, in traces that ended well."""
-        return [
-            Snapshot(number, time, self._known_at(number, time, is_strict=True))
-            for number, line in enumerate(self.lines)
-            if self.is_whole[number]
-            for time in range(len(line) + 1)
-            if time == len(line) or line[time].fix or line[time - 1].look
-        ]
+        found = []
+        for number, line in enumerate(self.lines):
+            if self.is_whole[number]:
+                states = self._knowledge(number, is_strict=True)
+                found += [
+                    Snapshot(number, time, states[time])
+                    for time in range(len(line) + 1)
+                    if time == len(line) or line[time].fix or line[time - 1].look
+                ]
+        return found
 
     def _rule(
         self, fix: str, made: Sequence[Snapshot], when: list[dict[str, Plain]], given: State
@@ -270,7 +270,7 @@ class Diagnosis:
             for one in made
         )
         return Rule(
-            calls=self._fixes.calls(fix, {name for one in when for name in one}),
+            calls=(),
             when=when,
             given=dict(given),
             cures=[] if ends else self._cured(fix, when),
@@ -323,35 +323,35 @@ class Diagnosis:
         self, rules: "Sequence[_Learnt]", covered: set[tuple[int, int]]
     ) -> dict[str, list[Plain]]:
         """Return the values of symptoms that were put right or did no harm."""
-        known: dict[str, dict[str, Plain]] = {}
+        known: dict[str, set[Plain]] = {}
         for number in range(len(self.lines)):
             if self._is_taught(number, covered):
                 for state in (self._said[number], *self._all_states[number]):
                     for name, value in state.items():
-                        known.setdefault(name, {})[plain_text(value)] = value
+                        known.setdefault(name, set()).add(value)
         for one in rules:
             for facts in (one.rule.given, *one.rule.when) if one.rule.ends else ():
                 for name, value in facts.items():
-                    known.setdefault(name, {})[plain_text(value)] = value
-        found = {name: sorted(values.values(), key=str) for name, values in known.items()}
+                    known.setdefault(name, set()).add(value)
+        found = {name: sorted(values, key=str) for name, values in known.items()}
         return found | {name: [] for name in sorted(self.free)}
 
     def _last_values(
         self, covered: set[tuple[int, int]], names: set[str]
     ) -> dict[str, list[Plain]]:
         """Return the values of symptoms at the end of traces that ended well."""
-        found: dict[str, dict[str, Plain]] = {}
-        for number, line in enumerate(self.lines):
+        found: dict[str, set[Plain]] = {}
+        for number in range(len(self.lines)):
             if self._is_taught(number, covered):
-                state = self._known_at(number, len(line), is_strict=False)
+                state = self._knowledge(number, is_strict=False)[-1]
                 for name in names & state.keys():
-                    found.setdefault(name, {})[plain_text(state[name])] = state[name]
-        return {name: sorted(found[name].values(), key=str) for name in sorted(found)}
+                    found.setdefault(name, set()).add(state[name])
+        return {name: sorted(found[name], key=str) for name in sorted(found)}
 
     # --- order ------------------------------------------------------------------------------------
 
     def _ordered(self, rules: "Sequence[_Learnt]") -> "list[_Learnt]":
-        """Return the rules in the order of the traces, each with those that came before it."""
+        """Return the rules in the order of the traces, each with its calls and those before it."""
         before: set[tuple[str, str]] = set()
         places: dict[str, list[float]] = {}
         for line in self.lines:
@@ -374,13 +374,14 @@ class Diagnosis:
             )
             left.remove(following)
             found.append(following)
-        return [self._with_order(one, found, before) for one in found]
+        return [self._complete(one, found, before) for one in found]
 
-    def _with_order(
+    def _complete(
         self, one: "_Learnt", rules: "Sequence[_Learnt]", before: set[tuple[str, str]]
     ) -> "_Learnt":
         after = [other.name for other in rules if _is_before(other.fix, one.fix, before)]
-        return one._replace(rule=msgspec.structs.replace(one.rule, after=after))
+        calls = self._fixes.calls(one.fix, {name for when in one.rule.when for name in when})
+        return one._replace(rule=msgspec.structs.replace(one.rule, calls=calls, after=after))
 
 
 class _Learnt(NamedTuple):
@@ -457,13 +458,15 @@ class _Effects:
         self.moved.setdefault(fix, set()).update(new)
         self._dynamic |= new
 
-    def leaves(self, fixes: Iterable[str], name: str, *, is_strict: bool) -> bool:
-        """Return whether a symptom stays the same over fixes, as far as is known."""
-        if not is_strict and name not in self._dynamic:
-            return True
-        return all(
-            (fix, name) in self._calm and name not in self.moved.get(fix, ()) for fix in fixes
-        )
+    def lost(self, fix: str, names: Iterable[str], *, is_strict: bool) -> set[str]:
+        """Return which symptoms may be different after a fix, as far as is known."""
+        moved = self.moved.get(fix, set())
+        return {
+            name
+            for name in names
+            if (is_strict or name in self._dynamic)
+            and (name in moved or (fix, name) not in self._calm)
+        }
 
     def is_others(self, fix: str, name: str) -> bool:
         """Return whether other fixes were seen to change a symptom, and this one was not."""
@@ -579,13 +582,12 @@ class _Evidence:
         self, negatives: Sequence[Snapshot], lines: Sequence[list[Moment]], varied: set[str]
     ) -> None:
         self._negatives, self._lines = negatives, lines
-        self._where: dict[tuple[str, str], int] = {}
+        self._where: dict[Fact, int] = {}
         self.varied = varied
         """The symptoms that had more than one value; another one tells nothing."""
         for bit, snapshot in enumerate(negatives):
-            for name, value in snapshot.state.items():
-                key = name, plain_text(value)
-                self._where[key] = self._where.get(key, 0) | 1 << bit
+            for fact in snapshot.state.items():
+                self._where[fact] = self._where.get(fact, 0) | 1 << bit
 
     def without(self, fix: str) -> int:
         """Return the states after which a fix was not made in a trace that ended well."""
@@ -599,8 +601,8 @@ class _Evidence:
 
     def where(self, facts: Iterable[Fact], among: int) -> int:
         """Return in which of some states all of these facts held."""
-        for name, value in facts:
-            among &= self._where.get((name, plain_text(value)), 0)
+        for fact in facts:
+            among &= self._where.get(fact, 0)
         return among
 
 
@@ -673,11 +675,8 @@ class _Reasons:
 
     def _largest(self, made: Sequence[Snapshot]) -> list[Snapshot]:
         """Return the states that one symptom explains, most of them."""
-        facts = {
-            (name, plain_text(value)): value for one in made for name, value in one.state.items()
-        }
         best: list[Snapshot] = []
-        for (name, _), value in facts.items():
+        for name, value in {fact: None for one in made for fact in one.state.items()}:
             if self._evidence.where([(name, value)], self._without):
                 continue
             held = [one for one in made if name in one.state and one.state[name] == value]
@@ -691,7 +690,7 @@ def _common(made: Sequence[Snapshot]) -> dict[str, Plain]:
     counts: Counter[str] = Counter(name for one in made for name in one.state)
     found = {}
     for name, count in counts.items():
-        values = {plain_text(one.state[name]): one.state[name] for one in made if name in one.state}
+        values = {one.state[name] for one in made if name in one.state}
         if len(values) == 1 and count * 2 >= len(made):
-            found[name] = next(iter(values.values()))
+            found[name] = values.pop()
     return found

@@ -10,6 +10,7 @@ true.
 import itertools
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 from em.values.canonical import Json
@@ -75,11 +76,12 @@ def of_result(name: str, result: Any) -> Symptoms:
     return found
 
 
+@lru_cache(maxsize=1_000)
 def of_words(text: str) -> tuple[Symptoms, Json]:
     """Return what a request says, and the values that stand in it, by name.
 
     A part such as `phone: 555-1234` is a symptom `phone` with a value. Of any other part the words
-    are a symptom, and its numbers and ids are values.
+    are a symptom, and its numbers and ids are values. Don't change what is returned.
     """
     found, values = Symptoms(), {}
     for piece in filter(None, (one.strip(" .!?;") for one in _PIECES.split(text))):
