@@ -160,6 +160,31 @@ def test_the_goal_is_looked_at_and_if_it_fails_the_run_does_not_say_ok(plumber: 
     assert 'measure_room: Room is "cold"' in result.failure.message
 
 
+def test_a_call_of_a_fix_that_says_it_failed_is_the_last_one(plumber: Learnt) -> None:
+    boiler = Boiler("air")
+    tools = boiler.tools() | {"bleed": lambda **_: "Error: the key does not fit"}
+    result = plumber.memory.run(plumber.routine, {"request": boiler.request}, tools)
+    assert result.failure is not None
+    assert result.failure.error_type == "UnexpectedResult"
+    assert result.failure.context["done"] == ["bleed"], "it was called"
+    assert boiler.done == [], "the vents are not closed"
+
+
+def test_something_new_after_a_fix_ends_the_fixing(plumber: Learnt) -> None:
+    boiler = Boiler("low", "summer")
+    tools = boiler.tools()
+
+    def check_pump(**_: Any) -> str:
+        return f"Pump: running\nPower: {'off' if boiler.done else 'on'}"
+
+    result = plumber.memory.run(
+        plumber.routine, {"request": boiler.request}, tools | {"check_pump": check_pump}
+    )
+    assert result.failure is not None
+    assert 'check_pump: Power is "off", which was never put right' in result.failure.message
+    assert boiler.made == ["refill"]
+
+
 def test_no_fix_is_made_more_often_than_a_trace_made_it(plumber: Learnt) -> None:
     """The pressure is low, is put right, and is low again after every other fix."""
     boiler = Boiler("low", "stuck", "summer")

@@ -14,12 +14,22 @@ from typing import NamedTuple
 import msgspec
 
 from em.compiler.calls import TracedCall
+from em.compiler.expectations import expectations
 from em.compiler.homes import Example
 from em.compiler.looks import Looks, Occurrence, is_enough, origins_of
 from em.compiler.sources import quoted
 from em.errors import RoutineError
 from em.runner.remedies import FixCall, Remedies, Rule, State
-from em.runner.symptoms import MISSING, Plain, Symptoms, of_result, of_words, state_of
+from em.runner.symptoms import (
+    MISSING,
+    SAID,
+    Plain,
+    Symptoms,
+    of_result,
+    of_words,
+    source_of,
+    state_of,
+)
 
 FEWEST = 2
 """Traces that must have made a fix before there is a rule for it."""
@@ -297,7 +307,8 @@ class Diagnosis:
             is_fixed = all(self._is_made_before(other.fix, *moment) for moment in one.made)
             for name, value in (fact for when in other.rule.when for fact in when.items()):
                 is_absent = name in other.rule.cures and one.rule.given.get(name, value) != value
-                if name not in own and (is_absent or is_fixed):
+                is_theirs = is_absent or (is_fixed and source_of(name) != SAID)
+                if name not in own and is_theirs:
                     dropped.add(name)
         reasons = {name for other in learnt for when in other.rule.when for name in when}
         # What several fixes change, and none is made for, follows from the other symptoms.
@@ -489,6 +500,7 @@ class _Fixes:
         self._looks = looks
         self._tools: dict[str, str] = {}
         self._values: dict[str, dict[str, list[Occurrence]]] = {}
+        self._made: dict[str, list[TracedCall]] = {}
         self._keys: dict[tuple[int, int], str] = {}
         by_tool: dict[str, list[tuple[int, TracedCall]]] = {}
         for number, example in enumerate(looks.examples):
@@ -509,7 +521,9 @@ class _Fixes:
                 origins = origins_of(occurrences)
                 is_known = is_enough(name, origins, occurrences, reasons)
                 args[name] = origins if is_known else []
-            found.append(FixCall(tool=self._tools[key], args=args))
+            first, *others = self._made[key]
+            expects = expectations(first, others)
+            found.append(FixCall(tool=self._tools[key], args=args, expects=expects))
         return found
 
     def _name(self, tool: str, made: Sequence[tuple[int, TracedCall]], name: str = "") -> None:
@@ -526,6 +540,7 @@ class _Fixes:
                 return
             by_name[argument] = occurrences
         self._tools[name or tool], self._values[name or tool] = tool, by_name
+        self._made[name or tool] = [call for _, call in made]
         for number, call in made:
             self._keys[number, call.index] = name or tool
 

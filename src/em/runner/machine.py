@@ -943,13 +943,19 @@ class Machine:
             try:
                 answer = yield from self._asked(step, ask, number, start)
             except Failed as failed:
-                context = {**failed.failure.context, "done": list(cure.done)}
+                # What returned something unexpected was made all the same.
+                is_made = ask.rule and failed.failure.error_type == UnexpectedResult.__name__
+                done = [*cure.done, *([ask.tool] if is_made else [])]
+                context = {**failed.failure.context, "done": done}
                 raise Failed(msgspec.structs.replace(failed.failure, context=context)) from None
             number += 1
 
     def _asked(self, step: CompiledStep, ask: Ask, number: int, start: float) -> Steps:
         """Make a call that rules want."""
-        call = fix_step(ask.rule, ask.tool) if ask.rule else look_step(step.id, ask.tool)
+        if ask.rule:
+            call = fix_step(ask.rule, ask.tool, ask.expects)
+        else:
+            call = look_step(step.id, ask.tool)
         scope = {**self._scope, call.as_name: {"tool": ask.tool, "args": ask.args}}
         return (yield from self._calls.once(call, scope, number, start))
 

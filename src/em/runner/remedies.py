@@ -81,10 +81,14 @@ class Look(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
 
 
 class FixCall(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A call with an effect. All origins of an argument must agree."""
+    """A call with an effect. All origins of an argument must agree.
+
+    expects: what its result must be like, as when it was recorded.
+    """
 
     tool: str
     args: dict[str, list[Origin]] = {}
+    expects: Sequence[str] = ()
 
 
 class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -154,6 +158,7 @@ class Ask(NamedTuple):
     tool: str
     args: Json
     rule: str = ""
+    expects: Sequence[str] = ()
 
 
 def holds(facts: Mapping[str, Plain], state: State) -> bool:
@@ -268,6 +273,8 @@ class Cure:
         self.done: list[str] = []
         self.state: State = {}
         self._first: State = {}
+        # A symptom that is new since a fix: no further one is made.
+        self._surprise = ""
         self._moved = {name for names in remedies.moves.values() for name in names}
         self._made: Counter[str] = Counter()
 
@@ -289,6 +296,8 @@ class Cure:
 
     def following(self, state: State) -> str:
         """Return the rule that is made next; empty if there is none."""
+        if self._surprise:
+            return ""
         rules = self.remedies.rules
         for name, rule in rules.items():
             waits = any(rules[other].is_suggested(state) for other in rule.after if other in rules)
@@ -351,24 +360,40 @@ class Cure:
             known = remedies.known.get(name)
             if known is None:
                 raise self._over(f"{name} is new ({short(value)})")
-            is_known = not known or any(same_plain(value, one) for one in known)
-            if not is_known and not (self.done and self._is_consequence(name)):
-                raise self._over(f"{name} is {short(value)}, which was never put right")
+            if not known or any(same_plain(value, one) for one in known):
+                continue
+            problem = f"{name} is {short(value)}, which was never put right"
+            if self.done and self._is_consequence(name):
+                self._surprise = problem
+            elif not (self.done and self._is_changed_unseen(name)):
+                raise self._over(problem)
         return state
 
     def _is_consequence(self, name: str) -> bool:
-        """Return whether a symptom may be new because of what was fixed; the goal decides then.
+        """Return whether a symptom may be new because all is well now; the goal decides then.
 
-        No fix was ever made for it, or only such that were made, and nobody looked again.
+        No fix was ever made for it.
         """
-        remedies = self.remedies
-        if not remedies.goal or source_of(name) in (SAID, *remedies.goal):
-            return False
-        return all(
-            self._made[other] and name not in rule.cures
-            for other, rule in remedies.rules.items()
-            if any(name in when for when in rule.when)
+        goal = self.remedies.goal
+        return bool(goal) and source_of(name) not in (SAID, *goal) and not self._made_for(name)
+
+    def _is_changed_unseen(self, name: str) -> bool:
+        """Return whether only fixes that were made are made for a symptom, and nobody looked again.
+
+        Then it is no wonder that its value now was never seen.
+        """
+        rules = self._made_for(name)
+        return bool(self.remedies.goal and rules) and all(
+            self._made[other] and name not in rule.cures for other, rule in rules.items()
         )
+
+    def _made_for(self, name: str) -> dict[str, Rule]:
+        """Return the rules that have a symptom as a reason."""
+        return {
+            other: rule
+            for other, rule in self.remedies.rules.items()
+            if any(name in when for when in rule.when)
+        }
 
     def _arguments(self, of: Look | FixCall) -> Json:
         try:
@@ -380,11 +405,11 @@ class Cure:
 
     def _fix(self, name: str) -> Course:
         rule = self.remedies.rules[name]
-        planned = [(call.tool, self._arguments(call)) for call in rule.calls]
+        planned = [(call, self._arguments(call)) for call in rule.calls]
         self._made[name] += 1
-        for tool, args in planned:
-            yield Ask(name, tool, args, rule=name)
-            self.done.append(tool)
+        for call, args in planned:
+            yield Ask(name, call.tool, args, rule=name, expects=call.expects)
+            self.done.append(call.tool)
 
     def _check_before_acting(self, state: State) -> None:
         """Hand over before anything is done if it is clear that the rules can't settle it."""
@@ -427,6 +452,8 @@ class Cure:
     def _check_settled(self, state: State) -> None:
         """Hand over if a fix may be needed that is not certain, or that was made already."""
         for name in self.suggested(state):
+            if self._surprise:
+                raise self._over(self._surprise)
             rule = self.remedies.rules[name]
             if self._made[name] >= rule.most:
                 raise self._over(f"{name} would be needed again")

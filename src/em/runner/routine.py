@@ -555,9 +555,9 @@ def look_step(step_id: str, tool: str) -> CompiledStep:
     return _with_item(ToolStep(id=step_id, tool=tool, effect="read"))
 
 
-def fix_step(name: str, tool: str) -> CompiledStep:
+def fix_step(name: str, tool: str, expects: Sequence[str]) -> CompiledStep:
     """Return the step of one call of a rule's fix, whose arguments stand under `item`."""
-    return _with_item(ToolStep(id=name, tool=tool, effect="write"))
+    return _with_item(ToolStep(id=name, tool=tool, effect="write", expects=tuple(expects)))
 
 
 def _with_item(step: ToolStep) -> CompiledStep:

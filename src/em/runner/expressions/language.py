@@ -272,9 +272,9 @@ class References:
         """Yield every problem of expressions and names."""
         for number, step in enumerate(self._steps):
             if isinstance(step, dict):
-                if step.get("type") != "rules":  # it has no expressions
-                    check = self._plan if step.get("type") == "plan" else self._step
-                    yield from check(step, ("steps", number))
+                checks = {"plan": self._plan, "rules": self._rules}
+                check = checks.get(str(step.get("type")), self._step)
+                yield from check(step, ("steps", number))
                 if isinstance(step.get("save_as"), str):
                     self._known |= {step["save_as"]}
 
@@ -319,6 +319,14 @@ class References:
             for field, known in (("guards", own), ("expects", {"result"})):
                 for number, text in enumerate(_list(effect, field)):
                     yield from self._bare(text, (*at, field, number), known)
+
+    def _rules(self, step: Json, where: Where) -> Iterator[Found]:
+        """Yield the problems of rules: what the results of their calls must be like."""
+        for name, rule in _mapping(step, "rules").items():
+            for number, call in enumerate(_list(rule, "calls")):
+                path = (*where, "rules", name, "calls", number, "expects")
+                for place, text in enumerate(_list(call, "expects")):
+                    yield from self._bare(text, (*path, place), {"result"})
 
     def _slot(
         self, slot: Any, where: Where, own: Set[str], slots: Mapping[str, Any]
