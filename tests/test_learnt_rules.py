@@ -16,7 +16,7 @@ from em.runner.package import find_routine, texts_of, write_files
 from em.runner.routine import RulesStep
 from em.runner.run import RunResult
 from em.runner.validation import validate
-from em.traces.trace import KeptTrace, ToolCall, Trace
+from em.traces.trace import KeptTrace, Message, Mission, ToolCall, Trace
 
 SINGLE = [(fault,) for fault in ("low", "stuck", "summer", "air") for _ in range(4)]
 LEAKS = [("leak",), ("low", "leak"), ("leak",)]
@@ -300,3 +300,96 @@ def test_words_that_say_what_to_do_are_no_rules() -> None:
         made.append(msgspec.structs.replace(trace, events=[said, *trace.events[1:]]))
     routine = compile_several(kept(made)).draft.routine
     assert not any(isinstance(step, RulesStep) for step in routine.steps)
+
+
+class Servers:
+    """Services of one machine; some may be down, or have filled their disk."""
+
+    NAMES = ("mail", "web", "search", "billing")
+
+    def __init__(self, machine: int, *down: str, is_full: bool = False) -> None:
+        self.name, self.down, self.is_full = f"srv-{5600 + machine}", set(down), is_full
+        self.done: list[tuple[str, dict[str, Any]]] = []
+
+    @property
+    def request(self) -> str:
+        return f"Something is wrong on machine {self.name}"
+
+    def tools(self) -> dict[str, Any]:
+        return {
+            "list_services": self.list_services,
+            "read_disk": self.read_disk,
+            "ping": lambda machine: {"ok": not self.down and not self.is_full},
+            "restart": self.restart,
+            "clean_disk": self.clean_disk,
+        }
+
+    def list_services(self, machine: str) -> list[dict[str, Any]]:
+        assert machine == self.name
+        return [
+            {"service": one, "state": "down" if one in self.down else "up"} for one in self.NAMES
+        ]
+
+    def read_disk(self, machine: str) -> dict[str, Any]:
+        assert machine == self.name
+        return {"used_gb": 99 if self.is_full else 20, "limit_gb": 90}
+
+    def restart(self, machine: str, service: str) -> dict[str, Any]:
+        self.done.append(("restart", {"machine": machine, "service": service}))
+        self.down.discard(service)
+        return {"ok": True}
+
+    def clean_disk(self, machine: str) -> dict[str, Any]:
+        self.done.append(("clean_disk", {"machine": machine}))
+        self.is_full = False
+        return {"ok": True}
+
+    def recorded(self) -> Trace:
+        events: list[Any] = [Message(role="user", text=self.request)]
+
+        def call(tool: str, **args: Any) -> Any:
+            effect: Any = "write" if tool in ("restart", "clean_disk") else "read"
+            result = self.tools()[tool](machine=self.name, **args)
+            own = {"machine": self.name, **args}
+            events.append(ToolCall(tool=tool, args=own, result=result, effect=effect))
+
+        call("list_services")
+        call("read_disk")
+        for service in sorted(self.down):
+            call("restart", service=service)
+        if self.is_full:
+            call("clean_disk")
+        call("list_services")
+        call("read_disk")
+        call("ping")
+        return Trace(mission=Mission(goal=self.request), events=events, outcome="success")
+
+
+@pytest.fixture
+def operator(memory: Memory) -> Learnt:
+    down = [Servers(n, Servers.NAMES[n % 3]).recorded() for n in range(4)]
+    full = [Servers(n, is_full=True).recorded() for n in range(4, 8)]
+    return Learnt(memory, [*down, *full])
+
+
+def test_the_item_that_is_the_reason_is_the_one_that_is_acted_on(operator: Learnt) -> None:
+    servers = Servers(40, "billing", is_full=True)
+    result = operator.memory.run(operator.routine, {"request": servers.request}, servers.tools())
+    assert result.status == "ok", result.failure
+    assert servers.done == [
+        ("restart", {"machine": "srv-5640", "service": "billing"}),
+        ("clean_disk", {"machine": "srv-5640"}),
+    ]
+
+
+def test_two_such_items_are_handed_over(operator: Learnt) -> None:
+    servers = Servers(40, "billing", "web")
+    result = operator.memory.run(operator.routine, {"request": servers.request}, servers.tools())
+    assert (result.status, servers.done) == ("failed", [])
+
+
+def test_another_machine_than_the_one_of_the_request_is_not_touched(operator: Learnt) -> None:
+    servers = Servers(40, "web")
+    request = {"request": f"{servers.request}, not on srv-5641"}
+    result = operator.memory.run(operator.routine, request, servers.tools())
+    assert (result.status, servers.done) == ("failed", [])

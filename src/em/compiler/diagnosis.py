@@ -25,6 +25,7 @@ from em.runner.symptoms import (
     SAID,
     Plain,
     Symptoms,
+    field_of,
     of_result,
     of_words,
     source_of,
@@ -207,13 +208,24 @@ class Diagnosis:
         said = self._said[number]
         known: dict[str, Plain] = dict(said)
         found = []
+        lost: set[str] = set()
         for one, state in zip(self.lines[number], self._all_states[number], strict=True):
+            if is_strict or one.look:
+                # Several fixes in a row were all made for what was seen before the first.
+                known = {name: value for name, value in known.items() if name not in lost}
+                lost = set()
             found.append(dict(known))
             if one.fix:
-                lost = self._effects.lost(one.fix, known, is_strict=is_strict) - said.keys()
-                known = {name: value for name, value in known.items() if name not in lost}
+                lost |= self._effects.lost(one.fix, known, is_strict=is_strict) - said.keys()
             known |= state
-        return [*found, known]
+        return [*found, {name: value for name, value in known.items() if name not in lost}]
+
+    def _seen_last(self, number: int, time: int) -> dict[str, Plain]:
+        """Return what was seen last of every symptom, whether it still held or not."""
+        found: dict[str, Plain] = dict(self._said[number])
+        for state in self._all_states[number][:time]:
+            found |= state
+        return found
 
     # --- rules ------------------------------------------------------------------------------------
 
@@ -251,7 +263,8 @@ class Diagnosis:
                 for time, one in enumerate(line)
                 if one.fix == fix
             ]
-            reasons = _Reasons(fix, positives, evidence, self._effects)
+            seen = {one[:2]: self._seen_last(*one[:2]) for one in positives}
+            reasons = _Reasons(fix, positives, seen, evidence, self._effects)
             for number, (made, when, given) in enumerate(reasons.all()):
                 name = fix if not number else f"{fix} {number + 1}"
                 rule = self._rule(fix, made, when, given)
@@ -408,10 +421,6 @@ def _is_before(one: str, other: str, before: set[tuple[str, str]]) -> bool:
     return (one, other) in before and (other, one) not in before
 
 
-def _field(name: str) -> str:
-    return name.partition(": ")[2]
-
-
 def _has_digit(text: str) -> bool:
     return any(char.isdigit() for char in text)
 
@@ -459,9 +468,11 @@ class _Effects:
         """Take it that a fix changes a field also where another look shows it: one record."""
         by_field: dict[str, list[str]] = {}
         for name in names:
-            by_field.setdefault(_field(name), []).append(name)
+            by_field.setdefault(field_of(name), []).append(name)
         for fix, moved in list(self.moved.items()):
-            self.assume(fix, [other for name in moved for other in by_field.get(_field(name), ())])
+            self.assume(
+                fix, [other for name in moved for other in by_field.get(field_of(name), ())]
+            )
 
     def assume(self, fix: str, names: Iterable[str]) -> None:
         """Take it that a fix changes something, unless it was seen to stay the same."""
@@ -625,9 +636,14 @@ class _Reasons:
     """Why a fix was made: the symptoms that its states had in common, and the others had not."""
 
     def __init__(
-        self, fix: str, positives: Sequence[Snapshot], evidence: _Evidence, effects: _Effects
+        self,
+        fix: str,
+        positives: Sequence[Snapshot],
+        seen: Mapping[tuple[int, int], State],
+        evidence: _Evidence,
+        effects: _Effects,
     ) -> None:
-        self._fix, self._positives = fix, positives
+        self._fix, self._positives, self._seen = fix, positives, seen
         self._evidence, self._effects = evidence, effects
         self._without = evidence.without(fix)
 
@@ -648,7 +664,7 @@ class _Reasons:
             yield chosen, when, given
             left = [one for one in left if one not in chosen]
         for one in left:
-            if self._evidence.where(one.state.items(), self._without):
+            if self._evidence.where(self._seen[one.trace, one.time].items(), self._without):
                 raise RoutineError(
                     f"the traces contradict each other: {self._fix} was made in one trace, and not"
                     " in another one that looked just the same",

@@ -19,6 +19,7 @@ from em.runner.symptoms import (
     SAID,
     Plain,
     Symptoms,
+    field_of,
     held_by,
     of_result,
     of_words,
@@ -363,11 +364,25 @@ class Cure:
             if not known or any(same_plain(value, one) for one in known):
                 continue
             problem = f"{name} is {short(value)}, which was never put right"
+            if self.done and self._is_known_elsewhere(name, state):
+                continue
             if self.done and self._is_consequence(name):
                 self._surprise = problem
             elif not (self.done and self._is_changed_unseen(name)):
                 raise self._over(problem)
         return state
+
+    def _is_known_elsewhere(self, name: str, state: State) -> bool:
+        """Return whether another look shows a field of this name with this value, which is known.
+
+        It is one record, and when it was recorded nobody looked again on both ways.
+        """
+        field, value = field_of(name), state[name]
+        return any(
+            other != name and field_of(other) == field and same_plain(shown, value)
+            for other, shown in state.items()
+            if any(same_plain(shown, one) for one in self.remedies.known.get(other, ()))
+        )
 
     def _is_consequence(self, name: str) -> bool:
         """Return whether a symptom may be new because all is well now; the goal decides then.

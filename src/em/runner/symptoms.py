@@ -115,6 +115,11 @@ def state_of(
     return state
 
 
+def field_of(name: str) -> str:
+    """Return the name of a symptom without the look that shows it."""
+    return name.partition(": ")[2]
+
+
 def source_of(name: str) -> str:
     """Return which look shows a symptom; SAID for the request."""
     return name.partition(": ")[0]
