@@ -5,7 +5,10 @@ BIN := .venv/bin
 PIP := PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.txt \
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help demo test lint bench bench-peers golden constraints clean setup-sandbox setup-browser
+# The coding agents that em is tried with, pinned; they are installed into .clients.
+CLIENTS := @anthropic-ai/claude-code@2.1.197 @openai/codex@0.166.0
+
+.PHONY: help demo test test-clients setup-clients lint bench bench-peers golden constraints clean setup-sandbox setup-browser
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -19,6 +22,13 @@ test: .venv/dev setup-sandbox ## set up, and run every check
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/pytest
+
+test-clients: .venv/dev setup-clients ## drive real coding agents against a scripted model
+	$(BIN)/pytest -m clients -n 0 tests/clients
+
+setup-clients: ## install the coding agents that test-clients drives, pinned, into .clients
+	@command -v npm >/dev/null && npm install --prefix .clients --no-audit --no-fund --prefer-offline \
+		--loglevel=error $(CLIENTS) >/dev/null
 
 setup-sandbox: ## install bubblewrap where that is ours to do (root on Debian); tests need it to try it
 	@command -v bwrap >/dev/null || ! command -v apt-get >/dev/null || test "$$(id -u)" != 0 \
@@ -48,7 +58,7 @@ constraints: .venv/dev ## pin what is installed now, without naming where it cam
 	$(BIN)/python -m pip freeze --exclude-editable --exclude em-core --exclude pip --exclude setuptools | sort -f > constraints.txt
 
 clean: ## remove what these targets made
-	rm -rf .venv .em .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	rm -rf .venv .clients .em .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 
 .venv/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \

@@ -1,0 +1,123 @@
+"""The real coding agents, driven headless against the scripted model, in a home of their own."""
+
+import json
+import os
+import subprocess
+from abc import ABC, abstractmethod
+from pathlib import Path
+from typing import Any
+
+from em.testing import LoopbackModel, Turn
+from em.testing.model_server import Seen
+from em.testing.turn import calling
+
+PROGRAMS = Path(__file__).parents[2] / ".clients" / "node_modules" / ".bin"
+KEY = "sk-dummy"
+
+
+def aside(seen: Seen) -> str | None:
+    """Reply to what an agent asks beside its task: such a request offers no tools."""
+    return None if seen.body.get("tools") else "A title"
+
+
+class CodingAgent(ABC):
+    """A coding agent: its program, its home and the folder in which it works."""
+
+    name: str
+    program: str
+
+    def __init__(self, folder: Path, model: LoopbackModel) -> None:
+        self.home, self.folder, self.model = folder / "home", folder / "work", model
+        self.home.mkdir()
+        self.folder.mkdir()
+        self.environment = {
+            "HOME": str(self.home),
+            "PATH": os.environ["PATH"],
+            "LANG": "C.UTF-8",
+            "ANTHROPIC_API_KEY": KEY,
+            "OPENAI_API_KEY": KEY,
+        }
+
+    def run(self, prompt: str, *replies: Any, options: tuple[str, ...] = ()) -> list[Any]:
+        """Give the agent a task and the model its replies. Return what the agent printed."""
+        program = PROGRAMS / self.program
+        assert program.exists(), "run `make setup-clients`"
+        self.model.say(*replies)
+        done = subprocess.run(
+            [str(program), *self.command(prompt, options)],
+            cwd=self.folder,
+            env=self.environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert not self.model.replies_left, "the agent did not ask for every reply"
+        return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+
+    @abstractmethod
+    def command(self, prompt: str, options: tuple[str, ...]) -> list[str]:
+        """Return the arguments of the program."""
+
+    @abstractmethod
+    def shell(self, command: str) -> Turn:
+        """Return the reply with which the model runs a command."""
+
+    @abstractmethod
+    def sessions(self) -> list[Path]:
+        """Return the transcripts in the agent's home, oldest first."""
+
+
+class ClaudeCode(CodingAgent):
+    """Claude Code: its settings and sessions are in `~/.claude`."""
+
+    name, program = "claude-code", "claude"
+
+    def __init__(self, folder: Path, model: LoopbackModel) -> None:
+        super().__init__(folder, model)
+        self.environment |= {
+            "ANTHROPIC_BASE_URL": model.base_url,
+            "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+        }
+
+    def command(self, prompt: str, options: tuple[str, ...]) -> list[str]:
+        stream = ("--output-format", "stream-json", "--verbose")
+        return ["-p", prompt, *stream, *options, "--allowedTools", "Bash", "mcp__em"]
+
+    def shell(self, command: str) -> Turn:
+        return calling("Bash", {"command": command, "description": "as the task asks"})
+
+    def sessions(self) -> list[Path]:
+        return _by_age(self.home / ".claude" / "projects")
+
+
+class Codex(CodingAgent):
+    """Codex: its settings and sessions are in `~/.codex`."""
+
+    name, program = "codex", "codex"
+
+    def __init__(self, folder: Path, model: LoopbackModel) -> None:
+        super().__init__(folder, model)
+        self.config = self.home / ".codex" / "config.toml"
+        self.config.parent.mkdir()
+        self.config.write_text(
+            'model = "scripted"\nmodel_provider = "loopback"\n\n'
+            f'[model_providers.loopback]\nname = "loopback"\nbase_url = "{model.base_url}/v1"\n'
+            'env_key = "OPENAI_API_KEY"\nwire_api = "responses"\nstream_max_retries = 2\n'
+        )
+
+    def command(self, prompt: str, options: tuple[str, ...]) -> list[str]:
+        trusted = "--dangerously-bypass-approvals-and-sandbox"
+        return ["exec", "--json", "--skip-git-repo-check", trusted, *options, prompt]
+
+    def shell(self, command: str) -> Turn:
+        return calling("exec_command", {"cmd": command})
+
+    def sessions(self) -> list[Path]:
+        return _by_age(self.home / ".codex" / "sessions")
+
+
+def _by_age(folder: Path) -> list[Path]:
+    return sorted(folder.rglob("*.jsonl"), key=lambda path: path.stat().st_mtime_ns)
