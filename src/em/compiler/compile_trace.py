@@ -24,7 +24,7 @@ from em.compiler.rules_draft import draft_rules
 from em.compiler.step_trials import does_all, step_trials
 from em.compiler.trials import refuse_wrong
 from em.compiler.verification import verify_draft
-from em.compiler.way_draft import draft_way
+from em.compiler.way_draft import way_drafts
 from em.errors import EmError, InputError, RoutineError, UsageError
 from em.llm.client import LlmClient
 from em.runner.tools import Function
@@ -318,15 +318,14 @@ def _filled_in(
     if not _need_more(drafts):
         return None
     examples = examples_of(traces, how["declared"] or {})
-    draft = draft_way(
+    found = way_drafts(
         [kept.trace for kept in traces],
         [one.said for one in examples.values()],
         partial(compile_trace, **how),
         partial(_proved, functions=how["udfs"]),
     )
-    if draft is None or not does_all(draft, examples, drafts):
-        return None
-    return _of_all(traces, draft)
+    draft = next((one for one in found if does_all(one, examples, drafts)), None)
+    return None if draft is None else _of_all(traces, draft)
 
 
 def _learnt(

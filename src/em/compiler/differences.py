@@ -7,7 +7,7 @@ whatever was asked, make no routine.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -15,7 +15,7 @@ import msgspec
 from em.compiler.calls import Names, identifier
 from em.compiler.draft import Draft, Recorded, names_used
 from em.compiler.evidence import ENOUGH, of_choice, of_match
-from em.compiler.sources import text_key
+from em.compiler.sources import places, quoted, text_key
 from em.errors import EmError, RoutineError
 from em.runner.agreement import (
     names_in_expression,
@@ -72,7 +72,7 @@ def settled(draft: Draft, others: Sequence[Draft]) -> Draft:
     one each time, may say enough. Everything that holds in all of them must agree.
     others: drafts that make the same calls in the same order.
     """
-    draft = _with_names(draft, others)
+    draft = _with_checks(_with_names(draft, others), others)
     for name in [name for name, asked in draft.routine.asks.items() if not asked.is_unused]:
         found = _Together(draft, others).explained(name)
         if found:
@@ -102,15 +102,15 @@ class _Together:
 
     def explained(self, name: str) -> list[str]:
         """Return the expressions that give an asked input in every trace, the best first."""
-        places = [
+        found = [
             (number, place)
             for step, number in _recorded_steps(self._draft)
             for place, template in single_places(step.args, step.agree)
             if _bare_name(template) == name
         ]
-        if not places:
+        if not found:
             return []
-        number, place = places[0]
+        number, place = found[0]
         values = [_part(one.recording[number].args, place) for one in self._all]
         texts = dict.fromkeys(
             text
@@ -118,7 +118,40 @@ class _Together:
             for text in _explanations(one, number, place)
             if (names := names_in_expression(text)) and names <= self._known
         )
-        holding = [
+        holding = self._giving(texts, values)
+        bits = {text: self._evidence(text, values) for text in holding}
+        holding.sort(key=lambda text: -bits[text])
+        return holding if holding and bits[holding[0]] >= ENOUGH else []
+
+    def agreeing(self, number: int, place: str, texts: Sequence[str]) -> list[str]:
+        """Return the expressions that give an argument in every trace."""
+        values = [_part(one.recording[number].args, place) for one in self._all]
+        return self._giving([t for t in texts if names_in_expression(t) <= self._known], values)
+
+    def memberships(self, number: int, place: str, template: Any) -> list[str]:
+        """Return checks that an argument is one of a list, if the values say so together."""
+        found = _WHOLE.fullmatch(template.strip()) if isinstance(template, str) else None
+        value = _part(self._draft.recording[number].args, place)
+        if found is None or isinstance(value, dict | list):
+            return []
+        texts = dict.fromkeys(
+            f"among(every({step.save_as}, {quoted('.'.join(one.general))}), {found[1]})"
+            for step, at in _recorded_steps(self._draft)
+            if at < number and step.save_as is not None
+            for one in places(at, self._draft.recording[at].result)
+            if one.collections and text_key(one.value) == text_key(value)
+        )
+        values = [_part(one.recording[number].args, place) for one in self._all]
+        return [text for text in texts if self._evidence(text, values) >= ENOUGH]
+
+    def holds(self, guard: str) -> bool:
+        """Return whether a guard holds in every trace."""
+        if not names_in_expression(guard) <= self._known:
+            return False
+        return all(_gives(f"true if {guard} else false", scope, True) for scope in self._scopes)
+
+    def _giving(self, texts: Iterable[str], values: Sequence[Any]) -> list[str]:
+        return [
             text
             for text in texts
             if all(
@@ -126,9 +159,6 @@ class _Together:
                 for scope, value in zip(self._scopes, values, strict=True)
             )
         ]
-        bits = {text: self._evidence(text, values) for text in holding}
-        holding.sort(key=lambda text: -bits[text])
-        return holding if holding and bits[holding[0]] >= ENOUGH else []
 
     def _evidence(self, text: str, values: Sequence[Any]) -> float:
         """Return the evidence for an expression from the different values that it gave."""
@@ -174,6 +204,35 @@ def _with_names(draft: Draft, others: Sequence[Draft]) -> Draft:
     ]
     return msgspec.structs.replace(
         draft, routine=msgspec.structs.replace(draft.routine, steps=steps)
+    )
+
+
+def _with_checks(draft: Draft, others: Sequence[Draft]) -> Draft:
+    """Return a draft with the checks of other traces that hold in all of them.
+
+    A short value of one trace says too little to be looked for in a list; that of another does.
+    """
+    together = _Together(draft, others)
+    steps: dict[str, Step] = {}
+    for step, number in _recorded_steps(draft):
+        same = [next(s for s, at in _recorded_steps(one) if at == number) for one in others]
+        guards = dict.fromkeys([*step.guards, *(text for one in same for text in one.guards)])
+        agree = dict(step.agree)
+        for place, template in single_places(step.args, step.agree):
+            own = agree.get(place, ())
+            more = [text for one in same for text in one.agree.get(place, ()) if text not in own]
+            more += [] if own or more else together.memberships(number, place, template)
+            held = together.agreeing(number, place, list(dict.fromkeys(more)))
+            if held:
+                agree[place] = [*own, *held]
+        steps[step.id] = msgspec.structs.replace(
+            step,
+            agree=agree,
+            guards=tuple(t for t in guards if t in step.guards or together.holds(t)),
+        )
+    changed = [steps.get(step.id, step) for step in draft.routine.steps]
+    return msgspec.structs.replace(
+        draft, routine=msgspec.structs.replace(draft.routine, steps=changed)
     )
 
 

@@ -5,18 +5,20 @@ values, however short a value is. The values become inputs, named after the argu
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
 from typing import Any, NamedTuple
 
 import msgspec
 
-from em.compiler.calls import identifier
+from em.compiler.calls import Names, identifier
 from em.compiler.draft import Draft
 from em.compiler.inputs import REQUEST, escaped
+from em.compiler.loops import Loop, folded, inputs_of, loop_of, turns
 from em.compiler.sources import text_key
 from em.runner.routine import Request
-from em.traces.trace import Message, Mission, Trace
+from em.traces.trace import Message, Mission, ToolCall, Trace, UdfCall
+from em.values.canonical import Json
 
 FEWEST = 3
 """Requests that a template needs: two may agree in a value by chance."""
@@ -49,6 +51,58 @@ def templates_of(texts: Sequence[str]) -> Iterator[Template]:
     """Yield what texts have in common, with values of signs and words apart, then as wholes."""
     found = [template_of(texts, token) for token in (_TOKEN, _WORD)]
     yield from (one for number, one in enumerate(found) if one and one not in found[:number])
+
+
+def merged_of(texts: Sequence[str]) -> Iterator[Template]:
+    """Yield templates in which holes are one with the words between them.
+
+    The items of a list may have words in common: `swap A for B and C for D`.
+    """
+    for one in templates_of(texts):
+        holes = len(one.words) - 1
+        for size in range(2, holes + 1):
+            for first in range(holes - size + 1):
+                yield _merged(one, first, first + size)
+    ends = _ends_of(texts)
+    if ends is not None:
+        yield ends
+
+
+def _ends_of(texts: Sequence[str]) -> Template | None:
+    """Return the words that texts begin and end with, with one hole between them."""
+    found = [list(_TOKEN.finditer(text)) for text in texts]
+    tokens = [[one.group() for one in own] for own in found]
+    start = _alike(tokens)
+    end = _alike([own[start:][::-1] for own in tokens])
+    common = tokens[0][:start] + tokens[0][len(tokens[0]) - end :]
+    if sum(word[-1].isalnum() for word in common) < FEWEST_WORDS or len(set(texts)) < FEWEST:
+        return None
+    if any(len(own) == start + end for own in tokens):
+        return None
+    spans = [(own[start].start(), own[len(own) - end - 1].end()) for own in found]
+    first, last = spans[0]
+    values = [[text[one:other]] for text, (one, other) in zip(texts, spans, strict=True)]
+    return Template([texts[0][:first], texts[0][last:]], values)
+
+
+def _alike(rows: Sequence[Sequence[str]]) -> int:
+    """Return how many first words all rows have in common."""
+    count = 0
+    for words in zip(*rows, strict=False):
+        if len(set(words)) > 1:
+            break
+        count += 1
+    return count
+
+
+def _merged(template: Template, first: int, end: int) -> Template:
+    words, values = template.words, []
+    for own in template.values:
+        parts = [own[first]]
+        for number in range(first + 1, end):
+            parts += [words[number], own[number]]
+        values.append([*own[:first], "".join(parts), *own[end:]])
+    return Template([*words[: first + 1], *words[end:]], values)
 
 
 def template_of(texts: Sequence[str], token: re.Pattern[str] = _TOKEN) -> Template | None:
@@ -109,11 +163,17 @@ def _between(
 
 
 class Filled(NamedTuple):
-    """Traces whose requests are inputs, and the template that the requests fit."""
+    """Traces whose requests are inputs, and the template that the requests fit.
+
+    traces: folded, so that a loop was gone through once; one for each turn. origins: the number of
+    the trace that each was made of. values: those of each input. loops: by what they are made with.
+    """
 
     traces: Sequence[Trace]
+    origins: Sequence[int]
     template: str
-    values: Mapping[str, Sequence[str]]
+    values: Mapping[str, Sequence[Any]]
+    loops: Sequence[Loop]
 
 
 def filled(traces: Sequence[Trace], said: Sequence[str], template: Template) -> Filled:
@@ -121,20 +181,40 @@ def filled(traces: Sequence[Trace], said: Sequence[str], template: Template) -> 
 
     said: what each was asked for in words.
     """
-    names = _names(template, traces)
-    given = [dict(zip(names, values, strict=True)) for values in template.values]
-    made = [
-        _with_inputs(trace, one, text) for trace, one, text in zip(traces, given, said, strict=True)
-    ]
-    columns = {name: [one[name] for one in given] for name in names}
-    return Filled(made, template.text(names), columns)
+    names = Names()
+    calls = [trace.calls for trace in traces]
+    loops: dict[int, Loop] = {}
+    for hole, texts in enumerate(zip(*template.values, strict=True)):
+        found = loop_of(texts, calls, list(loops.values()), names)
+        if found is not None:
+            loops[hole] = found
+    holes = {
+        hole: names.free(_name(template, traces, hole))
+        for hole in range(len(template.words) - 1)
+        if hole not in loops
+    }
+    made, origins = [], []
+    for number, (trace, text) in enumerate(zip(traces, said, strict=True)):
+        plain = {name: template.values[number][hole] for hole, name in holes.items()}
+        for turn in range(turns(list(loops.values()), number)):
+            given = dict(plain)
+            for loop in loops.values():
+                given |= inputs_of(loop, number, turn)
+            left = folded(calls[number], list(loops.values()), number, turn)
+            made.append(_with_inputs(trace, given, text, left))
+            origins.append(number)
+    named = {**holes, **{hole: loop.name for hole, loop in loops.items()}}
+    columns: dict[str, Sequence[Any]] = {loop.name: loop.lists for loop in loops.values()}
+    columns |= {name: [own[hole] for own in template.values] for hole, name in holes.items()}
+    text = template.text([named[hole] for hole in sorted(named)])
+    return Filled(made, origins, text, columns, list(loops.values()))
 
 
 def with_template(draft: Draft, found: Filled) -> Draft:
     """Return a draft whose inputs are taken from a request in words."""
     schema = dict(draft.routine.input_schema or {})
     properties = {
-        name: {**content, "examples": list(dict.fromkeys(found.values.get(name, ())))}
+        name: {**content, "examples": _different(found.values[name])}
         if name in found.values
         else content
         for name, content in schema.get("properties", {}).items()
@@ -147,36 +227,47 @@ def with_template(draft: Draft, found: Filled) -> Draft:
     routine = msgspec.structs.replace(
         draft.routine,
         input_schema=schema,
-        request=Request(input=request, template=found.template),
+        request=Request(
+            input=request,
+            template=found.template,
+            between={loop.name: list(loop.between) for loop in found.loops},
+            each={loop.name: loop.each for loop in found.loops if loop.each},
+        ),
         seen={},
     )
     return msgspec.structs.replace(draft, routine=routine)
 
 
-def _with_inputs(trace: Trace, given: Mapping[str, str], said: str) -> Trace:
+def _different(values: Sequence[Any]) -> list[Any]:
+    found: list[Any] = []
+    for value in values:
+        if value not in found:
+            found.append(value)
+    return found
+
+
+def _with_inputs(trace: Trace, given: Json, said: str, left: Collection[int]) -> Trace:
+    """Return a trace with inputs in place of its request, and with some of its calls."""
     rest = {
         name: value for name, value in trace.mission.input_summary.items() if value not in (said,)
     }
     mission = Mission(goal=trace.mission.goal, input_summary={**rest, **given})
-    events = [
-        event for event in trace.events if not (isinstance(event, Message) and event.role == "user")
-    ]
+    events, number = [], -1
+    for event in trace.events:
+        number += isinstance(event, ToolCall | UdfCall)
+        is_left = number in left if isinstance(event, ToolCall | UdfCall) else True
+        if is_left and not (isinstance(event, Message) and event.role == "user"):
+            events.append(event)
     return msgspec.structs.replace(trace, mission=mission, events=events)
 
 
-def _names(template: Template, traces: Sequence[Trace]) -> list[str]:
-    """Name each hole after the argument that it is in every trace, where there is one."""
-    names: list[str] = []
-    for number in range(len(template.words) - 1):
-        shared: set[str] | None = None
-        for values, trace in zip(template.values, traces, strict=True):
-            own = {name for name, value in _arguments(trace) if _is(value, values[number])}
-            shared = own if shared is None else shared & own
-        name = identifier(min(shared)) if shared else f"part_{number + 1}"
-        while name in names:
-            name += "_2"
-        names.append(name)
-    return names
+def _name(template: Template, traces: Sequence[Trace], hole: int) -> str:
+    """Name a hole after the argument that it is in every trace, where there is one."""
+    shared: set[str] | None = None
+    for values, trace in zip(template.values, traces, strict=True):
+        own = {name for name, value in _arguments(trace) if _is(value, values[hole])}
+        shared = own if shared is None else shared & own
+    return identifier(min(shared)) if shared else f"part_{hole + 1}"
 
 
 def _arguments(trace: Trace) -> list[tuple[str, Any]]:

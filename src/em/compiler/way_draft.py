@@ -4,13 +4,15 @@ What their requests have in common is the template of the request, and the rest 
 trace is compiled by itself, with those inputs; what holds in all of them is kept.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 
 from em.compiler.confirmation import confirmed, names_to_confirm, relaxed
 from em.compiler.differences import settled, told_apart
 from em.compiler.draft import Draft
 from em.compiler.evidence import ENOUGH, of_constant
-from em.compiler.templates import Filled, filled, templates_of, with_template
+from em.compiler.loops import unfolded
+from em.compiler.templates import Filled, filled, merged_of, templates_of, with_template
 from em.errors import EmError
 from em.traces.trace import Trace
 
@@ -18,37 +20,46 @@ Compile = Callable[..., Draft]
 """Compiles one trace. `keep`: numbers of reads that stay though nothing uses them here."""
 
 
-def draft_way(
+def way_drafts(
     traces: Sequence[Trace],
     said: Sequence[str],
     compile_one: Compile,
     proved: Callable[[Draft], Draft],
-) -> Draft | None:
-    """Return a routine whose request is a template; None if that leaves something to ask.
+) -> Iterator[Draft]:
+    """Yield a routine for each template of the requests that leaves nothing to ask.
 
     said: what each trace was asked for in words.
     """
-    for template in templates_of(said):
-        draft = _draft(filled(traces, said, template), compile_one, proved)
-        if draft is not None:
-            return draft
-    return None
+    whole = (filled(traces, said, template) for template in templates_of(said))
+    merged = (filled(traces, said, template) for template in merged_of(said))
+    for found in chain(whole, (one for one in merged if one.loops)):
+        try:
+            draft = _draft(found, traces, compile_one)
+            if draft is not None:
+                yield with_template(proved(draft), found)
+        except EmError:
+            continue  # one of the traces can't be compiled so, or not be repeated
 
 
-def _draft(found: Filled, compile_one: Compile, proved: Callable[[Draft], Draft]) -> Draft | None:
-    try:
-        drafts = _same_way(found.traces, compile_one)
-    except EmError:
-        return None
+def _draft(found: Filled, traces: Sequence[Trace], compile_one: Compile) -> Draft | None:
+    """Return what holds in all traces; None if something is left to ask."""
+    drafts = _same_way(found.traces, compile_one)
     if drafts is None:
         return None
-    first, *others = _most_checked_first(drafts)
+    base = max(range(len(drafts)), key=lambda number: _checks(drafts[number]))
+    first, others = drafts[base], [*drafts[:base], *drafts[base + 1 :]]
     draft = settled(told_apart(relaxed(first, others), others), others)
-    if of_constant(len(found.traces)) >= ENOUGH:
+    if of_constant(len(traces)) >= ENOUGH:
         draft = confirmed(draft, list(names_to_confirm(draft.routine)))
     if draft.routine.asks:
         return None
-    return with_template(proved(draft), found)
+    origin = found.origins[base]
+    for loop in found.loops:
+        made = unfolded(draft, loop, origin, traces[origin].calls)
+        if made is None:
+            return None
+        draft = made
+    return draft
 
 
 def _same_way(traces: Sequence[Trace], compile_one: Compile) -> list[Draft] | None:
@@ -71,12 +82,8 @@ def _way(draft: Draft) -> tuple[str, ...]:
     return tuple(item.name for item in draft.recording)
 
 
-def _most_checked_first(drafts: Sequence[Draft]) -> list[Draft]:
-    """Return the drafts, that with the most checks first: a short value alone has too few."""
-    return sorted(drafts, key=_checks, reverse=True)
-
-
 def _checks(draft: Draft) -> int:
+    """Count what a draft checks: a trace with a short value alone has too few."""
     return sum(
         len(step.guards) + sum(map(len, step.agree.values())) for step in draft.routine.steps
     )

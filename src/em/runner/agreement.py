@@ -21,7 +21,7 @@ from em.runner.expressions.words import (
     past_in_words,
     request_in_words,
 )
-from em.runner.mentions import is_value
+from em.runner.mentions import is_item, is_value
 from em.runner.run import Failed, PendingPrompt, failure_of
 from em.values.canonical import Json, digest_unordered, identical, same, short
 
@@ -75,7 +75,9 @@ class Terms:
         agree: Mapping[str, Sequence[str]],
         guards: Sequence[str],
         may_write: bool = True,
+        more: Collection[str] = (),
     ) -> None:
+        """Take what a step requires; `more` are names that it needs beside its arguments."""
         place = f"step {step_id}, field"
         self.step_id, self.may_write = step_id, may_write
         self.leaves = [
@@ -89,7 +91,7 @@ class Terms:
             if name not in agree and not isinstance(value, int | float | None)
         ]
         # The names that the arguments themselves need.
-        self.uses = frozenset(_names_of_value(args))
+        self.uses = frozenset(names_of_value(args)) | frozenset(more)
         self.names = self.uses.union(
             *(term.names for leaf in self.leaves for term in (leaf.own, *leaf.others)),
             *(term.names for term in self.guards),
@@ -114,7 +116,7 @@ def _leaf(args: Json, name: str, texts: Sequence[str], place: str) -> Leaf:
 def _own(template: Any, place: str) -> Term:
     """Return an argument as it is written."""
     shown = template if isinstance(template, str) else short(template)
-    return Term(shown, compile_value(template, place), frozenset(_names_of_value(template)))
+    return Term(shown, compile_value(template, place), frozenset(names_of_value(template)))
 
 
 _PLAIN_KEY = re.compile(r"[^.\[\]\"]+")
@@ -160,16 +162,17 @@ def names_in_expression(expression: str) -> set[str]:
     return set(_NAME.findall(_TEXT.sub("''", expression))) - _WORDS
 
 
-def _names_of_value(value: Any) -> Iterator[str]:
+def names_of_value(value: Any) -> Iterator[str]:
+    """Yield the names of values that the expressions in a value use."""
     if isinstance(value, str):
         for hole in _HOLE.findall(value):
             yield from names_in_expression(hole)
     elif isinstance(value, dict):
         for item in value.values():
-            yield from _names_of_value(item)
+            yield from names_of_value(item)
     elif isinstance(value, list):
         for item in value:
-            yield from _names_of_value(item)
+            yield from names_of_value(item)
 
 
 Answer = Callable[[PendingPrompt], Json]
@@ -265,24 +268,13 @@ class Agreement:
         examples = self._properties[name].get("examples")
         return examples if isinstance(examples, list) else ()
 
-    def _kinds(self, name: str) -> set[str]:
-        """Return what the recorded values of an input looked like."""
-        return set(map(kind_of, self._examples(name) or (None,)))
-
     def _bind(self, known: Json) -> bool | None:
         """Take inputs from the request; None if there is none, False if its wording differs."""
         if self._request is None or self._request.input not in known:
             return None
         text = known[self._request.input]
-        bound = bind(self._request.template, text) if isinstance(text, str) else None
+        bound = self._bound(text) if isinstance(text, str) else None
         if bound is None:
-            return False
-        if any(kind_of(value) not in self._kinds(name) for name, value in bound.items()):
-            return False
-        quoted = quoted_names(self._request.template)
-        if not all(
-            name in quoted or is_value(value, self._examples(name)) for name, value in bound.items()
-        ):
             return False
         for name, value in bound.items():
             value = _typed(value, self._properties.get(name, {}))  # noqa: PLW2901 - the same value
@@ -294,6 +286,29 @@ class Agreement:
                 )
             known[name] = value
         return True
+
+    def _bound(self, text: str) -> Json | None:
+        """Return the inputs that a request names; None unless they look like the recorded ones."""
+        request = self._request
+        bound = bind(request.template, text)
+        if bound is None:
+            return None
+        for name, between in request.between.items():
+            items = listed(bound.get(name), between, request.each.get(name, ""))
+            if not items:
+                return None
+            bound[name] = items
+        quoted = quoted_names(request.template)
+        for name, value in bound.items():
+            examples = [part for one in self._examples(name) for part in _parts(one)]
+            kinds = set(map(kind_of, examples or (None,)))
+            parts = list(_parts(value))
+            named = name in quoted or all(is_value(part, examples) for part in parts)
+            if not named or any(kind_of(part) not in kinds for part in parts):
+                return None
+            if name in request.between and not all(is_item(part, examples) for part in parts):
+                return None
+        return bound
 
     # --- steps ------------------------------------------------------------------------------------
 
@@ -648,6 +663,34 @@ def bind(template: str, text: str) -> Json | None:
         elif bound.setdefault(str(plain), value) != value:
             return None
     return bound if not rest or names else None
+
+
+def listed(text: Any, between: Sequence[str], each: str = "") -> list[Any] | None:
+    """Return the items of a list in words; None if it is not clear what they are.
+
+    between: what may stand between two items. each: how an item of several parts reads.
+    """
+    if not isinstance(text, str):
+        return None
+    signs = sorted((re.escape(_lower(sign)) for sign in between), key=len, reverse=True)
+    ends = [found.span() for found in re.finditer("|".join(signs), _lower(text))]
+    starts, stops = [0, *(end for _, end in ends)], [*(start for start, _ in ends), len(text)]
+    items = [text[start:stop].strip() for start, stop in zip(starts, stops, strict=True)]
+    if not all(items) or len(set(map(_lower, items))) < len(items):
+        return None
+    if not each:
+        return items
+    bound = [bind(each, item) for item in items]
+    return None if None in bound else bound
+
+
+def _parts(value: Any) -> Iterator[Any]:
+    """Yield the single values of an input that a request names."""
+    if isinstance(value, dict | list):
+        for one in value.values() if isinstance(value, dict) else value:
+            yield from _parts(one)
+    else:
+        yield value
 
 
 _MARKS = "\"”»'"

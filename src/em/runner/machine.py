@@ -876,6 +876,8 @@ class Machine:
 
     def _do(self, step: CompiledStep, start: float) -> Steps:
         if step.kind == "assert":
+            if step.terms is not None and self._agreement is not None:
+                self._agreement.settle(step.terms, self._scope, writes=False)
             return self._assert(step, start)
         if step.kind == "prompt":
             answer = self._ask(step, self._scope)

@@ -178,6 +178,13 @@ def is_value(text: Any, examples: Iterable[Any]) -> bool:
     return bool(has_others) or bool(plain & known) or not plain
 
 
+def is_item(text: Any, examples: Iterable[Any]) -> bool:
+    """Return whether a part of a list in words is one item: it has no sign of a list in itself."""
+    known = {sign for one in examples for sign in _LIST_SIGNS.findall(str(one).lower())}
+    return all(sign in known for sign in _LIST_SIGNS.findall(str(text).lower()))
+
+
+_LIST_SIGNS = re.compile(r"[,;&]|\b(?:and|or|plus)\b")
 _ENDINGS = ("ing", "ed", "es", "s", "e")
 _SHORTEST_STEM = 3
 

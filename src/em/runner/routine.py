@@ -12,7 +12,15 @@ from urllib.parse import urlsplit
 import msgspec
 
 from em.errors import InvalidRoutine
-from em.runner.agreement import SETTLED, Agreement, Answer, Terms, with_answers
+from em.runner.agreement import (
+    SETTLED,
+    Agreement,
+    Answer,
+    Terms,
+    names_in_expression,
+    names_of_value,
+    with_answers,
+)
 from em.runner.expressions.language import Evaluate, compile_expression, compile_value
 from em.runner.plan import FAILED_READ, Form, Known, Plan, Read
 from em.runner.plan import Effect as PlannedEffect
@@ -384,11 +392,15 @@ class Request(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
     A run that is given the text under the name `input` takes its inputs from there.
     Other words are asked about, since they may ask for something else.
     decides: some value may follow from the wording alone, so inputs without it are asked about too.
+    between: the inputs that are lists in the words, with what stands between their items.
+    each: how an item of such a list reads if it has several parts: `{{ old }} for {{ new }}`.
     """
 
     input: str
     template: str
     decides: bool = False
+    between: dict[str, list[str]] = {}
+    each: dict[str, str] = {}
 
 
 class Routine(
@@ -506,6 +518,9 @@ class CompiledStep:
             self.kind = "assert"
             self.check = compile_expression(step.check, f"{place}, field check")
             self.message = compile_value(step.message, f"{place}, field message")
+            if self.is_asking:
+                needed = needed_beside_args(step)
+                self.terms = Terms(step.id, {}, {}, (), may_write=False, more=needed)
         elif isinstance(step, PromptStep):
             self.kind = "prompt"
             import msgspec
@@ -524,13 +539,22 @@ class CompiledStep:
     def _take_terms(self, step: "ToolStep | UdfStep") -> None:
         if not self.is_asking and not step.agree and not step.guards:
             return
-        self.terms = Terms(step.id, step.args, step.agree, step.guards, self.is_write)
+        more = needed_beside_args(step)
+        self.terms = Terms(step.id, step.args, step.agree, step.guards, self.is_write, more)
         args = self.args
 
         def evaluate(scope: Any) -> Any:
             return with_answers(args(scope), scope.get(SETTLED, {}).get(step.id, {}))
 
         self.args = evaluate
+
+
+def needed_beside_args(step: Step) -> list[str]:
+    """Return the names that a loop or a check needs, but for the item of the loop."""
+    found = set(names_of_value(step.for_each))
+    if isinstance(step, AssertStep):
+        found |= names_in_expression(step.check)
+    return sorted(found - {step.as_} if step.for_each is not None else found)
 
 
 def read_step(step_id: str, tool: str) -> CompiledStep:

@@ -432,7 +432,7 @@ class _Script:
             for name, asked in asks.items()
         }
         if request is not None:
-            request = {"decides": False, **request}
+            request = {"decides": False, "between": {}, "each": {}, **request}
         terms = {
             step.id: [step.args, step.agree, list(step.guards), self._may_write(step)]
             for step in self._settled.values()
