@@ -1,0 +1,206 @@
+"""Values are filled into commands so that none can become syntax."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from em.errors import RoutineError
+from em.shell.form import SCRIPT, Template, UnsafeValue, form_of
+
+
+def test_paths_names_and_numbers_are_values_and_the_rest_is_the_form():
+    form = form_of("grep -c pending orders.csv > report.txt")
+    assert form.text == "grep -c {{ pattern }} {{ file }} > {{ output }}"
+    assert form.args == {"pattern": "pending", "file": "orders.csv", "output": "report.txt"}
+    assert (form.fixed, form.effect) == ({}, "write")
+    other = form_of("grep  -c 'all open' \"sales data.csv\"   > out.txt")
+    assert (other.name, other.args["file"]) == (form.name, "sales data.csv")
+    assert form_of("grep -v pending orders.csv > report.txt").name != form.name
+
+
+def test_the_name_tells_the_program():
+    assert form_of("git commit -am x").name.startswith("git_commit_")
+    assert form_of("cd x && npm run build").name.startswith("cd_npm_run_build_")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("git commit -m 'a\nb' --author=Ann", {"message": "a\nb", "author": "Ann"}),
+        ("head -n 20 x.txt", {"number": "20", "file": "x.txt"}),
+        ("cat > a.txt <<'EOF'\nhi $x\nEOF", {"output": "a.txt", "text": "hi $x\n"}),
+        ("make test", {}),
+        ("cat - x", {"file": "x"}),
+    ],
+)
+def test_values_of_common_commands(text: str, expected: dict[str, str]):
+    form = form_of(text)
+    assert (form.args, form.fixed) == (expected, {})
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("python -c 'print(1)' x", "code"),
+        ("sed -i s/a/b/ x.txt", "code"),
+        ("ls *.py", "file"),
+        ("FOO=$BAR make", "foo"),
+        ("for f in *; do rm $f; done", SCRIPT),
+        ("echo $(date)", SCRIPT),
+        ("echo 'x", SCRIPT),
+        ("$X y", SCRIPT),
+    ],
+)
+def test_code_and_what_the_shell_expands_is_filled_in_as_recorded_only(text: str, name: str):
+    form = form_of(text)
+    template = Template(form.text, form.fixed)
+    assert name in form.fixed
+    template.filled(form.args)
+    with pytest.raises(UnsafeValue):
+        template.filled({**form.args, name: form.args[name] + " "})
+
+
+@pytest.mark.parametrize("value", ["-rf", "", "a\nb", "*", "a?", "[x]", "\x00", "a\rb", "\ud800"])
+def test_a_value_that_would_change_the_command_is_refused(value: str):
+    template = Template("rm {{ file }}")
+    with pytest.raises(UnsafeValue) as refused:
+        template.filled({"file": value})
+    assert refused.value.code == "unsafe_value"
+
+
+def test_a_line_that_ends_the_here_document_is_refused():
+    form = form_of("cat > a.txt <<'EOF'\nhi\nEOF")
+    for text in ("x\nEOF\nrm x\n", "EOF\n", "x", "x\n\tEOF\n"):
+        with pytest.raises(UnsafeValue):
+            Template(form.text).filled({**form.args, "text": text})
+    expanded = form_of("cat > a.txt <<EOF\nhi\nEOF")
+    with pytest.raises(UnsafeValue):
+        Template(expanded.text).filled({**expanded.args, "text": "$(rm x)\n"})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{{ program }} x",
+        "git {{ command }}",
+        'echo "{{ x }}"',
+        "echo '{{ x }}'",
+        "python -c {{ code }}",
+        "sh -c {{ code }}",
+        "echo $({{ x }})",
+        "cat <<EOF\nhello {{ x }}\nEOF",
+        "echo {{ x }}{{ y }}",
+        "echo {{ x | upper }}",
+        "echo {{ x }} {{ x }}",
+        "echo {% x %}",
+        "for f in {{ x }}; do ls; done",
+        "python -c {{ code | fixed }}",
+        "FOO={{ x }} ls",
+        "echo 'a {{ x }}",
+    ],
+)
+def test_a_form_whose_blanks_are_no_values_is_refused(text: str):
+    with pytest.raises(RoutineError):
+        Template(text)
+
+
+# --- with a real shell ----------------------------------------------------------------------------
+
+RECORDED = [
+    "show pending orders.csv > report.txt",
+    "show -m 'two words' --file=x.txt | show 5",
+    'cd . && show a; show "it\'s" b || show c',
+    "cat > out.txt <<'EOF'\nhello\nEOF",
+    "cat <<EOF > out.txt && show y\nhello\nEOF",
+    "show < in.txt 2>&1 a",
+    "show <<< word b",
+    "X=1 show a",
+]
+PROGRAMS = ("show", "evil", "rm", "id")
+attacks = st.sampled_from(
+    [
+        "; evil", "&& evil", "| evil", "$(evil)", "`evil`", "\nevil\n", "'; evil; '", '"; evil; "',
+        "x' $(evil) '", "\\", "\\'; evil", "> pwned", "$IFS", "${x:-$(evil)}", "!evil", "-x", "--",
+        "EOF\nevil\n", "\nEOF\nevil\n", "*", "~", "{a,b}", "#", "a b", "é", "‘; evil’", "；evil",
+        "\u2028evil", "\x85evil", "\x1b]0;", "%s", "a\\\nb", "<(evil)", "&", "\\n", "$'\\n'",
+    ]
+)  # fmt: skip
+values = st.one_of(
+    attacks,
+    st.text(max_size=20),
+    st.lists(st.one_of(attacks, st.sampled_from(["a", " ", "'", '"', "\n"])), max_size=4).map(
+        "".join
+    ),
+)
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("world")
+    (folder / "bin").mkdir()
+    for name in PROGRAMS:
+        program = folder / "bin" / name
+        program.write_text(
+            f'#!/bin/bash\nprintf "%s\\0" {name} "$@" $\'\\1\' >> "{folder}/log"\n',
+            encoding="utf-8",
+        )
+        program.chmod(0o755)
+    (folder / "bin" / "cat").symlink_to("/bin/cat")
+    return folder
+
+
+def ran(world: Path, text: str) -> list[list[str]]:
+    """Run a command in bash; return the programs that ran with their arguments."""
+    log, here = world / "log", world / "here"
+    log.write_bytes(b"")
+    here.mkdir(exist_ok=True)
+    for file in here.iterdir():
+        file.unlink()
+    (here / "in.txt").write_text("in")
+    # As em runs them.
+    subprocess.run(
+        ["/bin/bash", "-c", text],
+        cwd=here,
+        env={"PATH": str(world / "bin"), "LANG": "C.UTF-8"},
+        check=False,
+        capture_output=True,
+        stdin=subprocess.DEVNULL,
+    )
+    calls = log.read_bytes().decode(errors="surrogateescape").split("\0\1\0")
+    return sorted(call.split("\0") for call in calls if call)
+
+
+@settings(
+    max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(st.data())
+def test_no_value_runs_another_program_or_changes_other_words(world: Path, data: st.DataObject):
+    form = form_of(data.draw(st.sampled_from(RECORDED)))
+    args = {name: data.draw(values, label=name) for name in form.args}
+    args |= form.fixed
+    if form.text.endswith("EOF") and "text" in args and data.draw(st.booleans()):
+        args["text"] += "\n"
+    template = Template(form.text, form.fixed)
+    try:
+        text = template.filled(args)
+    except UnsafeValue:
+        return
+    before = set(os.listdir(world))
+    done = ran(world, text)
+    outputs = {args[name] for name in ("output",) if name in args}
+    made = set(os.listdir(world / "here")) - {"in.txt"}
+    assert "pwned" not in made - outputs
+    assert len(made) <= len(outputs)
+    assert set(os.listdir(world)) == before | {"here", "log"}
+    recorded = ran(world, template.filled(form.args))
+    assert {call[0] for call in done} <= {call[0] for call in recorded}
+    assert len(done) <= len(recorded)
+    words = {*form.args.values(), *args.values()}
+    for call in done:
+        for word in call[1:]:
+            literal = word in ("-m", "5") or word.startswith("--file=")
+            assert literal or word in words
