@@ -56,7 +56,7 @@ from em.runner.run import (
     report_of,
 )
 from em.runner.secrets import Secrets
-from em.runner.tools import Function, Tool, missing_tool
+from em.runner.tools import Function, Tool, argument_problem, missing_tool
 from em.values import json_schema
 from em.values.call import Fix, fix_problem
 from em.values.canonical import Json, short
@@ -898,6 +898,12 @@ class Machine:
     def _act(self, step: CompiledStep, planned: PlanStep, start: float) -> Steps:
         """Find out what to do, then do it: a list of results for each effect."""
         plan = yield from self._find_effects(step, planned, start)
+        for one in plan if len(plan) > 1 else ():
+            # Before the first effect: nobody wants half of them.
+            problem = argument_problem(self._tools[planned.effects[one.effect].tool], one.args)
+            if problem:
+                error = RoutineError(f"{problem}; nothing was done", fix="record the task again")
+                return self._calls.given_up(step, failure_of(step.id, error, {}), 0, start)
         results: dict[str, list[Any]] = {name: [] for name in planned.effects}
         for number, one in enumerate(plan):
             call = effect_step(one.effect, planned.effects[one.effect])
