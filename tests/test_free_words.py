@@ -119,6 +119,7 @@ def test_free_words_that_were_never_seen(booker: Learnt, words: str) -> None:
         "Book the ferry to GDN for 7 people at 40 euros.",
         "Book the ferry to GDN for 7 people. Convey to me a menu.",
         "GDN has 7 people.",
+        "I'm considering a ferry to GDN with J. Smith for 7 people.",
         "Our neighbours went to GDN with 7 people last May.",
         "Book the ferry to GDN for 7 people with the note 'window seats'.",
         "",

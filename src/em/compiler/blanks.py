@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from em.compiler.calls import TracedCall, result_name, words_of
+from em.compiler.calls import READING_VERBS, TracedCall, result_name, words_of
 from em.compiler.evidence import ENOUGH, of_constant
 from em.compiler.expectations import expectations
 from em.compiler.homes import SURE, Example
@@ -28,6 +28,8 @@ MOST_STRANGE = 100
 """Values of other arguments that a slot keeps."""
 MOST_EXAMPLES = 8
 """Examples of a value that a plan keeps."""
+MANY = 50
+"""Tasks of other kinds without which nobody knows what words tell kinds apart."""
 FEWEST = 2
 """Tasks that must have a source in common."""
 LONGEST_NAME = 40
@@ -71,7 +73,7 @@ def form_of(
     `effect.value:source`. spoken: how tasks of other kinds speak of values.
     """
     whole = whole_examples(examples)
-    if len(whole) < FEWEST:
+    if not whole:
         return None
     return _Blanks(examples, whole, plan, denied, spoken or Spoken(())).plan()
 
@@ -95,6 +97,22 @@ class Spoken:
                     instances.setdefault((call.name, arg), []).append(_Instance(call, example))
         found = {of: self._manner(of[1], several) for of, several in instances.items()}
         self._manners = {of: manner for of, manner in found.items() if manner is not None}
+        self._tasks = [({call.name for call in one.calls}, {*_stems(one.said)}) for one in examples]
+
+    def telling(self, tools: set[str], own: Sequence[Example]) -> set[str]:
+        """Return the stems that most tasks which have them said to ask for these tools."""
+        with_tools = [stems for called, stems in self._tasks if called & tools]
+        others = [stems for called, stems in self._tasks if not called & tools]
+        if len(others) < MANY:
+            return set()
+        asked = Counter(one for stems in with_tools for one in stems)
+        asked.update(one for example in own for one in {*_stems(example.said)})
+        other = Counter(one for stems in others for one in stems)
+        return {
+            one
+            for one, count in asked.items()
+            if count >= SURE and count >= (count + other[one]) * SHARE
+        }
 
     def _manner(self, arg: str, instances: Sequence[_Instance]) -> _Manner | None:
         values = [one.call.args[arg] for one in instances]
@@ -198,6 +216,8 @@ class _Blanks:
     def _effect(self, tool: str, slots: dict[str, Slot], instances: list[_Instance]) -> Effect:
         calls = [one.call for one in instances if any(one.example is o for o in self._whole)]
         words = [word for word in words_of(tool) if word not in FUNCTION_WORDS]
+        # Many things are checked and shown; what it is tells them apart.
+        words = [word for word in words if word not in READING_VERBS] or words
         if calls[0].effect == "read":
             return Effect(tool=tool, reads=True, words=words, slots=slots)
         known = self._plan.effects[tool]
@@ -217,6 +237,8 @@ class _Blanks:
         is_said = any(
             slot.looks or slot.aliases for one in effects.values() for slot in one.slots.values()
         )
+        tools = {one.tool for one in effects.values()}
+        own |= self._spoken.telling(tools, self._whole) - _of_values(effects)
         return sorted(own | (self._common(SHARE) - _of_values(effects) if is_said else set()))
 
     def _common(self, share: float) -> set[str]:

@@ -124,7 +124,7 @@ def is_named_write(name: str) -> bool:
     return not _WRITES.isdisjoint(words_of(name))
 
 
-_VERBS = frozenset(
+READING_VERBS = frozenset(
     "get list find search fetch read query lookup look check show describe view load select"
     " calculate compute parse extract resolve retrieve download".split()
 )
@@ -144,7 +144,7 @@ def words_of(name: str) -> list[str]:
 def result_name(tool: str, *, is_write: bool) -> str:
     """Name the result of a call: `get_order_details` gives `order`."""
     words = words_of(tool)
-    if is_write or not words or words[0] not in _VERBS:
+    if is_write or not words or words[0] not in READING_VERBS:
         return identifier(f"{tool}_result")
     rest = words[1:]
     for cut, word in enumerate(rest):

@@ -236,7 +236,15 @@ def compile_several(
         repaired = _repaired(usable, how, force=force)
         if repaired is not None:
             return repaired
-    drafts, failed = _drafts(usable, how)
+    try:
+        drafts, failed = _drafts(usable, how)
+    except RoutineError as error:
+        # What no trace shows alone, all of them may show together.
+        alone = error.data.get("failed") if len(usable) > 1 and client is None else None
+        learnt = _learnt(usable, {}, {**how, "beside": beside}, force) if alone else None
+        if learnt is None:
+            raise
+        return msgspec.structs.replace(learnt, udfs=given)
     # Names that a person gave are of values that the steps of one trace ask for.
     if client is not None or not (callable(confirm) or not list(confirm)):
         made = _one_way(usable, drafts, how)

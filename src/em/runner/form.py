@@ -58,6 +58,12 @@ HINTS = 2
 LONG = 5
 """Letters from which words that begin in the same way are of one family."""
 _DIRECTED = frozenset("please kindly me".split())
+_WISHES = frozenset("want need like love wish require appreciate appreciated let's should".split())
+_TELLERS = frozenset(
+    "i i'm i've i'll i'd we we're we've he she they it it's that's there there's my our his her"
+    " their the this".split()
+)
+"""Words with which sentences begin that tell something, unless they wish for it."""
 _ASKS = re.compile(r"\b(?:can|could|will|would) you\b|\?\s*$", re.IGNORECASE)
 """Words and endings of sentences that ask somebody to do something."""
 _DETERMINERS = frozenset("a an the my our your his her their this that these those its".split())
@@ -91,6 +97,7 @@ _LOOKS: tuple[tuple[str, str], ...] = (
 _MENTION = re.compile(
     r"(?<![\w#@$€£.-])(?:" + "|".join(f"({look})" for _, look in _LOOKS) + r")(?![\w@]|\.\w|-\w)"
 )
+_INITIAL = re.compile(r"\b[A-Z]\.\s*\Z")
 _TAGS = re.compile(r"[#@]\w+(?:,? +[#@]\w+)+")
 _WORD = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*|[.!?;:]")
 SAID = frozenset(("cue", "bare", "alias", "list"))
@@ -291,9 +298,12 @@ class Reader:
         if not is_hinted and not _has_one(stems, self._form.words):
             raise Unplanned("nothing in these words asks for something that was learnt")
         known = {*self._form.words, *self._form.hints}
+        is_asked = False
         for piece in self._sentences():
             plain = {word for span, word in self._spans() if piece.start <= span.start < piece.end}
             asks = plain & _DIRECTED or _ASKS.search(self._text, piece.start, piece.end)
+            words = [word for span, word in self._spans() if piece.start <= span.start < piece.end]
+            is_asked |= bool(asks or plain & _WISHES or (words and words[0] not in _TELLERS))
             has_value = any(
                 piece.start <= one.span.start < piece.end
                 and one.look not in ("name", "number word")
@@ -303,12 +313,15 @@ class Reader:
             if asks and not has_value and not refers and not _has_one(self._stems(piece), known):
                 said_here = " ".join(self._text[piece.start : piece.end].split())
                 raise Unplanned(f"it is not clear what this asks for: {said_here[:80]!r}")
+        if not is_asked:
+            raise Unplanned("these words tell something, and don't ask for it")
 
     def _sentences(self) -> list[Span]:
-        """Return the sentences; what stands in quotes does not end one."""
+        """Return the sentences; what stands in quotes does not end one, nor does an initial."""
         found: list[Span] = []
         for piece in Words(self._text).pieces():
-            if found and any(o.span.start < piece.start < o.span.end for o in self._mentions):
+            within = any(o.span.start < piece.start < o.span.end for o in self._mentions)
+            if found and (within or _INITIAL.search(self._text, 0, found[-1].end)):
                 found[-1] = Span(found[-1].start, piece.end)
             else:
                 found.append(piece)
