@@ -328,6 +328,7 @@ def _print_file(one: "FileRead", *, alone: bool) -> None:
             click.echo(f"{where}: {one.format}, unchanged since the last import")
         return
     if one.skipped:
+        note(f"{where}: not imported: {one.skipped}{f'; {one.fix}' if one.fix else ''}")
         return
     parts = [count(len(one.traces), "trace"), count(one.calls, "call")]
     parts.append(count(one.new, "new event") if one.new else "nothing new")
@@ -347,7 +348,7 @@ def _print_totals(read: "Sequence[FileRead]") -> None:
         sums = _sums(read)
         line = f"{count(sums['new_traces'], 'new trace')} in {count(len(read), 'file')}"
         line += f", {same:,} unchanged" if same else ""
-        line += f", {len(other):,} not transcripts" if other else ""
+        line += f", {len(other):,} not imported" if other else ""
         line += f", {count(sums['broken'], 'broken line')}" if sums["broken"] else ""
         click.echo(line)
     if any(one.new_traces for one in read):

@@ -35,6 +35,12 @@ UNEXPECTED = (
 )  # fmt: skip
 """What an importer raises for a value that it does not expect."""
 
+COMPRESSED = {
+    b"\x28\xb5\x2f\xfd": ("compressed with Zstandard", "decompress it: `zstd -d FILE`"),
+    b"\x1f\x8b": ("compressed with gzip", "decompress it: `gunzip FILE`"),
+}
+"""How compressed files begin, which may hold transcripts: what they are, and what to do."""
+
 _BOM = b"\xef\xbb\xbf"
 _decode = msgspec.json.Decoder().decode
 Progress = Callable[[int], None]
@@ -106,7 +112,7 @@ def values_of(file: IO[bytes], shape: Shape, name: str) -> Iterator[Value]:
         yield from lines_of(file)
         return
     raw, value = _document(file, name)
-    if isinstance(value, list) and not shape.importer.fits(value):
+    if isinstance(value, list) and not _fits(shape.importer, value):
         yield from elements_of(value, raw)
     else:
         yield Value(1, raw, value, "", len(raw))
@@ -120,6 +126,9 @@ def find_shape(file: IO[bytes], name: str, format_: str | None = None) -> Shape:
     file.seek(start)
     if not first:
         raise NoTranscript("the file is empty", place=name)
+    for magic, (kind, fix) in COMPRESSED.items():
+        if first[0].raw.startswith(magic):
+            raise NoTranscript(f"the file is {kind}", place=name, fix=fix)
     is_document = len(first) == 1 or bool(first[0].problem)
     if is_document:
         try:
@@ -157,7 +166,7 @@ def _find_importer(samples: Sequence[Any], name: str) -> Importer:
         raise NoTranscript(
             "the file is in no known format",
             place=name,
-            fix="name the format with --format: " + ", ".join(importers()),
+            fix="name the format with --format; `em import --help` lists them",
         )
     return importers()[votes.most_common(1)[0][0]]
 
@@ -167,8 +176,16 @@ def _votes(samples: Sequence[Any]) -> Counter[str]:
         importer.name
         for sample in samples
         for importer in importers().values()
-        if importer.fits(sample)
+        if _fits(importer, sample)
     )
+
+
+def _fits(importer: Importer, value: Any) -> bool:
+    """Return whether a value is of a format. What an importer can't look at is not."""
+    try:
+        return importer.fits(value)
+    except UNEXPECTED:
+        return False
 
 
 def read_value(reader: Reader, intake: Intake, value: Value, name: str) -> None:
@@ -212,13 +229,16 @@ def read_traces(
 
 
 SUFFIXES = frozenset({".jsonl", ".json", ".ndjson", ".traj"})
-"""Suffixes of the files in a folder that are imported."""
+"""Suffixes of the files in a folder that are expected to be transcripts."""
 TRIES = 3
 """How often a file is read again because another process wrote the same traces."""
 
 
 class FileRead(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of importing a file. `new` counts events; `skipped` says why it was not read."""
+    """The result of importing a file. `new` counts events.
+
+    `skipped` says why it was not read, and `fix` what to do about it.
+    """
 
     path: str
     format: str = ""
@@ -229,6 +249,7 @@ class FileRead(msgspec.Struct, frozen=True, kw_only=True):
     unknown: int = 0
     problems: Sequence[Problem] = ()
     skipped: str = ""
+    fix: str = ""
 
 
 def _silent(_count: int) -> None:
@@ -240,7 +261,7 @@ def files_in(paths: Sequence[str | Path]) -> Iterator[tuple[Path, bool]]:
     for given in paths:
         path = Path(os.path.expanduser(given))
         if path.is_dir():
-            yield from ((file, False) for file in transcripts_in(path))
+            yield from ((file, False) for file in transcripts_in(path, by_content=True))
         elif path.exists():
             yield path, True
         else:
@@ -251,13 +272,32 @@ def files_in(paths: Sequence[str | Path]) -> Iterator[tuple[Path, bool]]:
                 yield from files_in([one]) if os.path.isdir(one) else iter([(Path(one), True)])
 
 
-def transcripts_in(folder: Path) -> list[Path]:
-    """Return the files of a folder that may be transcripts, oldest first, recursively."""
+def transcripts_in(folder: Path, *, by_content: bool = False) -> list[Path]:
+    """Return the files of a folder that may be transcripts, oldest first, recursively.
+
+    by_content: also look into files with other suffixes. That opens each of them.
+    """
     found = []
     for place, folders, names in os.walk(folder):
         folders[:] = sorted(name for name in folders if name not in (".git", "node_modules"))
-        found += [Path(place, name) for name in names if Path(name).suffix in SUFFIXES]
+        for name in names:
+            path = Path(place, name)
+            if path.suffix in SUFFIXES or (by_content and _looks_like_json(path)):
+                found.append(path)
     return sorted(found, key=lambda path: (_age(path), path))
+
+
+def _looks_like_json(path: Path) -> bool:
+    """Return whether a file begins like JSON, or is compressed and may hold some."""
+    try:
+        if not path.is_file():  # a pipe would wait for its writer
+            return False
+        with path.open("rb") as file:
+            start = file.read(64)
+    except OSError:
+        return False
+    text = start.removeprefix(_BOM).lstrip()
+    return text.startswith((b"{", b"[")) or start.startswith(tuple(COMPRESSED))
 
 
 def _age(path: Path) -> int:
@@ -275,7 +315,7 @@ def import_paths(
     subject: str | None = None,
     progress: Progress | None = None,
 ) -> list[FileRead]:
-    """Import files. A file in a folder that is not a transcript is skipped, a named one refused."""
+    """Import files. A file in a folder that can't be imported is skipped, a named one refused."""
     if format_ is not None:
         importer_of(format_)
     read = []
@@ -288,10 +328,10 @@ def import_paths(
                         progress=progress or _silent,
                     )
                 )  # fmt: skip
-        except NoTranscript as error:
+        except InputError as error:
             if named:
                 raise
-            read.append(FileRead(path=str(path), skipped=error.message))
+            read.append(FileRead(path=str(path), skipped=error.message, fix=error.fix or ""))
     return read
 
 
