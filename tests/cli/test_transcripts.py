@@ -138,6 +138,7 @@ def test_what_is_repeated_is_suggested_and_compiles_from_a_claude_code_log() -> 
         "def get_order(order_id):\n"
         "    return {'order_id': order_id, 'status': 'pending', 'items': []}\n"
         "def cancel_order(order_id, reason):\n"
+        "    print(order_id, file=open('cancelled.txt', 'a'))\n"
         "    return {'order_id': order_id, 'status': 'cancelled'}\n"
     )
     given = json.loads(Path("made/input.json").read_text())
@@ -145,7 +146,8 @@ def test_what_is_repeated_is_suggested_and_compiles_from_a_claude_code_log() -> 
     Path("input.json").write_text(json.dumps(changed))
     ran = em("run", "made", "--tools", "tools.py", "--input", "input.json", "--json")
     assert ran.code == 0, ran.err
-    assert "#W9009" in json.dumps(ran.json["output"])
+    assert Path("cancelled.txt").read_text() == "#W9009\n"
+    assert ran.json["output"] == "It is cancelled."  # the agent's answer, not its last result
 
 
 def test_what_otel_traces_repeat_is_suggested_and_compiles() -> None:

@@ -12,6 +12,7 @@ from em.errors import Conflict, InputError
 from em.log.event import TRACE_PREFIX, Draft, Event, EventQuery, trace_stream, transcript_stream
 from em.redaction.redactor import MARKER
 from em.store.protocol import Commit, Store
+from em.traces.outcomes import outcome_of_call
 from em.traces.trace import KeptTrace, Outcome, end_of, kept_trace
 from em.values.canonical import Json
 
@@ -57,7 +58,11 @@ class _Entry:
 
 
 class Incoming:
-    """One trace while it is being read. `goal` defaults to the user's first message."""
+    """One trace while it is being read. `goal` defaults to the user's first message.
+
+    `ends_with_answer`: what the agent says after its last call is the output, if nothing else is.
+    The outcome defaults to that of the last test run or push (`em.traces.outcomes`).
+    """
 
     def __init__(self, intake: "Intake", key: str | None, app: Json) -> None:
         self._intake = intake
@@ -71,6 +76,11 @@ class Incoming:
         self.outcome: Outcome = "unknown"
         self.incomplete = ""
         self.output: Any = msgspec.UNSET
+        self.ends_with_answer = False
+        self._answer = ""
+        self._shown: Outcome = "unknown"
+        self._shown_by = ""
+        self._shown_args: Json = {}
         self.usage: dict[str, Any] = {}
         self.thoughts: Any = None
         self.tags: Sequence[str] = ()
@@ -104,6 +114,8 @@ class Incoming:
             self._first_said = self._first_said or text
             # A text in tags was written by a program.
             self.goal = "" if text.lstrip().startswith("<") else text
+        if role == "assistant":
+            self._answer = text
         self._add("message", {"role": role, "text": text}, at, key)
 
     def add(self, kind: str, body: Json) -> None:
@@ -126,6 +138,7 @@ class Incoming:
         earlier turn that got none gets none any more. With a `key`, an open call of the same id
         is the same call, told again.
         """
+        self._answer = ""
         args = args if isinstance(args, dict) else {"value": args}
         body: Json = {"tool": tool, "args": args}
         if call_id:
@@ -245,10 +258,13 @@ class Incoming:
             self._start()
         if self._began is not None and self._last is not None and "duration_ms" not in self.usage:
             self.usage["duration_ms"] = (self._last - self._began).total_seconds() * 1e3
+        output = self.output
+        if output is msgspec.UNSET and self.ends_with_answer and self._answer:
+            output = self._answer
         body = end_of(
-            self.outcome,
+            self._shown if self.outcome == "unknown" else self.outcome,
             dict(self.usage),
-            output=self.output,
+            output=output,
             thoughts=self.thoughts,
             incomplete=self.incomplete,
         )
@@ -287,6 +303,8 @@ class Incoming:
         if call_id not in self._kept_calls:
             return False
         call, began = self._kept_calls.pop(call_id)
+        if call == self._shown_by:
+            self._shown = outcome_of_call(self._shown_args, result, error) or "unknown"
         self._ended(call, _outcome_of(result, error, _took(began, at) if took is None else took))
         return True
 
@@ -296,6 +314,7 @@ class Incoming:
         event_id = f"{self.id}-{entry.suffix}"
         if entry.kind == "tool_call":
             self._intake.calls += 1
+            self._show(event_id, entry.body)
             if entry.is_open:
                 self._no_longer_open(entry)
             if entry.is_open and "id" in entry.body:
@@ -306,6 +325,12 @@ class Incoming:
             self._put(entry.suffix, entry.kind, entry.body, entry.at)
         elif event_id in self._there_open and not entry.is_open:
             self._ended(event_id, entry.body)
+
+    def _show(self, event_id: str, body: Json) -> None:
+        """Note what a call shows about the outcome, if it is a test run or a push."""
+        shown = outcome_of_call(body["args"], body.get("result"), body.get("error"))
+        if shown is not None:
+            self._shown, self._shown_by, self._shown_args = shown, event_id, body["args"]
 
     def _compare(self, event_id: str, body: Json) -> None:
         """Mark the trace incomplete if another call is stored under the key of this one."""

@@ -1,5 +1,6 @@
 """Messages of chats, as OpenAI, Anthropic and LangChain write them."""
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
@@ -104,6 +105,13 @@ def first_of(source: Json, names: Iterable[str]) -> Any:
 def text_or_json(value: Any) -> str:
     """Return a text as it is, anything else as JSON."""
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
+def exit_failure(exit_code: Any, output: Any) -> str | None:
+    """Return the error of a command by its exit code, None if it has none or 0."""
+    if not isinstance(exit_code, int) or isinstance(exit_code, bool) or exit_code == 0:
+        return None
+    return f"exit code {exit_code}: {output if output is not None else ''}".rstrip(": ")
 
 
 ROLES = {
@@ -225,14 +233,29 @@ def _add_result(trace: Incoming, message: Json, content: Any, at: Any) -> None:
 def ended(message: Json, content: Any) -> tuple[Any, Any]:
     """Return how a call ended, by the message with its result: the result, or the error.
 
-    A text that begins with "Error" is an error: chats have no other way to say it.
+    Where a format has a field for it (`status`, `is_error`), that field decides. Chats have none,
+    so there a text that reports an error is one.
     """
     value = as_value(content)
     said = value if isinstance(value, str) else text_of(content)
-    flagged = message.get("status") == "error" or message.get("is_error") is True
-    if flagged or said.startswith("Error"):
-        return None, said or content or "failed"
-    return value, None
+    if message.get("status") in ("success", "error"):
+        failed = message["status"] == "error"
+    elif isinstance(message.get("is_error"), bool) or message.get("type") == "tool_result":
+        failed = message.get("is_error") is True
+    else:
+        failed = reports_error(said)
+    return (None, said or content or "failed") if failed else (value, None)
+
+
+_REPORT = re.compile(
+    r"Error(?:[:!.]|$|\s+(?:executing|calling|invoking|running|while|when|during|in|from|at|code|"
+    r"occurred|\d+)\b)|An error occurred while running the tool\b"
+)
+
+
+def reports_error(text: str) -> bool:
+    """Return whether a text reports that a call failed ("Error: …"), not merely begins like it."""
+    return _REPORT.match(text) is not None
 
 
 TAU = frozenset({"task_id", "instruction", "reward"})

@@ -111,6 +111,7 @@ class _Reader:
             app = {"session": session, "cwd": line.get("cwd"), "agent": line.get("agentId")}
             known = {name: text for name, text in app.items() if isinstance(text, str) and text}
             trace = self._intake.trace(key, NAME, **known)
+            trace.ends_with_answer = True
             if key != session:
                 trace.parent = digest(NAME, session)
                 trace.parent_call = self._prompts.pop(digest(text_of(content)), None)

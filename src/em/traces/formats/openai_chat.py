@@ -24,18 +24,10 @@ def chat_of(value: Any) -> Json | None:
         return {"messages": value} if value else None
     if not isinstance(value, dict):
         return None
-    if isinstance(value.get("traj"), list) and "task_id" in value:  # as tau-bench writes it
-        return {**value, "messages": value["traj"], "instruction": _instruction(value)}
     for inner in (value, value.get("request"), value.get("body"), value.get("input")):
         if isinstance(inner, dict) and isinstance(inner.get("messages"), list):
             return {**value, **inner}
     return None
-
-
-def _instruction(run: Json) -> Any:
-    info = run.get("info")
-    task = info.get("task") if isinstance(info, dict) else None
-    return task.get("instruction") if isinstance(task, dict) else None
 
 
 def _fits(value: Any) -> bool:

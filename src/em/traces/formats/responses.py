@@ -3,7 +3,15 @@
 from typing import Any
 
 from em.traces.formats import Importer
-from em.traces.formats._messages import as_args, as_value, text_of, text_or_json, tokens_of, when
+from em.traces.formats._messages import (
+    as_args,
+    as_value,
+    reports_error,
+    text_of,
+    text_or_json,
+    tokens_of,
+    when,
+)
 from em.traces.intake import Incoming, Intake
 from em.values.canonical import Json
 
@@ -124,7 +132,7 @@ def _add_call(trace: Incoming, item: Json, kind: str, at: Any, key: str | None) 
 def _add_output(trace: Incoming, item: Json, at: Any) -> None:
     output = as_value(item.get("output"))
     failed = item.get("status") == "incomplete" or (
-        isinstance(output, str) and output.startswith("Error")
+        isinstance(output, str) and reports_error(output)
     )
     call_id = str(item.get("call_id"))
     if not trace.result(call_id, None if failed else output, output if failed else None, at):

@@ -1,0 +1,152 @@
+"""opencode: `opencode export`, its database, and the stream of `opencode run --format json`.
+
+A call is a part of a message (`type: tool`) with its state: input, then output or error. A shell's
+exit code is in the state's metadata; its call is `completed` whatever the code.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+from em.traces.formats import Importer
+from em.traces.formats._messages import as_args, as_value, exit_failure, when
+from em.traces.intake import Incoming, Intake, digest
+from em.values.canonical import Json
+
+NAME = "opencode"
+_STREAM = frozenset({"step_start", "step_finish", "text", "reasoning", "tool_use", "error"})
+_BOOKKEEPING = frozenset({"step-start", "snapshot", "patch", "compaction", "retry", "agent"})
+
+
+def _fits(value: Any) -> bool:
+    if not isinstance(value, dict):
+        return False
+    if value.get("type") in _STREAM and isinstance(value.get("sessionID"), str):
+        return True
+    info, messages = value.get("info"), value.get("messages")
+    if not isinstance(info, dict) or not isinstance(messages, list):
+        return False
+    return str(info.get("id", "")).startswith("ses") and all(
+        isinstance(one, dict) and isinstance(one.get("parts"), list) for one in messages
+    )
+
+
+class _Reader:
+    def __init__(self, intake: Intake) -> None:
+        self._intake = intake
+
+    def read(self, value: Any) -> None:
+        if not isinstance(value, dict):
+            self._intake.unknown("no object")
+        elif isinstance(value.get("messages"), list):
+            self._session(value)
+        else:
+            self._event(value)
+
+    def end(self) -> None:
+        return
+
+    def _session(self, value: Json) -> None:
+        given = value.get("info")
+        info: Json = given if isinstance(given, dict) else {}
+        key = str(info.get("id") or digest(self._intake.raw_text()))
+        directory = info.get("directory")
+        trace = self._opened(key, {"cwd": directory} if isinstance(directory, str) else {})
+        if isinstance(info.get("parentID"), str):
+            trace.parent = digest(NAME, info["parentID"])
+        for message in value["messages"]:
+            _add_message(trace, message)
+        trace.close()
+        self._intake.forget(key)
+
+    def _event(self, value: Json) -> None:
+        """Read a line of `opencode run --format json`: a part of an answer."""
+        trace = self._opened(str(value.get("sessionID") or "stream"), {})
+        part, at = value.get("part"), when(value.get("timestamp"))
+        if value.get("type") == "error":
+            trace.outcome = "failure"
+        if not isinstance(part, dict) or not _add_part(trace, part, "assistant", at):
+            trace.unknown(f"type {value.get('type')}")
+        elif part.get("type") == "step-finish":
+            trace.spent(_tokens(part.get("tokens")), cost=_cost(part))
+
+    def _opened(self, key: str, app: Json) -> Incoming:
+        trace = self._intake.trace(key, NAME, session=key, **app)
+        trace.ends_with_answer = True
+        return trace
+
+
+def _add_message(trace: Incoming, message: Json) -> None:
+    given = message.get("info")
+    info: Json = given if isinstance(given, dict) else {}
+    times = info.get("time")
+    at = when(times.get("created")) if isinstance(times, dict) else None
+    role = str(info.get("role"))
+    if role == "assistant":
+        trace.spent(_tokens(info.get("tokens")), cost=_cost(info))
+        trace.outcome = "failure" if info.get("error") else "unknown"
+    for part in message["parts"]:
+        if not isinstance(part, dict) or not _add_part(trace, part, role, at):
+            trace.say("unknown", str(part), at)
+
+
+def _add_part(trace: Incoming, part: Json, role: str, at: Any) -> bool:
+    """Add a part of a message; return False if it is not understood.
+
+    A part has an id, so that a session comes in once, whichever way it was written.
+    """
+    kind, own = part.get("type"), part.get("id")
+    key = own if isinstance(own, str) else None
+    if kind == "tool" and isinstance(part.get("state"), dict):
+        _add_call(trace, part, part["state"], key)
+    elif kind == "text":
+        told_by_program = part.get("synthetic") is True or part.get("ignored") is True
+        by = "system" if told_by_program else role
+        trace.say(by, str(part.get("text", "")), at, key=key)
+    elif kind == "reasoning":
+        trace.say("thinking", str(part.get("text", "")), at, key=key)
+    elif kind == "subtask":
+        trace.say(role, str(part.get("prompt", "")), at, key=key)
+    elif kind == "file":
+        trace.say("system", f"file {part.get('filename') or part.get('url')}"[:1000], at, key=key)
+    else:
+        return kind in _BOOKKEEPING or kind == "step-finish"
+    return True
+
+
+def _add_call(trace: Incoming, part: Json, state: Json, key: str | None) -> None:
+    times = state.get("time") if isinstance(state.get("time"), dict) else {}
+    began, ended = (when((times or {}).get(name)) for name in ("start", "end"))
+    call_id = str(part.get("callID"))
+    trace.call(str(part.get("tool")), as_args(state.get("input")), call_id, began, key=key)
+    metadata = state.get("metadata") if isinstance(state.get("metadata"), dict) else {}
+    output = state.get("output")
+    if state.get("status") == "error":
+        trace.result(call_id, None, state.get("error") or "failed", ended)
+    elif state.get("status") == "completed":
+        error = exit_failure((metadata or {}).get("exit"), output)
+        trace.result(call_id, None if error is not None else as_value(output), error, ended)
+
+
+def _tokens(tokens: Any) -> int | None:
+    """Return all tokens of an answer."""
+    if not isinstance(tokens, dict):
+        return None
+    if isinstance(tokens.get("total"), int):
+        return int(tokens["total"])
+    return int(sum(_numbers(tokens)))
+
+
+def _numbers(tokens: Json) -> Iterator[int | float]:
+    for value in tokens.values():
+        if isinstance(value, dict):
+            yield from _numbers(value)
+        elif isinstance(value, int | float):
+            yield value
+
+
+def _cost(source: Json) -> float:
+    cost = source.get("cost")
+    return float(cost) if isinstance(cost, int | float) else 0.0
+
+
+IMPORTER = Importer(name=NAME, title="opencode sessions", fits=_fits, reader=_Reader)

@@ -1,0 +1,173 @@
+"""The outcome of a session by its last test run or push, where nothing else labels it.
+
+A command counts if a table lists it. Its exit code decides where it is the exit code of the whole
+command line; behind a pipe it is another program's, and then what the test run printed decides.
+"""
+
+import re
+import shlex
+from collections.abc import Iterator, Sequence
+from fnmatch import fnmatchcase
+from typing import Any, NamedTuple
+
+from em.traces.trace import Outcome
+from em.values.canonical import Json
+
+
+class Check(NamedTuple):
+    """A command that shows whether the work is done.
+
+    words: how its command line begins; the last word may have a `*`.
+    failed, passed: what it prints, for where its exit code can't be seen. `failed` goes first.
+    """
+
+    words: str
+    failed: str = ""
+    passed: str = ""
+
+
+_PYTEST = (r"\b[1-9]\d* (?:failed|errors?)\b", r"\b\d+ passed\b")
+_UNITTEST = (r"^FAILED \(", r"^OK\b")
+_JEST = (r"\bTests?:? .*[1-9]\d* failed", r"\bTests?:? .*\d+ passed")
+CHECKS = (
+    Check("pytest", *_PYTEST), Check("py.test", *_PYTEST), Check("tox", *_PYTEST),
+    Check("nox", *_PYTEST), Check("unittest", *_UNITTEST),
+    Check("python manage.py test", *_UNITTEST),
+    Check("npm test", *_JEST), Check("npm t", *_JEST), Check("npm run test*", *_JEST),
+    Check("yarn test*", *_JEST), Check("yarn run test*", *_JEST), Check("pnpm test*", *_JEST),
+    Check("pnpm run test*", *_JEST), Check("bun test", r"^\s*[1-9]\d* fail", r"^\s*\d+ pass"),
+    Check("bun run test*", *_JEST), Check("jest", *_JEST), Check("vitest", *_JEST),
+    Check("mocha", r"\b[1-9]\d* failing\b", r"\b\d+ passing\b"),
+    Check("playwright test", r"\b[1-9]\d* failed\b", r"\b\d+ passed\b"),
+    Check("deno test", r"^FAILED\b", r"^ok\b"), Check("node --test*"),
+    Check("cargo test", r"test result: FAILED", r"test result: ok"), Check("cargo nextest run"),
+    Check("go test", r"^(?:--- )?FAIL\b", r"^ok\s"),
+    Check("gradle test", r"BUILD FAILED", r"BUILD SUCCESSFUL"),
+    Check("./gradlew test", r"BUILD FAILED", r"BUILD SUCCESSFUL"),
+    Check("mvn test", r"BUILD FAILURE", r"BUILD SUCCESS"),
+    Check("mvn verify", r"BUILD FAILURE", r"BUILD SUCCESS"),
+    Check("dotnet test", r"^Failed!", r"^Passed!"), Check("make test*"), Check("make check*"),
+    Check("just test*"), Check("ctest", r"[1-9]\d* tests failed", r"100% tests passed"),
+    Check("bazel test"), Check("rspec", r"\b[1-9]\d* failures?\b", r"\b0 failures\b"),
+    Check("rake test"), Check("rails test"), Check("bin/rails test"), Check("phpunit"),
+    Check("vendor/bin/phpunit"), Check("mix test"), Check("swift test"),
+    Check("git push", r"^error: |\[rejected\]|^fatal: ", r"^\s*\S+\.\.\S+\s+\S+ -> \S+"),
+)  # fmt: skip
+BEFORE = (
+    "sudo", "time", "nice", "env", "command", "exec", "npx", "bunx", "uv run", "poetry run",
+    "pipenv run", "hatch run", "pdm run", "pnpm exec", "yarn exec", "bundle exec", "xvfb-run",
+    "python -m", "python3 -m", "coverage run -m",
+)  # fmt: skip
+"""What may stand before a command without changing what it is."""
+NO_RUN = frozenset({
+    "--version", "--help", "-h", "--collect-only", "--co", "--dry-run", "--list", "--no-run",
+    "--listTests", "--fixtures",
+})  # fmt: skip
+"""Arguments with which nothing is tested or pushed."""
+
+_HERE = re.compile(r"(<<-?[ \t]*(['\"]?)(\w+)\2[^\n]*)\n.*?\n[ \t]*\3(?=\s|$)", re.DOTALL)
+_REDIRECT = re.compile(r"\d*>&-?\d*|&>>?")  # its `&` does not end a command
+_ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
+_SHELLS = frozenset({"bash", "sh", "zsh", "/bin/bash", "/bin/sh", "/bin/zsh", "/usr/bin/bash"})
+_ENDS = frozenset({";", "&", "&&", "|", "|&", "||", "(", ")", "\n"})
+_RUNNING = "Process running with session ID"
+
+
+def command_of(args: Json) -> str:
+    """Return the command line of a call, "" if it has none."""
+    given = args.get("command", args.get("cmd"))
+    if isinstance(given, list) and given and all(isinstance(word, str) for word in given):
+        return _within_shell(given) or shlex.join(given)
+    if not isinstance(given, str):
+        return ""
+    if given.partition(" ")[0] in _SHELLS:
+        try:
+            return _within_shell(shlex.split(given)) or given
+        except ValueError:  # a quote that is not closed
+            return given
+    return given
+
+
+def _within_shell(words: Sequence[str]) -> str:
+    """Return the command line that a shell was started for, "" if there is none."""
+    is_shell = len(words) == 3 and words[0] in _SHELLS and words[1] in ("-c", "-lc")
+    return words[2] if is_shell else ""
+
+
+def outcome_of_call(args: Json, result: Any, error: Any) -> Outcome | None:
+    """Return what a call says about its session; None if it is neither a test run nor a push."""
+    found = _last_check(command_of(args))
+    if found is None:
+        return None
+    check, is_last = found
+    text = error if isinstance(error, str) else result if isinstance(result, str) else ""
+    if args.get("run_in_background") is True or _RUNNING in text[:300]:
+        return "unknown"
+    if is_last and (error is not None or result is not None):
+        return "success" if error is None else "failure"
+    if check.failed and re.search(check.failed, text, re.MULTILINE):
+        return "failure"
+    return "success" if check.passed and re.search(check.passed, text, re.MULTILINE) else "unknown"
+
+
+def _last_check(command: str) -> tuple[Check, bool] | None:
+    """Return the last check of a command line, and whether its exit code is that of the line."""
+    if not any(check.words.split()[0] in command for check in CHECKS):
+        return None
+    found: tuple[Check, bool] | None = None
+    for words in _simple_commands(command):
+        check = _check_of(words)
+        if check is not None:
+            found = check, True
+        elif found is not None:
+            found = found[0], False
+    return found
+
+
+def _simple_commands(command: str) -> Iterator[Sequence[str]]:
+    """Yield the words of each simple command of a command line."""
+    text = _REDIRECT.sub(" > ", _HERE.sub(r"\1", command))
+    lexer = shlex.shlex(text, posix=True, punctuation_chars=";&|()\n")
+    lexer.whitespace = " \t\r"
+    words: list[str] = []
+    try:
+        for token in lexer:
+            if token.strip(";&|()\n") and token not in _ENDS:
+                words.append(token)
+            elif words:
+                yield words
+                words = []
+    except ValueError:  # a quote that is not closed
+        return
+    if words:
+        yield words
+
+
+def _check_of(words: Sequence[str]) -> Check | None:
+    rest = _without_prefixes(words)
+    if not rest or not NO_RUN.isdisjoint(rest):
+        return None
+    for check in CHECKS:
+        expected = check.words.split()
+        if len(rest) >= len(expected) and all(map(fnmatchcase, rest, expected)):
+            return check
+    return None
+
+
+def _without_prefixes(words: Sequence[str]) -> Sequence[str]:
+    """Return a simple command without assignments, `uv run`, `python -m` and the like."""
+    before: Sequence[str] = ()
+    while words and words != before:
+        before = words
+        if _ASSIGNMENT.match(words[0]):
+            words = words[1:]
+        elif words[0] == "timeout" and len(words) > 1:
+            words = words[2:]
+        elif words[0] == "git" and len(words) > 2 and words[1] in ("-C", "-c"):
+            words = ["git", *words[3:]]
+        else:
+            given = next((p.split() for p in BEFORE if words[: len(p.split())] == p.split()), [])
+            words = words[len(given) :]
+            while given and words and words[0].startswith("-") and words[0] not in NO_RUN:
+                words = words[1:]
+    return words
