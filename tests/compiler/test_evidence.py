@@ -10,6 +10,7 @@ from em.compiler.evidence import (
     of_constant,
     of_match,
     of_mention,
+    of_separation,
 )
 
 
@@ -54,3 +55,10 @@ def test_a_lone_constant_earns_nothing_from_one_task() -> None:
 def test_a_common_word_in_a_long_request_says_little_and_a_code_much() -> None:
     assert of_mention("payment", words=300, codes=3) < ENOUGH
     assert of_mention("#W1001", words=300, codes=3) > ENOUGH
+
+
+def test_what_separates_a_few_traces_may_do_so_by_chance() -> None:
+    assert of_separation([3, 3], 2, 5) < ENOUGH < of_separation([10, 10], 2, 5)
+    assert of_separation([10, 10], 20, 5) == 0, "ids separate any traces"
+    assert of_separation([10, 10], 2, 500) < of_separation([10, 10], 2, 5)
+    assert of_separation([19, 1], 2, 5) < ENOUGH, "one trace shows little"

@@ -7,6 +7,7 @@ bits. The figures are rough on purpose: they separate ids from small numbers, no
 
 import math
 import re
+from collections.abc import Sequence
 from typing import Any
 
 ENOUGH = 10.0
@@ -82,6 +83,17 @@ def of_choice(count: int, tasks: int = 1) -> float:
 def of_constant(tasks: int = 1) -> float:
     """Return the evidence that a value is a constant: nothing from one task."""
     return EQUAL_NAMES * (tasks - 1)
+
+
+def of_separation(sizes: Sequence[int], kinds: int, places: int) -> float:
+    """Return the evidence that a field decides between ways, which its values separate.
+
+    sizes: how many traces went each way. kinds: how many values, each in one way only; ids are
+    as many as traces, and say nothing. places: how many fields could have separated them.
+    """
+    whole = math.lgamma(sum(sizes) + 1) - sum(math.lgamma(size + 1) for size in sizes)
+    by_chance = (kinds - 1) * math.log2(max(len(sizes), 2)) + math.log2(max(places, 1))
+    return max(0.0, whole / math.log(2) - by_chance)
 
 
 def of_mention(value: Any, words: int, codes: int) -> float:

@@ -4,9 +4,10 @@ What their requests have in common is the template of the request, and the rest 
 trace is compiled by itself, with those inputs; what holds in all of them is kept.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from itertools import chain
+from collections.abc import Callable, Collection, Iterator, Sequence
+from itertools import chain, takewhile
 
+from em.compiler.branches import NothingDecides, Way, parted
 from em.compiler.confirmation import confirmed, names_to_confirm, relaxed
 from em.compiler.differences import settled, told_apart
 from em.compiler.draft import Draft
@@ -14,7 +15,7 @@ from em.compiler.evidence import ENOUGH, of_constant
 from em.compiler.loops import unfolded
 from em.compiler.templates import Filled, filled, merged_of, templates_of, with_template
 from em.errors import EmError
-from em.traces.trace import Trace
+from em.traces.trace import ToolCall, Trace
 
 Compile = Callable[..., Draft]
 """Compiles one trace. `keep`: numbers of reads that stay though nothing uses them here."""
@@ -28,8 +29,9 @@ def way_drafts(
 ) -> Iterator[Draft]:
     """Yield a routine for each template of the requests that leaves nothing to ask.
 
-    said: what each trace was asked for in words.
+    said: what each trace was asked for in words. Raise NothingDecides if traces contradict others.
     """
+    undecided: NothingDecides | None = None
     whole = (filled(traces, said, template) for template in templates_of(said))
     merged = (filled(traces, said, template) for template in merged_of(said))
     for found in chain(whole, (one for one in merged if one.loops)):
@@ -37,20 +39,25 @@ def way_drafts(
             draft = _draft(found, traces, compile_one)
             if draft is not None:
                 yield with_template(proved(draft), found)
+        except NothingDecides as error:
+            undecided = error
         except EmError:
             continue  # one of the traces can't be compiled so, or not be repeated
+    if undecided is not None:
+        raise undecided
 
 
 def _draft(found: Filled, traces: Sequence[Trace], compile_one: Compile) -> Draft | None:
     """Return what holds in all traces; None if something is left to ask."""
+    ways = _ways(found.traces)
+    if len(ways) > 1:
+        # A loop was aligned for one way; several ways with loops are too much at once.
+        return None if found.loops else _parted(list(ways.values()), compile_one)
     drafts = _same_way(found.traces, compile_one)
     if drafts is None:
         return None
-    base = max(range(len(drafts)), key=lambda number: _checks(drafts[number]))
-    first, others = drafts[base], [*drafts[:base], *drafts[base + 1 :]]
-    draft = settled(told_apart(relaxed(first, others), others), others)
-    if of_constant(len(traces)) >= ENOUGH:
-        draft = confirmed(draft, list(names_to_confirm(draft.routine)))
+    base = _base(drafts)
+    draft = _merged(drafts, base, len(traces))
     if draft.routine.asks:
         return None
     origin = found.origins[base]
@@ -62,11 +69,47 @@ def _draft(found: Filled, traces: Sequence[Trace], compile_one: Compile) -> Draf
     return draft
 
 
-def _same_way(traces: Sequence[Trace], compile_one: Compile) -> list[Draft] | None:
+def _ways(traces: Sequence[Trace]) -> dict[tuple[str, ...], list[Trace]]:
+    """Return the traces by the calls that they made."""
+    found: dict[tuple[str, ...], list[Trace]] = {}
+    for trace in traces:
+        found.setdefault(_calls(trace), []).append(trace)
+    return found
+
+
+def _calls(trace: Trace) -> tuple[str, ...]:
+    return tuple(call.tool if isinstance(call, ToolCall) else call.function for call in trace.calls)
+
+
+def _parted(ways: Sequence[Sequence[Trace]], compile_one: Compile) -> Draft | None:
+    """Return a routine for traces that began alike and then went different ways."""
+    calls = zip(*(_calls(way[0]) for way in ways), strict=False)
+    alike = takewhile(lambda names: len(set(names)) == 1, calls)
+    # What was read before the ways part may be the reason, though nothing else uses it.
+    first = range(len(list(alike)))
+    made = []
+    for way in ways:
+        drafts = _same_way(way, compile_one, first)
+        if drafts is None:
+            return None
+        made.append(Way(_merged(drafts, _base(drafts), len(way)), drafts))
+    return parted(made)
+
+
+def _merged(drafts: Sequence[Draft], base: int, tasks: int) -> Draft:
+    """Return what holds in all drafts, in the words of one of them."""
+    first, others = drafts[base], [*drafts[:base], *drafts[base + 1 :]]
+    draft = settled(told_apart(relaxed(first, others), others), others)
+    if of_constant(tasks) >= ENOUGH:
+        draft = confirmed(draft, list(names_to_confirm(draft.routine)))
+    return draft
+
+
+def _same_way(
+    traces: Sequence[Trace], compile_one: Compile, keep: Collection[int] = ()
+) -> list[Draft] | None:
     """Compile traces that made the same calls. A read that one of them needs stays in all."""
-    drafts = [compile_one(trace) for trace in traces]
-    if len({tuple(call.name for call in draft.calls) for draft in drafts}) > 1:
-        return None
+    drafts = [compile_one(trace, keep=keep) for trace in traces]
     if len({_way(draft) for draft in drafts}) > 1:
         needed = {
             number
@@ -82,8 +125,12 @@ def _way(draft: Draft) -> tuple[str, ...]:
     return tuple(item.name for item in draft.recording)
 
 
+def _base(drafts: Sequence[Draft]) -> int:
+    """Return the draft that checks most: a trace with a short value alone has too few checks."""
+    return max(range(len(drafts)), key=lambda number: _checks(drafts[number]))
+
+
 def _checks(draft: Draft) -> int:
-    """Count what a draft checks: a trace with a short value alone has too few."""
     return sum(
         len(step.guards) + sum(map(len, step.agree.values())) for step in draft.routine.steps
     )

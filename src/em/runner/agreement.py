@@ -66,7 +66,7 @@ class Leaf(NamedTuple):
 class Terms:
     """What a step requires before its call."""
 
-    __slots__ = ("guards", "leaves", "may_write", "names", "others", "step_id", "uses")
+    __slots__ = ("guards", "leaves", "may_write", "names", "others", "step_id", "uses", "when")
 
     def __init__(
         self,
@@ -76,14 +76,19 @@ class Terms:
         guards: Sequence[str],
         may_write: bool = True,
         more: Collection[str] = (),
+        when: str | None = None,
     ) -> None:
-        """Take what a step requires; `more` are names that it needs beside its arguments."""
+        """Take what a step requires; `more` are names that it needs beside its arguments.
+
+        when: the condition of the step. Where it is false, nothing is required.
+        """
         place = f"step {step_id}, field"
         self.step_id, self.may_write = step_id, may_write
+        self.when = None if when is None else _term(when, f"{place} when")
         self.leaves = [
             _leaf(args, name, texts, f"{place} agree.{name}") for name, texts in agree.items()
         ]
-        self.guards = [_term(text, f"{place} guards") for text in guards]
+        self.guards = [self._if_made(_term(text, f"{place} guards")) for text in guards]
         # The other arguments that are computed: nothing must agree, but they must be there.
         self.others = [
             _own(value, f"{place} args.{name}")
@@ -96,6 +101,23 @@ class Terms:
             *(term.names for leaf in self.leaves for term in (leaf.own, *leaf.others)),
             *(term.names for term in self.guards),
         )
+
+    def _if_made(self, guard: Term) -> Term:
+        """Return a guard that holds where its step is not made."""
+        when = self.when
+        if when is None:
+            return guard
+
+        def evaluate(scope: Any) -> Any:
+            return not when.evaluate(scope) or guard.evaluate(scope)
+
+        return Term(guard.text, evaluate, guard.names | when.names)
+
+    def may_be_made(self, scope: Json) -> bool:
+        """Return whether the condition of the step holds, as far as its values are there."""
+        if self.when is None:
+            return True
+        return _has(scope, self.when.names) and bool(self.when.evaluate(scope))
 
 
 def _term(text: str, place: str) -> Term:
@@ -321,7 +343,7 @@ class Agreement:
         questions: dict[str, _Question] = {}
         steps = [terms]
         if writes and not self._planned:
-            steps += self._after(terms)
+            steps += [one for one in self._after(terms) if one.may_be_made(scope)]
         for one in steps:
             questions |= self._open(one, scope, is_now=one is terms)
             _check_arguments(one, scope)
@@ -341,7 +363,7 @@ class Agreement:
 
         An input that something may explain is asked for when that has been read.
         """
-        steps = [terms, *self._after(terms)]
+        steps = [terms, *(one for one in self._after(terms) if one.may_be_made(scope))]
         found = {
             name: self._missing(name, scope)
             for one in steps

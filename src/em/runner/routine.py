@@ -540,7 +540,9 @@ class CompiledStep:
         if not self.is_asking and not step.agree and not step.guards:
             return
         more = needed_beside_args(step)
-        self.terms = Terms(step.id, step.args, step.agree, step.guards, self.is_write, more)
+        self.terms = Terms(
+            step.id, step.args, step.agree, step.guards, self.is_write, more, step.when
+        )
         args = self.args
 
         def evaluate(scope: Any) -> Any:
