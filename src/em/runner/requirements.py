@@ -54,16 +54,17 @@ def requirements(routine: Routine) -> Iterator[Requirement]:
             for name, rule in step.rules.items():
                 reasons = [" and ".join(facts_in_words(when)) for when in rule.when]
                 changed = [f"{symptom} must be different then" for symptom in rule.cures]
-                yield Requirement(name, _agreeing(rule), reasons, changed)
+                yield Requirement(name, [], [*reasons, *_arguments(rule)], changed)
 
 
-def _agreeing(rule: Rule) -> list[str]:
-    """Say what must agree about each argument of a fix."""
-    return [
-        f"{name} must be {', and '.join(map(str, origins))}"
+def _arguments(rule: Rule) -> list[str]:
+    """Say where each argument of a fix comes from; all of it must agree."""
+    said = [
+        f"{name} is {', and '.join(map(str, origins)) or 'known'}"
         for call in rule.calls
         for name, origins in call.args.items()
     ]
+    return list(dict.fromkeys(said))
 
 
 def _said(name: str, slot: Slot) -> str:
