@@ -34,10 +34,12 @@ class Boiler:
         self.looks: list[str] = []
         self.useless = self.dies_at = ""
         self.pump = "running"
+        self.month = ""
 
     @property
     def request(self) -> str:
-        return f"The rooms stay cold. Home: {self.home}."
+        when = f" Month: {self.month}." if self.month else ""
+        return f"The rooms stay cold. Home: {self.home}.{when}"
 
     def tools(self) -> dict[str, Callable[..., Any]]:
         """Everything that can be called."""
@@ -67,7 +69,8 @@ class Boiler:
             return "The radiators gurgle." if has("air") else "The radiators are quiet."
         if look == "check_gas":
             return {"alarm": has("leak")}
-        return "Room: cold" if self.faults or self.pump != "running" else "Room: warm"
+        harmful = self.faults - ({"summer"} if self.month == "July" else set())
+        return "Room: cold" if harmful or self.pump != "running" else "Room: warm"
 
     def _fix(self, tool: str, args: dict[str, Any]) -> Any:
         if self.dies_at == tool:
@@ -122,6 +125,8 @@ class _Recording:
     def fix(self, fault: str) -> bool:
         """Put a fault right, if it is there."""
         is_there = fault in self._boiler.faults
+        if fault == "summer" and self._boiler.month == "July":
+            return False
         more = {"refill": {"bar": 1.5}, "set_mode": {"mode": "winter"}}
         for tool in FIXES[fault] if is_there else ():
             self.call(tool, boiler_id=self._boiler.id, **more.get(tool, {}))

@@ -122,6 +122,24 @@ def test_words_that_nobody_said_are_handed_over(plumber: Learnt) -> None:
     assert (result.status, boiler.done) == ("failed", [])
 
 
+def test_what_did_no_harm_where_something_else_was_said_is_handed_over(memory: Memory) -> None:
+    """Nobody who came in winter found the heating in summer mode; in July nobody minded it."""
+    made = []
+    for number, fault in enumerate(("low", "stuck", "low", "stuck", "low", "stuck")):
+        boiler = Boiler(fault, home=number)
+        boiler.month = "January"
+        made.append(recorded(boiler))
+        boiler = Boiler(fault, "summer", home=10 + number)
+        boiler.month = "July"
+        made.append(recorded(boiler))
+    learnt = Learnt(memory, made)
+    for month, status in (("January", "failed"), ("July", "ok")):
+        boiler = Boiler("low", "summer", home=40)
+        boiler.month = month
+        result = learnt.run(boiler)
+        assert (result.status, boiler.made) == (status, ["refill"] if status == "ok" else [])
+
+
 def test_who_has_to_come_is_called_and_the_run_ends(plumber: Learnt) -> None:
     boiler = Boiler("leak")
     result = plumber.run(boiler)
@@ -380,6 +398,18 @@ def test_the_item_that_is_the_reason_is_the_one_that_is_acted_on(operator: Learn
         ("restart", {"machine": "srv-5640", "service": "billing"}),
         ("clean_disk", {"machine": "srv-5640"}),
     ]
+
+
+def test_the_order_of_lists_and_of_keys_does_not_count(operator: Learnt) -> None:
+    servers = Servers(40, "mail", is_full=True)
+
+    def list_services(machine: str) -> list[dict[str, Any]]:
+        return [dict(reversed(one.items())) for one in reversed(servers.list_services(machine))]
+
+    tools = servers.tools() | {"list_services": list_services}
+    result = operator.memory.run(operator.routine, {"request": servers.request}, tools)
+    assert result.status == "ok", result.failure
+    assert [tool for tool, _ in servers.done] == ["restart", "clean_disk"]
 
 
 def test_two_such_items_are_handed_over(operator: Learnt) -> None:

@@ -17,7 +17,7 @@ from em.compiler.calls import TracedCall
 from em.compiler.expectations import expectations
 from em.compiler.homes import Example
 from em.compiler.looks import Looks, Occurrence, is_enough, origins_of
-from em.compiler.reasons import FEWEST, Effects, Evidence, Reasons, Snapshot
+from em.compiler.reasons import FEWEST, Effects, Evidence, Fact, Reasons, Snapshot
 from em.compiler.sources import quoted
 from em.runner.remedies import FixCall, Remedies, Rule, State
 from em.runner.symptoms import (
@@ -233,6 +233,7 @@ class Diagnosis:
             lists=dict(self.lists),
             healthy={} if self.goal else self._last_values(covered, cured),
             moves={one.name: sorted(self._effects.moved.get(one.fix, ())) for one in order},
+            apart=self._apart(order, covered),
             rules=named,
         )
 
@@ -308,13 +309,8 @@ class Diagnosis:
                 is_theirs = is_absent or (is_fixed and source_of(name) != SAID)
                 if name not in own and is_theirs:
                     dropped.add(name)
-        reasons = {name for other in learnt for when in other.rule.when for name in when}
-        # What several fixes change, and none is made for, follows from the other symptoms.
-        dropped |= {
-            name
-            for name in one.rule.given
-            if name not in reasons and len(self._effects.movers(name)) > 1
-        }
+        reasons = {fact for other in learnt for when in other.rule.when for fact in when.items()}
+        dropped |= {name for name in one.rule.given if self._follows(name, reasons)}
         given = {name: value for name, value in one.rule.given.items() if name not in dropped}
         return one._replace(rule=msgspec.structs.replace(one.rule, given=given))
 
@@ -344,6 +340,35 @@ class Diagnosis:
                     known.setdefault(name, set()).add(value)
         found = {name: sorted(values, key=str) for name, values in known.items()}
         return found | {name: [] for name in sorted(self.free)}
+
+    def _apart(
+        self, rules: "Sequence[_Learnt]", covered: set[tuple[int, int]]
+    ) -> list[dict[str, Plain]]:
+        """Return what is said and what is seen that never came together in a trace that ended well.
+
+        A value that needs no fix may do harm elsewhere, or to somebody who wants something else.
+        """
+        reasons = {fact for one in rules for when in one.rule.when for fact in when.items()}
+        together: dict[Fact, set[Fact]] = {}
+        for number in range(len(self.lines)):
+            if self._is_taught(number, covered):
+                moments = zip(self.lines[number], self._all_states[number], strict=True)
+                states = [state for one, state in moments if one.look not in self.goal]
+                shown = {fact for state in states for fact in state.items()}
+                for fact in self._said[number].items():
+                    together.setdefault(fact, set()).update(shown)
+        known = set().union(*together.values()) - reasons
+        return [
+            dict([said, fact])
+            for said in sorted(together, key=str)
+            for fact in sorted(known - together[said], key=str)
+            # What a fix changes has the rule of that fix.
+            if not self._effects.movers(fact[0])
+        ]
+
+    def _follows(self, name: str, reasons: Iterable[Fact]) -> bool:
+        """Return whether a symptom follows from others: several fixes change it, none is for it."""
+        return len(self._effects.movers(name)) > 1 and not any(name == one for one, _ in reasons)
 
     def _last_values(
         self, covered: set[tuple[int, int]], names: set[str]

@@ -98,6 +98,7 @@ def _routine(remedies: Remedies, name: str, description: str) -> Routine:
         lists=remedies.lists,
         healthy=remedies.healthy,
         moves=remedies.moves,
+        apart=remedies.apart,
         rules=remedies.rules,
         save_as=DONE,
     )

@@ -123,7 +123,8 @@ class Remedies(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     known: by symptom, its values in traces that ended well; none if its text does not matter.
     lists: the known members of lists. goal: looks that show whether all is well; they are
     made last. healthy: by symptom that a rule cures, its values at the end. moves: by rule, the
-    symptoms that were different after it.
+    symptoms that were different after it. apart: something that is said and a symptom that no fix
+    is made for, which were never seen together.
     """
 
     looks: dict[str, Look] = {}
@@ -132,6 +133,7 @@ class Remedies(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     lists: dict[str, list[Plain]] = {}
     healthy: dict[str, list[Plain]] = {}
     moves: dict[str, list[str]] = {}
+    apart: Sequence[dict[str, Plain]] = ()
     rules: dict[str, Rule] = {}
 
     @property
@@ -428,6 +430,10 @@ class Cure:
 
     def _check_before_acting(self, state: State) -> None:
         """Hand over before anything is done if it is clear that the rules can't settle it."""
+        for pair in self.remedies.apart:
+            if holds(pair, state):
+                both = " and ".join(facts_in_words(pair))
+                raise self._over(f"{both}, which were never seen together")
         rules, moves = self.remedies.rules, self.remedies.moves
         suggested = self.suggested(state)
         for name in suggested:

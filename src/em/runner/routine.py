@@ -221,6 +221,7 @@ class RulesStep(_Common, frozen=True, kw_only=True, tag="rules"):
     lists: dict[str, list[Plain]] = {}
     healthy: dict[str, list[Plain]] = {}
     moves: dict[str, list[str]] = {}
+    apart: Sequence[dict[str, Plain]] = ()
     rules: dict[str, Rule] = {}
 
     @property
@@ -233,6 +234,7 @@ class RulesStep(_Common, frozen=True, kw_only=True, tag="rules"):
             lists=self.lists,
             healthy=self.healthy,
             moves=self.moves,
+            apart=self.apart,
             rules=self.rules,
         )
 
