@@ -183,7 +183,10 @@ class WorkSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """All settings. The environment (`EM_DB`, …) overrides the file."""
+    """All settings. The environment (`EM_DB`, …) overrides the file.
+
+    record: whether the hooks of coding agents record sessions in this folder and those below.
+    """
 
     db: str = ".em/em.db"
     busy_timeout: Annotated[float, msgspec.Meta(gt=0, le=86_400)] = 30.0
@@ -198,6 +201,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     workflows: dict[str, Any] = {}
     workflow_memory: WorkflowMemorySettings = WorkflowMemorySettings()
     work: WorkSettings = WorkSettings()
+    record: bool = True
 
     @classmethod
     def load(cls, folder: str | Path = ".", environ: Mapping[str, str] | None = None) -> "Settings":

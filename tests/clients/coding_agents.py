@@ -28,6 +28,7 @@ class CodingAgent(ABC):
 
     def __init__(self, folder: Path, model: LoopbackModel) -> None:
         self.home, self.folder, self.model = folder / "home", folder / "work", model
+        self.options: tuple[str, ...] = ()
         self.home.mkdir()
         self.folder.mkdir()
         self.environment = {
@@ -38,13 +39,13 @@ class CodingAgent(ABC):
             "OPENAI_API_KEY": KEY,
         }
 
-    def run(self, prompt: str, *replies: Any, options: tuple[str, ...] = ()) -> list[Any]:
+    def run(self, prompt: str, *replies: Any) -> list[Any]:
         """Give the agent a task and the model its replies. Return what the agent printed."""
         program = PROGRAMS / self.program
         assert program.exists(), "run `make setup-clients`"
         self.model.say(*replies)
         done = subprocess.run(
-            [str(program), *self.command(prompt, options)],
+            [str(program), *self.command(prompt, self.options)],
             cwd=self.folder,
             env=self.environment,
             stdin=subprocess.DEVNULL,

@@ -1,0 +1,144 @@
+"""`em install`, `em uninstall`, `em hooks`: em in coding agents."""
+
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+from urllib.parse import urlsplit
+
+import click
+
+from em.cli.options import database, everywhere, open_memory
+from em.cli.output import emit, note, printable, wants_json
+from em.clients import claude_plugin, codex_config
+from em.clients.installation import Change, Installation, Removal, is_installed
+from em.clients.launch import Launch
+from em.errors import UsageError
+from em.settings import Settings
+
+CLIENTS: dict[str, Any] = {claude_plugin.NAME: claude_plugin, codex_config.NAME: codex_config}
+_NEXT = {
+    claude_plugin.NAME: "The next session of Claude Code has em.",
+    codex_config.NAME: "Codex runs hooks that you trust: start it, type /hooks and trust em's.",
+}
+
+_client = click.argument("client", type=click.Choice([*CLIENTS]))
+_yes = click.option("--yes", is_flag=True, help="Don't ask.")
+_dry = click.option("--dry-run", is_flag=True, help="Show the changes, and make none.")
+
+
+@click.command("install")
+@_client
+@click.option(
+    "--to",
+    metavar="DIR",
+    type=click.Path(path_type=Path),
+    help="Write only the plugin into DIR, for `claude --plugin-dir DIR`.",
+)
+@_yes
+@_dry
+@everywhere
+def install(client: str, to: Path | None, yes: bool, dry_run: bool) -> int:
+    """Install em into a coding agent: hooks, the MCP server and, for Claude Code, a skill.
+
+    Every change is shown as a diff before it is made. The agent then uses the memory that em uses
+    in this folder, wherever it works. `em uninstall` restores each file.
+    """
+    launch = Launch(db=_memory(), folder=str(Path.cwd()))
+    program = CLIENTS[client]
+    if to is not None:
+        if client != claude_plugin.NAME:
+            raise UsageError("--to is for claude-code", place="--to")
+        _refuse_second(to.resolve(), client)
+        made = claude_plugin.plugin(launch, to.resolve())
+    else:
+        _refuse_second(program.home_of(program.config_folder()), client)
+        made = program.installation(launch, program.config_folder())
+    done = _carry_out(made, client, yes=yes, dry_run=dry_run)
+    if done and not wants_json():
+        note(f"The memory is {launch.db}. {_NEXT[client] if to is None else ''}".rstrip())
+    return 0
+
+
+@click.command("uninstall")
+@_client
+@click.option(
+    "--from",
+    "from_",
+    metavar="DIR",
+    type=click.Path(path_type=Path),
+    help="Remove the plugin that `em install --to DIR` wrote.",
+)
+@_yes
+@_dry
+@everywhere
+def uninstall(client: str, from_: Path | None, yes: bool, dry_run: bool) -> int:
+    """Undo `em install`: restore every file that it changed, and remove its own.
+
+    The memory stays. Of a file that was changed since, only em's part is removed.
+    """
+    program: ModuleType = CLIENTS[client]
+    home = from_.resolve() if from_ is not None else program.home_of(program.config_folder())
+    removal = Removal(home)
+    done = _carry_out(removal, client, yes=yes, dry_run=dry_run)
+    if done:
+        for path in removal.left:
+            note(f"{path} was changed since: remove em's part by hand")
+    return 1 if done and removal.left else 0
+
+
+def _carry_out(planned: Installation | Removal, client: str, *, yes: bool, dry_run: bool) -> bool:
+    """Show the changes, ask, and make them. Return whether they were made."""
+    shown: list[Change] = planned.changes
+    if not wants_json():
+        for change in shown:
+            click.echo("\n".join(map(printable, change.diff().splitlines())))
+    go = not dry_run and (yes or click.confirm(f"Change these {len(shown)} files?", err=True))
+    if go:
+        planned.apply()
+    files = [{"path": str(change.path), "diff": change.diff()} for change in shown]
+    emit({"client": client, "changed": go, "files": files}, lambda: None)
+    return go
+
+
+def _refuse_second(home: Path, client: str) -> None:
+    if is_installed(home):
+        raise UsageError(
+            "em is installed there already",
+            place=str(home),
+            fix=f"to install it anew, run `em uninstall {client}` first",
+        )
+
+
+def _memory() -> str:
+    """Return the memory's address, the same from every folder."""
+    db = database() or Settings.load().db
+    if "://" not in db:
+        return str(Path(db).resolve())
+    if urlsplit(db).password:
+        raise UsageError(
+            "the database's password would be written into the agent's settings",
+            place="--db",
+            fix="leave it out, and put it into ~/.pgpass",
+        )
+    return db
+
+
+@click.command("hooks")
+@click.option(
+    "--idle", metavar="SECONDS", type=float, default=1800.0, show_default=True,
+    help="End after so long without a hook.",
+)  # fmt: skip
+@everywhere
+def hooks(idle: float) -> int:
+    """Answer the hooks of coding agents. `em install` lets the first hook start this.
+
+    It listens on a socket that only this user can open, records sessions, and ends when idle. A
+    second one for the same memory ends at once.
+    """
+    from em.clients.hook_service import HookService
+    from em.clients.launch import socket_of
+
+    db = _memory()
+    memory = open_memory(create=True)
+    HookService(memory, socket_of(db), idle=idle).run()
+    return 0

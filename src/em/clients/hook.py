@@ -1,0 +1,68 @@
+"""The program that a coding agent starts at each hook: pass it on to em's service, and be quick.
+
+    python -I -S hook.py SOCKET FOLDER SERVICE...
+
+The hook's JSON on standard input goes to the service at SOCKET, and its answer to standard output.
+If no service is there, start it (the command SERVICE, in FOLDER) and say nothing. It never waits
+longer than PATIENCE, never fails, and imports only the standard library: the agent waits for it.
+"""
+
+import socket
+import sys
+from time import monotonic
+
+PATIENCE = 0.3
+"""Seconds."""
+
+
+def ask(address: str, question: bytes, patience: float = PATIENCE) -> bytes | None:
+    """Return the service's answer, b"" if it has none in time, None if no service is there."""
+    until = monotonic() + patience
+    answer = b""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as service:
+        service.settimeout(patience)
+        try:
+            service.connect(address)
+        except (FileNotFoundError, ConnectionRefusedError):
+            return None
+        try:
+            service.sendall(question)
+            service.shutdown(socket.SHUT_WR)
+            while True:
+                service.settimeout(max(until - monotonic(), 0.001))
+                part = service.recv(65536)
+                if not part:
+                    return answer
+                answer += part
+        except OSError:
+            return b""  # half an answer is none
+
+
+def start(folder: str, command: list[str]) -> None:
+    """Start the service as a process of its own, which goes on when the agent has ended."""
+    import subprocess
+
+    subprocess.Popen(  # noqa: S603 - the command that `em install` wrote
+        command,
+        cwd=folder,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+
+
+def main(address: str, folder: str, *command: str) -> None:
+    """Answer one hook."""
+    try:
+        answer = ask(address, sys.stdin.buffer.read())
+        if answer is None:
+            start(folder, list(command))
+        elif answer:
+            sys.stdout.buffer.write(answer)
+    except Exception:  # noqa: BLE001, S110 - whatever is wrong with em, the agent goes on
+        pass
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

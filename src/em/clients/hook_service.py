@@ -1,0 +1,145 @@
+"""The service that answers the hooks of coding agents, on a socket of this user only.
+
+Each hook is answered in a thread of its own, at once; what is to be recorded is put in a queue, and
+one thread reads the transcripts. That thread also looks at the open sessions from time to time, so
+that a call needs no hook to be recorded.
+"""
+
+import fcntl
+import json
+import os
+import queue
+import socket
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+from em.clients.advice import Advice
+from em.clients.launch import private_folder
+from em.clients.live_sessions import LiveSessions, is_left_alone
+from em.errors import EmError
+from em.memory import Memory
+from em.values.canonical import Json
+
+LARGEST = 16 * 1024 * 1024
+"""Bytes of a hook that are read at most."""
+LOOK = 2.0
+"""Seconds between two looks at the open sessions."""
+
+
+class HookService:
+    """Answers hooks for one memory until none came for `idle` seconds."""
+
+    def __init__(self, memory: Memory, address: Path, *, idle: float = 1800.0) -> None:
+        self._memory, self._address, self._idle = memory, address, idle
+        self._advice = Advice(memory)
+        self._sessions = LiveSessions(memory)
+        self._to_record: queue.Queue[Json | None] = queue.Queue()
+        self._last = monotonic()
+
+    def run(self) -> None:
+        """Serve until idle. Return at once if another service of this memory runs."""
+        private_folder(self._address.parent)
+        with self._address.with_suffix(".lock").open("a") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return
+            lock.truncate(0)
+            lock.write(str(os.getpid()))
+            lock.flush()
+            recorder = threading.Thread(target=self._record_all)
+            recorder.start()
+            try:
+                self._serve()
+            finally:
+                self._to_record.put(None)
+                recorder.join()
+
+    def _serve(self) -> None:
+        with suppress(FileNotFoundError):
+            self._address.unlink()  # of a service that was killed: we have the lock
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
+            listener.bind(str(self._address))
+            os.chmod(self._address, 0o600)
+            listener.listen(64)
+            listener.settimeout(min(self._idle, 5.0))
+            try:
+                while monotonic() - self._last < self._idle:
+                    with suppress(TimeoutError):
+                        connection, _ = listener.accept()
+                        self._last = monotonic()
+                        threading.Thread(target=self._answer, args=(connection,)).start()
+            finally:
+                self._address.unlink(missing_ok=True)
+
+    def _answer(self, connection: socket.socket) -> None:
+        with connection:
+            connection.settimeout(5.0)
+            try:
+                event = json.loads(_received(connection))
+                said = self.answer(event)
+                if said is not None:
+                    connection.sendall(json.dumps(said).encode())
+            except (OSError, ValueError):
+                return  # the hook has gone, or it is none
+
+    def answer(self, event: Any) -> Json | None:
+        """Return the answer to a hook, or None; and remember what is to be recorded."""
+        if not isinstance(event, dict) or is_left_alone(Path(str(event.get("cwd") or "/"))):
+            return None
+        self._to_record.put(event)
+        try:
+            said = self._advice.to(event)
+        except EmError:
+            return None  # the agent works on without advice
+        name = event.get("hook_event_name")
+        output = {"hookEventName": name, "additionalContext": said}
+        return {"hookSpecificOutput": output} if said else None
+
+    def _record_all(self) -> None:
+        """Record until the service ends."""
+        while True:
+            try:
+                event = self._to_record.get(timeout=LOOK)
+            except queue.Empty:
+                self._guarded(self._sessions.read_on_all)
+                continue
+            if event is None:
+                self._guarded(lambda: self._learn(self._sessions.end_all()))
+                return
+            self._guarded(partial(self.record, event))
+
+    def _guarded(self, act: Callable[[], None]) -> None:
+        try:
+            act()
+        except Exception:  # noqa: BLE001 - a session that can't be read must not end the others
+            return
+
+    def record(self, event: Json) -> None:
+        """Record what is new in the session of a hook; learn from a session that ended."""
+        path = event.get("transcript_path")
+        if not isinstance(path, str):
+            return
+        if event.get("hook_event_name") == "SessionEnd":
+            self._learn(self._sessions.end(Path(path)))
+        else:
+            self._sessions.read_on(Path(path))
+
+    def _learn(self, trace_ids: list[str]) -> None:
+        if trace_ids:
+            self._memory.reflect(trace_ids)
+
+
+def _received(connection: socket.socket) -> bytes:
+    parts, size = [], 0
+    while part := connection.recv(65_536):
+        parts.append(part)
+        size += len(part)
+        if size > LARGEST:
+            raise ValueError("the hook is too large")
+    return b"".join(parts)

@@ -1,0 +1,60 @@
+"""How a coding agent starts em: the hook, its service and the MCP server, for one memory."""
+
+import hashlib
+import os
+import shlex
+import sys
+import tempfile
+from pathlib import Path
+
+import msgspec
+
+from em.errors import StoreError
+
+
+class Launch(msgspec.Struct, frozen=True, kw_only=True):
+    """The commands for one memory. folder: where em.yaml of this memory is."""
+
+    db: str
+    folder: str
+    python: str = sys.executable
+
+    @property
+    def mcp(self) -> list[str]:
+        """The command of the MCP server."""
+        return self._em("mcp")
+
+    @property
+    def service(self) -> list[str]:
+        """The command of the service that answers hooks."""
+        return self._em("hooks")
+
+    @property
+    def socket(self) -> str:
+        """Where the service of this memory listens."""
+        return str(socket_of(self.db))
+
+    def hook(self, file: str) -> str:
+        """Return the shell command of a hook; `file` is the path of the hook's program, quoted."""
+        rest = [self.socket, self.folder, *self.service]
+        return f"{shlex.join([self.python, '-I', '-S'])} {file} {shlex.join(rest)}"
+
+    def _em(self, command: str) -> list[str]:
+        # -P: a folder `em` in the agent's folder must not be imported instead.
+        return [self.python, "-P", "-m", "em", "--db", self.db, command]
+
+
+def socket_of(db: str) -> Path:
+    """Return the path of the socket for a memory. Sockets need short paths, so by a digest."""
+    name = hashlib.sha256(db.encode()).hexdigest()[:16]
+    return Path(tempfile.gettempdir()) / f"em-{os.getuid()}" / f"{name}.sock"
+
+
+def private_folder(folder: Path) -> None:
+    """Make a folder that only this user can enter, or refuse one that others could have made."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    found = folder.lstat()
+    if found.st_uid != os.getuid() or found.st_mode & 0o077 or folder.is_symlink():
+        raise StoreError(
+            "the folder belongs to somebody else, or is open to them", place=str(folder)
+        )

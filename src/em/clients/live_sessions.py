@@ -1,0 +1,92 @@
+"""The sessions that go on: each transcript is read while its agent writes it.
+
+A hook names the session's transcript, so a session that is recorded as it goes and the same file
+imported later are one trace, by construction.
+"""
+
+from collections import OrderedDict
+from pathlib import Path
+
+from em.errors import Conflict, EmError
+from em.memory import Memory
+from em.settings import Settings
+from em.traces.transcripts import FileState, Reading, find_shape, opened
+
+MOST_OPEN = 32
+IGNORE = ".emignore"
+
+
+class LiveSessions:
+    """The transcripts that are being written, by path."""
+
+    def __init__(self, memory: Memory) -> None:
+        self._memory = memory
+        self._open: OrderedDict[Path, Reading] = OrderedDict()
+
+    def read_on(self, path: Path) -> list[str]:
+        """Store what is new in a transcript. Return the ids of its traces."""
+        try:
+            reading = self._reading(path)
+            if reading is None:
+                return []
+            with opened(path) as file:
+                reading.read_on(file)
+            return list(reading.progress().traces)
+        except Conflict:  # another process imports the same file
+            self._open.pop(path, None)
+            return []
+
+    def read_on_all(self) -> None:
+        """Store what is new in every transcript that is open."""
+        for path in [*self._open]:
+            self.read_on(path)
+
+    def end(self, path: Path) -> list[str]:
+        """Store the rest of a session that ended. Return the ids of its traces."""
+        try:
+            reading = self._reading(path)
+            if reading is None:
+                return []
+            with opened(path) as file:
+                reading.read_on(file)
+            del self._open[path]
+            return list(reading.finish().traces)
+        except Conflict:
+            self._open.pop(path, None)
+            return []
+
+    def end_all(self) -> list[str]:
+        """Store the rest of every session. Return the ids of their traces."""
+        return [trace_id for path in [*self._open] for trace_id in self.end(path)]
+
+    def _reading(self, path: Path) -> Reading | None:
+        found = self._open.get(path)
+        if found is not None:
+            self._open.move_to_end(path)
+            return found
+        if not path.exists():
+            return None
+        with opened(path) as file:
+            shape = find_shape(file, str(path))
+        if shape.is_document:
+            return None  # one line so far
+        store = self._memory.store
+        found = self._open[path] = Reading(store, shape, FileState(store, path), str(path))
+        if len(self._open) > MOST_OPEN:
+            self._open.popitem(last=False)[1].finish()
+        return found
+
+
+def is_left_alone(folder: Path) -> bool:
+    """Return whether a folder, or one that it is in, says that em must not record there.
+
+    It says so with a file `.emignore`, or with `record: false` in em.yaml. An em.yaml that can't be
+    read may say so too.
+    """
+    for place in (folder, *folder.parents):
+        try:
+            if (place / IGNORE).exists() or not Settings.load(place, {}).record:
+                return True
+        except (EmError, OSError):
+            return True
+    return False

@@ -1,0 +1,167 @@
+"""`em install` shows each change, makes only those, and `em uninstall` restores every byte."""
+
+import json
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.cli.em_command import em, on_terminal
+
+SETTINGS = (
+    '{\n\t"model": "opus",   "env": {"TOKEN": "s3cret"},\r\n\t"enabledPlugins": {"a@b": true}\n}'
+)
+HOOKS = '{"hooks": {"Stop": [{"hooks": [{"type": "command", "command": "say done"}]}]}}\n'
+CONFIG = 'model = "gpt-5" # mine\n\n[features] # these\nweb = true\n[projects."/x"]\ntrust = "é"'
+
+
+def contents(folder: Path) -> dict[str, Any]:
+    """Every file and folder below a folder, with its bytes and permissions."""
+    return {
+        str(path.relative_to(folder)): (
+            path.stat().st_mode,
+            path.read_bytes() if path.is_file() else None,
+        )
+        for path in sorted(folder.rglob("*"))
+    }
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    home = tmp_path / "home"
+    home.mkdir()
+    monkeypatch.setenv("HOME", str(home))
+    for name in ("CLAUDE_CONFIG_DIR", "CODEX_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    return home
+
+
+@pytest.fixture(params=["bare", "used"])
+def used(request: pytest.FixtureRequest, home: Path) -> Path:
+    """A home in which the programs never ran, and one with settings of a person."""
+    if request.param == "used":
+        for name, text in (
+            (".claude/settings.json", SETTINGS),
+            (".claude/plugins/installed_plugins.json", '{"version": 2, "plugins": {"a@b": []}}'),
+            (".codex/hooks.json", HOOKS),
+            (".codex/config.toml", CONFIG),
+        ):
+            path = home / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(text.encode())
+            path.chmod(0o640)
+    return home
+
+
+@pytest.mark.parametrize("client", ["claude-code", "codex"])
+def test_installing_and_uninstalling_leaves_every_byte_as_it_was(used: Path, client: str) -> None:
+    before = contents(used)
+    assert em("install", client, "--dry-run").code == 0
+    assert contents(used) == before
+    assert em("install", client, "--yes").code == 0
+    assert contents(used) != before
+    again = em("install", client, "--yes")
+    assert (again.code, "installed there already" in again.err) == (2, True)
+    assert em("uninstall", client, "--yes").code == 0
+    assert contents(used) == before
+
+
+@pytest.mark.parametrize("client", ["claude-code", "codex"])
+def test_a_person_sees_every_change_and_may_decline(used: Path, client: str) -> None:
+    before = contents(used)
+    shown = on_terminal("install", client, typed="n\n")
+    assert contents(used) == before
+    assert em("install", client, "--yes").code == 0
+    for name in contents(used).keys() - before.keys():
+        path = used / name
+        if path.is_file() and path.name != "installed-by-em.json":
+            assert f"+++ {path}" in shown, name
+
+
+def test_the_settings_have_what_they_had_and_ems_part(used: Path) -> None:
+    had = {} if not (used / ".claude").exists() else json.loads(SETTINGS)
+    em("install", "claude-code", "--yes")
+    em("install", "codex", "--yes")
+    settings = json.loads((used / ".claude/settings.json").read_text())
+    assert settings["enabledPlugins"].pop("em@em") is True
+    assert settings.pop("extraKnownMarketplaces")["em"]["source"]["source"] == "directory"
+    assert settings == {"enabledPlugins": {}, **had}
+    config = tomllib.loads((used / ".codex/config.toml").read_text())
+    assert config["features"]["hooks"] is True
+    server = config["mcp_servers"]["em"]
+    assert server["args"][-1] == "mcp"
+    hooks = json.loads((used / ".codex/hooks.json").read_text())["hooks"]
+    assert "em_hook.py" in hooks["Stop"][-1]["hooks"][0]["command"]
+    assert len(hooks["Stop"]) == (2 if had else 1)
+
+
+def test_what_a_person_changed_since_stays(used: Path) -> None:
+    em("install", "claude-code", "--yes")
+    em("install", "codex", "--yes")
+    settings = used / ".claude/settings.json"
+    changed = json.loads(settings.read_text()) | {"theme": "dark"}
+    settings.write_text(json.dumps(changed, indent=4))
+    config = used / ".codex/config.toml"
+    config.write_text("# a new line\n" + config.read_text())
+    assert em("uninstall", "claude-code", "--yes").code == 0
+    assert em("uninstall", "codex", "--yes").code == 0
+    left = json.loads(settings.read_text())
+    assert left.pop("theme") == "dark"
+    assert "em" not in str(left).replace("model", "")
+    text = config.read_text()
+    assert text.startswith("# a new line\n")
+    assert "mcp_servers" not in text
+    assert "hooks" not in text
+
+
+def test_a_file_that_cannot_be_undone_is_named_and_left(used: Path) -> None:
+    em("install", "codex", "--yes")
+    config = used / ".codex/config.toml"
+    config.write_text(config.read_text().replace("command =", "command  ="))
+    text = config.read_text()
+    ran = em("uninstall", "codex", "--yes")
+    assert (ran.code, str(config) in ran.err) == (1, True)
+    assert config.read_text() == text
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "client", "why"),
+    [
+        (".claude/settings.json", "{ // mine\n}", "claude-code", "expected JSON"),
+        (".claude/settings.json", "", "claude-code", "the file is empty"),
+        (".codex/config.toml", "model = ", "codex", "expected TOML"),
+        (".codex/config.toml", "[features]\nhooks = false\n", "codex", "hooks are turned off"),
+        (".codex/config.toml", "features.web = true\n", "codex", "not a table of its own"),
+        (".codex/config.toml", "[mcp_servers.em]\ncommand='x'\n", "codex", "MCP server `em`"),
+    ],
+)
+def test_settings_that_cannot_be_edited_safely_are_refused_untouched(
+    home: Path, name: str, text: str, client: str, why: str
+) -> None:
+    path = home / name
+    path.parent.mkdir(parents=True)
+    path.write_text(text)
+    before = contents(home)
+    ran = em("install", client, "--yes")
+    assert (ran.code, why in ran.err, str(path) in ran.err) == (2, True, True), ran.err
+    assert contents(home) == before
+
+
+def test_a_plugin_folder_of_its_own(home: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "plugin"
+    assert em("install", "claude-code", "--to", str(folder), "--yes").code == 0
+    assert not (home / ".claude").exists()
+    assert (folder / ".claude-plugin/plugin.json").exists()
+    assert (folder / "skills/em/SKILL.md").exists()
+    server = json.loads((folder / ".mcp.json").read_text())["mcpServers"]["em"]
+    assert str(tmp_path / ".em" / "em.db") in server["args"]
+    assert em("uninstall", "claude-code", "--from", str(folder), "--yes").code == 0
+    assert not folder.exists()
+
+
+def test_no_password_is_written_and_what_is_not_installed_is_not_found(home: Path) -> None:
+    ran = em("install", "codex", "--yes", "--db", "postgresql://u:pw@host/db")
+    assert (ran.code, "pw" in ran.out + ran.err.replace("password", "")) == (2, False)
+    assert em("uninstall", "codex", "--yes").code == 1
+    assert contents(home) == {}
