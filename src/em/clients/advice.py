@@ -28,6 +28,7 @@ MOST_LESSONS, MOST_ROUTINES = 4, 2
 LONGEST_QUOTE, LONGEST_LINE = 160, 400
 LEAST_COMMON, LEAST_SHARE = 2, 0.5
 """How many words of a routine the prompt must have, and which share of them."""
+_SAYS_NOTHING = content_words("exit code status command process returned non-zero exited")
 _DROPPED = {ord(char): " " for char in '<>“”"`'}
 
 
@@ -43,10 +44,10 @@ class Advice:
         if name == "UserPromptSubmit":
             return self._bounded(self._at_prompt(str(event.get("prompt") or "")))
         if name == "PostToolUseFailure":
-            return self._bounded(self._after(event, event.get("error")))
+            return self._bounded(self._after(event.get("error")))
         if name == "PostToolUse":
             # Codex tells failures so, without a mark: what a lesson knows as an error is one.
-            return self._bounded(self._after(event, event.get("tool_response")))
+            return self._bounded(self._after(event.get("tool_response")))
         return ""
 
     def _at_prompt(self, prompt: str) -> Iterator[str]:
@@ -55,16 +56,17 @@ class Advice:
         for _, routine in sorted(found, key=lambda pair: (-pair[0], pair[1].name))[:MOST_ROUTINES]:
             yield _routine_line(routine)
         for ranked in self._memory.brief(prompt, MOST_LESSONS).heuristics:
-            yield _lesson_line(ranked.heuristic)
+            if _is_telling(ranked.heuristic.lesson):
+                yield _lesson_line(ranked.heuristic)
 
-    def _after(self, event: Json, printed: object) -> Iterator[str]:
-        tool, shapes = str(event.get("tool_name")), _shapes(printed)
+    def _after(self, printed: object) -> Iterator[str]:
+        shapes = _shapes(printed)
         if not shapes:
             return
         known = (
             one
             for one in every_heuristic(self._memory.store)
-            if one.lesson.error in shapes and (not one.lesson.tools or tool in one.lesson.tools)
+            if one.lesson.error in shapes and _is_telling(one.lesson)
         )
         for one in sorted(known, key=lambda one: -one.use.learned)[:MOST_LESSONS]:
             yield _lesson_line(one)
@@ -124,6 +126,14 @@ def _lesson_line(one: Heuristic) -> str:
         known += f", went well {one.use.helped} of {one.use.helped + one.use.hindered} times"
     when, then = (" ".join(text.split()) for text in (trigger, action))
     return f"- When {_cut(when, LONGEST_LINE)}: {_plain(then, LONGEST_LINE)} ({known})"
+
+
+def _is_telling(lesson: Lesson) -> bool:
+    """Return whether a lesson helps: not if its error has no words, or it only says "again"."""
+    if not _is_mined(lesson):
+        return True
+    words = content_words(lesson.error) - _SAYS_NOTHING
+    return bool(words) and not lesson.key.endswith("|again")
 
 
 def _is_mined(lesson: Lesson) -> bool:
