@@ -415,6 +415,7 @@ class Memory:
         *,
         run_id: str | None = None,
         dry_run: bool = False,
+        client: "LlmClient | None" = None,
         **options: "Unpack[RunOptions]",
     ) -> "RunResult":
         """Run a routine; every step is journalled in this memory.
@@ -424,12 +425,22 @@ class Memory:
         `remember=False` they count for this run only.
         dry_run: make the reads only, and return what would be done (`planned`); journal nothing.
         Tools that the routine declares may use what `allow` names, else what the settings allow.
+        client: a model that may put a request into words that the routine reads, where the run
+        would ask otherwise. Reads are made twice then. `bound` of the result says how it put it.
         """
         from em.runner.engine import run_routine
         from em.runner.package import opened
 
         options.setdefault("allow", self._allow)
+        bound: Json = {}
         with opened(self.store, routine) as package:
+            if client is not None:
+                from em.runner.binding import bound_input
+
+                given = input_data or {}
+                input_data = bound_input(package, given, tools, client, options)
+                if input_data is not given:
+                    bound = input_data
             result = run_routine(
                 package,
                 input_data,
@@ -440,6 +451,8 @@ class Memory:
                 dry_run=dry_run,
                 **options,
             )
+        if bound:
+            result = msgspec.structs.replace(result, bound=bound)
         is_answered = not dry_run and "inputs" in (options.get("answers") or {})
         return self._remembered(result) if is_answered else result
 

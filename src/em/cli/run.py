@@ -100,6 +100,11 @@ def _shared(function: F) -> F:
     is_flag=True,
     help="Make the reads, and show each call with an effect without making it.",
 )
+@click.option(
+    "--llm",
+    is_flag=True,
+    help="Let a model put a request into words that the routine reads, before the run asks.",
+)
 @_shared
 @everywhere
 def run(
@@ -108,11 +113,15 @@ def run(
     input_file: str | None,
     no_journal: bool,
     dry_run: bool,
+    llm: bool,
     answers: str | None,
     yes: bool,
     **shared: Any,
 ) -> int:
     """Run ROUTINE, a folder or the name of a stored routine, without calling a model.
+
+    With --llm one call of a model may put the request into words that the routine reads, where the
+    run would ask otherwise. Every value must stand in the request or be one of those recorded.
 
     Every step is written to a journal in the log: a run that is interrupted, or waits for an
     answer, continues with `em resume`.
@@ -130,6 +139,8 @@ def run(
         package = find_package(routine, stack)
         again = _given(package.folder, shared)
         input_data = read_object(input_file) if input_file else {}
+        if llm:
+            input_data = _bound(package, input_data, again)
         if dry_run:
             return _rehearse(package, input_data, _answers(answers), again)
         memory = None if no_journal else open_memory(create=True)
@@ -209,6 +220,21 @@ def _given(folder: Path, shared: dict[str, Any]) -> dict[str, Any]:
             "resume_with": as_typed(shared),
             "auto_fix_fn": _auto_fix(shared["private"]) if shared["auto_fix"] else None,
         }
+
+
+def _bound(package: Package, given: dict[str, Any], again: dict[str, Any]) -> dict[str, Any]:
+    """Return the input with its request as a model puts it, where the run would ask otherwise."""
+    from em.llm import get_llm_client
+    from em.runner.binding import bound_input
+
+    client = get_llm_client()
+    options: Any = {name: again[name] for name in ("udfs", "allow", "trust")}
+    with only_results_on_stdout():
+        bound = bound_input(package, given, again["tool_registry"], client, options)
+    if bound is not given:
+        changed = [value for name, value in bound.items() if value is not given.get(name)]
+        note(f"the model reads the request as: {' '.join(map(str, changed))}")
+    return bound
 
 
 def _auto_fix(private: Sequence[str]) -> AutoFix:

@@ -98,7 +98,8 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
     """The result of a run: ok has `output`, failed `failure`, needs_input `pending_prompt`.
 
     remembered: the answers that the routine knows from now on. planned: what a dry run left undone;
-    its status says how the run would go.
+    its status says how the run would go. bound: the input as a model put it, if its reading
+    of the request was used.
     """
 
     run_id: str
@@ -110,6 +111,7 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
     steps: Sequence[StepReport] = ()
     remembered: Remembered | None = None
     planned: Sequence[Planned] = ()
+    bound: Json = {}
 
 
 @event_body("run_started")
