@@ -80,10 +80,12 @@ class McpServer(
 class AllowSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What the tools that a routine declares may use. By default: nothing.
 
+    folders: what shell commands and file tools may read and change.
     mcp: servers by name; a routine may call `mcp__NAME__TOOL` of each.
     """
 
     commands: list[str] = []
+    folders: list[str] = []
     hosts: list[str] = []
     env: list[str] = []
     mcp: dict[str, McpServer] = {}
@@ -91,6 +93,7 @@ class AllowSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def __add__(self, other: "AllowSettings") -> "AllowSettings":
         return AllowSettings(
             commands=[*self.commands, *other.commands],
+            folders=[*self.folders, *other.folders],
             hosts=[*self.hosts, *other.hosts],
             env=[*self.env, *other.env],
             mcp={**self.mcp, **other.mcp},
@@ -186,6 +189,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """All settings. The environment (`EM_DB`, …) overrides the file.
 
     record: whether the hooks of coding agents record sessions in this folder and those below.
+    commands: what programs in shell commands do, in addition to `em/shell/programs.yaml`.
     """
 
     db: str = ".em/em.db"
@@ -195,6 +199,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     llm: LlmSettings = LlmSettings()
     providers: dict[str, ProviderSettings] = {}
     allow: AllowSettings = AllowSettings()
+    commands: dict[str, Any] = {}
     embed: EmbedSettings = EmbedSettings()
     api: ApiSettings = ApiSettings()
     state: StateSettings = StateSettings()

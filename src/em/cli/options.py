@@ -83,6 +83,9 @@ def answering(function: F) -> F:
         ),
         click.option("--allow-env", multiple=True, metavar="NAME", help=_ALLOW.format("read")),
         click.option("--allow-host", multiple=True, metavar="HOST", help=_ALLOW.format("call")),
+        click.option(
+            "--allow-folder", multiple=True, metavar="DIR", help=_ALLOW.format("read and change")
+        ),
         click.option("--allow-command", multiple=True, metavar="NAME", help=_ALLOW.format("run")),
     ):
         function = option(function)
@@ -131,10 +134,11 @@ def as_typed(shared: Mapping[str, Any]) -> str:
 
 def allowed(folder: Path, shared: Mapping[str, Any]) -> AllowSettings | None:
     """Return what the --allow options and em.yaml allow; None without such an option."""
-    commands, hosts, env = (shared[f"allow_{what}"] for what in ("command", "host", "env"))
-    if not (commands or hosts or env):
+    names = ("command", "folder", "host", "env")
+    commands, folders, hosts, env = (list(shared[f"allow_{name}"]) for name in names)
+    if not (commands or folders or hosts or env):
         return None
-    more = AllowSettings(commands=list(commands), hosts=list(hosts), env=list(env))
+    more = AllowSettings(commands=commands, folders=folders, hosts=hosts, env=env)
     return settings_for(folder, None) + more
 
 

@@ -286,6 +286,8 @@ def _print_planned(planned: Planned) -> None:
         click.echo(printable(f"{planned.step}: needs {', '.join(planned.needs)}"))
         return
     click.echo(printable(f"{planned.step}{number}: would call {planned.tool}{needs}"))
+    for line in planned.shows.splitlines():
+        click.echo(printable(f"  | {line}"))
     for one in planned.arguments:
         value = shown(one.value) if one.value is not msgspec.UNSET else "?"
         because = one.problem or one.source
@@ -346,6 +348,8 @@ def _how(tool: ToolSpec) -> str:
     """Describe what a declared tool would do, with its templates unfilled: no secret is shown."""
     if tool.command is not None:
         return shlex.join(tool.command).replace("'{{", "{{").replace("}}'", "}}")
+    if tool.shell is not None:
+        return tool.shell
     if tool.http is not None:
         return f"{tool.http.method} {tool.http.url.partition('?')[0]}"
     if tool.mcp is not None:

@@ -349,24 +349,22 @@ def _with_declared(
 ) -> tuple[Mapping[str, Tool], RoutineError | None]:
     """Return the registered and the declared tools, and the error if a tool is not allowed."""
     program = package.program
-    missing = {
-        name
-        for name in program.tool_names - registry.keys()
-        if name in program.declared_names or name.startswith("mcp__")
-    }
+    missing = program.tool_names - registry.keys()
     if not missing:
         return registry, None
-    from em.runner.tools.declarations import declared_tools
+    from em.runner.tools.declarations import declared_tools, found_tools
     from em.runner.tools.mcp import Servers
     from em.runner.tools.permissions import settings_for
 
+    named = {name for name in missing if name in program.declared_names or name[:5] == "mcp__"}
     servers = ending.enter_context(Servers())
     try:
         allowed = settings_for(package.folder, allow)
-        declared = declared_tools(package.routine, missing, allowed, secrets, servers)
+        found = found_tools(package.routine, missing, registry, allowed)
+        declared = declared_tools(package.routine, named - found.keys(), allowed, secrets, servers)
     except RoutineError as error:
         return registry, error
-    return {**declared, **registry}, None
+    return {**found, **declared, **registry}, None
 
 
 def _keep_nothing(_notes: list[Note]) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from em.errors import EmError
+from em.errors import EmError, ExpressionError
 from em.runner.agreement import INPUTS, left_of, single_places
 from em.runner.expressions.language import compile_expression, compile_value, names_in
 from em.runner.expressions.words import check_in_words, in_words
@@ -244,8 +244,19 @@ class Rehearsal(Machine):
                     guards=[self._guard(text, scope) for text in source.guards],
                     expects=[check_in_words(text) for text in source.expects],
                     needs=needs or [],
+                    shows="" if needs else self._preview(step, scope),
                 )
             )
+
+    def _preview(self, step: CompiledStep, scope: Json) -> str:
+        """Return what the tool would do, or why it would refuse; empty if that is not known."""
+        tool = self._tools.get(step.target) if step.kind == "tool" else None
+        if tool is None or tool.preview is None:
+            return ""
+        try:
+            return tool.preview(step.args(scope))
+        except EmError as error:
+            return "" if isinstance(error, ExpressionError) else f"refused: {error}"
 
     def _arguments(
         self, step: CompiledStep, source: ToolStep | UdfStep, scope: Json

@@ -285,9 +285,11 @@ _NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9_-]")
 
 
 class ToolSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A tool that the routine calls. With `command`, `http` or `mcp` it needs no code.
+    """A tool that the routine calls. With `command`, `shell`, `http` or `mcp` it needs no code.
 
     With `mcp` it also names the server: `mcp__NAME__TOOL` is that server's TOOL.
+    shell: a shell command with blanks, see `em.shell.form`. via: the tool that ran it when it was
+    recorded; it runs it again if it is registered.
     """
 
     name: str
@@ -298,6 +300,8 @@ class ToolSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     effect_inferred: bool = False
     command: Sequence[str] | None = None
     env: Sequence[str] = ()
+    shell: str | None = None
+    via: str = ""
     http: HttpCall | None = None
     mcp: McpServer | None = None
     output: Literal["text", "json", "lines"] | None = None
@@ -305,8 +309,11 @@ class ToolSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
 
     def __post_init__(self) -> None:
         """Check that there is one way to call it, and that a program is written out."""
-        if sum(how is not None for how in (self.command, self.http, self.mcp)) > 1:
-            raise ValueError("`command`, `http` and `mcp` exclude each other")
+        ways = (self.command, self.shell, self.http, self.mcp)
+        if sum(how is not None for how in ways) > 1:
+            raise ValueError("`command`, `shell`, `http` and `mcp` exclude each other")
+        if self.via and self.shell is None:
+            raise ValueError("`via` needs a `shell` command")
         if self.mcp is not None:
             if self.env:
                 raise ValueError("write `env` of a server within `mcp`")
@@ -315,15 +322,17 @@ class ToolSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
                 raise ValueError("`command` must begin with a program")
             if "{{" in self.command[0] or "{%" in self.command[0]:
                 raise ValueError("the program of `command` can't be an expression")
-        elif self.env or (self.http is None and (self.output or self.timeout)):
+        elif self.env or (not self.says_how and (self.output or self.timeout)):
             raise ValueError(
-                "`env` needs a `command`; `output` and `timeout` need a `command`, `http` or `mcp`"
+                "`env` needs a `command`; `output` and `timeout` need a `command`, `shell`, `http`"
+                " or `mcp`"
             )
 
     @property
     def says_how(self) -> bool:
         """Return whether it can be called without code."""
-        return self.command is not None or self.http is not None or self.mcp is not None
+        ways = (self.command, self.shell, self.http, self.mcp)
+        return any(how is not None for how in ways)
 
     def of_server(self, name: str) -> "ToolSpec | None":
         """Return the tool `mcp__NAME__TOOL` if this is the server NAME, else None."""

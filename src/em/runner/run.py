@@ -80,7 +80,7 @@ class Planned(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A step that a dry run did not do: a call with an effect, a question, or one that must wait.
 
     needs: what it waits for, such as "the result of refund". expects: what the call must return, in
-    words.
+    words. shows: what the tool would do, such as a command or a diff.
     """
 
     step: str
@@ -92,6 +92,7 @@ class Planned(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     expects: Sequence[str] = ()
     needs: Sequence[str] = ()
     message: str = ""
+    shows: str = ""
 
 
 class RunResult(msgspec.Struct, frozen=True, kw_only=True):

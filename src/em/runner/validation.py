@@ -13,6 +13,7 @@ from em.runner.package import ROUTINE, UDF, udf_names
 from em.runner.routine import Routine, ToolSpec
 from em.runner.tools import Tool, argument_problem
 from em.runner.tools.declarations import argument_names
+from em.runner.tools.shell import template_of
 from em.values import json_schema
 from em.values.canonical import Json
 from em.values.mismatch import Found, Where, closest, shape_problems
@@ -269,7 +270,7 @@ def _declared_arguments(declared: Mapping[str, Json]) -> dict[str, tuple[set[str
             spec = msgspec.convert(value, ToolSpec)
             # Only the server knows the arguments of its tools.
             needed = argument_names(spec) if spec.says_how and spec.mcp is None else None
-        except (msgspec.ValidationError, ExpressionError):
+        except (msgspec.ValidationError, RoutineError):
             continue  # reported by itself
         if needed is not None:
             properties = (spec.args_schema or {}).get("properties")
@@ -298,6 +299,13 @@ def _templates(value: Json) -> Iterator[Found]:
                     compile_value(text, "")
                 except ExpressionError as error:
                     yield where, error.message, error.fix
+        if isinstance(tool, dict) and isinstance(tool.get("shell"), str):
+            try:
+                template_of(msgspec.convert(tool, ToolSpec))
+            except msgspec.ValidationError:
+                continue  # reported by itself
+            except RoutineError as error:
+                yield ("tools", number, "shell"), error.message, error.fix
 
 
 def _ids(steps: list[Any]) -> Iterator[Found]:

@@ -43,7 +43,7 @@ class Tool:
 
     __slots__ = (
         "description", "digest", "does_no_harm", "effect", "function", "is_async", "name",
-        "parameters", "signature", "takes_key", "within",
+        "parameters", "preview", "signature", "takes_key", "within",
     )  # fmt: skip
 
     def __init__(
@@ -69,6 +69,8 @@ class Tool:
         self.within: Callable[[float | None], Function] | None = None
         # For a tool that can say at run time whether repeating a call is harmless.
         self.does_no_harm: Callable[[], bool] | None = None
+        # For a tool that can show what a call would do: the command, or a diff.
+        self.preview: Callable[[Mapping[str, Any]], str] | None = None
         # For a declared tool: a digest of its declaration.
         self.digest = ""
         self.description = (inspect.getdoc(function) or "").partition("\n")[0]

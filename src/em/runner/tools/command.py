@@ -8,7 +8,7 @@ import selectors
 import signal
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import IO
 
@@ -38,9 +38,17 @@ def plain_environment() -> dict[str, str]:
 
 
 def run_command(
-    argv: Sequence[str], program: str, *, timeout: float, env: Mapping[str, str]
+    argv: Sequence[str],
+    program: str,
+    *,
+    timeout: float,
+    env: Mapping[str, str],
+    accept: Collection[int] = (0,),
 ) -> bytes:
-    """Run a program and return what it prints. Beside PLAIN variables it gets those of `env`."""
+    """Run a program and return what it prints. Beside PLAIN variables it gets those of `env`.
+
+    accept: the exit codes that are no failure.
+    """
     try:
         process = subprocess.Popen(  # noqa: S603 - an allowed program, no shell
             argv,
@@ -61,7 +69,7 @@ def run_command(
         code = _ended(process, argv[0], deadline, timeout)
     finally:
         _end(process)
-    if code:
+    if code not in accept:
         how = f"by signal {-code}" if code < 0 else f"with exit code {code}"
         said = errors.decode(errors="replace").strip()
         kind = CommandKilled if code < 0 else CommandFailed

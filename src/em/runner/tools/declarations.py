@@ -1,11 +1,11 @@
-"""Tools that a routine declares in YAML: a command, an HTTP request, or a tool of an MCP server.
+"""Tools that a routine declares in YAML: a command, a request, or a tool of an MCP server.
 
 Each value fills exactly its place: one argument of a program, one part of an address. It is never
 split, never evaluated again, and never becomes an option.
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
@@ -24,10 +24,12 @@ from em.runner.routine import HttpCall, Routine, ToolSpec
 from em.runner.run import UnknownOutcome
 from em.runner.secrets import Secrets
 from em.runner.tools import Tool
+from em.runner.tools.coding import coding_tool, shell_arguments
 from em.runner.tools.command import CommandFailed, run_command
 from em.runner.tools.http import HttpFailed, request
 from em.runner.tools.mcp import McpFailed, Servers, value_of
 from em.runner.tools.permissions import Environment, check_host, find_program, host_of
+from em.runner.tools.shell import ShellCommand, template_of
 from em.settings import AllowSettings, McpServer
 from em.values.canonical import Json
 from em.values.leaves import texts
@@ -64,6 +66,41 @@ def declared_tools(
     return tools
 
 
+def found_tools(
+    routine: Routine, names: set[str], registry: Mapping[str, Tool], allow: AllowSettings
+) -> dict[str, Tool]:
+    """Return tools that need no declaration: those of coding agents.
+
+    A shell command whose own tool is registered is run by that one.
+    """
+    tools: dict[str, Tool] = {}
+    for name in sorted(names):
+        spec = routine.says_how(name)
+        if spec is None:
+            tool = coding_tool(name, allow)
+        else:
+            tool = through(spec, registry[spec.via]) if spec.via in registry else None
+        if tool is not None:
+            tools[name] = tool
+    return tools
+
+
+def through(spec: ToolSpec, shell: Tool) -> Tool:
+    """Return a shell command as a call of the registered tool that ran it when it was recorded."""
+    template = template_of(spec)
+
+    def call(**args: Any) -> Any:
+        return shell.function(**shell_arguments(spec.via, template.filled(args)))
+
+    async def acall(**args: Any) -> Any:
+        return await shell.function(**shell_arguments(spec.via, template.filled(args)))
+
+    tool = Tool(spec.name, acall if shell.is_async else call, spec.known_effect)
+    tool.digest = code_hash(msgspec.json.encode(spec)) if shell.digest else ""
+    tool.preview = template.filled
+    return tool
+
+
 def spec_of(routine: Routine, name: str, allow: AllowSettings) -> ToolSpec | None:
     """Return how a tool is called: as the routine declares, or as a tool of a server in em.yaml."""
     known = [ToolSpec(name=server, mcp=how) for server, how in allow.mcp.items()]
@@ -85,6 +122,8 @@ def _with_own(allow: AllowSettings, server: McpServer) -> AllowSettings:
 def argument_names(spec: ToolSpec) -> set[str]:
     """Return the arguments that the expressions of a declared tool use."""
     place = f"tool {spec.name}"
+    if spec.shell is not None:
+        return set(template_of(spec).blanks)
     used = set().union(*(names_in(text, place) for text in templates_of(spec)))
     return used - FUNCTIONS.keys() - {"env"}
 
@@ -104,7 +143,10 @@ def _tool(spec: ToolSpec, allow: AllowSettings, secrets: Secrets) -> Tool:
     environment = Environment(allow, secrets.add)
     for name in {*_env_names(spec), *spec.env}:
         environment[name]  # raises before the first step if it is not allowed
-    answer = _command(spec, allow, environment) if spec.command else _request(spec, allow)
+    if spec.shell is not None:
+        answer: Answer = ShellCommand(spec, allow).answer
+    else:
+        answer = _command(spec, allow, environment) if spec.command else _request(spec, allow)
     names = argument_names(spec)
     schema = spec.args_schema or {}
     known = names | set(schema.get("properties", ()))
@@ -120,7 +162,7 @@ def _tool(spec: ToolSpec, allow: AllowSettings, secrets: Secrets) -> Tool:
                     place=f"tool {spec.name}",
                     fix=f"it takes: {', '.join(sorted(names)) or 'none'}",
                 )
-            scope = {**FUNCTIONS, **args, "env": environment}
+            scope = args if spec.shell else {**FUNCTIONS, **args, "env": environment}
             try:
                 return _decoded(answer(scope, seconds), spec)
             except (CommandFailed, HttpFailed, BadOutput) as error:
@@ -131,6 +173,8 @@ def _tool(spec: ToolSpec, allow: AllowSettings, secrets: Secrets) -> Tool:
     tool = Tool(spec.name, within(None), spec.known_effect)
     tool.takes_key = "idempotency_key" in known
     tool.within = within
+    if spec.shell is not None:
+        tool.preview = template_of(spec).filled
     return tool
 
 

@@ -1,4 +1,4 @@
-"""Permissions: which commands, hosts and environment variables declared tools may use.
+"""Permissions: which commands, folders, hosts and environment variables tools may use.
 
 A routine is data that anyone may have sent: only the user's own settings and command-line options
 allow anything.
@@ -39,6 +39,18 @@ def find_program(name: str, allow: AllowSettings) -> str:
     if found is None:
         raise NotAllowed(f"the program {name!r} is not on the PATH", fix="install it")
     return found
+
+
+def check_path(path: str | Path, allow: AllowSettings, base: Path | None = None) -> Path:
+    """Return a path without links; raise NotAllowed unless it lies in an allowed folder.
+
+    base: the folder that a relative path is in; the current one without it.
+    """
+    found = ((base or Path.cwd()) / Path(path).expanduser()).resolve()
+    for folder in allow.folders:
+        if found.is_relative_to(Path(folder).expanduser().resolve()):
+            return found
+    raise refused("folder", str(found if found.is_dir() else found.parent), "folders")
 
 
 def check_host(address: SplitResult, allow: AllowSettings) -> None:
@@ -86,7 +98,12 @@ class Environment(Mapping[str, str]):
 
 def refused(what: str, name: str, field: str) -> NotAllowed:
     """Return the error for something not allowed, with how to allow it."""
-    option = {"commands": "--allow-command", "hosts": "--allow-host", "env": "--allow-env"}[field]
+    option = {
+        "commands": "--allow-command",
+        "folders": "--allow-folder",
+        "hosts": "--allow-host",
+        "env": "--allow-env",
+    }[field]
     return NotAllowed(
         f"the {what} {name!r} is not allowed",
         fix=f"if you trust the routine with it, add `allow: {{{field}: [{name}]}}` to {FILE},"

@@ -26,6 +26,7 @@ from em.runner.requirements import described_input, description_of
 from em.runner.routine import Routine, ToolStep
 from em.runner.run import PendingPrompt, RunResult, plain
 from em.runner.tools import one_line, tool_name
+from em.runner.tools.coding import is_coding_tool
 from em.runner.tools.declarations import spec_of
 from em.serve.auth import Caller
 from em.serve.mcp import tools as own_tools
@@ -205,7 +206,7 @@ class Routines:
         return sorted(
             name
             for name in routine.called_tools - self._desk.tools.keys()
-            if spec_of(routine, name, self._desk.allow) is None
+            if spec_of(routine, name, self._desk.allow) is None and not is_coding_tool(name)
         )
 
     def find(self, name: str) -> KeptRoutine:

@@ -18,6 +18,7 @@ from em.runner.package import (
 )
 from em.runner.requirements import asked_for, requirements
 from em.runner.routine import Routine
+from em.runner.tools.coding import is_coding_tool
 from em.runner.version_change import changes, proof_change
 from em.serve.auth import PAGES
 from em.serve.pages.drawing import graph_of
@@ -110,7 +111,8 @@ def _fields(routine: Routine, texts: dict[str, str]) -> list[Field]:
 
 def _needs_code(routine: Routine) -> list[str]:
     """Return the tools that only the user's program has and the service can't call."""
-    return sorted(routine.called_tools - {tool.name for tool in routine.tools if tool.says_how})
+    without_code = {tool.name for tool in routine.tools if tool.says_how}
+    return sorted(name for name in routine.called_tools - without_code if not is_coding_tool(name))
 
 
 def _diff(

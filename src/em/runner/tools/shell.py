@@ -1,0 +1,138 @@
+"""Shell commands of routines: filled in, checked against what is allowed, and run by bash.
+
+Every program in a command must be allowed, and every path that its words name must lie in an
+allowed folder. That keeps a routine in its place; it is not a sandbox: an allowed program such as
+`python` or `git` can run anything and go anywhere.
+"""
+
+import shutil
+from collections.abc import Mapping
+from typing import Any
+
+from em.errors import NotAllowed
+from em.runner.routine import ToolSpec
+from em.runner.tools.command import run_command
+from em.runner.tools.permissions import check_path, refused
+from em.settings import AllowSettings
+from em.shell.form import Template
+from em.shell.programs import Doing, doing_of, known_programs, read_command
+from em.shell.script import Opaque, Simple, Word, parse
+
+BUILT_IN = frozenset(
+    "cd pwd echo printf true false : test [ export set unset exit return break continue local"
+    " declare readonly shopt read wait type pushd popd".split()
+)
+"""Commands of the shell itself that run no program."""
+
+_ANYWHERE = ("/dev/null", "/dev/stdin", "/dev/stdout", "/dev/stderr")
+
+
+def template_of(spec: ToolSpec) -> Template:
+    """Return the form of a declared shell command. Raises RoutineError if it is not a safe one."""
+    assert spec.shell is not None
+    properties = (spec.args_schema or {}).get("properties", {})
+    fixed = {
+        name: value["const"]
+        for name, value in properties.items()
+        if isinstance(value, dict) and isinstance(value.get("const"), str)
+    }
+    return Template(spec.shell, fixed)
+
+
+class ShellCommand:
+    """A declared shell command. Raises NotAllowed at once if one of its programs is not allowed."""
+
+    def __init__(self, spec: ToolSpec, allow: AllowSettings) -> None:
+        self._template, self._allow = template_of(spec), allow
+        check_programs(self._template.doing(), allow)
+        check_path(".", allow)
+
+    def answer(self, args: Mapping[str, Any], seconds: float) -> bytes:
+        """Run the command with these values and return what it prints."""
+        return run_shell(self._template.filled(args), self._allow, timeout=seconds)
+
+
+def run_shell(text: str, allow: AllowSettings, *, timeout: float) -> bytes:
+    """Run a command under the permissions; return what it prints, without the last line break."""
+    check_programs(doing_of(text), allow)
+    check_paths(text, allow)
+    bash = shutil.which("bash")
+    if bash is None:
+        raise NotAllowed("bash is not on the PATH", fix="install it")
+    return run_command(["bash", "-c", text], bash, timeout=timeout, env={}).rstrip(b"\n")
+
+
+def check_programs(done: Doing, allow: AllowSettings) -> None:
+    """Raise NotAllowed unless all programs of a command are allowed.
+
+    If not all can be known, `bash` itself must be allowed: it runs anything.
+    """
+    if "bash" in allow.commands:
+        return
+    if not done.is_known:
+        raise NotAllowed(
+            f"nobody knows what this command runs: {done.reason}",
+            fix="if you trust the routine with any program, allow the command `bash`",
+        )
+    missing = [
+        name for name in done.programs if name not in allow.commands and name not in BUILT_IN
+    ]
+    if missing:
+        error = refused("command", missing[0], "commands")
+        if len(missing) > 1:
+            error.fix += f" (the command also runs {', '.join(missing[1:])})"
+        raise error
+
+
+def check_paths(text: str, allow: AllowSettings) -> None:
+    """Raise NotAllowed if a word of a command names a path outside of the allowed folders."""
+    base = check_path(".", allow)
+    try:
+        script = parse(text)
+    except Opaque:
+        return  # only an allowed bash may run it
+    for command in script.commands:
+        for word in _paths(command):
+            path = _path_of(word, allow)
+            if path in _ANYWHERE:
+                continue
+            found = check_path(path, allow, base)
+            if command.words and command.words[0].value in ("cd", "pushd"):
+                base = found
+
+
+def _paths(command: Simple) -> list[Word]:
+    """Return the words of a command that are paths, or look like one."""
+    roles = read_command(command, known_programs()).roles
+    found = [
+        word
+        for word, role in zip(command.words[1:], roles[1:], strict=True)
+        if role.rstrip("!") in ("file", "folder") or _looks_like_a_path(word)
+    ]
+    targets = [one.target for one in command.redirects if one.writes or one.reads]
+    return [*found, *(target for target in targets if target is not None)]
+
+
+def _looks_like_a_path(word: Word) -> bool:
+    text = word.shown.partition("=")[2] if word.shown.startswith("-") else word.shown
+    if "\n" in text or "://" in text:
+        return False
+    return text.startswith(("/", "~", "$HOME", "../")) or text == ".." or "/.." in text
+
+
+def _path_of(word: Word, allow: AllowSettings) -> str:
+    text = word.shown.partition("=")[2] if word.shown.startswith("-") else word.shown
+    if word.value is not None:
+        return text
+    text = text.strip("\"'")
+    if text.startswith(("$HOME", "${HOME}")):
+        text = "~" + text.removeprefix("${HOME}").removeprefix("$HOME")
+    if "$" in text or "`" in text:
+        if "/" in allow.folders:
+            return "."
+        raise NotAllowed(
+            f"only the shell knows which file {word.text[:80]} is",
+            fix="if you trust the routine with any file, allow the folder /",
+        )
+    # Up to where the shell begins to look for names.
+    return text[: min((text.find(sign) for sign in "*?[{" if sign in text), default=len(text))]
