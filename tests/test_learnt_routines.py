@@ -147,6 +147,10 @@ def test_old_and_new_things_stay_pairs(clerk: Learnt, shop: Shop) -> None:
         "I am {email} or bo.larsen1@shop.example. Cancel {pending} because no longer needed.",
         "I am {email}. Cancel {pending} because no longer needed. Cancel {pending} because no"
         " longer needed.",
+        "I am {email}. {pending} was cancelled because no longer needed.",
+        "I am {email}. I may cancel {pending} because no longer needed.",
+        "I am {email}. Cancel {pending} because no longer needed?",
+        "I am {email}. Cancel the cancel of {pending} because no longer needed.",
         "",
     ],
 )

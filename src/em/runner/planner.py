@@ -8,6 +8,7 @@ value of it is found, every list that held it holds it again, and nothing in the
 
 import itertools
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -26,6 +27,7 @@ from em.runner.expressions.functions import FUNCTIONS, equal, every, items_of, k
 from em.runner.expressions.language import compile_expression
 from em.runner.form import Reader
 from em.runner.mentions import FUNCTION_WORDS, Span, Words, is_chatter, stem, unread
+from em.runner.mood import requests
 from em.runner.plan import (
     EARLIER,
     Effect,
@@ -180,6 +182,7 @@ class Planner:
             if not asks_for(effect, words.text):
                 continue
             try:
+                _check_mood(effect, words.text)
                 readings = self._readings(effect, words, span.start)
                 found += [EffectCall(name, args) for args in readings]
             except EmError as error:
@@ -575,6 +578,17 @@ def _names_in(record: Any) -> Iterator[str]:
     for name, value in record.items() if isinstance(record, dict) else ():
         yield from re.findall(r"[a-z]+", str(name).lower())
         yield from _names_in(value)
+
+
+def _check_mood(effect: Effect, text: str) -> None:
+    """Refuse words that speak of an effect, and don't ask for it, or ask for it twice."""
+    said = requests(text, set(asking(effect)))
+    if not said:
+        raise Unplanned("the words speak of it, but don't ask for it")
+    spoken = Counter(stem(word) for _, word in Words(text).plain())
+    twice = [word for word in said if spoken[stem(word)] > 1]
+    if twice:
+        raise Unplanned(f"{twice[0]!r} is said more than once")
 
 
 def _check_twice(planned: Sequence[EffectCall]) -> None:
