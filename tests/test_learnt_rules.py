@@ -357,8 +357,8 @@ class Servers:
         self.down.discard(service)
         return {"ok": True}
 
-    def clean_disk(self, machine: str) -> dict[str, Any]:
-        self.done.append(("clean_disk", {"machine": machine}))
+    def clean_disk(self, machine: str, paths: list[str]) -> dict[str, Any]:
+        self.done.append(("clean_disk", {"machine": machine, "paths": paths}))
         self.is_full = False
         return {"ok": True}
 
@@ -376,7 +376,7 @@ class Servers:
         for service in sorted(self.down):
             call("restart", service=service)
         if self.is_full:
-            call("clean_disk")
+            call("clean_disk", paths=["/tmp", "/var/tmp"])
         call("list_services")
         call("read_disk")
         call("ping")
@@ -396,7 +396,7 @@ def test_the_item_that_is_the_reason_is_the_one_that_is_acted_on(operator: Learn
     assert result.status == "ok", result.failure
     assert servers.done == [
         ("restart", {"machine": "srv-5640", "service": "billing"}),
-        ("clean_disk", {"machine": "srv-5640"}),
+        ("clean_disk", {"machine": "srv-5640", "paths": ["/tmp", "/var/tmp"]}),
     ]
 
 

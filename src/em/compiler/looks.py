@@ -9,6 +9,8 @@ import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import msgspec
+
 from em.compiler.calls import TracedCall
 from em.compiler.evidence import (
     ENOUGH,
@@ -50,9 +52,11 @@ class Seen(NamedTuple):
 def origins_of(occurrences: Sequence[Occurrence]) -> list[Origin]:
     """Return all origins of a value that no trace contradicts."""
     proposed = {
-        origin: None for one in occurrences[:FIRST] for origin in _proposed(one.value, one.found)
+        msgspec.json.encode(origin): origin
+        for one in occurrences[:FIRST]
+        for origin in _proposed(one.value, one.found)
     }
-    kept = [origin for origin in proposed if _is_confirmed(origin, occurrences)]
+    kept = [origin for origin in proposed.values() if _is_confirmed(origin, occurrences)]
     if any(not one.always and not one.where for one in kept) and all(
         is_incredible(one.value) for one in occurrences
     ):

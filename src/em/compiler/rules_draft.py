@@ -1,7 +1,6 @@
 """The draft of a routine whose rules were learnt from traces of repairs."""
 
 from collections.abc import Collection, Mapping
-from itertools import combinations
 
 from em.compiler.diagnosis import Diagnosis
 from em.compiler.draft import Draft
@@ -62,15 +61,11 @@ def _are_repairs(examples: list[Example]) -> bool:
     looking = [one for one in acting if _sees_a_change(one)]
     if len(examples) < FEWEST_TRACES or not acting or len(looking) * 2 < len(acting):
         return False
-    told = [(of_words(one.said)[0].plain.keys(), _tools(one)) for one in examples]
-    return any(
-        words == others and tools != other
-        for (words, tools), (others, other) in combinations(told, 2)
-    )
-
-
-def _tools(example: Example) -> set[str]:
-    return {call.name for call in example.writes}
+    done: dict[frozenset[str], set[frozenset[str]]] = {}
+    for one in examples:
+        words = frozenset(of_words(one.said)[0].plain)
+        done.setdefault(words, set()).add(frozenset(call.name for call in one.writes))
+    return any(len(tools) > 1 for tools in done.values())
 
 
 def _sees_a_change(example: Example) -> bool:
