@@ -7,6 +7,7 @@ follows the most common one.
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from functools import partial
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -46,13 +47,11 @@ def compile_trace(
     udfs: Udfs = None,
     allow_failed: bool = False,
     confirm: Confirm = (),
-    keep: Collection[int] = (),
 ) -> Draft:
     """Compile a trace into a routine, and prove it by replaying the recording.
 
     A trace that says that it failed is refused unless `allow_failed`; an incomplete one always.
     confirm: values that the routine would ask for, and that are the recorded ones on every run.
-    keep: numbers of reads that stay though nothing uses them here; other traces need them.
     """
     _check_outcomes([trace], allow_failed=allow_failed)
     if trace.incomplete:
@@ -72,9 +71,7 @@ def compile_trace(
     chosen = name or _name_of(trace)
     functions = load_udfs(udfs).functions
     with uncollected():
-        draft = draft_routine(
-            trace, name=chosen, declared=declared or {}, keep_all=keep_all, keep=keep
-        )
+        draft = draft_routine(trace, name=chosen, declared=declared or {}, keep_all=keep_all)
         draft = _proved(msgspec.structs.replace(draft, outcome=trace.outcome), functions)
     return _confirmed(draft, confirm, functions)
 
@@ -249,12 +246,13 @@ def compile_several(
     if client is not None or not (callable(confirm) or not list(confirm)):
         made = _one_way(usable, drafts, how)
     else:
+        drafter = _Drafter(how)
         made = (
-            _filled_in(usable, drafts, how)
+            _filled_in(usable, drafts, how, drafter)
             or _learnt(usable, drafts, {**how, "beside": beside}, force)
             or _one_way(usable, drafts, how)
         )
-        made = _tried(made, usable, drafts, how, force=force)
+        made = _tried(made, usable, drafts, how, drafter, force=force)
     trace = next(kept.trace for kept in usable if kept.id == made.same_way[0])
     final = _improved(trace, _confirmed(made.draft, confirm, given.functions), given, client)
     return msgspec.structs.replace(
@@ -295,6 +293,7 @@ def _tried(
     traces: Sequence[KeptTrace],
     drafts: Mapping[str, Draft],
     how: Mapping[str, Any],
+    drafter: "_Drafter",
     *,
     force: bool,
 ) -> CompiledTrace:
@@ -308,7 +307,8 @@ def _tried(
     def make(names: Sequence[str]) -> Draft:
         chosen = [kept for kept in traces if kept.id in names]
         some = {name: drafts[name] for name in names}
-        return (_filled_in(chosen, some, how) or _one_way(chosen, some, how)).draft
+        made = _filled_in(chosen, some, how, drafter) or _one_way(chosen, some, how)
+        return made.draft
 
     examples = examples_of(traces, how["declared"] or {})
     tried = step_trials(examples, drafts, make, made.draft)
@@ -319,8 +319,31 @@ def _tried(
     return msgspec.structs.replace(made, draft=draft)
 
 
+class _Drafter:
+    """Drafts traces, each once. They are not proved: what becomes of them together is."""
+
+    def __init__(self, how: Mapping[str, Any]) -> None:
+        self._name, self._declared = how["name"], how["declared"] or {}
+        self._keep_all = how["keep_all"]
+        self._made: dict[tuple[bytes, frozenset[int]], Draft] = {}
+
+    def __call__(self, trace: Trace, *, keep: Collection[int] = ()) -> Draft:
+        key = sha256(msgspec.json.encode(trace)).digest(), frozenset(keep)
+        if key not in self._made:
+            name = self._name or _name_of(trace)
+            with uncollected():
+                draft = draft_routine(
+                    trace, name=name, declared=self._declared, keep_all=self._keep_all, keep=keep
+                )
+            self._made[key] = msgspec.structs.replace(draft, outcome=trace.outcome)
+        return self._made[key]
+
+
 def _filled_in(
-    traces: Sequence[KeptTrace], drafts: Mapping[str, Draft], how: Mapping[str, Any]
+    traces: Sequence[KeptTrace],
+    drafts: Mapping[str, Draft],
+    how: Mapping[str, Any],
+    drafter: _Drafter,
 ) -> CompiledTrace | None:
     """Return a routine whose request is a template; None if that leaves something to ask."""
     if not _need_more(drafts):
@@ -329,7 +352,7 @@ def _filled_in(
     found = way_drafts(
         [kept.trace for kept in traces],
         [one.said for one in examples.values()],
-        partial(compile_trace, **how),
+        drafter,
         partial(_proved, functions=how["udfs"]),
     )
     draft = next((one for one in found if does_all(one, examples, drafts)), None)
