@@ -2,13 +2,15 @@
 
 import json
 import os
-import re
 import tempfile
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from bench.counts import Counted, count
 from bench.figure import Figure, in_turns, rate_figure, seconds
+from bench.made_sessions import sessions
 
 DATA = Path(os.environ.get("EM_BENCH_DATA", "../shared/data"))
 TRANSCRIPTS = DATA / "transcripts"
@@ -16,113 +18,48 @@ SESSIONS, TURNS = 8, 12
 AT_LEAST = 0.2
 
 
-def _values(text: str) -> list[Any]:
-    """Every JSON value of a file: a document, or its lines, without those that are none."""
-    try:
-        return [json.loads(text)]
-    except ValueError:
-        pass
-    found = []
-    for line in text.splitlines():
-        try:
-            found.append(json.loads(line))
-        except ValueError:
-            continue
-    return found
-
-
-def _objects(value: Any) -> Iterator[dict[str, Any]]:
-    """Every object within a value."""
-    todo = [value]
-    while todo:
-        part = todo.pop()
-        if isinstance(part, dict):
-            yield part
-            todo += part.values()
-        elif isinstance(part, list):
-            todo += part
-
-
-def _attributes(span: dict[str, Any]) -> dict[str, Any]:
-    pairs = span.get("tags") or span.get("attributes") or []
-    return {
-        pair["key"]: next(iter(pair["value"].values()))
-        if isinstance(pair["value"], dict)
-        else pair["value"]
-        for pair in pairs
-    }
-
-
-def count_calls(  # noqa: PLR0911 - a rule for each format, one below the other
-    folder: str, text: str
-) -> int:
-    """The tool calls in a file, counted by its fields alone; it knows nothing of em's importers."""
-    values = _values(text)
-    objects = [found for value in values for found in _objects(value)]
-    if folder == "claude_code":
-        return sum(found.get("type") == "tool_use" for found in objects)
-    if folder == "codex":
-        calls = [found for found in objects if found.get("type") == "function_call"]
-        return len({(call["call_id"], call["name"]) for call in calls})
-    if folder == "mini_swe_agent":
-        return sum(
-            found.get("role") == "assistant" and "```mswea_bash_command" in found["content"]
-            for found in objects
-        )
-    if folder == "swe_agent":
-        steps = values[0].get("trajectory")
-        history = values[0]["history"]
-        return len(steps) if steps else sum(len(one.get("tool_calls") or ()) for one in history)
-    if folder == "openhands":
-        # An agent's finish is a call where the model called it as a tool.
-        said = {"message", "change_agent_state", "finish", "null", "system", "recall"}
-        return sum(
-            isinstance(found.get("action"), str)
-            and (found["action"] not in said or (
-                found["action"] == "finish" and "tool_call_metadata" in found))
-            for found in objects
-        )  # fmt: skip
-    if folder == "openhands_sdk_v1":
-        return sum(found.get("kind") == "ActionEvent" for found in objects)
-    if folder == "openinference":
-        return sum(
-            found.get("span_attributes", {}).get("openinference.span.kind") == "TOOL"
-            for found in objects
-        )
-    spans = [_attributes(found) for found in objects if "spanID" in found or "spanId" in found]
-    by_span = {
-        span["gen_ai.tool.call.id"]
-        for span in spans
-        if span.get("gen_ai.operation.name") == "execute_tool"
-    }
-    named = re.compile(r"gen_ai\.completion\.\d+\.tool_calls\.\d+\.id")
-    by_answer = {value for span in spans for name, value in span.items() if named.fullmatch(name)}
-    return len(by_span | by_answer)
-
-
 def samples() -> Iterator[Figure]:
-    from em import Memory
-
+    """Every sample, and sessions of five more formats, beside an independent count."""
     files = sorted(path for path in TRANSCRIPTS.glob("*/*") if path.is_file())
     if not files:
-        print(f"no data in {TRANSCRIPTS}: set EM_BENCH_DATA; this bench is passed over")
-        return
-    imported = found = counted = 0
-    with Memory(":memory:") as memory:
-        for path in files:
-            (read,) = memory.import_files(path)
-            expected = count_calls(path.parent.name, path.read_text())
-            imported += not read.problems
-            found, counted = found + read.calls, counted + expected
-            verdict = "" if read.calls == expected else "  DIFFERS"
-            name = f"{path.parent.name}/{path.name}"
-            print(f"    {name:<60} {read.format:<16} {read.calls:>4} of {expected}{verdict}")
-            if verdict:
-                found -= 1_000_000
-        kept = sum(len(one.trace.calls) for one in memory.traces())
-    yield _share("samples imported without a broken line", imported, "all samples", len(files))
-    yield _share("tool calls found in them", found, "an independent count", counted)
-    yield _share("of those, calls in the log", kept, "an independent count", counted)
+        print(f"no data in {TRANSCRIPTS}: set EM_BENCH_DATA; only made sessions are counted")
+    named = [(path.parent.name, path.name, path.read_text()) for path in files]
+    named += [(kind, f"made {number}", text) for number, (kind, text) in enumerate(sessions())]
+    ours, theirs, broken = Counter[str](), Counter[str](), 0
+    for kind, name, text in named:
+        found, problems = imported(text)
+        expected = count(kind, text)
+        broken += bool(problems)
+        differs = "" if found == expected else f"  DIFFERS from {expected}"
+        what = f"{found.calls:>4} calls, {found.failures:>3} failed{differs}"
+        print(f"    {kind + '/' + name:<58} {what}")
+        for field in ("calls", "failures"):
+            theirs[field] += getattr(expected, field)
+            # A file that differs must not be made up for by another one.
+            same = getattr(found, field) == getattr(expected, field)
+            ours[field] += getattr(expected, field) if same else 0
+        theirs["outcomes"] += 1
+        ours["outcomes"] += found.outcomes == expected.outcomes
+        theirs["files"] += 1
+        ours["files"] += found == expected
+    yield _share("files without a broken line", len(named) - broken, "all files", len(named))
+    for field, total in theirs.items():
+        yield _share(f"{field} as counted", ours[field], "an independent count", total)
+
+
+def imported(text: str) -> tuple[Counted, Sequence[Any]]:
+    """Import a file into a log of its own, and count what the log has."""
+    from em import Memory
+
+    with tempfile.TemporaryDirectory() as folder, Memory(":memory:") as memory:
+        path = Path(folder, "transcript")
+        path.write_text(text)
+        (read,) = memory.import_files(path)
+        traces = [kept.trace for kept in memory.traces()]
+    calls = [call for trace in traces for call in trace.calls]
+    outcomes = Counter[str](trace.outcome for trace in traces if trace.outcome != "unknown")
+    failures = sum(call.error is not None for call in calls)
+    return Counted(len(calls), failures, dict(outcomes)), read.problems
 
 
 def _share(what: str, ours: int, beside: str, theirs: int) -> Figure:

@@ -317,7 +317,7 @@ def _sums(read: "Sequence[FileRead]") -> dict[str, int]:
         "new_traces": sum(one.new_traces for one in read),
         "new_events": sum(one.new for one in read),
         "unknown": sum(one.unknown for one in read),
-        "broken": sum(len(one.problems) for one in read),
+        "broken": sum(one.broken for one in read),
     }
 
 
@@ -337,8 +337,8 @@ def _print_file(one: "FileRead", *, alone: bool) -> None:
     click.echo(f"{where}: {one.format}, {', '.join(parts)}")
     for problem in one.problems[:BROKEN_LINES_SHOWN]:
         note(f"  {problem.place}: {problem.message}")
-    if len(one.problems) > BROKEN_LINES_SHOWN:
-        note(f"  and {len(one.problems) - BROKEN_LINES_SHOWN:,} more")
+    if one.broken > BROKEN_LINES_SHOWN:
+        note(f"  and {one.broken - BROKEN_LINES_SHOWN:,} more")
 
 
 def _print_totals(read: "Sequence[FileRead]") -> None:

@@ -418,6 +418,10 @@ MOST_KNOWN = 100
 """How many traces of one file are remembered, to notice what was added to each."""
 
 
+MOST_NAMED = 1_000
+"""How many broken parts of one file are named."""
+
+
 class Problem(NamedTuple):
     """A part of a file that could not be imported; the rest was."""
 
@@ -453,6 +457,7 @@ class Intake:
         self.trace_ids: dict[str, None] = {}
         self.new_traces = 0
         self.problems: list[Problem] = []
+        self.broken = 0
 
     def reading(self, number: int, raw: bytes, place: str) -> None:
         """Set the value that is being read: its number, its text and its place."""
@@ -499,7 +504,13 @@ class Intake:
 
     def refuse(self, error: InputError) -> None:
         """Report an invalid value; the rest of the file is imported."""
-        self.problems.append(Problem(error.place or self.place, error.message))
+        self.add_problem(error.place or self.place, error.message)
+
+    def add_problem(self, place: str, message: str) -> None:
+        """Report a part that could not be imported. The first ones are named, all are counted."""
+        self.broken += 1
+        if self.broken <= MOST_NAMED:
+            self.problems.append(Problem(place, message))
 
     def put(self, draft: Draft, pos: int | None) -> None:
         """Add an event to the next batch; `pos` is its stream's position before it."""
@@ -559,7 +570,7 @@ class Intake:
                     raise
                 refused = error.data["index"]
                 place = drafts[refused].body.get("place") or drafts[refused].stream
-                self.problems.append(Problem(place, error.message))
+                self.add_problem(place, error.message)
                 drafts[refused] = _instead(drafts[refused], error.message)
             except Conflict as error:
                 of_erased = [n for n, draft in enumerate(drafts) if _ends(draft, error.place)]

@@ -193,7 +193,7 @@ def read_value(reader: Reader, intake: Intake, value: Value, name: str) -> None:
     place = f"{name}:{value.number}"
     intake.reading(value.number, value.raw, place)
     if value.problem:
-        intake.problems.append(Problem(place, value.problem))
+        intake.add_problem(place, value.problem)
     else:
         try:
             reader.read(value.value)
@@ -208,7 +208,7 @@ def end_reader(reader: Reader, intake: Intake, name: str) -> None:
     try:
         reader.end()
     except UNEXPECTED as error:
-        intake.problems.append(Problem(name, f"{type(error).__name__}: {error}"))
+        intake.add_problem(name, f"{type(error).__name__}: {error}")
 
 
 def read_traces(
@@ -235,8 +235,9 @@ TRIES = 3
 
 
 class FileRead(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of importing a file. `new` counts events.
+    """The result of importing a file. `new` counts events, `broken` parts that are not imported.
 
+    `problems` names the first of those.
     `skipped` says why it was not read, and `fix` what to do about it.
     """
 
@@ -248,6 +249,7 @@ class FileRead(msgspec.Struct, frozen=True, kw_only=True):
     calls: int = 0
     unknown: int = 0
     problems: Sequence[Problem] = ()
+    broken: int = 0
     skipped: str = ""
     fix: str = ""
 
@@ -490,6 +492,7 @@ class Reading:
             calls=intake.calls,
             unknown=intake.unknown_count,
             problems=list(intake.problems),
+            broken=intake.broken,
         )
 
 

@@ -9,8 +9,8 @@ from em.traces.intake import Incoming, Intake, digest
 from em.values.canonical import Json
 
 NAME = "claude-code"
-REMEMBERED = 4096
-"""How many lines of sub-agents are remembered, to find the sub-agent of the next line."""
+REMEMBERED = 1024
+"""How many lines and prompts of sub-agents are remembered, to find the sub-agent of a line."""
 _SESSION = ("sessionId", "isSidechain", "parentUuid")
 _SPAWNS = frozenset({"Task", "Agent"})
 
@@ -32,7 +32,7 @@ class _Reader:
         self._intake = intake
         self._first: Incoming | None = None
         self._chains: OrderedDict[str, str] = OrderedDict()
-        self._prompts: dict[str, str] = {}
+        self._prompts: OrderedDict[str, str] = OrderedDict()
         self._before: list[tuple[int, bytes, str]] = []
 
     def read(self, value: Any) -> None:
@@ -77,7 +77,7 @@ class _Reader:
             name, args = str(block.get("name", "")), as_args(block.get("input"))
             call_id = block.get("id")
             if name in _SPAWNS and isinstance(args.get("prompt"), str):
-                self._prompts[digest(args["prompt"])] = str(call_id)
+                _remember(self._prompts, digest(args["prompt"]), str(call_id))
             trace.call(name, args, call_id, at, tokens=tokens)
         elif kind == "tool_result":
             self._result(trace, block, line, at)
@@ -126,9 +126,7 @@ class _Reader:
             return f"{session}/{line['agentId']}"
         own, before = str(line.get("uuid")), str(line.get("parentUuid"))
         key = self._chains.get(before) or f"{session}/{own}"
-        self._chains[own] = key
-        if len(self._chains) > REMEMBERED:
-            self._chains.popitem(last=False)
+        _remember(self._chains, own, key)
         return key
 
     def _unknown(self, why: str) -> None:
@@ -149,6 +147,12 @@ class _Reader:
             trace.unknown("before the first message")
         if before:
             self._intake.reading(*here)
+
+
+def _remember(seen: "OrderedDict[str, str]", key: str, value: str) -> None:
+    seen[key] = value
+    if len(seen) > REMEMBERED:
+        seen.popitem(last=False)
 
 
 IMPORTER = Importer(name=NAME, title="Claude Code sessions", fits=_fits, reader=_Reader)

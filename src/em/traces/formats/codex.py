@@ -23,7 +23,7 @@ from em.traces.intake import Incoming, Intake, digest
 from em.values.canonical import Json
 
 NAME = "codex"
-REMEMBERED = 4096
+REMEMBERED = 1024
 """How many calls and messages are remembered to recognise repetitions."""
 _ROLLOUT = frozenset({
     "session_meta", "response_item", "event_msg", "turn_context", "compacted", "world_state",
