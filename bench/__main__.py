@@ -56,6 +56,7 @@ BENCHES: dict[str, Callable[[], Iterator[Figure]]] = {
     "mcp": mcp.calls,
     "transcripts": importing.samples,
     "importing": importing.rate,
+    "importing-large": importing.large,
     "service": service.load,
     "killed": service.killed,
     "pages": pages.overview,

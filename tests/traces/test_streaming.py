@@ -40,8 +40,13 @@ def pi(turns: int) -> Iterator[Any]:
     yield {"type": "session", "version": 3, "id": "p1", "timestamp": "2026-01-01", "cwd": "/x"}
     for number in range(turns):
         call = {"type": "toolCall", "id": f"c{number}", "name": "read", "arguments": {"n": number}}
-        ended = {"role": "toolResult", "toolCallId": f"c{number}", "toolName": "read",  # fmt: skip
-                 "content": [{"type": "text", "text": f"text {number}"}], "isError": False}
+        ended = {
+            "role": "toolResult",
+            "toolCallId": f"c{number}",
+            "toolName": "read",
+            "content": [{"type": "text", "text": f"text {number}"}],
+            "isError": False,
+        }
         for message in ({"role": "assistant", "content": [call]}, ended):
             yield {"type": "message", "id": "x", "parentId": None, "timestamp": "2026-01-01",
                    "message": message}  # fmt: skip

@@ -65,6 +65,8 @@ NO_RUN = frozenset({
 })  # fmt: skip
 """Arguments with which nothing is tested or pushed."""
 
+_MAY_CHECK = re.compile("|".join({re.escape(check.words.split()[0]) for check in CHECKS}))
+_EXPECTED = tuple((check, check.words.split()) for check in CHECKS)
 _HERE = re.compile(r"(<<-?[ \t]*(['\"]?)(\w+)\2[^\n]*)\n.*?\n[ \t]*\3(?=\s|$)", re.DOTALL)
 _REDIRECT = re.compile(r"\d*>&-?\d*|&>>?")  # its `&` does not end a command
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
@@ -112,7 +114,7 @@ def outcome_of_call(args: Json, result: Any, error: Any) -> Outcome | None:
 
 def _last_check(command: str) -> tuple[Check, bool] | None:
     """Return the last check of a command line, and whether its exit code is that of the line."""
-    if not any(check.words.split()[0] in command for check in CHECKS):
+    if not _MAY_CHECK.search(command):
         return None
     found: tuple[Check, bool] | None = None
     for words in _simple_commands(command):
@@ -147,8 +149,7 @@ def _check_of(words: Sequence[str]) -> Check | None:
     rest = _without_prefixes(words)
     if not rest or not NO_RUN.isdisjoint(rest):
         return None
-    for check in CHECKS:
-        expected = check.words.split()
+    for check, expected in _EXPECTED:
         if len(rest) >= len(expected) and all(map(fnmatchcase, rest, expected)):
             return check
     return None
