@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from em import Memory
 from em.compiler.improvement import Improved
 from em.compiler.llm_compile import llm_compile_trace, llm_compile_trace_file
 from em.errors import LlmUnavailable, UsageError
@@ -260,3 +261,55 @@ def test_a_confirmed_value_is_a_constant_with_a_model_too(tmp_path: Path) -> Non
             tmp_path / "trace.json", tmp_path / "no", ScriptedClient([]), confirm=["chanel"]
         )
     assert "channel" in raised.value.fix
+
+
+# --- several traces -------------------------------------------------------------------------------
+
+
+def looked_up(order: str, status: str) -> Trace:
+    look = ToolCall(tool="get_order", args={"id": order}, result={"id": order, "status": status})
+    idle = ToolCall(tool="get_weather", args={"city": "Porto"}, result="sunny", effect="read")
+    note = ToolCall(tool="add_note", args={"id": order, "text": status}, result="ok")
+    given = Mission("note the state", {"order": order})
+    return Trace(mission=given, events=[look, idle, note], outcome="success")
+
+
+NOTE = """\
+version: "1"
+name: note
+description: Note the state of an order.
+tools: [{name: get_order, effect: read}, {name: add_note, effect: write}]
+steps:
+  - {id: look, type: tool.call, tool: get_order, args: {id: "{{ order }}"}, save_as: found}
+  - {id: note, type: tool.call, tool: add_note, save_as: noted,
+     args: {id: "{{ order }}", text: "{{ found.status }}"}}
+  - {id: done, type: return, value: "{{ noted }}"}
+"""
+STOPS = NOTE.replace(
+    "  - {id: note,",
+    "  - {id: sure, type: assert, check: 'found.status != \"delivered\"', message: sent already}\n"
+    "  - {id: note,",
+)
+
+
+def test_the_model_gets_all_recordings_with_the_reads_that_were_left_out(tmp_path: Path) -> None:
+    client = ScriptedClient([answer(NOTE, "")])
+    with Memory(tmp_path / "em.db") as memory:
+        states = {"#W10017": "pending", "#W20023": "delivered", "#W30031": "pending"}
+        ids = [memory.add_trace(looked_up(*one)) for one in states.items()]
+        made = memory.compile(ids, name="note", client=client)
+    (request,) = client.requests
+    assert all(order in request.prompt for order in states)
+    assert "get_weather" in request.prompt
+    assert [step.id for step in made.steps] == ["look", "note", "done"]
+    assert made.trials.count("wrong") == 0
+
+
+def test_a_models_routine_that_stops_where_the_draft_does_not_is_not_taken(tmp_path: Path) -> None:
+    client = ScriptedClient([answer(STOPS, "")] * 3)
+    with Memory(tmp_path / "em.db") as memory:
+        states = {"#W10017": "pending", "#W20023": "delivered", "#W30031": "pending"}
+        ids = [memory.add_trace(looked_up(*one)) for one in states.items()]
+        made = memory.compile(ids, name="note", client=client)
+    assert "sure" not in [step.id for step in made.steps]
+    assert "it stops, and the draft does not" in client.requests[1].prompt

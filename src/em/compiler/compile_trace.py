@@ -22,7 +22,7 @@ from em.compiler.kind_draft import draft_kind, examples_of, with_outcome
 from em.compiler.package_files import package_texts, write_package
 from em.compiler.proof import prove
 from em.compiler.rules_draft import draft_rules
-from em.compiler.step_trials import does_all, step_trials
+from em.compiler.step_trials import Group, does_all, step_trials
 from em.compiler.trials import refuse_wrong
 from em.compiler.verification import verify_draft
 from em.compiler.way_draft import way_drafts
@@ -242,11 +242,13 @@ def compile_several(
         if learnt is None:
             raise
         return msgspec.structs.replace(learnt, udfs=given)
+    drafter = _Drafter(how)
     # Names that a person gave are of values that the steps of one trace ask for.
-    if client is not None or not (callable(confirm) or not list(confirm)):
+    if not (callable(confirm) or not list(confirm)):
         made = _one_way(usable, drafts, how)
+    elif client is not None:
+        made = _tried(_one_way(usable, drafts, how), usable, drafts, how, drafter, force=force)
     else:
-        drafter = _Drafter(how)
         made = (
             _filled_in(usable, drafts, how, drafter)
             or _learnt(usable, drafts, {**how, "beside": beside}, force)
@@ -254,7 +256,11 @@ def compile_several(
         )
         made = _tried(made, usable, drafts, how, drafter, force=force)
     trace = next(kept.trace for kept in usable if kept.id == made.same_way[0])
-    final = _improved(trace, _confirmed(made.draft, confirm, given.functions), given, client)
+    draft = _confirmed(made.draft, confirm, given.functions)
+    group = None
+    if client is not None and len(drafts) > 1:
+        group = Group(examples_of(usable, declared or {}), drafts)
+    final = _improved(trace, draft, given, client, group)
     return msgspec.structs.replace(
         made,
         draft=final.draft,
@@ -506,9 +512,13 @@ def compile_file(
 
 
 def _improved(
-    trace: Trace, draft: Draft, given: GivenUdfs, client: LlmClient | None
+    trace: Trace,
+    draft: Draft,
+    given: GivenUdfs,
+    client: LlmClient | None,
+    group: Group | None = None,
 ) -> CompiledTrace:
-    improved = None if client is None else improve(trace, draft, client, given)
+    improved = None if client is None else improve(trace, draft, client, given, group)
     best = draft if improved is None else improved.draft
     files = package_texts(best, given)
     return CompiledTrace(draft=best, files=files, udfs=given, improved=improved)

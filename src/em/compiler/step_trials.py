@@ -5,6 +5,7 @@ done again with the order of all keys and lists changed.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
 import msgspec
 
@@ -16,6 +17,7 @@ from em.compiler.verification import replayed
 from em.compiler.world import World
 from em.errors import EmError
 from em.runner.run import RunResult, cause_of
+from em.runner.tools import Function
 from em.runner.trial import Trial, Trials, Verdict
 from em.values.canonical import Json
 
@@ -65,6 +67,28 @@ def step_trials(
     return Trials([made[name] for name in names])
 
 
+class Group(NamedTuple):
+    """Traces of one kind of task: their calls and words, and the draft of each by itself."""
+
+    examples: Mapping[str, Example]
+    alone: Mapping[str, Draft]
+
+    def why_worse(self, draft: Draft, other: Draft, functions: Mapping[str, Function]) -> list[str]:
+        """Return on which traces a rewritten routine does worse than its draft.
+
+        functions: those that come with the rewritten routine.
+        """
+        problems: list[str] = []
+        for name in _some(list(self.alone), MOST_TRIED):
+            example, alone = self.examples[name], self.alone[name]
+            verdict, reason = _tried(other, example, alone, functions)
+            if verdict == "wrong":
+                problems.append(f"on recording {name} it would do the wrong thing: {reason}")
+            elif verdict == "handed over" and _tried(draft, example, alone)[0] == "right":
+                problems.append(f"on recording {name} it stops, and the draft does not: {reason}")
+        return problems
+
+
 def does_all(draft: Draft, examples: Mapping[str, Example], alone: Mapping[str, Draft]) -> bool:
     """Return whether a routine does the tasks of all traces that it was made of."""
     names = _some(list(alone), MOST_TRIED)
@@ -80,13 +104,18 @@ def _some(names: Sequence[str], most: int) -> Sequence[str]:
     )
 
 
-def _tried(draft: Draft, example: Example, alone: Draft) -> tuple[Verdict, str]:
+def _tried(
+    draft: Draft,
+    example: Example,
+    alone: Draft,
+    functions: Mapping[str, Function] | None = None,
+) -> tuple[Verdict, str]:
     given = _input(draft, example, alone)
     asked = msgspec.structs.replace(draft, input=given, answers=alone.answers)
-    verdict, reason = _run(asked, example.calls)
+    verdict, reason = _run(asked, example.calls, functions)
     if verdict == "right":
         other = [_with_other_order(call) for call in example.calls]
-        if (again := _run(asked, other))[0] == "wrong":
+        if (again := _run(asked, other, functions))[0] == "wrong":
             return "wrong", f"with another order of lists {again[1]}"
     return verdict, reason
 
@@ -99,10 +128,12 @@ def _input(draft: Draft, example: Example, alone: Draft) -> Json:
     return {name: value for name, value in alone.input.items() if name not in alone.routine.asks}
 
 
-def _run(draft: Draft, calls: Sequence[TracedCall]) -> tuple[Verdict, str]:
+def _run(
+    draft: Draft, calls: Sequence[TracedCall], functions: Mapping[str, Function] | None = None
+) -> tuple[Verdict, str]:
     world = World(calls)
     try:
-        stopped = why_stopped(replayed(draft, world.tool))
+        stopped = why_stopped(replayed(draft, world.tool, functions))
     except EmError as error:
         stopped = error.message
     verdict, reason = world.verdict(stopped)

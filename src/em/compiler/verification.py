@@ -253,11 +253,17 @@ def declared_input(draft: Draft) -> Json:
     return {name: value for name, value in draft.input.items() if name in properties}
 
 
-def replayed(draft: Draft, stand_in: Callable[[str], Function]) -> RunResult:
-    """Run a draft with stand-ins for its tools and functions; compare nothing."""
-    udfs = {item.name: stand_in(item.name) for item in draft.recording if item.is_udf}
+def replayed(
+    draft: Draft, stand_in: Callable[[str], Function], udfs: Mapping[str, Function] | None = None
+) -> RunResult:
+    """Run a draft with stand-ins for its tools and functions; compare nothing.
+
+    udfs: functions that are called themselves.
+    """
+    named = {item.name for item in draft.recording if item.is_udf}
+    functions = {name: stand_in(name) for name in named} | dict(udfs or {})
     names = {item.name for item in draft.recording if not item.is_udf}
-    return _run(draft, {name: Tool(name, stand_in(name)) for name in names}, udfs)
+    return _run(draft, {name: Tool(name, stand_in(name)) for name in names}, functions)
 
 
 def at_once(running: Effects[RunResult]) -> Effects[RunResult]:
