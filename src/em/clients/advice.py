@@ -129,9 +129,14 @@ def _lesson_line(one: Heuristic) -> str:
 
 
 def _is_telling(lesson: Lesson) -> bool:
-    """Return whether a lesson helps: not if its error has no words, or it only says "again"."""
+    """Return whether a lesson helps an agent.
+
+    It does not if its error has no words, if nobody knows what helped, or if it only says "again".
+    """
     if not _is_mined(lesson):
         return True
+    if lesson.how == "dead_end":
+        return False
     words = content_words(lesson.error) - _SAYS_NOTHING
     return bool(words) and not lesson.key.endswith("|again")
 

@@ -84,12 +84,13 @@ def installation(launch: Launch, config: Path) -> Installation:
         [Edit(("plugins", "em@em"), [entry])],
         skeleton={"version": 2, "plugins": {}},
     )
+    made.leftovers.append(config / "plugins" / "data" / "em-em")
     return made
 
 
 def _files(launch: Launch) -> dict[str, str]:
     """Return the files of the plugin."""
-    command = launch.hook('"${CLAUDE_PLUGIN_ROOT}"/hooks/em_hook.py')
+    command = launch.hook_command('"${CLAUDE_PLUGIN_ROOT}"/hooks/em_hook.py')
     entry = [{"hooks": [{"type": "command", "command": command, "timeout": TIMEOUT}]}]
     program, *args = launch.mcp
     author = {"name": "em"}

@@ -38,7 +38,7 @@ def installation(launch: Launch, config: Path) -> Installation:
     made = Installation(NAME, home_of(config))
     program = home_of(config) / "em_hook.py"
     made.create(program, Path(hook.__file__).read_text(encoding="utf-8"))
-    command = launch.hook(shlex.quote(str(program)))
+    command = launch.hook_command(shlex.quote(str(program)))
     entry = {"hooks": [{"type": "command", "command": command, "timeout": TIMEOUT}]}
     edits = [Edit(("hooks", event), entry, item=True) for event in EVENTS]
     made.edit(config / "hooks.json", edits)

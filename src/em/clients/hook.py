@@ -3,16 +3,26 @@
     python -I -S hook.py SOCKET FOLDER SERVICE...
 
 The hook's JSON on standard input goes to the service at SOCKET, and its answer to standard output.
-If no service is there, start it (the command SERVICE, in FOLDER) and say nothing. It never waits
-longer than PATIENCE, never fails, and imports only the standard library: the agent waits for it.
+If no service is there, start it (the command SERVICE, in FOLDER), leave the hook for it in a file,
+and say nothing. It never waits longer than PATIENCE, never fails, and imports only the standard
+library: the agent waits for it.
 """
 
+import os
 import socket
 import sys
 from time import monotonic
 
 PATIENCE = 0.3
 """Seconds."""
+
+
+def make_private(folder: str) -> bool:
+    """Make a folder that only this user can enter; False if it is one that others can enter."""
+    os.makedirs(folder, 0o700, exist_ok=True)
+    found = os.lstat(folder)
+    is_folder = found.st_mode & 0o170000 == 0o040000
+    return is_folder and found.st_uid == os.getuid() and not found.st_mode & 0o077
 
 
 def ask(address: str, question: bytes, patience: float = PATIENCE) -> bytes | None:
@@ -38,6 +48,18 @@ def ask(address: str, question: bytes, patience: float = PATIENCE) -> bytes | No
             return b""  # half an answer is none
 
 
+def missed(address: str) -> str:
+    """Return the file with the hooks that came before the service was there."""
+    return address + ".missed"
+
+
+def leave(address: str, question: bytes) -> None:
+    """Leave a hook for the service that is being started. In JSON a line's end is only a blank."""
+    with open(missed(address), "ab") as file:
+        os.chmod(file.fileno(), 0o600)
+        file.write(question.replace(b"\n", b" ") + b"\n")
+
+
 def start(folder: str, command: list[str]) -> None:
     """Start the service as a process of its own, which goes on when the agent has ended."""
     import subprocess
@@ -55,8 +77,12 @@ def start(folder: str, command: list[str]) -> None:
 def main(address: str, folder: str, *command: str) -> None:
     """Answer one hook."""
     try:
-        answer = ask(address, sys.stdin.buffer.read())
+        question = sys.stdin.buffer.read()
+        if not make_private(os.path.dirname(address)):
+            return
+        answer = ask(address, question)
         if answer is None:
+            leave(address, question)
             start(folder, list(command))
         elif answer:
             sys.stdout.buffer.write(answer)

@@ -19,6 +19,7 @@ from time import monotonic
 from typing import Any
 
 from em.clients.advice import Advice
+from em.clients.hook import missed
 from em.clients.launch import private_folder
 from em.clients.live_sessions import LiveSessions, is_left_alone
 from em.errors import EmError
@@ -70,6 +71,7 @@ class HookService:
             listener.settimeout(min(self._idle, 5.0))
             try:
                 while monotonic() - self._last < self._idle:
+                    self._take_missed()
                     with suppress(TimeoutError):
                         connection, _ = listener.accept()
                         self._last = monotonic()
@@ -87,6 +89,18 @@ class HookService:
                     connection.sendall(json.dumps(said).encode())
             except (OSError, ValueError):
                 return  # the hook has gone, or it is none
+
+    def _take_missed(self) -> None:
+        """Record the hooks that came while this service was being started."""
+        file = Path(missed(str(self._address)))
+        try:
+            lines = file.read_bytes().splitlines()
+            file.unlink()
+        except FileNotFoundError:
+            return
+        for line in lines:
+            with suppress(ValueError):
+                self.answer(json.loads(line))
 
     def answer(self, event: Any) -> Json | None:
         """Return the answer to a hook, or None; and remember what is to be recorded."""

@@ -72,12 +72,14 @@ class Installation:
     """The files of an installation, collected before anything is written.
 
     home: em's own folder in the program's settings; the note is stored there.
+    leftovers: folders that the program makes for em, removed with the rest if they are empty.
     """
 
     def __init__(self, client: str, home: Path) -> None:
         self.client, self.home = client, home
         self._files: list[FileEdit] = []
         self.changes: list[Change] = []
+        self.leftovers: list[Path] = []
 
     def create(self, path: Path, text: str) -> None:
         """Add a file of em's own."""
@@ -133,7 +135,7 @@ class Installation:
 
     def apply(self) -> None:
         """Write everything, the note first: also half an installation can be undone."""
-        folders = sorted({*self._new_folders()})
+        folders = sorted({*self._new_folders(), *map(str, self.leftovers)})
         note = Note(self.client, self._files, folders)
         _write(self.home / NOTE, msgspec.json.format(msgspec.json.encode(note), indent=1).decode())
         for change in self.changes:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 
+from em.clients import hook
 from em.errors import StoreError
 
 
@@ -34,7 +35,7 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
         """Where the service of this memory listens."""
         return str(socket_of(self.db))
 
-    def hook(self, file: str) -> str:
+    def hook_command(self, file: str) -> str:
         """Return the shell command of a hook; `file` is the path of the hook's program, quoted."""
         rest = [self.socket, self.folder, *self.service]
         return f"{shlex.join([self.python, '-I', '-S'])} {file} {shlex.join(rest)}"
@@ -52,9 +53,7 @@ def socket_of(db: str) -> Path:
 
 def private_folder(folder: Path) -> None:
     """Make a folder that only this user can enter, or refuse one that others could have made."""
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    found = folder.lstat()
-    if found.st_uid != os.getuid() or found.st_mode & 0o077 or folder.is_symlink():
+    if not hook.make_private(str(folder)):
         raise StoreError(
             "the folder belongs to somebody else, or is open to them", place=str(folder)
         )

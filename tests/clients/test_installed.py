@@ -1,0 +1,101 @@
+"""em installed into each coding agent: sessions are recorded, and lessons reach the next one."""
+
+import json
+import os
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from tests.cli.em_command import em
+from tests.clients.coding_agents import ClaudeCode, CodingAgent
+from tests.clients.test_install import contents
+
+from em import Memory
+from em.clients.advice import HEADING
+from em.clients.hook import ask
+from em.clients.launch import socket_of
+
+ORDER = "test -f customer || { echo 'no customer: insert them first' >&2; exit 1; }; touch order\n"
+
+
+@pytest.fixture
+def db(tmp_path: Path) -> Path:
+    return tmp_path / "memory.db"
+
+
+@pytest.fixture
+def installed(agent: CodingAgent, db: Path) -> Iterator[CodingAgent]:
+    """The agent with em installed and its service running, which is ended afterwards."""
+    ran = em("install", agent.name, "--yes", "--db", str(db), HOME=str(agent.home))
+    assert ran.code == 0, ran.err
+    if not isinstance(agent, ClaudeCode):
+        agent.options = ("--dangerously-bypass-hook-trust",)
+    agent.run("hello", "Hello.")  # the first hook starts the service
+    until(lambda: ask(str(socket_of(str(db))), b"{}") is not None)
+    yield agent
+    os.kill(int(socket_of(str(db)).with_suffix(".lock").read_text()), 15)
+
+
+def until(is_so: Callable[[], bool]) -> None:
+    for _ in range(300):
+        if is_so():
+            return
+        time.sleep(0.1)
+    raise AssertionError("not within 30 seconds")
+
+
+def told(agent: CodingAgent) -> str:
+    """What em told the agent in its last request to the model."""
+    text = json.dumps(agent.model.requests[-1].body, ensure_ascii=False)
+    return text.partition(HEADING)[2][:1500]
+
+
+def test_a_session_is_recorded_and_its_lesson_reaches_the_next_one(
+    installed: CodingAgent, db: Path
+) -> None:
+    agent = installed
+    (agent.folder / "order.sh").write_text(ORDER)
+    first = [agent.shell(command) for command in ("sh order.sh", "touch customer", "sh order.sh")]
+    agent.run("place the order", *first, "It is placed.")
+    assert told(agent) == ""
+    with Memory(db) as memory:
+        until(lambda: any(memory.heuristics.every()))
+        (trace,) = (one for one in memory.traces() if one.trace.calls)
+        assert trace.trace.mission.goal == "place the order"
+        assert [bool(call.error) for call in trace.trace.calls] == [True, False, False]
+        (lesson,) = memory.heuristics.every()
+        assert "touch customer" in lesson.lesson.action
+        for name in ("customer", "order"):
+            (agent.folder / name).unlink()
+
+        agent.run("now the order of bo", agent.shell("sh order.sh"), "I see.")
+        assert "fails with: “no customer: insert them first”: First" in told(agent)
+        assert "touch customer" in told(agent)
+
+        until(lambda: len(memory.traces()) == 3)
+        memory.import_files(agent.sessions())
+        assert len(memory.traces()) == 3
+
+
+def test_a_folder_that_opted_out_is_not_recorded(installed: CodingAgent, db: Path) -> None:
+    (installed.folder / ".emignore").touch()
+    installed.run("the secret task", installed.shell("echo secret"), "Done.")
+    (installed.folder / ".emignore").unlink()
+    installed.run("the open task", "Done.")
+    with Memory(db) as memory:
+        until(lambda: any("open" in one.trace.mission.goal for one in memory.traces()))
+        assert not any("secret" in one.trace.mission.goal for one in memory.traces())
+
+
+def test_uninstalling_leaves_nothing_of_em(installed: CodingAgent) -> None:
+    ran = em("uninstall", installed.name, "--yes", HOME=str(installed.home))
+    assert ran.code == 0, ran.err
+    installed.run("hello again", "Hello.")
+    left = [name for name in contents(installed.home) if name.split("/")[-1].startswith("em")]
+    assert left == []
+    for path in installed.home.rglob("*.json"):
+        assert '"em@em": true' not in path.read_text(), path
+    assert "mcp_servers" not in "".join(
+        path.read_text() for path in installed.home.glob(".codex/config.toml")
+    )
