@@ -225,7 +225,7 @@ class Incoming:
 
     def release(self, *, all_of_it: bool = False) -> None:
         """Write the events that no longer wait for a result."""
-        if not self.id or not (self._started or all_of_it or self._may_start()):
+        if not self.id or not (all_of_it or self.may_start()):
             return
         queue = self._queue
         while queue and (
@@ -238,10 +238,11 @@ class Incoming:
             self._waiting_bytes -= entry.size
             self._write(entry)
 
-    def _may_start(self) -> bool:
-        """Return whether the goal is known, or can no longer come."""
+    def may_start(self) -> bool:
+        """Return whether the trace was started, or its goal is known or can no longer come."""
         return (
-            bool(self.goal)
+            self._started
+            or bool(self.goal)
             or len(self._queue) > WAITING // 4
             or any(
                 entry.kind == "tool_call" or entry.body.get("role") == "assistant"
@@ -542,9 +543,10 @@ class Intake:
         self.write()
 
     def pause(self) -> None:
-        """Write what is there of traces that are not closed."""
+        """Write what is there of traces that are not closed, once their goal is known."""
         for trace in self._traces.values():
-            trace.release(all_of_it=True)
+            if trace.may_start():
+                trace.release(all_of_it=True)
         self.write()
 
     def forget(self, key: str) -> None:
