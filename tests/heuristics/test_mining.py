@@ -84,6 +84,52 @@ def test_the_same_call_that_works_later_says_what_came_between() -> None:
     assert after[0].action == "Make the same call again after login: then it worked unchanged."
 
 
+def test_what_was_done_before_the_same_call_worked_is_the_recovery() -> None:
+    order, customer = "insert into orders values (1, 'ana')", "insert into customers values ('ana')"
+    (lesson,) = lessons(
+        call("sql", "FOREIGN KEY constraint failed", q=order),
+        call("sql", q=customer),
+        call("sql", q=order),
+    )
+    assert lesson.action == f'First sql(q="{customer}"), then make the same call again.'
+    assert list(lesson.evidence.worked) == ["t-3"]
+
+
+def test_a_command_is_repaired_by_what_came_before_and_not_by_its_description() -> None:
+    def bash(command: str, error: str | None = None, description: str = "") -> ToolCall:
+        return call("Bash", error, command=command, description=description)
+
+    missing = "Exit code 1\nModuleNotFoundError: No module named 'yaml'"
+    (lesson,) = lessons(
+        bash("pytest", missing, "Run the tests"),
+        bash("pip install pyyaml", description="Install it"),
+        bash("pytest", description="Run the tests once more"),
+    )
+    assert lesson.trigger == "Bash fails with: ModuleNotFoundError: No module named …"
+    assert (
+        lesson.action == 'First Bash(command="pip install pyyaml"), then make the same call again.'
+    )
+    (lesson,) = lessons(
+        bash("sort -n --unknwon a.txt", "Exit code 2\nunrecognized option", "Sort"),
+        bash("sort -n --unique a.txt", description="Sort it once more"),
+    )
+    assert "description" not in lesson.action
+    assert "a different command" in lesson.action
+
+
+def test_after_much_else_nobody_knows_what_repaired_a_call() -> None:
+    between = [call("Bash", command=f"make part{n}") for n in range(4)]
+    first, last = call("Bash", "it broke", command="make"), call("Bash", command="make")
+    assert lessons(first, *between, last) == []
+    assert len(lessons(first, *between[:3], last)) == 1
+
+
+@pytest.mark.parametrize("error", ["Exit code 1\nno such file", "exit code 2: no such file"])
+def test_an_error_is_what_was_printed_and_not_the_exit_code(error: str) -> None:
+    assert error_shape(error) == "no such file"
+    assert error_shape("Exit code 1") == "Exit code …"
+
+
 def test_success_with_another_object_is_no_recovery() -> None:
     found = lessons(
         call("cancel_order", "Error: not pending", order_id="#W4073673", reason="no need"),

@@ -27,7 +27,12 @@ LONGEST_ERROR = 160
 LONGEST_VALUE = 60
 LONGEST_GOAL = 300
 
-_PREFIX = re.compile(r"^(?:error|exception)\s*[:\-]\s*", re.IGNORECASE)
+_PREFIX = re.compile(r"^(?:error|exception|exit code -?\d+)\s*[:\-]\s*", re.IGNORECASE)
+_EXIT_CODE = re.compile(r"exit code -?\d+[.:]?", re.IGNORECASE)
+_FREE_TEXT = frozenset({"description", "explanation", "justification", "thought"})
+"""Arguments in which an agent says why it makes a call. They are never why it failed."""
+MOST_BETWEEN = 3
+"""Calls of the same tool between a failure and a success, after which it is unknown what helped."""
 _OF_ONE_TIME = re.compile(
     r"\"[^\"]*\"|(?<!\w)'[^']*'|\b0x[0-9a-f]+\b|(?:/[\w.\-]+){2,}|[\w.\-+]+@[\w.\-]+"
     r"|#?\b\w*\d\w*(?:[-_.]\w*\d\w*)*\b",
@@ -37,12 +42,14 @@ GAP = "…"
 
 
 def error_text(error: Any) -> str:
-    """Return an error as one line: the last of a traceback, else the first."""
+    """Return an error as one line: the last of a traceback, else the first with words."""
     if isinstance(error, dict):
         error = error.get("message") or error.get("error") or msgspec.json.encode(error).decode()
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     if not lines:
         return "an error without words"
+    if len(lines) > 1 and _EXIT_CODE.fullmatch(lines[0]):
+        lines = lines[1:]
     return lines[-1] if "Traceback" in lines[0] else lines[0]
 
 
@@ -55,7 +62,9 @@ def error_shape(error: Any) -> str:
 
 def call_text(call: TracedCall) -> str:
     """Write a call as one line: `get_order(order_id='#W1')`."""
-    args = ", ".join(f"{name}={value_text(value)}" for name, value in call.args.items())
+    args = ", ".join(
+        f"{name}={value_text(value)}" for name, value in call.args.items() if name not in _FREE_TEXT
+    )
     return f"{call.name}({cut(args, 240)})"
 
 
@@ -89,21 +98,43 @@ def recoveries(stored: KeptTrace, calls: Sequence[TracedCall], ids: Sequence[str
     found = []
     for call in calls:
         repair = recovered_by(call, calls) if call.failed else None
-        if repair is not None:
-            found.append(_recovery_lesson(stored, call, calls[repair], calls, ids))
+        lesson = (
+            None if repair is None else _recovery_lesson(stored, call, calls[repair], calls, ids)
+        )
+        if lesson is not None:
+            found.append(lesson)
     return found
 
 
 def recovered_by(call: TracedCall, calls: Sequence[TracedCall]) -> int | None:
-    """Return the index of the first later success at the same job.
+    """Return the index of the later success at the same job: the same call, else the first.
 
     The job is the same if the tool is, and most arguments are; or if another tool returns the same
     kind of thing, or takes the same arguments.
     """
-    for later in calls[call.index + 1 :]:
-        if not later.failed and _same_job(call, later, calls):
+    worked = [later for later in calls[call.index + 1 :] if not later.failed]
+    for later in worked:
+        if _is_repeated(call, later):
+            return later.index
+    for later in worked:
+        if _same_job(call, later, calls):
             return later.index
     return None
+
+
+def _is_repeated(call: TracedCall, later: TracedCall) -> bool:
+    """Tell whether a later call is the same one, whatever the agent said about it."""
+    same_tool = (call.name, call.is_udf) == (later.name, later.is_udf)
+    return same_tool and not _changed(call, later)
+
+
+def _changed(call: TracedCall, later: TracedCall) -> list[str]:
+    """Return the names of the arguments that differ, without those in which an agent explains."""
+    return sorted(
+        name
+        for name in (call.args.keys() | later.args.keys()) - _FREE_TEXT
+        if not identical(call.args.get(name, "\0"), later.args.get(name, "\0"))
+    )
 
 
 def _same_job(call: TracedCall, later: TracedCall, calls: Sequence[TracedCall]) -> bool:
@@ -128,7 +159,7 @@ def _mostly_same(call: TracedCall, later: TracedCall) -> bool:
     Half is enough if an unchanged argument has digits, like an id, and the error mentions a changed
     one.
     """
-    names = call.args.keys() | later.args.keys()
+    names = (call.args.keys() | later.args.keys()) - _FREE_TEXT
     same = {n for n in names if _alike(call.args.get(n, _NONE), later.args.get(n, _NONE))}
     if len(same) * 2 != len(names):
         return len(same) * 2 > len(names)
@@ -167,9 +198,12 @@ def _recovery_lesson(
     worked: TracedCall,
     calls: Sequence[TracedCall],
     ids: Sequence[str],
-) -> Lesson:
+) -> Lesson | None:
     shape = error_shape(call.error)
-    action, key = _action(call, worked, calls)
+    advice = _action(call, worked, calls)
+    if advice is None:
+        return None
+    action, key = advice
     failed, repaired = call_text(call), call_text(worked)
     return Lesson(
         trigger=f"{call.name} fails with: {shape}",
@@ -191,17 +225,15 @@ def _recovery_lesson(
     )
 
 
-def _action(call: TracedCall, worked: TracedCall, calls: Sequence[TracedCall]) -> tuple[str, str]:
-    """Return what to do, and the key that identifies this advice."""
+def _action(
+    call: TracedCall, worked: TracedCall, calls: Sequence[TracedCall]
+) -> tuple[str, str] | None:
+    """Return what to do, and the key that identifies this advice; None if that is unknown."""
     if worked.name != call.name:
         given = names_text(sorted(worked.args))
         instead = f"Use {worked.name} instead"
         return (f"{instead}, with {given}." if given else f"{instead}."), f"use {worked.name}"
-    changed = sorted(
-        name
-        for name in call.args.keys() | worked.args.keys()
-        if not identical(call.args.get(name, "\0"), worked.args.get(name, "\0"))
-    )
+    changed = _changed(call, worked)
     if not changed:
         return _again(call, worked, calls)
     parts = [_change(name, call, worked, calls) for name in changed]
@@ -209,9 +241,21 @@ def _action(call: TracedCall, worked: TracedCall, calls: Sequence[TracedCall]) -
     return f"Call it again with {text}.", ", ".join(key for _, key in parts)
 
 
-def _again(call: TracedCall, worked: TracedCall, calls: Sequence[TracedCall]) -> tuple[str, str]:
-    between = [one.name for one in calls[call.index + 1 : worked.index] if not one.failed]
-    names = list(dict.fromkeys(name for name in between if name != call.name))
+def _again(
+    call: TracedCall, worked: TracedCall, calls: Sequence[TracedCall]
+) -> tuple[str, str] | None:
+    """Return what was done before the same call worked.
+
+    Calls of other tools are told by their names, those of the same tool, such as commands, whole.
+    """
+    between = [one for one in calls[call.index + 1 : worked.index] if not one.failed]
+    same = [one for one in between if one.name == call.name and one.effect != "read"]
+    if len(same) > MOST_BETWEEN:
+        return None
+    if same:
+        done = names_text([call_text(one) for one in same])
+        return f"First {done}, then make the same call again.", f"after {done}"
+    names = list(dict.fromkeys(one.name for one in between if one.name != call.name))
     if not names:
         return "Make the same call again: it worked unchanged.", "again"
     done = names_text(names)
