@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from em.runner.mentions import FUNCTION_WORDS, OPERATORS, Span, Words, stem
+from em.runner.mentions import FUNCTION_WORDS, OPERATORS, Span, analysed, stem
 from em.runner.plan import EffectCall, Plan, Slot, Unplanned
 from em.values.canonical import Json, short
 
@@ -118,7 +118,7 @@ class Mention(NamedTuple):
 @lru_cache(maxsize=4096)
 def mentions_in(text: str) -> tuple[Mention, ...]:
     """Return the values that stand in a text, in their order."""
-    words = Words(text)
+    words = analysed(text)
     found: list[tuple[Span, str, str]] = []
     for span, quoted in words.quotes():
         said = quoted.strip()
@@ -253,7 +253,7 @@ class Reader:
     def _spans(self) -> Iterator[tuple[Span, str]]:
         quotes = [one.span for one in self._mentions if one.look not in ("name", "number word")]
         idioms = [Span(*one.span()) for one in _IDIOMS.finditer(self._text)]
-        for span, word in Words(self._text).plain():
+        for span, word in analysed(self._text).plain():
             if any(one.start <= span.start < one.end for one in idioms):
                 continue
             if not any(one.start <= span.start < one.end for one in quotes):
@@ -319,7 +319,7 @@ class Reader:
     def _sentences(self) -> list[Span]:
         """Return the sentences; what stands in quotes does not end one, nor does an initial."""
         found: list[Span] = []
-        for piece in Words(self._text).pieces():
+        for piece in analysed(self._text).pieces():
             within = any(o.span.start < piece.start < o.span.end for o in self._mentions)
             if found and (within or _INITIAL.search(self._text, 0, found[-1].end)):
                 found[-1] = Span(found[-1].start, piece.end)

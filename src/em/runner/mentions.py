@@ -7,7 +7,8 @@ that nothing used means that they ask for more than was read in them.
 
 import ast
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 _LITERAL = re.compile(r"\{[^{}]*\}|\[[^\[\]{}]*\]")
@@ -61,7 +62,9 @@ class Words:
     def __init__(self, text: str) -> None:
         self.text = text
         self._lower = _same_length(text)
-        self.literals = list(_literals(text))
+        self.literals = list(_literals(text)) if "{" in text or "[" in text else []
+        self._codes: list[tuple[Span, str]] | None = None
+        self._plain: list[tuple[Span, str]] | None = None
 
     def find(self, value: Any) -> list[Span]:
         """Return where a value is mentioned as a word of its own, also inside of a literal."""
@@ -85,14 +88,16 @@ class Words:
 
     def codes(self) -> list[tuple[Span, str]]:
         """Return the ids, numbers and e-mail addresses, outside of literals."""
-        found = {Span(*one.span()): one.group() for one in _MAIL.finditer(self.text)}
-        for one in _CODE.finditer(self.text):
-            if not any(mail.start <= one.start() < mail.end for mail in found):
-                text = one.group().rstrip(".:/-")
-                found[Span(one.start(), one.start() + len(text))] = text
-        return sorted(
-            (span, text) for span, text in found.items() if not self.is_in_literal(span.start)
-        )
+        if self._codes is None:
+            found = {Span(*one.span()): one.group() for one in _MAIL.finditer(self.text)}
+            for one in _CODE.finditer(self.text):
+                if not any(mail.start <= one.start() < mail.end for mail in found):
+                    text = one.group().rstrip(".:/-")
+                    found[Span(one.start(), one.start() + len(text))] = text
+            self._codes = sorted(
+                (span, text) for span, text in found.items() if not self.is_in_literal(span.start)
+            )
+        return self._codes
 
     def quotes(self) -> list[tuple[Span, str]]:
         """Return the quoted texts, outside of literals."""
@@ -102,17 +107,23 @@ class Words:
             if not self.is_in_literal(one.start()) and _is_apart(self.text, *one.span())
         ]
 
-    def plain(self) -> Iterator[tuple[Span, str]]:
-        """Yield the words of letters, in lower case, outside of literals, ids and addresses."""
-        codes = [span for span, _ in self.codes()]
-        for one in _WORD.finditer(self.text):
-            at = one.start()
-            if not self.is_in_literal(at) and not any(c.start <= at < c.end for c in codes):
-                yield Span(*one.span()), one.group().lower().replace("’", "'")
+    def plain(self) -> Sequence[tuple[Span, str]]:
+        """Return the words of letters, in lower case, outside of literals, ids and addresses."""
+        if self._plain is None:
+            codes = [span for span, _ in self.codes()]
+            self._plain = [
+                (Span(*one.span()), one.group().lower().replace("’", "'"))
+                for one in _WORD.finditer(self.text)
+                if not self.is_in_literal(one.start())
+                and not any(code.start <= one.start() < code.end for code in codes)
+            ]
+        return self._plain
 
     def is_in_literal(self, at: int) -> bool:
         """Return whether a position is within a record or a list."""
-        return any(one.span.start <= at < one.span.end for one in self.literals)
+        return bool(self.literals) and any(
+            one.span.start <= at < one.span.end for one in self.literals
+        )
 
     def pieces(self) -> list[Span]:
         """Return the parts that full stops, semicolons and line ends separate."""
@@ -128,14 +139,20 @@ class Words:
 
     def part(self, span: Span) -> "Words":
         """Return a part of the text."""
-        return Words(self.text[span.start : span.end])
+        return analysed(self.text[span.start : span.end])
 
     def without(self, used: Iterable[Span]) -> "Words":
         """Return the text with spaces in the place of what was used."""
         left = list(self.text)
         for start, end in used:
             left[start:end] = " " * (end - start)
-        return Words("".join(left))
+        return analysed("".join(left))
+
+
+@lru_cache(maxsize=500)
+def analysed(text: str) -> Words:
+    """Return a text with what stands in it; a run looks at the same words again and again."""
+    return Words(text)
 
 
 def unread(words: Words, known: Iterable[str]) -> list[str]:
@@ -169,13 +186,19 @@ def is_value(text: Any, examples: Iterable[Any]) -> bool:
 
     `nothing`, `all but one` and `them` don't: what they mean is not what they say.
     """
-    words = Words(str(text))
-    known = {word for one in examples for _, word in Words(str(one)).plain()}
+    words = analysed(str(text))
+    known = _plain_words(tuple(map(str, examples)))
     plain = {word for _, word in words.plain()}
     if OPERATORS & plain - known:
         return False
     has_others = words.codes() or words.quotes() or not plain <= FUNCTION_WORDS | known
     return bool(has_others) or bool(plain & known) or not plain
+
+
+@lru_cache(maxsize=1000)
+def _plain_words(texts: tuple[str, ...]) -> frozenset[str]:
+    """Return the words of letters in recorded texts, which every run looks at again."""
+    return frozenset(word for text in texts for _, word in Words(text).plain())
 
 
 def is_item(text: Any, examples: Iterable[Any]) -> bool:
@@ -189,6 +212,7 @@ _ENDINGS = ("ing", "ed", "es", "s", "e")
 _SHORTEST_STEM = 3
 
 
+@lru_cache(maxsize=10_000)
 def stem(word: str) -> str:
     """Return a word without its ending: `cancels`, `cancelled` and `cancelling` are one."""
     for ending in _ENDINGS:

@@ -1,13 +1,14 @@
 """Plan of a learnt routine: its effects, where each of their values lives, and what it reads."""
 
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import msgspec
 
 from em.errors import RoutineError
 from em.runner.agreement import INPUTS
-from em.runner.mentions import Words, stem
+from em.runner.mentions import analysed, stem
 from em.runner.run import PendingPrompt
 from em.values.canonical import Json, short
 
@@ -225,13 +226,23 @@ def secrets_in(plan: Plan, planned: Sequence[EffectCall]) -> Iterator[tuple[str,
 
 def asks_for(effect: Effect, text: str) -> bool:
     """Return whether a text has a word that asks for an effect."""
-    stems = {stem(word) for word in asking(effect)}
-    return any(stem(word) in stems for _, word in Words(text).plain())
+    stems = asking_stems(tuple(effect.words))
+    return any(stem(word) in stems for _, word in analysed(text).plain())
 
 
 def asking(effect: Effect) -> Iterator[str]:
     """Yield the words that ask for an effect, with verbs that mean the same."""
-    for word in effect.words:
+    return _alike(effect.words)
+
+
+@lru_cache(maxsize=1000)
+def asking_stems(words: tuple[str, ...]) -> frozenset[str]:
+    """Return the stems of words that ask for an effect, and of verbs that mean the same."""
+    return frozenset(stem(word) for word in _alike(words))
+
+
+def _alike(words: Sequence[str]) -> Iterator[str]:
+    for word in words:
         yield word
         for verbs in _VERBS:
             alike = verbs.split()

@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
 from typing import Any
 
 from em.values.canonical import identical, same, short
@@ -219,12 +220,24 @@ _KINDS = {
 
 def kind_of(value: Any) -> str:
     """Return what a value looks like, so that an error message is not taken for an id."""
+    if type(value) is str and len(value) <= SHORT:
+        return _kind_of_text(value)
     if isinstance(value, list | tuple):
         return ", ".join(sorted({kind_of(one) for one in value}))
     if isinstance(value, bool | Mapping) or value is None:
         return "none" if value is None else type(value).__name__
-    text = str(value)
+    return _looked_at(str(value))
+
+
+SHORT = 200
+"""Characters of a text whose kind is worth remembering."""
+
+
+def _looked_at(text: str) -> str:
     return next((kind for kind, form in _KINDS.items() if form.fullmatch(text)), "text")
+
+
+_kind_of_text = lru_cache(maxsize=10_000)(_looked_at)
 
 
 def shape_of(value: Any) -> str:
