@@ -238,7 +238,7 @@ def compile_several(
     except RoutineError as error:
         # What no trace shows alone, all of them may show together.
         alone = error.data.get("failed") if len(usable) > 1 and client is None else None
-        learnt = _learnt(usable, {}, {**how, "beside": beside}, force) if alone else None
+        learnt = _said(usable, how, beside, force=force, only_form=True) if alone else None
         if learnt is None:
             raise
         return msgspec.structs.replace(learnt, udfs=given)
@@ -251,8 +251,8 @@ def compile_several(
     else:
         made = (
             _filled_in(usable, drafts, how, drafter)
-            or _learnt(usable, drafts, {**how, "beside": beside}, force)
-            or _one_way(usable, drafts, how)
+            or (_said(usable, how, beside, force=force) if _need_more(drafts) else None)
+            or _one_way_or_asked(usable, drafts, how, beside)
         )
         made = _tried(made, usable, drafts, how, drafter, force=force)
     trace = next(kept.trace for kept in usable if kept.id == made.same_way[0])
@@ -365,10 +365,15 @@ def _filled_in(
     return None if draft is None else _of_all(traces, draft)
 
 
-def _learnt(
-    traces: Sequence[KeptTrace], drafts: Mapping[str, Draft], how: Mapping[str, Any], force: bool
+def _said(
+    traces: Sequence[KeptTrace],
+    how: Mapping[str, Any],
+    beside: Sequence[KeptTrace],
+    *,
+    force: bool = False,
+    only_form: bool = False,
 ) -> CompiledTrace | None:
-    """Return what different tasks of one kind teach; None if one way of doing them is enough."""
+    """Return what different tasks of one kind teach about how they are asked for in words."""
     examples = examples_of(traces, how["declared"] or {})
     if len({example.said for example in examples.values()}) < 2:
         return None
@@ -379,10 +384,26 @@ def _learnt(
         name=how["name"] or _name_of(traces[-1].trace),
         description=goals.pop() if len(goals) == 1 else "",
         force=force,
-        only_form=not _need_more(drafts),
-        beside=list(examples_of(how["beside"], how["declared"] or {}).values()),
+        only_form=only_form,
+        beside=list(examples_of(beside, how["declared"] or {}).values()),
     )
     return None if draft is None else _of_all(traces, with_outcome(draft, traces))
+
+
+def _one_way_or_asked(
+    traces: Sequence[KeptTrace],
+    drafts: Mapping[str, Draft],
+    how: Mapping[str, Any],
+    beside: Sequence[KeptTrace],
+) -> CompiledTrace:
+    """Return a routine that goes one way; where it can't be made, one that words must ask for."""
+    try:
+        return _one_way(traces, drafts, how)
+    except RoutineError:
+        asked = _said(traces, how, beside, only_form=True)
+        if asked is None:
+            raise
+        return asked
 
 
 def _repaired(
