@@ -186,3 +186,18 @@ def test_single_things_do_not_teach_how_a_list_reads(memory: Memory) -> None:
 )
 def test_a_list_in_words(text: str, items: list[str] | None) -> None:
     assert listed(text, [" and ", ", "]) == items
+
+
+def test_what_was_always_on_the_list_must_be_on_it(memory: Memory) -> None:
+    """Each title says too little to be looked for on the shelf; together they say enough."""
+    several = (["Codex"], ["Atlas", "Diary"], ["Edda", "Codex", "Atlas"])
+    routine = learnt(
+        memory,
+        *(
+            trace(f"Lend {', '.join(titles)} to me now.", ("lend_all", {"titles": titles}))
+            for titles in several
+        ),
+    )
+    library = Library("Diary", "Atlas")
+    result = memory.run(routine, {"request": "Lend Diary, Edda to me now."}, library.tools())
+    assert (result.status, library.done) == ("needs_input", []), "Edda is not on the shelf"

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from em.compiler.calls import Names, identifier
+from em.compiler.calls import Names, identifier, result_name
 from em.compiler.draft import Draft, Recorded, names_used
 from em.compiler.evidence import ENOUGH, of_choice, of_match
 from em.compiler.sources import places, quoted, text_key
@@ -131,18 +131,19 @@ class _Together:
     def memberships(self, number: int, place: str, template: Any) -> list[str]:
         """Return checks that an argument is one of a list, if the values say so together."""
         found = _WHOLE.fullmatch(template.strip()) if isinstance(template, str) else None
-        value = _part(self._draft.recording[number].args, place)
-        if found is None or isinstance(value, dict | list):
+        values = [_part(one.recording[number].args, place) for one in self._all]
+        if found is None or not all(map(_singles, values)):
             return []
+        wanted = {text_key(one) for one in _singles(values[0])}
         texts = dict.fromkeys(
             f"among(every({step.save_as}, {quoted('.'.join(one.general))}), {found[1]})"
             for step, at in _recorded_steps(self._draft)
             if at < number and step.save_as is not None
             for one in places(at, self._draft.recording[at].result)
-            if one.collections and text_key(one.value) == text_key(value)
+            if one.collections and text_key(one.value) in wanted
         )
-        values = [_part(one.recording[number].args, place) for one in self._all]
-        return [text for text in texts if self._evidence(text, values) >= ENOUGH]
+        singles = [one for value in values for one in _singles(value)]
+        return [text for text in texts if self._evidence(text, singles) >= ENOUGH]
 
     def holds(self, guard: str) -> bool:
         """Return whether a guard holds in every trace."""
@@ -172,6 +173,12 @@ class _Together:
         return sum(of_match(value, size) for value in different.values())
 
 
+def _singles(value: Any) -> list[Any]:
+    """Return a value, or the items of a list; nothing if one of them is not single."""
+    items = value if isinstance(value, list) else [value]
+    return [] if any(isinstance(one, dict | list) or one is None for one in items) else items
+
+
 def _explanations(draft: Draft, number: int, place: str) -> Iterator[str]:
     """Yield the expressions that may explain an argument in one trace."""
     step = next(step for step, at in _recorded_steps(draft) if at == number)
@@ -186,16 +193,17 @@ def _explanations(draft: Draft, number: int, place: str) -> Iterator[str]:
 
 
 def _with_names(draft: Draft, others: Sequence[Draft]) -> Draft:
-    """Return a draft whose results have the names that other traces need."""
-    taken = {step.save_as for step in draft.routine.steps} | set(draft.input)
+    """Return a draft in which what was read has a name, so that checks can look there."""
+    names = Names()
+    for name in (*FUNCTIONS, *draft.input, *(step.save_as or "" for step in draft.routine.steps)):
+        names.free(name)
+    reads = {tool.name for tool in draft.routine.tools if tool.effect == "read"}
     named: dict[str, str] = {}
-    for other in others:
-        for (step, _), (same, _) in zip(
-            _recorded_steps(draft), _recorded_steps(other), strict=True
-        ):
-            if step.save_as is None and same.save_as is not None and same.save_as not in taken:
-                named.setdefault(step.id, same.save_as)
-                taken.add(same.save_as)
+    for step, number in _recorded_steps(draft):
+        if step.save_as is None and isinstance(step, ToolStep) and step.tool in reads:
+            same = (next(s for s, at in _recorded_steps(one) if at == number) for one in others)
+            known = next((one.save_as for one in same if one.save_as is not None), None)
+            named[step.id] = names.free(known or result_name(step.tool, is_write=False))
     if not named:
         return draft
     steps = [

@@ -13,9 +13,11 @@ from em.compiler.differences import settled, told_apart
 from em.compiler.draft import Draft
 from em.compiler.evidence import ENOUGH, of_constant
 from em.compiler.loops import unfolded
+from em.compiler.sources import places, text_key
 from em.compiler.templates import Filled, filled, merged_of, templates_of, with_template
 from em.errors import EmError
 from em.traces.trace import ToolCall, Trace
+from em.values.leaves import leaves
 
 Compile = Callable[..., Draft]
 """Compiles one trace. `keep`: numbers of reads that stay though nothing uses them here."""
@@ -53,7 +55,7 @@ def _draft(found: Filled, traces: Sequence[Trace], compile_one: Compile) -> Draf
     if len(ways) > 1:
         # A loop was aligned for one way; several ways with loops are too much at once.
         return None if found.loops else _parted(list(ways.values()), compile_one)
-    drafts = _same_way(found.traces, compile_one)
+    drafts = _same_way(found.traces, compile_one, _listing(found.traces))
     if drafts is None:
         return None
     base = _base(drafts)
@@ -67,6 +69,22 @@ def _draft(found: Filled, traces: Sequence[Trace], compile_one: Compile) -> Draf
             return None
         draft = made
     return draft
+
+
+def _listing(traces: Sequence[Trace]) -> set[int]:
+    """Return the numbers of the calls whose result listed an input in every trace."""
+    shared: set[int] | None = None
+    for trace in traces:
+        given = {text_key(value) for _, value in leaves(trace.mission.input_summary)}
+        own = {
+            number
+            for number, call in enumerate(trace.calls)
+            if any(
+                one.collections and text_key(one.value) in given for one in places(0, call.result)
+            )
+        }
+        shared = own if shared is None else shared & own
+    return shared or set()
 
 
 def _ways(traces: Sequence[Trace]) -> dict[tuple[str, ...], list[Trace]]:
