@@ -4,12 +4,14 @@ import bisect
 import itertools
 import keyword
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
 
+from em.compiler.commands import Commands, Taken, is_bookkeeping
 from em.runner.expressions.functions import SELECTIONS
+from em.runner.routine import ToolSpec
 from em.traces.trace import Approval, Message, ToolCall, Trace, UdfCall
 from em.values.call import Effect
 from em.values.canonical import Json
@@ -47,6 +49,17 @@ class TracedCall(msgspec.Struct):
     effect: Effect
     effect_inferred: bool
     said: str
+    shell: str = ""
+    """The form of a shell command, whose values are the arguments."""
+    via: str = ""
+    """The tool that ran the shell command."""
+    fixed: Json = {}
+    """The values of a shell command that can't be others."""
+
+    @property
+    def title(self) -> str:
+        """The name of the tool; for a shell command its programs."""
+        return self.name.rpartition("_")[0] if self.shell else self.name
 
     @property
     def failed(self) -> bool:
@@ -70,9 +83,13 @@ class TracedApproval(msgspec.Struct):
 
 
 def calls_of(
-    trace: Trace, declared: Mapping[str, Effect | None]
+    trace: Trace, declared: Mapping[str, Effect | None], *, as_made: bool = False
 ) -> tuple[list[TracedCall], list[TracedApproval]]:
-    """Return the calls and approvals of a trace, in their order."""
+    """Return the calls and approvals of a trace, in their order.
+
+    Shell commands are calls of their forms; with `as_made` all calls are as the agent made them.
+    """
+    commands = Commands(trace)
     calls: list[TracedCall] = []
     approvals: list[TracedApproval] = []
     said: list[str] = []
@@ -83,8 +100,45 @@ def calls_of(
         elif isinstance(event, Approval):
             approvals.append(TracedApproval(len(calls), event.prompt, event.answer))
         else:
-            calls.append(_call(event, len(calls), "\n".join(said), declared))
+            call = _call(event, len(calls), "\n".join(said), declared)
+            taken = commands.taken(event) if isinstance(event, ToolCall) else None
+            calls.append(call if taken is None else _taken_apart(call, taken, as_made=as_made))
     return calls, approvals
+
+
+def _taken_apart(call: TracedCall, taken: Taken, *, as_made: bool) -> TracedCall:
+    known: Json = {"effect": taken.effect or infer_effect(taken.name)}
+    if taken.effect is not None:
+        known["effect_inferred"] = False
+    if as_made:
+        return msgspec.structs.replace(call, **known)
+    return msgspec.structs.replace(
+        call,
+        name=taken.name,
+        args=taken.args,
+        shell=taken.shell,
+        via=taken.via,
+        fixed=taken.fixed,
+        **known,
+    )
+
+
+def specs_of(calls: Iterable[TracedCall]) -> dict[str, ToolSpec]:
+    """Return the declaration of each tool that was called, by its name."""
+    return {
+        call.name: ToolSpec(
+            name=call.name,
+            effect=call.effect,
+            effect_inferred=call.effect_inferred,
+            shell=call.shell or None,
+            via=call.via,
+            args_schema={"properties": {name: {"const": text} for name, text in call.fixed.items()}}
+            if call.fixed
+            else None,
+        )
+        for call in calls
+        if not call.is_udf
+    }
 
 
 def _call(
@@ -93,6 +147,8 @@ def _call(
     is_udf = isinstance(event, UdfCall)
     name = event.function if isinstance(event, UdfCall) else event.tool
     known = declared.get(name) or (event.effect if isinstance(event, ToolCall) else "read")
+    if known is None and is_bookkeeping(name):
+        known = "read"
     return TracedCall(
         index=index,
         name=name,
@@ -194,7 +250,9 @@ def judge(calls: Sequence[TracedCall]) -> list[Verdict]:
     # The reads since the last effect, by what they were called with and what they returned.
     reads: dict[bytes, int] = {}
     for call in calls:
-        if call.failed:
+        if is_bookkeeping(call.name) and call.effect == "read":
+            verdicts.append(Verdict(False, "the agent's own notes: no effect"))
+        elif call.failed:
             verdicts.append(_judge_failed(call, later))
         elif call.effect == "write":
             verdicts.append(Verdict(True, "it has an effect"))

@@ -13,7 +13,8 @@ from typing import Any
 
 import msgspec
 
-from em.compiler.calls import identifier
+from em.compiler.calls import calls_of, identifier
+from em.compiler.commands import is_bookkeeping, require_commands
 from em.compiler.confirmation import Confirm, confirmed, relaxed
 from em.compiler.differences import told_apart
 from em.compiler.draft import Draft, GivenUdfs, Recorded, Udfs, draft_routine, load_udfs
@@ -62,12 +63,15 @@ def compile_trace(
             " ThreadPoolExecutor, with asyncio or by contextvars.copy_context().run, and let the"
             " agent wait for its calls",
         )
-    if not trace.calls:
+    if all(isinstance(call, ToolCall) and is_bookkeeping(call.tool) for call in trace.calls):
         raise RoutineError(
-            "the trace has no tool call",
+            "the trace has no tool call"
+            if not trace.calls
+            else "the trace has only calls with which the agent kept notes for itself",
             place="events",
             fix="record the agent's tool calls: a routine is made of them",
         )
+    require_commands(trace)
     chosen = name or _name_of(trace)
     functions = load_udfs(udfs).functions
     with uncollected():
@@ -175,8 +179,12 @@ def _name_of(trace: Trace) -> str:
     words = trace.mission.goal.split()
     if 0 < len(words) <= MAX_NAME_WORDS:
         return identifier("_".join(words))
-    last = trace.calls[-1]
-    return identifier(last.tool if isinstance(last, ToolCall) else last.function)
+    calls, _ = calls_of(trace, {})
+    done = [call for call in calls if not is_bookkeeping(call.name)] or calls
+    # A coding agent looks at what it did in the end.
+    writes = [call for call in done if call.effect == "write" and not call.failed]
+    is_coding = any(call.shell for call in done)
+    return identifier((writes if is_coding and writes else done)[-1].title)
 
 
 class CompiledTrace(msgspec.Struct, frozen=True, kw_only=True):

@@ -19,6 +19,7 @@ from em.compiler.calls import (
     identifier,
     judge,
     result_name,
+    specs_of,
     unused,
 )
 from em.compiler.contradictions import Contradiction, contradictions
@@ -212,7 +213,7 @@ class _Builder:
         inputs = {identifier(one.wanted_name.name) for one in self._inputs.made}
         saved = {}
         for call in self._kept:
-            name = result_name(call.name, is_write=call.effect == "write")
+            name = result_name(call.title, is_write=call.effect == "write")
             saved[call.index] = names.free(f"{name}_found" if name in inputs else name)
         return saved
 
@@ -377,7 +378,7 @@ class _Builder:
 
     def _add(self, call: TracedCall) -> None:
         wired = self._wire(call)
-        step_id = self._ids.free(identifier(call.name))
+        step_id = self._ids.free(identifier(call.title))
         saved = self._saved[call.index]
         common: dict[str, Any] = {"id": step_id, "args": wired.value, "save_as": saved}
         common["agree"] = {_without_args(place): t for place, t in wired.agree.items()}
@@ -554,13 +555,8 @@ class _Builder:
         return contradictions(output, self._calls, self._trace.mission.input_summary, said)
 
     def _tools(self) -> list[ToolSpec]:
-        tools: dict[str, ToolSpec] = {}
-        for call in self._calls:
-            if self._verdicts[call.index].keep and not call.is_udf:
-                tools[call.name] = ToolSpec(
-                    name=call.name, effect=call.effect, effect_inferred=call.effect_inferred
-                )
-        return list(tools.values())
+        kept = (call for call in self._calls if self._verdicts[call.index].keep)
+        return list(specs_of(kept).values())
 
     def _without_idle_names(self) -> list[Step]:
         """Return the steps without `save_as` names that nothing refers to."""

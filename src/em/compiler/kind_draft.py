@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from em.compiler.blanks import Spoken, form_of, whole_examples
-from em.compiler.calls import calls_of
+from em.compiler.calls import calls_of, specs_of
 from em.compiler.draft import Draft
 from em.compiler.homes import Example, Kind
 from em.compiler.learnt_input import learnt_input
@@ -161,8 +161,13 @@ def _routine(plan: Plan, name: str, description: str, examples: Sequence[Example
     )
     steps: list[Step] = [step, ReturnStep(id="return", value=f"{{{{ {DONE} }}}}")]
     writes = {spec.tool for spec in plan.effects.values() if not spec.reads}
+    known = specs_of(call for example in examples for call in example.calls)
     tools = [
-        ToolSpec(name=tool, effect="write" if tool in writes else "read")
+        msgspec.structs.replace(
+            known.get(tool, ToolSpec(name=tool)),
+            effect="write" if tool in writes else "read",
+            effect_inferred=False,
+        )
         for tool in sorted(step.tools)
     ]
     return Routine(

@@ -189,9 +189,9 @@ def _best_of(one: Suggestion, group: _Group, store: Store, at_least: int) -> Sug
 
 def _effects(trace: Trace) -> Iterator[str]:
     calls, _ = calls_of(trace, {})
-    for call, event in zip(calls, trace.calls, strict=True):
+    for call in calls:
         if call.effect == "write" and not call.is_udf and not call.failed:
-            yield _name_of(event)
+            yield call.name
 
 
 def way_of(trace: Trace) -> tuple[str, ...]:

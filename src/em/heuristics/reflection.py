@@ -393,7 +393,7 @@ LOOP = "em loop"
 
 def mine(stored: KeptTrace, declared: Mapping[str, Effect | None] | None = None) -> list[Lesson]:
     """Find the lessons of one trace, without a model."""
-    calls, _ = calls_of(stored.trace, declared or {})
+    calls, _ = calls_of(stored.trace, declared or {}, as_made=True)
     ids = call_ids(stored)
     if stored.trace.app.get("name") == LOOP:
         return [*recoveries(stored, calls, ids), *_failed_check(stored, calls, ids)]
@@ -467,7 +467,7 @@ def _of_one_task(group: Sequence[KeptTrace]) -> list[Lesson]:
 
 
 def _attempt(stored: KeptTrace) -> _Attempt:
-    calls, _ = calls_of(stored.trace, {})
+    calls, _ = calls_of(stored.trace, {}, as_made=True)
     ids = call_ids(stored)
     writes = [call for call in calls if call.effect == "write" and not call.failed]
     return _Attempt(stored, [_Done(call, ids[call.index]) for call in writes])
@@ -616,7 +616,7 @@ def reflect(stored: KeptTrace, client: LlmClient, redactor: Redactor | None = No
 
     Raises LlmError.
     """
-    calls, _ = calls_of(stored.trace, {})
+    calls, _ = calls_of(stored.trace, {}, as_made=True)
     if not calls:
         return []
     prompt = _prompt(stored, calls, redactor or Redactor())

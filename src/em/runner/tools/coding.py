@@ -21,7 +21,7 @@ from em.runner.tools.patch import changes_of
 from em.runner.tools.permissions import check_path, refused
 from em.runner.tools.shell import run_shell
 from em.settings import AllowSettings
-from em.values.call import Effect
+from em.values.call import Effect, Signature
 from em.values.canonical import Json
 
 MAX_LINES = 2000
@@ -58,6 +58,8 @@ _WITHOUT_MEANING = frozenset(
 )
 """Arguments of shells that don't change what is run."""
 
+_UNSET: Sequence[Any] = (None, False, "", "false", 0, [], {})
+
 _SAME = {
     "filePath": "file_path", "path": "file_path", "target_file": "file_path",
     "oldString": "old_string", "oldText": "old_string", "old_str": "old_string",
@@ -89,7 +91,10 @@ def command_of(name: str, args: Json) -> Run | None:
     rest = {
         key
         for key, value in args.items()
-        if key != field and key not in _FOLDERS and key not in _WITHOUT_MEANING and value
+        if key != field
+        and key not in _FOLDERS
+        and key not in _WITHOUT_MEANING
+        and value not in _UNSET
     }
     given = args[field]
     if rest or not given:
@@ -191,12 +196,23 @@ def _file_tool(name: str, allow: AllowSettings) -> Tool:
     method = {**_READS, **_WRITES}[name]
     effect: Effect = "read" if name in _READS else "write"
 
+    signature = Signature(getattr(Files, method), skip_first=True)
+
+    def called(files: Files, args: Mapping[str, Any]) -> Any:
+        named = _by_names(args)
+        problem = signature.problem(named)
+        if problem:
+            raise FileToolFailed(
+                f"em's {name} has other arguments: {problem}", place=f"tool {name}"
+            )
+        return getattr(files, method)(**named)
+
     def call(**args: Any) -> Any:
-        return getattr(Files(allow), method)(**_by_names(args))
+        return called(Files(allow), args)
 
     def preview(args: Mapping[str, Any]) -> str:
         planning = Files(allow, is_dry=True)
-        getattr(planning, method)(**_by_names(args))
+        called(planning, args)
         return planning.diff()
 
     tool = Tool(name, call, effect)

@@ -1,0 +1,129 @@
+"""Commands: what coding agents do with a shell or an editor, as calls that can be explained.
+
+A shell command becomes a call of its form, with its values as arguments: see `em.shell.form`. So
+its effect is its own, `ls` is a read though `Bash` may write, and each value is explained like any
+other argument.
+"""
+
+import shlex
+from importlib.util import find_spec
+from posixpath import isabs, join, normpath
+
+import msgspec
+
+from em.errors import MissingExtra
+from em.runner.tools.coding import BOOKKEEPING, SHELLS, Run, command_of, plain_edit
+from em.settings import Settings
+from em.shell.form import form_of
+from em.shell.programs import Programs, known_programs, read_programs
+from em.shell.script import Opaque, Script, parse
+from em.traces.trace import ToolCall, Trace
+from em.values.call import Effect
+from em.values.canonical import Json
+
+_STAYING = frozenset({"Bash", "execute_bash", "terminal"})
+"""The shells in which `cd` counts for later calls too."""
+_RESET = "Shell cwd was reset to"
+"""What Claude Code prints when it goes back to its folder."""
+
+
+class Taken(msgspec.Struct, frozen=True):
+    """A call taken apart. `shell`, `via` and `fixed` as in a tool's declaration."""
+
+    name: str
+    args: Json
+    effect: Effect | None = None
+    shell: str = ""
+    via: str = ""
+    fixed: Json = {}
+
+
+def is_bookkeeping(name: str) -> bool:
+    """Return whether a tool only keeps the agent's own notes."""
+    return name in BOOKKEEPING
+
+
+def can_read_commands() -> bool:
+    """Return whether the extra that reads shell commands is installed."""
+    return find_spec("tree_sitter") is not None and find_spec("tree_sitter_bash") is not None
+
+
+def require_commands(trace: Trace) -> None:
+    """Raise MissingExtra if a trace has shell commands that can't be read here."""
+    shells = (call for call in trace.calls if isinstance(call, ToolCall) and call.tool in SHELLS)
+    if any(command_of(call.tool, call.args) for call in shells) and not can_read_commands():
+        raise MissingExtra("shell", "reading the shell commands of a trace")
+
+
+class Commands:
+    """Takes the calls of one trace apart, in their order."""
+
+    def __init__(self, trace: Trace) -> None:
+        calls = [call for call in trace.calls if isinstance(call, ToolCall)]
+        runs = [command_of(call.tool, call.args) for call in calls if call.tool in SHELLS]
+        folders = {run.folder for run in runs if run is not None}
+        # One folder for all calls is where the agent was started; a routine has its own.
+        self._keeps_folder = len(folders) > 1
+        self._programs: Programs | None = None
+        self._is_able = bool(runs) and can_read_commands()
+        self._here = ""
+
+    def taken(self, call: ToolCall) -> Taken | None:
+        """Return a call taken apart; None if it stays as it is."""
+        edit = plain_edit(call.tool, call.args)
+        if edit is not None:
+            return Taken(*edit)
+        run = command_of(call.tool, call.args) if self._is_able else None
+        if run is None:
+            return None
+        form = form_of(self._text(call.tool, run), self._table())
+        self._follow(call, run)
+        return Taken(
+            form.name, dict(form.args), form.effect, form.text, call.tool, dict(form.fixed)
+        )
+
+    def _table(self) -> Programs:
+        if self._programs is None:
+            own = Settings.load().commands
+            self._programs = {**known_programs(), **read_programs(own, "em.yaml, commands")}
+        return self._programs
+
+    def _text(self, tool: str, run: Run) -> str:
+        """Return the command with the folder that it ran in."""
+        text = run.text.strip()
+        folder = run.folder if self._keeps_folder else ""
+        if tool in _STAYING and not folder:
+            folder = self._here
+        if not folder:
+            return text
+        try:
+            joins = {command.join for command in parse(text).commands}
+        except Opaque:
+            return text
+        simple = joins <= {"", "|", "&&"}
+        return f"cd {shlex.quote(folder)}{' && ' if simple else ' || exit 1' + chr(10)}{text}"
+
+    def _follow(self, call: ToolCall, run: Run) -> None:
+        """Note the folder that a shell is in after a command."""
+        if call.tool not in _STAYING or call.error is not None:
+            return
+        if isinstance(call.result, str) and _RESET in call.result:
+            self._here = ""
+            return
+        try:
+            script = parse(run.text)
+        except Opaque:
+            return
+        for folder in _entered(script):
+            self._here = normpath(folder if isabs(folder) else join(self._here, folder))
+
+
+def _entered(script: Script) -> list[str]:
+    """Return the folders that a command goes into and stays in."""
+    found = []
+    for command in script.commands:
+        words = [word.value for word in command.words]
+        stays = not command.is_nested and command.join not in ("|", "&", "||")
+        if stays and len(words) == 2 and words[0] == "cd" and words[1] not in (None, "-"):
+            found.append(str(words[1]))
+    return found

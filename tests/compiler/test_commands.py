@@ -1,0 +1,254 @@
+"""Shell commands are compiled with their values explained, and run again with others."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from em import Memory
+from em.compiler.calls import calls_of
+from em.compiler.compile_trace import compile_several, compile_trace
+from em.compiler.draft import GivenUdfs
+from em.compiler.package_files import write_package
+from em.errors import RoutineError
+from em.runner.engine import run_routine
+from em.runner.routine import ToolStep
+from em.settings import AllowSettings
+from em.traces.trace import Message, Mission, ToolCall, Trace, as_kept
+
+Call = tuple[str, dict[str, Any], Any]
+
+
+def trace(request: str, *calls: Call | tuple[str, dict[str, Any], Any, str]) -> Trace:
+    events: list[Any] = [Message(role="user", text=request)]
+    for tool, args, result, *error in calls:
+        events.append(
+            ToolCall(tool=tool, args=args, result=result, error=error[0] if error else None)
+        )
+    return Trace(mission=Mission(goal=request), events=events, outcome="success")
+
+
+def bash(command: str, result: str = "") -> Call:
+    return "Bash", {"command": command, "description": "Some words"}, result
+
+
+def counted(file: str, report: str = "report.txt", number: str = "2") -> Trace:
+    return trace(
+        f"Count the pending lines of {file} into {report}",
+        bash("ls -la", "orders.csv\nsales.csv\nreturns.csv"),
+        ("TodoWrite", {"todos": [{"content": "count", "status": "done"}]}, "ok"),
+        bash(f"grep -c pending {file} > {report}"),
+        bash(f"cat {report}", number),
+    )
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    project = tmp_path / "project"
+    project.mkdir()
+    for name, count in (("orders", 2), ("sales", 3), ("returns", 4)):
+        (project / f"{name}.csv").write_text("x,pending\n" * count + "y,done\n")
+    monkeypatch.chdir(project)
+    return project
+
+
+ALLOWED = AllowSettings(commands=["grep", "cat", "sed", "git", "touch"], folders=["."])
+
+
+def run(draft: Any, folder: Path, given: dict[str, Any], **options: Any) -> Any:
+    package = folder.parent / "package"
+    _write(draft, package)
+    return run_routine(package, given, allow=ALLOWED, **options)
+
+
+def _write(draft: Any, package: Path) -> None:
+    for file in package.iterdir() if package.exists() else ():
+        file.unlink()
+    write_package(draft, package, GivenUdfs())
+
+
+def steps(draft: Any) -> list[str]:
+    return [step.id for step in draft.routine.steps if isinstance(step, ToolStep)]
+
+
+def test_the_file_of_a_command_is_an_input_and_never_the_constant(here: Path):
+    draft = compile_trace(counted("orders.csv"))
+    [tool, _] = draft.routine.tools
+    assert tool.shell == "grep -c {{ pattern }} {{ file }} > {{ output }}"
+    assert tool.via == "Bash"
+    assert {"file", "output"} <= draft.routine.input_schema["properties"].keys()
+    result = run(draft, here, {"pattern": "pending", "file": "sales.csv", "output": "out.txt"})
+    assert result.status == "ok"
+    assert (here / "out.txt").read_text() == "3\n"
+
+
+def test_two_sessions_with_other_files_are_one_routine(here: Path):
+    traces = [counted("orders.csv"), counted("sales.csv", number="3")]
+    made = compile_several([as_kept(one, f"t{n}") for n, one in enumerate(traces)])
+    request = "Count the pending lines of returns.csv into report.txt"
+    result = run(made.draft, here, {"request": request})
+    assert (result.status, (here / "report.txt").read_text()) == ("ok", "4\n")
+
+
+def test_without_the_request_a_file_that_nothing_explains_is_asked_for(here: Path):
+    session = trace("Do the usual thing", bash("grep -c pending orders.csv > report.txt"))
+    draft = compile_trace(session)
+    assert {"file", "output"} <= draft.routine.asks.keys()
+    result = run(draft, here, {"file": "sales.csv"})
+    assert result.status == "needs_input"
+    assert not (here / "report.txt").exists()
+
+
+def test_reads_are_pruned_and_bookkeeping_is_left_out():
+    draft = compile_trace(counted("orders.csv"))
+    assert steps(draft) == ["grep", "cat"]
+    reasons = [verdict.reason for verdict in draft.verdicts]
+    assert reasons[0] == "nothing uses its result"
+    assert "notes" in reasons[1]
+
+
+def test_each_command_has_its_own_effect():
+    calls, _ = calls_of(
+        trace(
+            "x",
+            bash("ls"),
+            bash("git log -5"),
+            bash("rm x"),
+            bash("unknown"),
+            bash("echo 'x"),
+            ("str_replace_editor", {"command": "view", "path": "a.py"}, "text"),
+            ("update_plan", {"plan": []}, "ok"),
+        ),
+        {},
+    )
+    effects = ["read", "read", "write", "write", "write", "read", "read"]
+    assert [call.effect for call in calls] == effects
+    assert calls[5].name == "Read"
+
+
+def test_lessons_see_the_calls_as_the_agent_made_them():
+    calls, _ = calls_of(counted("orders.csv"), {}, as_made=True)
+    assert {call.name for call in calls} == {"Bash", "TodoWrite"}
+    assert [call.effect for call in calls] == ["read", "read", "write", "read"]
+
+
+def test_a_value_that_was_read_is_wired_to_its_read(here: Path):
+    session = trace(
+        "Tag the release",
+        bash("cat version.txt", "1.4.2-rc7"),
+        bash("git tag 1.4.2-rc7"),
+    )
+    draft = compile_trace(session)
+    [read, tag] = [step for step in draft.routine.steps if isinstance(step, ToolStep)]
+    assert tag.args == {"tag": f"{{{{ {read.save_as} }}}}"}
+
+
+def test_code_is_run_as_recorded_or_not_at_all(here: Path):
+    (here / "a.txt").write_text("one\n")
+    session = trace("Fix one in a.txt", bash("sed -i s/one/two/ a.txt"))
+    draft = compile_trace(session)
+    given = dict(draft.input)
+    assert run(draft, here, given).status == "ok"
+    assert (here / "a.txt").read_text() == "two\n"
+    for other in ("s/two/three/", "e touch pwned"):
+        result = run(draft, here, {**given, "code": other})
+        assert result.status == "failed"
+    assert (here / "a.txt").read_text() == "two\n"
+    assert not (here / "pwned").exists()
+
+
+def test_later_commands_run_in_the_folder_that_the_shell_is_in():
+    session = trace(
+        "x", bash("cd app && touch a.txt"), bash("touch b.txt; ls"), bash("cd ..; touch c.txt")
+    )
+    calls, _ = calls_of(session, {})
+    assert [call.shell for call in calls] == [
+        "cd {{ folder }} && touch {{ file }}",
+        "cd {{ folder }} || exit {{ word }}\ntouch {{ file }}; ls",
+        "cd {{ folder }} || exit {{ word }}\ncd {{ folder_2 }}; touch {{ file }}",
+    ]
+    assert calls[1].args["folder"] == "app"
+
+
+def test_one_working_folder_for_all_calls_is_not_part_of_the_routine():
+    def shell(text: str, folder: str) -> Call:
+        return "exec_command", {"cmd": text, "workdir": folder}, ""
+
+    calls, _ = calls_of(trace("x", shell("touch a", "/r"), shell("ls", "/r")), {})
+    assert [call.shell for call in calls] == ["touch {{ file }}", "ls"]
+    calls, _ = calls_of(trace("x", shell("touch a", "/r"), shell("ls", "/r/sub")), {})
+    assert calls[1].shell == "cd {{ folder }} && ls"
+
+
+def test_a_routine_is_named_after_what_it_does():
+    done = trace(
+        "A long request that says in many words what there is to be done here",
+        bash("git add a.py"),
+        bash("git commit -m done"),
+        bash("git status"),
+        ("TodoWrite", {"todos": []}, "ok"),
+    )
+    assert compile_trace(done).routine.name == "git_commit"
+
+
+def test_a_session_of_nothing_but_notes_is_refused():
+    with pytest.raises(RoutineError, match="kept notes"):
+        compile_trace(trace("Plan it", ("TodoWrite", {"todos": []}, "ok")))
+
+
+def test_own_programs_of_a_project_are_read_from_its_settings(here: Path):
+    (here / "em.yaml").write_text("commands: {mytool: read}\n")
+    calls, _ = calls_of(trace("x", bash("mytool a"), bash("other a")), {})
+    assert [call.effect for call in calls] == ["read", "write"]
+
+
+attacks = st.one_of(
+    st.sampled_from(
+        [
+            "; touch pwned", "$(touch pwned)", "`touch pwned`", "\ntouch pwned\n", "x > pwned",
+            "' ; touch pwned '", "&& touch pwned", "| touch pwned", "-h", "*", "../x", "{{ 7*7 }}",
+            "é；touch pwned",
+        ]
+    ),
+    st.text(max_size=12),
+)  # fmt: skip
+
+
+@settings(
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(data=st.data())
+def test_no_input_of_a_compiled_routine_becomes_syntax(
+    here: Path, data: st.DataObject, compiled: Any
+):
+    names = ("pattern", "file", "output")
+    given = {name: data.draw(attacks, label=name) for name in names}
+    given["file"] = data.draw(st.sampled_from(["orders.csv", given["file"]]))
+    before = {path.name for path in here.iterdir()}
+    run_routine(compiled, given, allow=AllowSettings(commands=["grep", "cat"], folders=["."]))
+    made = {path.name for path in here.iterdir()} - before
+    assert "pwned" not in made - {given["output"]}
+    assert made <= {given["output"]}
+    for name in made:
+        (here / name).unlink()
+    assert (here / "orders.csv").read_text() == "x,pending\n" * 2 + "y,done\n"
+
+
+@pytest.fixture
+def compiled(here: Path) -> Path:
+    package = here.parent / "compiled"
+    _write(compile_trace(counted("orders.csv")), package)
+    return package
+
+
+def test_a_memory_runs_what_it_compiled_from_sessions(here: Path):
+    with Memory(":memory:") as memory:
+        ids = [memory.add_trace(one) for one in (counted("orders.csv"), counted("sales.csv"))]
+        kept = memory.compile(ids, name="count")
+        (here / "em.yaml").write_text("allow: {commands: [grep, cat], folders: [.]}\n")
+        request = "Count the pending lines of returns.csv into report.txt"
+        result = memory.run(kept, {"request": request})
+        assert result.status == "ok", result
+        assert (here / "report.txt").read_text() == "4\n"
