@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from bench import (
     behaviour,
     heuristics,
+    hooks,
     importing,
     mcp,
     pages,
@@ -54,6 +55,7 @@ BENCHES: dict[str, Callable[[], Iterator[Figure]]] = {
     "retail": heuristics.retail_retrieval,
     "brief": heuristics.brief_speed,
     "mcp": mcp.calls,
+    "hooks": hooks.round_trip,
     "transcripts": importing.samples,
     "importing": importing.rate,
     "importing-large": importing.large,

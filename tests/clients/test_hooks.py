@@ -153,6 +153,29 @@ def test_what_is_told_is_bounded(memory: Memory) -> None:
     assert 0 < cost(said) <= MOST_TOKENS
 
 
+def test_a_routine_that_fits_the_prompt_is_proposed_with_its_proof_and_never_run(
+    memory: Memory,
+) -> None:
+    trace = {
+        "version": "1",
+        "mission": {"goal": "count the pending orders of a shop"},
+        "input": {"shop": "north"},
+        "events": [
+            {"type": "tool_call", "tool": "list_orders", "args": {"shop": "north"}, "result": [1]},
+            {"type": "tool_call", "tool": "save_count", "args": {"count": 1}, "result": "ok"},
+        ],
+        "outcome": "success",
+    }
+    memory.compile(memory.add_trace(trace), name="count_pending_orders")
+    advice = Advice(memory)
+    said = advice.to(event("UserPromptSubmit", prompt="please count the pending orders of Porto"))
+    assert "The routine count_pending_orders" in said
+    assert "Proof: replayed on its recording." in said
+    assert "only if they agree" in said
+    assert advice.to(event("UserPromptSubmit", prompt="please write a poem")) == ""
+    assert [*memory.log.read(kinds=["run_started"])] == []
+
+
 def failure(memory: Memory, error: str, **more: Any) -> str:
     return Advice(memory).to(
         event("PostToolUseFailure", tool_name="Bash", tool_input={}, error=error, **more)

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from em.compiler.calls import words_of as words_of_name
 from em.errors import EmError
 from em.heuristics.brief import cost
-from em.heuristics.heuristic import Heuristic, Lesson, every_heuristic
+from em.heuristics.heuristic import Heuristic, Lesson, every_lesson, get_heuristic
 from em.heuristics.reflection import error_shape
 from em.heuristics.relevance import content_words
 from em.memory import Memory
@@ -63,11 +63,12 @@ class Advice:
         shapes = _shapes(printed)
         if not shapes:
             return
-        known = (
-            one
-            for one in every_heuristic(self._memory.store)
-            if one.lesson.error in shapes and _is_telling(one.lesson)
-        )
+        store = self._memory.store
+        known = [
+            get_heuristic(store, heuristic_id)
+            for heuristic_id, lesson in every_lesson(store)
+            if lesson.error in shapes and _is_telling(lesson)
+        ]
         for one in sorted(known, key=lambda one: -one.use.learned)[:MOST_LESSONS]:
             yield _lesson_line(one)
 

@@ -1,0 +1,76 @@
+"""A hook of a coding agent, whole: the program that it starts, the service, the answer."""
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from bench.figure import Figure, in_turns, seconds, time_figure
+
+LESSONS = 1_000
+
+
+def round_trip() -> Iterator[Figure]:
+    """Each hook beside `python -c pass`, with lessons in the memory and the service running."""
+    from em import Memory
+    from em.clients import hook
+    from em.clients.launch import Launch
+    from em.heuristics.heuristic import Lesson
+
+    with tempfile.TemporaryDirectory() as folder:
+        launch = Launch(db=str(Path(folder) / "em.db"), folder=folder)
+        with Memory(launch.db) as memory:
+            memory.heuristics.keep(
+                [
+                    Lesson(
+                        trigger=f"Bash fails with: part{n} is missing in the web shop",
+                        action=f"Build part{n} first.",
+                        how="recovery",
+                        error=f"part{n} is missing",
+                        key=str(n),
+                    )
+                    for n in range(LESSONS)
+                ]
+            )
+        service = subprocess.Popen(launch.service, cwd=folder)
+        try:
+            while not Path(launch.socket).exists():
+                time.sleep(0.05)
+            command = shlex.split(launch.hook_command(shlex.quote(hook.__file__)))
+            for what, event in _events().items():
+                asked = json.dumps(event | {"cwd": folder}).encode()
+                sides = in_turns(
+                    lambda asked=asked: _run(command, asked),
+                    lambda: _run([sys.executable, "-c", "pass"], b""),
+                    rounds=25,
+                )
+                yield time_figure(f"hook {what}, {LESSONS:,} lessons", "python -c pass", sides, 5)
+        finally:
+            service.terminate()
+            service.wait()
+
+
+def _events() -> dict[str, dict[str, str]]:
+    failed = {"tool_name": "Bash", "error": "Exit code 1\npart7 is missing"}
+    return {
+        "at a prompt": {
+            "hook_event_name": "UserPromptSubmit",
+            "prompt": "part7 of the web shop is missing",
+        },
+        "after a failure": {"hook_event_name": "PostToolUseFailure", **failed},
+        "at the end": {"hook_event_name": "Stop"},
+    }
+
+
+def _run(command: list[str], given: bytes) -> float:
+    environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
+    return seconds(
+        lambda: subprocess.run(
+            command, env=environment, input=given, check=True, stdout=subprocess.DEVNULL
+        )
+    )
