@@ -363,6 +363,57 @@ def test_a_thing_given_by_name_says_nothing_about_what_it_is_exchanged_for(
     assert (result.status, done) == ("needs_input", [])
 
 
+def _tasks(shop: Shop) -> tuple[str, list[dict[str, Any]]]:
+    user, email, delivered, pending = customer(shop, 5)
+    (card,) = shop.users[user]["cards"]
+    lamp = shop.orders[delivered]["items"][0]["item_id"]
+    return email, [
+        {"effect": "return_items", "order_id": delivered, "item_ids": [lamp], "card_id": card},
+        {"effect": "cancel_order", "order_id": pending, "reason": NEEDED},
+    ]
+
+
+def test_several_effects_are_named_as_tasks(clerk: Learnt, shop: Shop) -> None:
+    email, tasks = _tasks(shop)
+    result = clerk.memory.run(clerk.routine, {"email": email, "tasks": tasks}, shop.tools())
+    assert result.status == "ok", result
+    assert shop.done == [
+        (one["effect"], {name: value for name, value in one.items() if name != "effect"})
+        for one in tasks
+    ]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"order_id": "#W80200"},
+        {"order_id": "#W70105"},
+        {"colour": "red"},
+        {"reason": None},
+    ],
+)
+def test_tasks_are_checked_as_words_are(clerk: Learnt, shop: Shop, change: Any) -> None:
+    email, (_, task) = _tasks(shop)
+    changed = {name: value for name, value in {**task, **change}.items() if value is not None}
+    tasks = [changed]
+    result = clerk.memory.run(clerk.routine, {"email": email, "tasks": tasks}, shop.tools())
+    assert (result.status, shop.done) == ("needs_input", []), result
+
+
+def test_a_task_that_was_never_learnt_is_refused(clerk: Learnt, shop: Shop) -> None:
+    given = {"email": customer(shop, 5)[1], "tasks": [{"effect": "burn_order"}]}
+    result = clerk.memory.run(clerk.routine, given, shop.tools())
+    assert (result.status, shop.done) == ("failed", []), result
+
+
+def test_tasks_beside_words_or_values_are_not_read(clerk: Learnt, shop: Shop) -> None:
+    email, tasks = _tasks(shop)
+    for more in ({"request": "Cancel it."}, {"reason": MISTAKE}):
+        given = {"email": email, "tasks": tasks, **more}
+        result = clerk.memory.run(clerk.routine, given, shop.tools())
+        assert (result.status, shop.done) == ("needs_input", []), result
+
+
 def test_effects_whose_order_goes_round_in_a_circle_are_not_made() -> None:
     effects = {
         name: Effect(tool=name, words=[name], after=[before])

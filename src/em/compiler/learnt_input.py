@@ -6,7 +6,7 @@ from typing import Any
 
 from em.compiler.homes import Example
 from em.compiler.sources import quoted
-from em.runner.plan import EARLIER, Plan, Slot
+from em.runner.plan import EARLIER, TASKS, Plan, Slot
 from em.values.canonical import Json
 from em.values.example_shape import shapes
 from em.values.json_schema import kind_of
@@ -31,6 +31,10 @@ def learnt_input(plan: Plan, examples: Sequence[Example], request: str) -> Json:
         properties[EARLIER] = {"type": "array", "items": {"type": "object"}}
     for name, known in plan.inputs.items():
         properties[name] = {"type": "string", "examples": shapes(known.examples)[:SHOWN]}
+    if len(plan.effects) > 1 and plan.form is None:
+        of: Json = {"effect": {"type": "string", "enum": sorted(plan.effects)}}
+        task: Json = {"type": "object", "properties": of, "required": ["effect"]}
+        properties[TASKS] = {"type": "array", "items": task}
     return {
         "type": "object",
         "properties": properties,

@@ -15,6 +15,9 @@ from em.values.canonical import Json, short
 EARLIER = "earlier"
 """The input that holds the calls before the request: each with `tool`, `args` and `result`."""
 
+TASKS = "tasks"
+"""The input that names several effects with their values, instead of words."""
+
 _VERBS = (
     "modify change update edit adjust alter correct",
     "cancel void revoke rescind annul",

@@ -32,6 +32,7 @@ from em.runner.mentions import FUNCTION_WORDS, Span, Words, analysed, is_chatter
 from em.runner.mood import requests
 from em.runner.plan import (
     EARLIER,
+    TASKS,
     Effect,
     EffectCall,
     Known,
@@ -93,6 +94,9 @@ class Planner:
         given = {name: scope[name] for name in names if name in scope}
         known = {name: value for name, value in given.items() if not callable(value)}
         words = scope.get(request)
+        tasks = scope.get(TASKS)
+        if isinstance(tasks, list) and tasks:
+            return self._ordered(self._from_tasks(tasks, known, words))
         if self._plan.form is not None and isinstance(words, str) and words.strip():
             return self._from_form(words, known, scope.get(EARLIER) or ())
         if isinstance(words, str) and words.strip():
@@ -107,6 +111,29 @@ class Planner:
         ((name, effect),) = self._plan.effects.items()
         (args,) = self._readings(effect, self._words, 0)
         return EffectCall(name, args)
+
+    def _from_tasks(self, tasks: Sequence[Any], given: Json, words: Any) -> list[EffectCall]:
+        """Return the effects that are named with their values, checked as words are."""
+        named = sorted(given.keys() - self._plan.inputs.keys())
+        if named or (isinstance(words, str) and words.strip()) or self._plan.form is not None:
+            other = f"{', '.join(named)} beside them" if named else "words as well"
+            raise Unplanned(f"{TASKS} can't be read with {other}", [TASKS])
+        planned = []
+        for number, one in enumerate(tasks):
+            name = one.get("effect") if isinstance(one, Mapping) else None
+            if name not in self._plan.effects:
+                known = ", ".join(self._plan.effects)
+                raise Unplanned(f"{TASKS}[{number}] must have an effect: one of {known}", [TASKS])
+            effect, values = self._plan.effects[name], dict(one)
+            del values["effect"]
+            unknown = sorted(values.keys() - effect.slots.keys() - self._plan.inputs.keys())
+            if unknown:
+                raise Unplanned(f"{TASKS}[{number}]: {name} has no {', '.join(unknown)}", [TASKS])
+            self._words, self._known, self._used = Words(""), {**given, **values}, set()
+            self._made = {}
+            planned += [EffectCall(name, args) for args in self._readings(effect, self._words, 0)]
+        _check_twice(planned)
+        return planned
 
     def _from_form(self, words: str, given: Json, earlier: Any) -> list[EffectCall]:
         """Return the effects of a form, filled in by free words."""
