@@ -17,6 +17,8 @@ FEWEST = 4
 _ID = re.compile(r"([^\d@]{1,12})\d[\d.:/-]*")
 LONGEST = 40
 """Characters of a shape that are shown."""
+SHORTEST = 3
+"""Characters from which on a recorded value is looked for in a text."""
 
 
 def shapes(values: Sequence[Any]) -> list[Any]:
@@ -71,7 +73,8 @@ def without_personal_data(text: str, known: Mapping[str, Any]) -> str:
         str(value): name
         for name, recorded in known.items()
         for _, value in scalars(recorded)
-        if isinstance(value, str | int | float) and not isinstance(value, bool) and str(value)
+        if isinstance(value, str | int | float) and not isinstance(value, bool)
+        if len(str(value)) >= SHORTEST
     }
     if values:
         longest_first = sorted(values, key=len, reverse=True)
