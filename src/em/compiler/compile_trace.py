@@ -30,13 +30,18 @@ from em.compiler.way_draft import way_drafts
 from em.errors import EmError, InputError, RoutineError, UsageError
 from em.llm.client import LlmClient
 from em.runner.tools import Function
+from em.runner.tools.coding import is_coding_tool
 from em.settings import Settings
 from em.store import redactor_of
+from em.text.terms import STOP_WORDS
 from em.traces.trace import KeptTrace, ToolCall, Trace, read_trace
 from em.values.call import Effect
 from em.values.canonical import uncollected
 
 MAX_NAME_WORDS = 6
+WORDS_OF_REQUEST = 5
+"""How many words of a long request become the name of its routine."""
+_NOT_IN_NAMES = STOP_WORDS | {"please", "want", "need", "like", "hi", "hello", "hey", "sure"}
 
 
 def compile_trace(
@@ -175,16 +180,56 @@ def without_secrets(trace: Trace) -> Trace:
 
 
 def _name_of(trace: Trace) -> str:
-    """Name the routine after its goal if that is short, else after the last call."""
+    """Name the routine after its goal if that is short, else after the last call.
+
+    The tools of coding agents (`Bash`, `Write`) say nothing: there the request's words do.
+    """
     words = trace.mission.goal.split()
     if 0 < len(words) <= MAX_NAME_WORDS:
         return identifier("_".join(words))
+    if _is_general(_last_tool(trace)):
+        said = _request_words(trace.mission.goal)[:WORDS_OF_REQUEST]
+        if said:
+            return identifier("_".join(said))
     calls, _ = calls_of(trace, {})
     done = [call for call in calls if not is_bookkeeping(call.name)] or calls
     # A coding agent looks at what it did in the end.
     writes = [call for call in done if call.effect == "write" and not call.failed]
     is_coding = any(call.shell for call in done)
     return identifier((writes if is_coding and writes else done)[-1].title)
+
+
+def _common_name(traces: Sequence[KeptTrace]) -> str | None:
+    """Name a routine after what the requests of several coding sessions have in common."""
+    goals = [_request_words(kept.trace.mission.goal) for kept in traces]
+    all_general = all(_is_general(_last_tool(kept.trace)) for kept in traces)
+    if len(set(map(tuple, goals))) < 2 or not all_general:
+        return None
+    common = [word for word in goals[0] if all(word in words for words in goals)]
+    return identifier("_".join(common[:WORDS_OF_REQUEST])) if common else None
+
+
+def _last_tool(trace: Trace) -> str:
+    last = trace.calls[-1] if trace.calls else None
+    return last.tool if isinstance(last, ToolCall) else ""
+
+
+def _is_general(tool: str) -> bool:
+    """Return whether a tool's name says nothing about the task."""
+    return is_coding_tool(tool) or is_bookkeeping(tool)
+
+
+def _request_words(request: str) -> list[str]:
+    """Return the words of a request that say what to do: no values, and no names."""
+    found: list[str] = []
+    is_start = True
+    for token in request[:1_000].split():
+        word = token.strip(",.;:!?()")
+        is_plain = word.isascii() and word.isalpha() and len(word) > 1
+        if is_plain and (is_start or word.islower()) and word.lower() not in _NOT_IN_NAMES:
+            found.append(word.lower())
+        is_start = token.endswith((".", "!", "?", ":"))
+    return list(dict.fromkeys(found))
 
 
 class CompiledTrace(msgspec.Struct, frozen=True, kw_only=True):
@@ -231,7 +276,7 @@ def compile_several(
     given = load_udfs(udfs)
     usable = _usable(traces, allow_failed=allow_failed, allow_unlabelled=allow_unlabelled)
     how: dict[str, Any] = {
-        "name": name,
+        "name": name or _common_name(usable),
         "declared": declared,
         "keep_all": keep_all,
         "udfs": given.functions,
