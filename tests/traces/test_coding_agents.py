@@ -8,6 +8,8 @@ tau-bench's `types.py` and tau2-bench's `data_model`.
 """
 
 import json
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ import pytest
 from sessions import ClaudeCode, lines
 
 from em import Memory
+from em.errors import NoTranscript
 from em.traces.trace import Trace
 from em.traces.transcripts import find_shape, read_traces
 
@@ -255,6 +258,55 @@ def test_the_stream_and_the_export_of_an_opencode_session_are_one_trace(tmp_path
             memory.import_files(tmp_path / name)
         (kept,) = memory.traces()
         assert len(kept.trace.calls) == 3
+
+
+def write_database(path: Path, sessions: int) -> None:
+    """Write sessions as opencode 1.18.33 stores them, without the columns that nothing reads."""
+    with closing(sqlite3.connect(path)) as database:
+        database.executescript("""
+            PRAGMA journal_mode = wal;
+            CREATE TABLE IF NOT EXISTS session (id, parent_id, directory, time_created);
+            CREATE TABLE IF NOT EXISTS message (id, session_id, time_created, data);
+            CREATE TABLE IF NOT EXISTS part (id, message_id, session_id, data);
+            DELETE FROM session; DELETE FROM message; DELETE FROM part;
+        """)
+        for number in range(1, sessions + 1):
+            session = f"ses_{number}"
+            row = (session, None, "/x", number)
+            database.execute("INSERT INTO session VALUES (?, ?, ?, ?)", row)
+            messages: Any = OPENCODE["messages"]
+            for at, message in enumerate(messages):
+                own, data = message["info"]["id"] + str(number), json.dumps(message["info"])
+                row = (own, session, at, data)
+                database.execute("INSERT INTO message VALUES (?, ?, ?, ?)", row)
+                for part in message["parts"]:
+                    parts = (part["id"], own, session, json.dumps(part))
+                    database.execute("INSERT INTO part VALUES (?, ?, ?, ?)", parts)
+        database.commit()
+
+
+def test_the_database_of_opencode_is_read_as_it_grows(tmp_path: Path) -> None:
+    path = tmp_path / "opencode.db"
+    with Memory(":memory:") as memory:
+        write_database(path, 1)
+        (read,) = memory.import_files(tmp_path)
+        assert (read.format, read.calls) == ("opencode", 3)
+        assert [one.skipped for one in memory.import_files(path)] == ["unchanged"]
+        write_database(path, 2)
+        (grown,) = memory.import_files(path)
+        assert grown.new_traces == 1
+        for kept in memory.traces():
+            assert ends(kept.trace) == [(FAILS, True), (WARNS, False), ("sleep 9", True)]
+            assert (kept.trace.final_output, kept.trace.app["cwd"]) == (ANSWER, "/x")
+
+
+def test_another_database_in_a_folder_is_passed_over(tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / "other.db")) as database:
+        database.execute("CREATE TABLE message (id)")
+    with Memory(tmp_path / "em.db") as memory:
+        assert memory.import_files(tmp_path) == []
+        with pytest.raises(NoTranscript, match="no known format"):
+            memory.import_files(tmp_path / "other.db")
 
 
 # ------------------------------------------------------------------------------------------- pi

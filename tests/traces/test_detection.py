@@ -109,13 +109,14 @@ def test_a_transcript_is_found_under_any_name(tmp_path: Path) -> None:
     """Detection is by content: exports are written to files of any name."""
     (tmp_path / "session").write_bytes(lines(*order_session("s1", "W1")))
     (tmp_path / "export.txt").write_bytes(b"\n " + lines(*order_session("s2", "W2")))
-    (tmp_path / "README").write_text("[not JSON]")
+    (tmp_path / "config").write_text("[core]\n\tbare = true\n")
+    (tmp_path / "words").write_text('["not", "a", "transcript"]')
     with Memory(":memory:") as memory:
         read = {Path(one.path).name: one for one in memory.import_files(tmp_path)}
         assert {name: one.calls for name, one in read.items()} == {
-            "session": 3, "export.txt": 3, "README": 0,
+            "session": 3, "export.txt": 3, "words": 0,
         }  # fmt: skip
-        assert read["README"].skipped
+        assert read["words"].skipped
 
 
 def test_detection_does_not_raise_what_an_importer_raises() -> None:

@@ -7,9 +7,11 @@ its number, and the rest is imported.
 import glob
 import hashlib
 import os
+import re
+import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from io import BytesIO
 from itertools import islice
 from pathlib import Path
@@ -41,6 +43,8 @@ COMPRESSED = {
 }
 """How compressed files begin, which may hold transcripts: what they are, and what to do."""
 
+_JSON = re.compile(rb"\s*(?:\{\s*[\"}]|\[\s*[\[{\"\]])")
+_SQLITE = b"SQLite format 3\0"
 _BOM = b"\xef\xbb\xbf"
 _decode = msgspec.json.Decoder().decode
 Progress = Callable[[int], None]
@@ -57,10 +61,11 @@ class Value(NamedTuple):
 
 
 class Shape(NamedTuple):
-    """The format of a file, and whether it is one document or lines."""
+    """The format of a file, and whether it is one document or lines, or a SQLite database."""
 
     importer: Importer
     is_document: bool
+    is_database: bool = False
 
 
 def decoded(raw: bytes) -> tuple[Any, str]:
@@ -108,6 +113,9 @@ def elements_of(value: Any, raw: bytes) -> Iterator[Value]:
 
 def values_of(file: IO[bytes], shape: Shape, name: str) -> Iterator[Value]:
     """Yield the values for the importer."""
+    if shape.is_database:
+        yield from _documents_of(file, shape.importer, name)
+        return
     if not shape.is_document:
         yield from lines_of(file)
         return
@@ -118,10 +126,46 @@ def values_of(file: IO[bytes], shape: Shape, name: str) -> Iterator[Value]:
         yield Value(1, raw, value, "", len(raw))
 
 
+@contextmanager
+def _database(path: Any, name: str) -> Iterator[sqlite3.Connection]:
+    """Open a SQLite database to read it."""
+    if not isinstance(path, str):
+        raise NoTranscript("a database can't be read from a stream", place=name)
+    try:
+        with closing(sqlite3.connect(f"{Path(path).absolute().as_uri()}?mode=ro", uri=True)) as db:
+            yield db
+    except sqlite3.Error as error:
+        raise NoTranscript(f"the database can't be read: {error}", place=name) from None
+
+
+def _database_importer(path: Any, name: str) -> Importer:
+    """Find the format of a SQLite database by its tables."""
+    with _database(path, name) as database:
+        found = database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
+        tables = {table for (table,) in found}
+    for importer in importers().values():
+        if importer.documents is not None and importer.tables <= tables:
+            return importer
+    raise NoTranscript("the database is in no known format", place=name)
+
+
+def _documents_of(file: IO[bytes], importer: Importer, name: str) -> Iterator[Value]:
+    """Yield the sessions of a database, one in memory at a time."""
+    assert importer.documents is not None
+    with _database(file.name, name) as database:
+        for number, value in enumerate(importer.documents(database), 1):
+            raw = msgspec.json.encode(value)
+            yield Value(number, raw, value, "", 0)
+
+
 def find_shape(file: IO[bytes], name: str, format_: str | None = None) -> Shape:
     """Find the format of a seekable file, and return to its beginning."""
     importer = None if format_ is None else importer_of(format_)
     start = file.tell()
+    is_database = file.read(len(_SQLITE)) == _SQLITE
+    file.seek(start)
+    if is_database:
+        return Shape(_database_importer(getattr(file, "name", None), name), True, True)
     first = list(islice(lines_of(file), SAMPLED))
     file.seek(start)
     if not first:
@@ -298,8 +342,13 @@ def _looks_like_json(path: Path) -> bool:
             start = file.read(64)
     except OSError:
         return False
-    text = start.removeprefix(_BOM).lstrip()
-    return text.startswith((b"{", b"[")) or start.startswith(tuple(COMPRESSED))
+    if start.startswith(_SQLITE):
+        try:
+            return bool(_database_importer(str(path), str(path)))
+        except NoTranscript:  # another program's
+            return False
+    is_json = _JSON.match(start.removeprefix(_BOM)) is not None
+    return is_json or start.startswith(tuple(COMPRESSED))
 
 
 def _age(path: Path) -> int:
@@ -403,9 +452,13 @@ class FileState:
         assert self.path is not None
         try:
             stat = self.path.stat()
+            self.size, self.modified = stat.st_size, stat.st_mtime_ns
+            # What is new in a database is in a file of its own at first.
+            log = self.path.with_name(f"{self.path.name}-wal").stat()
         except OSError:
             return
-        self.size, self.modified = stat.st_size, stat.st_mtime_ns
+        self.size += log.st_size
+        self.modified = max(self.modified, log.st_mtime_ns)
 
     def read_to_the_end(self, format_: str, known: dict[int, Known]) -> Draft | None:
         """Return the event that the file was read to its end."""
@@ -471,7 +524,7 @@ class Reading:
         intake = self._intake
         end_reader(self._reader, intake, self._name)
         intake.end_traces()
-        if self.offset:
+        if self.offset and not self._shape.is_database:
             self._state.size = self.offset
         done = self._state.read_to_the_end(self._shape.importer.name, intake.now_known)
         if done is not None:

@@ -5,7 +5,8 @@ whose names begin with `_`: they hold what importers share.
 """
 
 import pkgutil
-from collections.abc import Callable, Mapping
+import sqlite3
+from collections.abc import Callable, Iterator, Mapping
 from difflib import get_close_matches
 from functools import cache
 from importlib import import_module
@@ -32,12 +33,16 @@ class Importer(msgspec.Struct, frozen=True, kw_only=True):
 
     fits: return whether a value (a line or a document) is of this format, without false positives.
     reader: make a reader that adds what it reads to an intake.
+    tables, documents: for a program that writes a SQLite database: the tables by which it is
+    recognised, and what yields its documents, one for each session.
     """
 
     name: str
     title: str
     fits: Callable[[Any], bool]
     reader: Callable[[Intake], Reader]
+    tables: frozenset[str] = frozenset()
+    documents: Callable[[sqlite3.Connection], Iterator[Any]] | None = None
 
 
 @cache

@@ -275,7 +275,8 @@ class _Reader:
             args = {name: item[name] for name in names if name in item}
             if item.get("type") == "mcp_tool_call":
                 args = as_args(item.get("arguments"))
-            trace.call(str(item.get("tool") or item.get("type")), args, item_id, at)
+            name = str(item.get("tool") or item.get("type"))
+            trace.call("shell" if name == "command_execution" else name, args, item_id, at)
         if outer == "item.completed":
             result = item.get("aggregated_output", item.get("result", item.get("status")))
             error = exit_failure(item.get("exit_code"), result)

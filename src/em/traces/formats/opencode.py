@@ -4,8 +4,11 @@ A call is a part of a message (`type: tool`) with its state: input, then output 
 exit code is in the state's metadata; its call is `completed` whatever the code.
 """
 
+import sqlite3
 from collections.abc import Iterator
 from typing import Any
+
+import msgspec
 
 from em.traces.formats import Importer
 from em.traces.formats._messages import as_args, as_value, exit_failure, when
@@ -13,6 +16,7 @@ from em.traces.intake import Incoming, Intake, digest
 from em.values.canonical import Json
 
 NAME = "opencode"
+_decode = msgspec.json.Decoder(dict[str, Any]).decode
 _STREAM = frozenset({"step_start", "step_finish", "text", "reasoning", "tool_use", "error"})
 _BOOKKEEPING = frozenset({"step-start", "snapshot", "patch", "compaction", "retry", "agent"})
 
@@ -149,4 +153,29 @@ def _cost(source: Json) -> float:
     return float(cost) if isinstance(cost, int | float) else 0.0
 
 
-IMPORTER = Importer(name=NAME, title="opencode sessions", fits=_fits, reader=_Reader)
+def _documents(database: sqlite3.Connection) -> Iterator[Json]:
+    """Yield each session of opencode's database as `opencode export` writes it."""
+    sessions = "SELECT id, parent_id, directory FROM session ORDER BY time_created, id"
+    for session, parent, directory in database.execute(sessions):
+        rows = database.execute(
+            "SELECT m.id, m.data, p.id, p.data FROM message m LEFT JOIN part p"
+            " ON p.message_id = m.id WHERE m.session_id = ? ORDER BY m.time_created, m.id, p.id",
+            (session,),
+        )
+        messages: dict[str, Json] = {}
+        for message_id, message, part_id, part in rows:
+            found = messages.setdefault(message_id, {"info": _decode(message), "parts": []})
+            if part is not None:
+                found["parts"].append({**_decode(part), "id": part_id})
+        info = {"id": session, "parentID": parent, "directory": directory}
+        yield {"info": info, "messages": list(messages.values())}
+
+
+IMPORTER = Importer(
+    name=NAME,
+    title="opencode sessions",
+    fits=_fits,
+    reader=_Reader,
+    tables=frozenset({"session", "message", "part"}),
+    documents=_documents,
+)
