@@ -1,4 +1,8 @@
-"""Claude Code: one session per file, JSON lines. The format is undocumented and may change."""
+"""Claude Code: one session per file, JSON lines. The format is undocumented and may change.
+
+`claude -p --output-format stream-json` and the Agent SDK write the same messages with other fields
+around them (`session_id`, `parent_tool_use_id`), and a `result` at the end.
+"""
 
 from collections import OrderedDict
 from typing import Any
@@ -13,6 +17,7 @@ REMEMBERED = 1024
 """How many lines and prompts of sub-agents are remembered, to find the sub-agent of a line."""
 _SESSION = ("sessionId", "isSidechain", "parentUuid")
 _SPAWNS = frozenset({"Task", "Agent"})
+_STREAM = frozenset({"system", "assistant", "user", "result"})
 
 
 def _fits(value: Any) -> bool:
@@ -20,6 +25,7 @@ def _fits(value: Any) -> bool:
         return False
     return isinstance(value.get("type"), str) and (
         all(name in value for name in _SESSION)
+        or ("session_id" in value and value["type"] in _STREAM)
         or (value["type"] == "summary" and "leafUuid" in value)
         or (
             value["type"] in ("file-history-snapshot", "queue-operation") and "message" not in value
@@ -41,6 +47,9 @@ class _Reader:
             return
         message = value.get("message")
         role = value.get("type")
+        if role == "result" and isinstance(value.get("subtype"), str):
+            self._ended(value)
+            return
         content = message.get("content") if isinstance(message, dict) else None
         if role not in ("user", "assistant") or not isinstance(content, str | list):
             self._unknown(f"type {role}" if isinstance(role, str) else "no type")
@@ -48,6 +57,7 @@ class _Reader:
         assert isinstance(message, dict)
         trace = self._trace(value, content)
         at = when(value.get("timestamp"))
+        role = "system" if _is_told_by_program(value, content) else role
         tokens = tokens_of(message.get("usage")) if role == "assistant" else None
         if tokens is not None:
             tokens = trace.spent(tokens, turn=message.get("id"))
@@ -64,6 +74,15 @@ class _Reader:
             self._intake.reading(number, raw, place)
             self._intake.unknown("a session without a message")
         self._before = []
+
+    def _ended(self, value: Json) -> None:
+        """Read the last line of a stream: how the run ended, and its answer."""
+        trace = self._trace(value, "")
+        trace.outcome = "failure" if value.get("is_error") is True else "unknown"
+        if isinstance(value.get("result"), str) and value["result"] and not value.get("is_error"):
+            trace.output = value["result"]
+        if isinstance(value.get("total_cost_usd"), int | float):
+            trace.usage["cost_usd"] = float(value["total_cost_usd"])
 
     def _block(
         self, trace: Incoming, block: Any, role: str, line: Json, at: Any, tokens: int | None
@@ -90,7 +109,7 @@ class _Reader:
         content = block.get("content")
         failed = block.get("is_error") is True
         error = (text_of(content) or as_value(content) or "failed") if failed else None
-        extra = line.get("toolUseResult")
+        extra = line.get("toolUseResult", line.get("tool_use_result"))
         took = extra.get("durationMs") if isinstance(extra, dict) else None
         known = trace.result(
             str(block.get("tool_use_id")),
@@ -104,8 +123,11 @@ class _Reader:
 
     def _trace(self, line: Json, content: Any) -> Incoming:
         """Return the trace of a line: the session's, or that of one of its sub-agents."""
-        session = str(line.get("sessionId") or digest(self._intake.place))
+        given = line.get("sessionId") or line.get("session_id")
+        session = str(given or digest(self._intake.place))
+        spawned = line.get("parent_tool_use_id")
         key = self._chain(line, session) if line.get("isSidechain") else session
+        key = f"{session}/{spawned}" if isinstance(spawned, str) else key
         trace = self._intake.known_trace(key)
         if trace is None:
             app = {"session": session, "cwd": line.get("cwd"), "agent": line.get("agentId")}
@@ -115,6 +137,7 @@ class _Reader:
             if key != session:
                 trace.parent = digest(NAME, session)
                 trace.parent_call = self._prompts.pop(digest(text_of(content)), None)
+                trace.parent_call = spawned if isinstance(spawned, str) else trace.parent_call
         if self._first is None:
             self._first = trace
             self._add_lines_before(trace)
@@ -147,6 +170,15 @@ class _Reader:
             trace.unknown("before the first message")
         if before:
             self._intake.reading(*here)
+
+
+def _is_told_by_program(line: Json, content: Any) -> bool:
+    """Return whether Claude Code wrote a message itself: it is no request, and no answer."""
+    return (
+        line.get("isApiErrorMessage") is True
+        or line.get("isCompactSummary") is True
+        or (line.get("isMeta") is True and text_of(content).startswith("Caveat:"))
+    )
 
 
 def _remember(seen: "OrderedDict[str, str]", key: str, value: str) -> None:

@@ -87,10 +87,17 @@ def _add_message(trace: Incoming, message: Json) -> None:
     role = str(info.get("role"))
     if role == "assistant":
         trace.spent(_tokens(info.get("tokens")), cost=_cost(info))
-        trace.outcome = "failure" if info.get("error") else "unknown"
+        trace.outcome = "failure" if _failed(info.get("error")) else "unknown"
     for part in message["parts"]:
         if not isinstance(part, dict) or not _add_part(trace, part, role, at):
             trace.say("unknown", str(part), at)
+
+
+def _failed(error: Any) -> bool:
+    """Return whether an answer failed. One that the user aborted did not."""
+    return bool(error) and not (
+        isinstance(error, dict) and error.get("name") == "MessageAbortedError"
+    )
 
 
 def _add_part(trace: Incoming, part: Json, role: str, at: Any) -> bool:

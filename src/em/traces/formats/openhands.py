@@ -95,6 +95,9 @@ class _History:
             self._trace.say(str(event["source"]), text_or_json(event), at)
             return
         self._trace.say("assistant", text_of(thought), at)
+        if action == "finish":
+            answer = text_of(args.get("final_thought") or event.get("message"))
+            self._trace.output = answer or self._trace.output
         name, args, tokens = _as_called(event, action, args)
         if tokens is not None:
             tokens = self._trace.spent(tokens, turn=_answer_id(event))
@@ -105,6 +108,7 @@ class _History:
         text = text_of(args.get("content")) or text_of(args.get("thought"))
         source = event.get("source")
         if event["action"] == "finish":
+            self._trace.ends_with_answer = True
             self._trace.say("assistant", text or text_of(event.get("message")), at)
         elif event["action"] == "message":
             role = "assistant" if source == "agent" else "user"

@@ -65,6 +65,8 @@ def _add_action(trace: Incoming, event: Json, at: Any) -> None:
     given = (call or {}).get("arguments")
     args = as_args(given) if given is not None else dict(action or {})
     trace.call(str(event.get("tool_name")), args, event.get("tool_call_id"), at)
+    if event.get("tool_name") == "finish" and isinstance(args.get("message"), str):
+        trace.output = args["message"]
 
 
 def _add_end(trace: Incoming, event: Json, at: Any) -> bool:
