@@ -182,9 +182,9 @@ def test_one_working_folder_for_all_calls_is_not_part_of_the_routine():
     assert calls[1].shell == "cd {{ folder }} && ls"
 
 
-def test_a_routine_is_named_after_what_it_does():
+def test_a_routine_without_a_request_is_named_after_what_it_does():
     done = trace(
-        "A long request that says in many words what there is to be done here",
+        "",
         bash("git add a.py"),
         bash("git commit -m done"),
         bash("git status"),

@@ -32,9 +32,9 @@ def test_what_differs_between_the_requests_is_not_in_the_name() -> None:
     assert name == "rename_function_everywhere_used_code"
 
 
-def test_a_request_without_words_leaves_the_name_of_the_tool() -> None:
+def test_a_request_without_words_leaves_the_name_of_what_was_done() -> None:
     made = compile_several([session("1 2 3 4 5 6 7 8 9", "Bash")], force=True)
-    assert made.draft.routine.name == "bash"
+    assert made.draft.routine.name == "echo"
 
 
 def test_other_routines_are_named_as_before() -> None:

@@ -182,7 +182,8 @@ def without_secrets(trace: Trace) -> Trace:
 def _name_of(trace: Trace) -> str:
     """Name the routine after its goal if that is short, else after the last call.
 
-    The tools of coding agents (`Bash`, `Write`) say nothing: there the request's words do.
+    The tools of coding agents (`Bash`, `Write`) say nothing: there the request's words do, or,
+    without a request, what was done.
     """
     words = trace.mission.goal.split()
     if 0 < len(words) <= MAX_NAME_WORDS:
