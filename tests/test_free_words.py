@@ -53,11 +53,10 @@ def trace(words: str, tool: str, earlier: Any = (), **args: Any) -> Trace:
 
 BOOKED = [
     ("The sea is calling me! Could you book a ferry to KIL for 2 people?", "KIL", 2),
-    ("What a week. Please get me on the ferry to OSL, with 3 people on board.", "OSL", 3),
-    ("My aunt loves boats, so book the ferry to TRG for 4 people before she changes plans.",
-     "TRG", 4),
-    ("Time for a break: a ferry to RIX for 5 people would be lovely, please arrange it.", "RIX", 5),
-    ("Grand plans today. I want a ferry booked to HEL for 6 people.", "HEL", 6),
+    ("What a week. Please book the ferry to OSL for 3 people.", "OSL", 3),
+    ("My aunt is fond of boats. Book the ferry to TRG for 4 people.", "TRG", 4),
+    ("It is time for a break. I want a ferry to RIX for 5 people, please book it.", "RIX", 5),
+    ("So many plans today. I want to book a ferry to HEL for 6 people.", "HEL", 6),
 ]  # fmt: skip
 
 
@@ -95,8 +94,8 @@ def booker(memory: Memory) -> Learnt:
 @pytest.mark.parametrize(
     "words",
     [
-        "Sunshine, so would you book us a ferry to GDN for 7 people?",
-        "For 7 people, the ferry to GDN please. We can hardly wait!",
+        "What sunshine. Would you book us a ferry to GDN for 7 people?",
+        "For 7 people, please book the ferry to GDN.",
         "It's been some year. Book the ferry to 'GDN' for seven people.",
     ],
 )
@@ -162,10 +161,10 @@ def ticket(number: str) -> Any:
 @pytest.fixture
 def canceller(memory: Memory) -> Learnt:
     said = (
-        "Plans changed, so cancel the ferry for me.",
-        "Sad news. Please cancel that ferry trip.",
+        "It is raining. Cancel the ferry for me.",
+        "It is sad news. Please cancel that ferry.",
         "Would you cancel the ferry that you booked?",
-        "We all fell ill. Cancel the ferry right away.",
+        "We are ill. Cancel the ferry.",
     )
     return Learnt(
         memory,
@@ -177,17 +176,17 @@ def canceller(memory: Memory) -> Learnt:
 
 
 def test_a_value_of_an_earlier_call(canceller: Learnt) -> None:
-    result, done = canceller.run("Alas, cancel the ferry.", earlier=ticket("T-9955"))
+    result, done = canceller.run("What a day. Cancel the ferry.", earlier=ticket("T-9955"))
     assert (result.status, done) == ("ok", [("cancel_ferry", {"ticket": "T-9955"})]), result
 
 
 @pytest.mark.parametrize(
     ("words", "earlier"),
     [
-        ("Alas, cancel the ferry.", []),
-        ("Alas, cancel one ferry some time later.", ticket("T-9955")),
-        ("Alas, cancel them all, the ferries.", ticket("T-9955")),
-        ("Alas, something urgent.", ticket("T-9955")),
+        ("What a day. Cancel the ferry.", []),
+        ("What a day. Cancel one ferry some time later.", ticket("T-9955")),
+        ("What a day. Cancel them all, the ferries.", ticket("T-9955")),
+        ("What a day. Something urgent.", ticket("T-9955")),
     ],
 )
 def test_earlier_calls_that_say_nothing_or_words_that_leave_it_open(
@@ -200,9 +199,9 @@ def test_earlier_calls_that_say_nothing_or_words_that_leave_it_open(
 @pytest.fixture
 def renter(memory: Memory) -> Learnt:
     said = (
-        "Fresh air! Rent the bike 'tandem' with the api token {}.",
-        "Please rent me the bike 'racer', the token {} is mine.",
-        "My legs want to move: rent a bike, 'cargo', using api token {}.",
+        "Fresh air for me! Rent the bike 'tandem' with the api token {}.",
+        "Please rent me the bike 'racer' with the token {}.",
+        "My legs are stiff. Rent a bike, 'cargo', using api token {}.",
     )
     bikes = ("tandem", "racer", "cargo")
     return Learnt(

@@ -18,7 +18,16 @@ from em.compiler.expectations import expectations
 from em.compiler.homes import SURE, Example
 from em.compiler.sources import quoted, reference
 from em.redaction.redactor import MARKER
-from em.runner.form import HARD, Mention, last_earlier, look_of, mentions_in, plain_name, value_of
+from em.runner.form import (
+    HARD,
+    Mention,
+    last_earlier,
+    look_of,
+    mentions_in,
+    plain_name,
+    spoken_in,
+    value_of,
+)
 from em.runner.mentions import FUNCTION_WORDS, OPERATORS, Words, stem
 from em.runner.plan import Effect, Form, Plan, Read, Slot, asking
 from em.values.canonical import Json, identical
@@ -197,6 +206,7 @@ class _Blanks:
             words=words,
             hints=sorted(self._common(HINT) - set(words) - _of_values(effects)),
             harmless=self._harmless(effects),
+            vocabulary=self._vocabulary(effects),
         )
         return Plan(effects=effects, reads=self._reads, form=form)
 
@@ -245,6 +255,12 @@ class _Blanks:
         """Return the stems that a share of the tasks said."""
         counted = Counter(one for example in self._whole for one in set(_stems(example.said)))
         return {one for one, n in counted.items() if n >= FEWEST and n >= len(self._whole) * share}
+
+    def _vocabulary(self, effects: Mapping[str, Effect]) -> list[str] | None:
+        """Return what stood in tasks outside of values; None where nothing has an effect."""
+        if all(one.reads for one in effects.values()):
+            return None
+        return sorted({stem(word) for one in self._whole for word in spoken_in(one.said)})
 
     def _harmless(self, effects: Mapping[str, Effect]) -> list[str]:
         """Return the words and names that stood in tasks, and that no value came from."""

@@ -10,7 +10,7 @@ from em.compiler.calls import calls_of, specs_of
 from em.compiler.draft import Draft
 from em.compiler.homes import Example, Kind
 from em.compiler.learnt_input import learnt_input
-from em.compiler.trials import REQUEST, refuse_wrong, trials
+from em.compiler.trials import REQUEST, Learn, refuse_wrong, trials
 from em.runner.plan import EARLIER, Plan, asks_for
 from em.runner.routine import PlanStep, ReturnStep, Routine, Step, ToolSpec
 from em.runner.trial import Trials
@@ -140,14 +140,29 @@ def _free(
         plan = learn(every)
         if plan is None:
             return None
-        made = trials(examples, learn, names, denied)
-        if not made.count("wrong"):
+        if not _with_any_words(examples, learn, names, denied).count("wrong"):
+            made = trials(examples, learn, names)
             fewest = FEWEST_RIGHT if any(one.writes for one in every) else 1
             is_better = made.count("right") >= max(fewest, right + 1)
             return _Tried(plan, made) if is_better else None
         if denied == now:
             return None
     return None
+
+
+def _with_any_words(
+    examples: Mapping[str, Example], learn: Learn, names: Sequence[str], blamed: set[str]
+) -> Trials:
+    """Try a form on words that it would ask about: a source of values that is wrong shows there."""
+
+    def learnt(some: Sequence[Example]) -> Plan | None:
+        plan = learn(some)
+        if plan is None or plan.form is None:
+            return plan
+        form = msgspec.structs.replace(plan.form, vocabulary=None)
+        return msgspec.structs.replace(plan, form=form)
+
+    return trials(examples, learnt, names, blamed)
 
 
 def _routine(plan: Plan, name: str, description: str, examples: Sequence[Example]) -> Routine:

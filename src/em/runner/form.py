@@ -14,8 +14,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from em.runner.mentions import FUNCTION_WORDS, OPERATORS, Span, analysed, stem
-from em.runner.plan import EffectCall, Plan, Slot, Unplanned
+from em.runner.mentions import FUNCTION_WORDS, OPERATORS, Span, analysed, is_chatter, stem
+from em.runner.mood import asks, requests
+from em.runner.plan import EffectCall, Plan, Slot, Unplanned, asking
 from em.values.canonical import Json, short
 
 MOST_WAYS = 20_000
@@ -98,6 +99,7 @@ _MENTION = re.compile(
     r"(?<![\w#@$€£.-])(?:" + "|".join(f"({look})" for _, look in _LOOKS) + r")(?![\w@]|\.\w|-\w)"
 )
 _INITIAL = re.compile(r"\b[A-Z]\.\s*\Z")
+_ROUGHLY = re.compile(r"\b(?:about|around|over|under) (?=[$€£]?\d)", re.IGNORECASE)
 _TAGS = re.compile(r"[#@]\w+(?:,? +[#@]\w+)+")
 _WORD = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*|[.!?;:]")
 SAID = frozenset(("cue", "bare", "alias", "list"))
@@ -141,6 +143,20 @@ def mentions_in(text: str) -> tuple[Mention, ...]:
         if word in _NUMBERS and not any(o.start <= span.start < o.end for o, _, _ in found):
             found.append((span, str(_NUMBERS[word]), "number word"))
     return tuple(Mention(span, said, look, _cues(text, span)) for span, said, look in sorted(found))
+
+
+def spoken_in(text: str, start: int = 0) -> Iterator[str]:
+    """Yield the words from a position on, outside of values, with units and signs of numbers."""
+    mentions = mentions_in(text)
+    values = [one.span for one in mentions if one.look != "number"]
+    for span, word in analysed(text).plain():
+        if span.start < start or word in FUNCTION_WORDS:
+            continue
+        if not any(one.start <= span.start < one.end for one in values):
+            yield word
+    for one in mentions:
+        if one.look == "number" and one.span.start >= start:
+            yield from re.findall(r"[^\w\s.,]", text[one.span.start : one.span.end])
 
 
 def _iso(text: str) -> str:
@@ -272,6 +288,43 @@ class Reader:
         ]
         if unknown:
             raise Unplanned(f"it is not clear what {', '.join(map(repr, unknown[:3]))} changes")
+        self._check_vocabulary(meanings)
+
+    def _check_vocabulary(self, meanings: Collection[str]) -> None:
+        """Refuse words that no task said, and that nothing names, where something has an effect."""
+        if self._form.vocabulary is None:
+            return
+        effects = [one for one in self._plan.effects.values() if not one.reads]
+        names = [*(one.tool for one in effects), *(name for one in effects for name in one.slots)]
+        known = {stem(word) for name in names for word in re.findall(r"[a-z]+", name.lower())}
+        known |= {*self._form.vocabulary, *self._form.words, *self._form.hints, *meanings}
+        known |= {
+            stem(word)
+            for one in effects
+            for slot in one.slots.values()
+            for alias in slot.aliases
+            for word in alias.split()
+        }
+        start = self._first_that_asks()
+        strange = [word for word in spoken_in(self._text, start) if stem(word) not in known]
+        strange += [one.group() for one in _ROUGHLY.finditer(self._text)]
+        if strange:
+            raise Unplanned(f"nothing accounts for {', '.join(map(repr, strange[:5]))}")
+        verbs = {word for one in effects for word in asking(one)}
+        spoken = {stem(word) for _, word in analysed(self._text).plain()}
+        is_named = not spoken.isdisjoint(map(stem, verbs))
+        if not (requests(self._text, verbs) if is_named else asks(self._text)):
+            raise Unplanned("the words speak of it, but don't ask for it")
+
+    def _first_that_asks(self) -> int:
+        """Return where the first sentence begins that has a value or asks; talk may come before."""
+        asking_stems = {*self._form.words, *self._form.hints}
+        for piece in self._sentences():
+            has_value = any(piece.start <= one.span.start < piece.end for one in self._mentions)
+            part = analysed(self._text).part(piece)
+            if has_value or _has_one(self._stems(piece), asking_stems) or not is_chatter(part):
+                return piece.start
+        return 0
 
     def _is_earlier(self) -> bool:
         """Return whether something comes from the last call of a tool before the request."""

@@ -117,12 +117,15 @@ class Form(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
     always: the effects, in their order. words: stems that asked for them; one must be there.
     hints: stems that some tasks had, which is enough if the words also say a value.
     harmless: words and names that stood in tasks without changing anything.
+    vocabulary: stems and signs that stood in tasks, where something has an effect: another word may
+    change what is asked for. None if any word may be said.
     """
 
     always: Sequence[str] = ()
     words: Sequence[str] = ()
     hints: Sequence[str] = ()
     harmless: Sequence[str] = ()
+    vocabulary: Sequence[str] | None = None
 
 
 class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
