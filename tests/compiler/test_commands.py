@@ -166,8 +166,8 @@ def test_later_commands_run_in_the_folder_that_the_shell_is_in():
     calls, _ = calls_of(session, {})
     assert [call.shell for call in calls] == [
         "cd {{ folder }} && touch {{ file }}",
-        "cd {{ folder }} || exit {{ word }}\ntouch {{ file }}; ls",
-        "cd {{ folder }} || exit {{ word }}\ncd {{ folder_2 }}; touch {{ file }}",
+        "cd {{ folder }} || exit 1\ntouch {{ file }}; ls",
+        "cd {{ folder }} || exit 1\ncd {{ folder_2 }}; touch {{ file }}",
     ]
     assert calls[1].args["folder"] == "app"
 

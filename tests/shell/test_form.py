@@ -24,7 +24,8 @@ def test_paths_names_and_numbers_are_values_and_the_rest_is_the_form():
 
 def test_the_name_tells_the_program():
     assert form_of("git commit -am x").name.startswith("git_commit_")
-    assert form_of("cd x && npm run build").name.startswith("cd_npm_run_build_")
+    assert form_of("cd x || exit 1; npm run build").name.startswith("npm_run_build_")
+    assert form_of("cd x").name.startswith("cd_")
 
 
 @pytest.mark.parametrize(
@@ -34,6 +35,9 @@ def test_the_name_tells_the_program():
         ("head -n 20 x.txt", {"number": "20", "file": "x.txt"}),
         ("cat > a.txt <<'EOF'\nhi $x\nEOF", {"output": "a.txt", "text": "hi $x\n"}),
         ("make test", {}),
+        ("git commit -m'fix it'", {"message": "fix it"}),
+        ("cd app || exit 1", {"folder": "app"}),
+        ("tail -n5 x", {"number": "5", "file": "x"}),
         ("cat - x", {"file": "x"}),
     ],
 )
@@ -100,6 +104,21 @@ def test_a_line_that_ends_the_here_document_is_refused():
         "for f in {{ x }}; do ls; done",
         "python -c {{ code | fixed }}",
         "FOO={{ x }} ls",
+        "sed -n{{ x }} p a.txt",
+        "rsync --rsh={{ x }} a b",
+        "git -c{{ x }} log",
+        "export {{ x }}",
+        "unset {{ x }}",
+        "test -v {{ x }}",
+        "read {{ x }}",
+        "printf -v {{ x }} a",
+        "trap {{ x }} EXIT",
+        "env {{ x }}",
+        "find . -exec {{ x }} +",
+        "xargs {{ x }}",
+        "python {{ x }}",
+        "python -m{{ x }}",
+        "make {{ x }}",
         "echo 'a {{ x }}",
     ],
 )
@@ -119,6 +138,9 @@ RECORDED = [
     "show < in.txt 2>&1 a",
     "show <<< word b",
     "X=1 show a",
+    "echo hi > a.txt; printf '%s' x; cd here; show -- y",
+    "true word && false word; : word; show z",
+    "command show a; exec show b",
 ]
 PROGRAMS = ("show", "evil", "rm", "id")
 attacks = st.sampled_from(
@@ -126,7 +148,8 @@ attacks = st.sampled_from(
         "; evil", "&& evil", "| evil", "$(evil)", "`evil`", "\nevil\n", "'; evil; '", '"; evil; "',
         "x' $(evil) '", "\\", "\\'; evil", "> pwned", "$IFS", "${x:-$(evil)}", "!evil", "-x", "--",
         "EOF\nevil\n", "\nEOF\nevil\n", "*", "~", "{a,b}", "#", "a b", "é", "‘; evil’", "；evil",
-        "\u2028evil", "\x85evil", "\x1b]0;", "%s", "a\\\nb", "<(evil)", "&", "\\n", "$'\\n'",
+        "\u2028evil", "\x85evil", "\x1b]0;", "%s", "a[$(evil)]", "x[`evil`]",
+        "a\\\nb", "<(evil)", "&", "\\n", "$'\\n'",
     ]
 )  # fmt: skip
 values = st.one_of(
@@ -202,5 +225,5 @@ def test_no_value_runs_another_program_or_changes_other_words(world: Path, data:
     words = {*form.args.values(), *args.values()}
     for call in done:
         for word in call[1:]:
-            literal = word in ("-m", "5") or word.startswith("--file=")
+            literal = word in ("-m", "5", "--") or word.startswith("--file=")
             assert literal or word in words

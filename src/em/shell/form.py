@@ -21,6 +21,7 @@ import msgspec
 
 from em.errors import RoutineError
 from em.shell.programs import (
+    ATTACHED,
     CODE,
     COMMAND,
     OPTION,
@@ -41,6 +42,7 @@ _BLANK = re.compile(r"\{\{ ([a-z_][a-z0-9_]*)(?: \| (text|body|fixed|raw))? \}\}
 _OPENING = re.compile(r"\{\{|\{%|\{#")
 _LONG_OPTION = re.compile(r"(--?[A-Za-z][\w-]*=)(.+)", re.DOTALL)
 _NAME_WORDS = 4
+_SAYS_LITTLE = frozenset({"cd", "exit", "true", "echo", "sudo", "timeout", "env"})
 _RECORDED = ("fixed", "raw")
 
 
@@ -110,8 +112,10 @@ def _one_text(text: str, done: Doing) -> Form:
 
 def _named(words: tuple[str, ...] | list[str], identity: str) -> str:
     """Name a form by its programs. The hash makes another form another name."""
+    telling = [word for word in words if word not in _SAYS_LITTLE and not word.isdigit()]
     parts = [
-        re.sub(r"[^a-z0-9]+", "_", word.rpartition("/")[2].lower()).strip("_") for word in words
+        re.sub(r"[^a-z0-9]+", "_", word.rpartition("/")[2].lower()).strip("_")
+        for word in telling or words
     ]
     shown = "_".join([part for part in parts if part][:_NAME_WORDS])[:40] or "command"
     return f"{shown}_{sha256(identity.encode('utf-8', 'surrogatepass')).hexdigest()[:6]}"
@@ -160,21 +164,27 @@ class _Maker:
             if one.value:
                 self._add(one.start, one.start + len(one.value), one.name, one.value, "raw")
         for word, role in zip(command.words, roles, strict=True):
-            name = role.rstrip("!") if role not in (PROGRAM, COMMAND, OPTION) else "word"
+            is_named = role not in (PROGRAM, COMMAND) and not role.startswith(OPTION)
+            name = role.rstrip("!") if is_named else "word"
             if word.value is None:
                 self._add(word.start, word.end, name, word.text, "raw")
             elif role in (PROGRAM, COMMAND):
                 self.called.append(word.value)
-            elif role == OPTION:
-                self._option(word)
+            elif role.startswith(OPTION):
+                self._option(word, role)
             elif word.value not in ("-", "{}"):
                 kind = "fixed" if role == CODE else ""
                 self._add(word.start, word.end, name, word.value, kind)
         for redirect in command.redirects:
             self._redirect(redirect)
 
-    def _option(self, word: Word) -> None:
-        """Make the value of `--name=value` a blank; any other option is part of the form."""
+    def _option(self, word: Word, role: str) -> None:
+        """Make the value of `--name=value` or `-nVALUE` a blank; else it is part of the form."""
+        if role.startswith(ATTACHED):
+            if word.text[:2] == word.shown[:2] and word.value is not None:
+                name = role.removeprefix(ATTACHED).rstrip("!")
+                self._add(word.start + 2, word.end, name, word.value[2:])
+            return
         found = _LONG_OPTION.fullmatch(word.value or "")
         if found is None or not word.text.startswith(found[1]):
             return
@@ -317,6 +327,8 @@ class Template:
             for name, mark in marks.items():
                 is_recorded = self.blanks[name].kind in _RECORDED
                 is_value = role not in (PROGRAM, COMMAND, CODE) or is_recorded
+                # In a cluster of short options a value would be more of them.
+                is_value = is_value and (role != OPTION or word.text.endswith(f"={mark}"))
                 if is_value and word.value is not None and word.text.endswith(mark):
                     yield name
         for one in command.assignments:

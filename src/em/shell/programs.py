@@ -19,6 +19,8 @@ from em.values.strict_yaml import load_yaml
 
 PROGRAM, OPTION, COMMAND, CODE, PLAIN = "program", "option", "command", "code", "word"
 """Roles of words that no table names."""
+ATTACHED = "option+"
+"""How the role of a short option begins that has its value in the same word: `-mmessage`."""
 
 _DEEPEST = 8
 _STANDARD = re.compile(r"/(?:usr/(?:local/)?|opt/homebrew/)?s?bin/([^/]+)")
@@ -278,6 +280,13 @@ class _Arguments:
         self._places.finish(self.roles)
 
     def _option(self, word: Word) -> None:
+        if _holds_code(word, self._options):
+            self.roles.append(CODE)
+            return
+        attached = self._options.get(word.shown[:2], "") if word.shown[:2] != "--" else ""
+        if attached not in ("", COMMAND) and len(word.shown) > 2 and word.shown[2] != "=":
+            self.roles.append(ATTACHED + attached)
+            return
         self.roles.append(OPTION)
         role = self._options.get(word.shown) or _cluster_value(word.value, self._options)
         if role and len(self.roles) < len(self._words):
@@ -303,9 +312,9 @@ class _Arguments:
         """Say why the program writes; empty if it reads."""
         program = self._program
         pairs = list(zip(self._words, self.roles, strict=True))
-        options = [word for word, role in pairs if role == OPTION and word.value != "--"]
+        options = [word for word, role in pairs if role.startswith(OPTION) and word.value != "--"]
         names = {(word.value or "").partition("=")[0] for word in options} or {""}
-        is_alone = all(role in (PROGRAM, OPTION, COMMAND) for role in self.roles)
+        is_alone = all(role in (PROGRAM, COMMAND) or role.startswith(OPTION) for role in self.roles)
         if names <= {*program.reads_with, *(program.reads_alone if is_alone else ())}:
             return ""
         if program.effect == "write":
@@ -320,8 +329,7 @@ class _Arguments:
         """Say which value makes a program write that reads otherwise."""
         has_text = self._program.code in ("sed", "awk")
         for option in options:
-            is_file = has_text and option.shown.startswith(("-f", "--f"))
-            if is_file or _holds_code(option, self._options):
+            if has_text and option.shown.startswith(("-f", "--f")):
                 return f"{self._called} {option.shown} runs something"
         for word, role in zip(self._words, self.roles, strict=True):
             if role.endswith("!"):
