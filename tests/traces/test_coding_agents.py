@@ -138,11 +138,17 @@ def test_codex_items_without_a_response_item_are_calls_too() -> None:
     codex.ran("n1", FAILS, 1, "0\n")
     codex.completed(type="McpToolCall", id="n2", server="docs", tool="search",
                     arguments={}, status="failed", error={"message": "no server"})  # fmt: skip
+    codex.completed(type="mcpToolCall", id="n4", server="docs", tool="search", arguments={},
+                    status="completed", result={"isError": True, "content": [
+                        {"type": "text", "text": "no index"}]})  # fmt: skip
     codex.completed(type="FileChange", id="n3", changes={"a.py": {"type": "delete"}},
                     status="completed", stdout="Success.")  # fmt: skip
     trace = read(lines(*codex.lines), "codex")
-    assert [call.tool for call in trace.calls] == ["shell", "mcp__docs__search", "apply_patch"]
-    assert [call.error for call in trace.calls] == ["exit code 1: 0\n", "no server", None]
+    assert [call.tool for call in trace.calls] == [
+        "shell", "mcp__docs__search", "mcp__docs__search", "apply_patch",
+    ]  # fmt: skip
+    errors = ["exit code 1: 0\n", "no server", "no index", None]
+    assert [call.error for call in trace.calls] == errors
 
 
 def test_what_codex_could_not_call_is_a_failure_and_an_error_in_a_file_is_not() -> None:
@@ -640,3 +646,10 @@ def test_what_claude_code_says_itself_is_no_goal_and_no_answer() -> None:
         "claude-code",
     )
     assert (trace.mission.goal, trace.final_output) == ("fix it", msgspec.UNSET)
+
+
+def test_lines_of_claude_code_without_ids_are_one_session() -> None:
+    says = ClaudeCode()
+    rows = [says.user("look"), says.calls("t1", "Bash", command="ls"), says.result("t1", "a")]
+    bare = [{name: row[name] for name in ("type", "timestamp", "cwd", "message")} for row in rows]
+    assert ends(read(lines(*bare), "claude-code")) == [("ls", False)]

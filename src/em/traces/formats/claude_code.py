@@ -23,9 +23,17 @@ _STREAM = frozenset({"system", "assistant", "user", "result"})
 def _fits(value: Any) -> bool:
     if not isinstance(value, dict):
         return False
+    message = value.get("message")
     return isinstance(value.get("type"), str) and (
         all(name in value for name in _SESSION)
         or ("session_id" in value and value["type"] in _STREAM)
+        or (
+            # An excerpt without ids.
+            value["type"] in ("user", "assistant")
+            and isinstance(message, dict)
+            and "content" in message
+            and ("timestamp" in value or "uuid" in value)
+        )
         or (value["type"] == "summary" and "leafUuid" in value)
         or (
             value["type"] in ("file-history-snapshot", "queue-operation") and "message" not in value
@@ -37,6 +45,7 @@ class _Reader:
     def __init__(self, intake: Intake) -> None:
         self._intake = intake
         self._first: Incoming | None = None
+        self._nameless = ""
         self._chains: OrderedDict[str, str] = OrderedDict()
         self._prompts: OrderedDict[str, str] = OrderedDict()
         self._before: list[tuple[int, bytes, str]] = []
@@ -124,7 +133,9 @@ class _Reader:
     def _trace(self, line: Json, content: Any) -> Incoming:
         """Return the trace of a line: the session's, or that of one of its sub-agents."""
         given = line.get("sessionId") or line.get("session_id")
-        session = str(given or digest(self._intake.place))
+        if not given and not self._nameless:
+            self._nameless = digest(self._intake.raw_text())
+        session = str(given or self._nameless)
         spawned = line.get("parent_tool_use_id")
         key = self._chain(line, session) if line.get("isSidechain") else session
         key = f"{session}/{spawned}" if isinstance(spawned, str) else key

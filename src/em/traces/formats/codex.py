@@ -224,7 +224,8 @@ class _Reader:
 
     def _completed(self, trace: Incoming, item: Json, at: Any) -> bool:
         """Read an item of a rollout: a message, or a call as Codex ran it."""
-        kind, item_id = item.get("type"), str(item.get("id"))
+        item = {**item, "type": _capitalised(item.get("type"))}
+        kind, item_id = item["type"], str(item.get("id"))
         if kind in _ITEMS_SAID:
             text = text_of([{**part, "type": "text"} for part in _parts(item)])
             self._say(trace, _ITEMS_SAID[kind], text or str(item.get("text", "")), at, "event")
@@ -293,8 +294,8 @@ def _read_output(output: Any) -> tuple[Any, Any, float | None]:
         took = given["metadata"].get("duration_seconds")
         error = exit_failure(given["metadata"].get("exit_code"), given.get("output"))
         return given.get("output"), error, took * 1e3 if isinstance(took, int | float) else None
-    if isinstance(given, dict) and given.get("success") is False:
-        return None, given.get("content") or given, None
+    if isinstance(given, dict) and (given.get("success") is False or given.get("isError") is True):
+        return None, text_of(given.get("content")) or given, None
     text = given if isinstance(given, str) else text_of(output)
     for header in _HEADERS:
         found = header.match(text)
@@ -314,6 +315,11 @@ def _add_tokens(trace: Incoming, body: Json) -> bool:
         total = tokens_of((info or {}).get("total_token_usage"))
         trace.spent(tokens, turn=None if total is None else f"total {total}")
     return tokens is not None
+
+
+def _capitalised(kind: Any) -> str:
+    """Return the type of an item as rollouts write it; the app server writes `commandExecution`."""
+    return f"{kind[:1].upper()}{kind[1:]}" if isinstance(kind, str) else ""
 
 
 def _parts(item: Json) -> list[Json]:

@@ -18,6 +18,9 @@ _ENTRIES = frozenset({
     "model_change", "thinking_level_change", "compaction", "branch_summary", "custom",
     "custom_message", "label", "session_info",
 })  # fmt: skip
+_BOOKKEEPING = frozenset({
+    "session", "model_change", "thinking_level_change", "label", "session_info",
+})  # fmt: skip
 _EVENTS = frozenset({
     "agent_start", "agent_end", "turn_start", "turn_end", "message_start", "message_update",
     "tool_execution_start", "tool_execution_update", "tool_execution_end",
@@ -50,7 +53,9 @@ class _Reader:
             _add_message(trace, message, when(message.get("timestamp") or entry.get("timestamp")))
         elif kind == "custom_message":
             trace.say("system", text_of(entry.get("content")), when(entry.get("timestamp")))
-        elif kind != "session" and kind not in _EVENTS:
+        elif kind in ("compaction", "branch_summary"):
+            trace.say("system", text_of(entry.get("summary")), when(entry.get("timestamp")))
+        elif kind not in _BOOKKEEPING and kind not in _EVENTS:
             trace.unknown(f"type {kind}")
 
     def end(self) -> None:
