@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Any
 
-from em.testing import LoopbackModel, Turn
+from em.testing import LoopbackModel, ModelCall, Turn
 from em.testing.model_server import Seen
 from em.testing.turn import calling
 
@@ -67,6 +67,10 @@ class CodingAgent(ABC):
         """Return the reply with which the model runs a command."""
 
     @abstractmethod
+    def tool_of_em(self, name: str, args: dict[str, Any]) -> Turn:
+        """Return the reply with which the model calls a tool of em's MCP server."""
+
+    @abstractmethod
     def sessions(self) -> list[Path]:
         """Return the transcripts in the agent's home, oldest first."""
 
@@ -85,10 +89,13 @@ class ClaudeCode(CodingAgent):
 
     def command(self, prompt: str, options: tuple[str, ...]) -> list[str]:
         stream = ("--output-format", "stream-json", "--verbose")
-        return ["-p", prompt, *stream, *options, "--allowedTools", "Bash", "mcp__em"]
+        return ["-p", prompt, *stream, *options, "--allowedTools", "Bash", "mcp__plugin_em_em"]
 
     def shell(self, command: str) -> Turn:
         return calling("Bash", {"command": command, "description": "as the task asks"})
+
+    def tool_of_em(self, name: str, args: dict[str, Any]) -> Turn:
+        return calling(f"mcp__plugin_em_em__{name}", args)
 
     def sessions(self) -> list[Path]:
         return _by_age(self.home / ".claude" / "projects")
@@ -115,6 +122,9 @@ class Codex(CodingAgent):
 
     def shell(self, command: str) -> Turn:
         return calling("exec_command", {"cmd": command})
+
+    def tool_of_em(self, name: str, args: dict[str, Any]) -> Turn:
+        return Turn(calls=[ModelCall(name, args, namespace="mcp__em")])
 
     def sessions(self) -> list[Path]:
         return _by_age(self.home / ".codex" / "sessions")

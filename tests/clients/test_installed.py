@@ -5,16 +5,18 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.cli.em_command import em
-from tests.clients.coding_agents import ClaudeCode, CodingAgent
+from tests.clients.coding_agents import ClaudeCode, CodingAgent, aside
 from tests.clients.test_install import contents
 
 from em import Memory
 from em.clients.advice import HEADING
 from em.clients.hook import ask
 from em.clients.launch import socket_of
+from em.testing.model_server import Seen
 
 ORDER = "test -f customer || { echo 'no customer: insert them first' >&2; exit 1; }; touch order\n"
 
@@ -76,6 +78,44 @@ def test_a_session_is_recorded_and_its_lesson_reaches_the_next_one(
         until(lambda: len(memory.traces()) == 3)
         memory.import_files(agent.sessions())
         assert len(memory.traces()) == 3
+
+
+def test_a_routine_of_two_sessions_does_the_third_task_over_mcp(
+    installed: CodingAgent, db: Path
+) -> None:
+    agent = installed
+    (agent.folder / "em.yaml").write_text("allow: {commands: [grep], folders: [.]}\n")
+    for count, name in enumerate(("orders", "sales", "returns"), 1):
+        (agent.folder / f"{name}.csv").write_text("1,pending\n" * count + "2,paid\n")
+    for name in ("orders", "sales"):
+        counted = agent.shell(f"grep -c pending {name}.csv > {name}.txt")
+        agent.run(f"count the pending lines of {name}.csv into {name}.txt", counted, "Done.")
+
+    def recorded() -> list[str]:
+        return [one.id for one in memory.traces() if one.trace.calls]
+
+    with Memory(db) as memory:
+        until(lambda: len(recorded()) == 2)
+        memory.compile(recorded(), name="count_pending")
+    agent.model.aside = until_offered(agent, "count_pending")
+    args = {"pattern": "pending", "file": "returns.csv", "output": "returns.txt"}
+    call = agent.tool_of_em("count_pending", args)
+    agent.run("count the pending lines of returns.csv into returns.txt", call, "Done.")
+    assert (agent.folder / "returns.txt").read_text() == "3\n"
+    assert "The routine count_pending" in told(agent)
+    assert "call it only if they agree" in told(agent)
+
+
+def until_offered(agent: CodingAgent, tool: str) -> Callable[[Seen], Any]:
+    """Let the agent wait until the MCP server has started, which its first request does not."""
+
+    def reply(seen: Seen) -> Any:
+        offered = f'"name": "{tool}"', f'__{tool}"'
+        tools = json.dumps(seen.body.get("tools"))
+        is_there = any(name in tools for name in offered)
+        return aside(seen) if is_there else aside(seen) or agent.shell("sleep 0.5")
+
+    return reply
 
 
 def test_a_folder_that_opted_out_is_not_recorded(installed: CodingAgent, db: Path) -> None:

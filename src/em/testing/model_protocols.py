@@ -271,7 +271,8 @@ def _message_item(turn: Turn, parts: list[Json], status: str = "completed") -> J
 
 def _call_item(call: ModelCall, written: str, status: str = "completed") -> Json:
     custom = isinstance(call.args, str)
-    return {
+    group = {"namespace": call.namespace} if call.namespace else {}
+    return group | {
         "id": f"fc_{call.id}",
         "type": "custom_tool_call" if custom else "function_call",
         "status": status,

@@ -42,7 +42,7 @@ class LoopbackModel:
         self.requests: list[Seen] = []
         self.key = key
         self.rejects = frozenset(rejects)
-        self._aside = aside
+        self.aside = aside
         self._turns: list[Turn] = []
         self._calls = self._replies = 0
         self._lock = threading.Lock()
@@ -94,7 +94,7 @@ class LoopbackModel:
             unknown = sorted(self.rejects & set(seen.body))
             if unknown:
                 return failing(400, f"Unsupported parameter: '{unknown[0]}'")
-            reply = self._aside(seen) if self._aside is not None else None
+            reply = self.aside(seen) if self.aside is not None else None
             if reply is not None:
                 turn = turn_of(reply)
             elif self._turns:

@@ -9,12 +9,14 @@ import msgspec
 class ModelCall(msgspec.Struct, frozen=True):
     """A tool call of the model. `args` as a text is the input of a free-form tool (Responses).
 
-    id: by default the server numbers its calls.
+    id: by default the server numbers its calls. namespace: the group of tools that it belongs to
+    (Responses).
     """
 
     name: str
     args: Mapping[str, Any] | str
     id: str = ""
+    namespace: str = ""
 
 
 class Turn(msgspec.Struct, frozen=True, kw_only=True):
