@@ -28,7 +28,7 @@ test-clients: .venv/dev setup-clients ## drive real coding agents against a scri
 
 setup-clients: ## install the coding agents that test-clients drives, pinned, into .clients
 	@command -v npm >/dev/null && npm install --prefix .clients --no-audit --no-fund --prefer-offline \
-		--loglevel=error $(CLIENTS) >/dev/null
+		--fetch-retries=1 --loglevel=error $(CLIENTS) >/dev/null
 
 setup-sandbox: ## install bubblewrap where that is ours to do (root on Debian); tests need it to try it
 	@command -v bwrap >/dev/null || ! command -v apt-get >/dev/null || test "$$(id -u)" != 0 \

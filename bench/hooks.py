@@ -12,7 +12,18 @@ from pathlib import Path
 
 from bench.figure import Figure, in_turns, seconds, time_figure
 
-LESSONS = 1_000
+LESSONS, ROUTINES = 1_000, 100
+
+
+_TRACE = {
+    "version": "1",
+    "mission": {"goal": "count the pending orders of a shop"},
+    "events": [
+        {"type": "tool_call", "tool": "list_orders", "args": {"shop": "north"}, "result": [1]},
+        {"type": "tool_call", "tool": "save_count", "args": {"count": 1}, "result": "ok"},
+    ],
+    "outcome": "success",
+}
 
 
 def round_trip() -> Iterator[Figure]:
@@ -37,6 +48,9 @@ def round_trip() -> Iterator[Figure]:
                     for n in range(LESSONS)
                 ]
             )
+            trace = memory.add_trace(_TRACE)
+            for n in range(ROUTINES):
+                memory.compile(trace, name=f"count_part{n}_orders")
         service = subprocess.Popen(launch.service, cwd=folder)
         try:
             while not Path(launch.socket).exists():
@@ -49,7 +63,12 @@ def round_trip() -> Iterator[Figure]:
                     lambda: _run([sys.executable, "-c", "pass"], b""),
                     rounds=25,
                 )
-                yield time_figure(f"hook {what}, {LESSONS:,} lessons", "python -c pass", sides, 5)
+                yield time_figure(
+                    f"hook {what}, {LESSONS:,} lessons, {ROUTINES} routines",
+                    "python -c pass",
+                    sides,
+                    5,
+                )
         finally:
             service.terminate()
             service.wait()

@@ -6,6 +6,7 @@ heading says that quoted text is data.
 """
 
 from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 from em.compiler.calls import words_of as words_of_name
 from em.errors import EmError
@@ -14,7 +15,7 @@ from em.heuristics.heuristic import Heuristic, Lesson, every_lesson, get_heurist
 from em.heuristics.reflection import error_shape
 from em.heuristics.relevance import content_words
 from em.memory import Memory
-from em.runner.package import KeptRoutine, kept_routines, routine_of
+from em.runner.package import kept_routines, routine_of
 from em.runner.requirements import description_of
 from em.store.protocol import Artefact
 from em.values.canonical import Json
@@ -37,6 +38,11 @@ class Advice:
 
     def __init__(self, memory: Memory, *, tokens: int = MOST_TOKENS) -> None:
         self._memory, self._tokens = memory, tokens
+        self._known: dict[str, _Proposal | None] = {}
+
+    def prepare(self) -> None:
+        """Read the routines, so that the first prompt need not wait for it."""
+        self._routines()
 
     def to(self, event: Json) -> str:
         """Return what to tell the agent at an event; mostly nothing."""
@@ -52,9 +58,9 @@ class Advice:
 
     def _at_prompt(self, prompt: str) -> Iterator[str]:
         wanted = content_words(prompt)
-        found = [(fit, one) for one in self._routines() if (fit := _fit(one, wanted))]
-        for _, routine in sorted(found, key=lambda pair: (-pair[0], pair[1].name))[:MOST_ROUTINES]:
-            yield _routine_line(routine)
+        found = [(fit, one.line) for one in self._routines() if (fit := one.fit(wanted))]
+        for _, line in sorted(found, key=lambda pair: (-pair[0], pair[1]))[:MOST_ROUTINES]:
+            yield line
         for ranked in self._memory.brief(prompt, MOST_LESSONS).heuristics:
             if _is_telling(ranked.heuristic.lesson):
                 yield _lesson_line(ranked.heuristic)
@@ -72,21 +78,19 @@ class Advice:
         for one in sorted(known, key=lambda one: -one.use.learned)[:MOST_LESSONS]:
             yield _lesson_line(one)
 
-    def _routines(self) -> Iterator[KeptRoutine]:
-        """Yield the newest version in use of every routine without a wrong trial."""
+    def _routines(self) -> list["_Proposal"]:
+        """Return the newest version in use of every routine; each version is read once."""
         newest: dict[str, Artefact] = {}
         for artefact in kept_routines(self._memory.store):
             if artefact.body is not None and artefact.retired_at is None:
                 older = newest.get(artefact.name)
                 if older is None or older.version < artefact.version:
                     newest[artefact.name] = artefact
-        for artefact in newest.values():
-            try:
-                routine = routine_of(artefact)
-            except EmError:
-                continue  # `em routine list` shows what is wrong with it
-            if not routine.trials.warning:
-                yield routine
+        known = self._known
+        self._known = {
+            one.id: known[one.id] if one.id in known else _proposal(one) for one in newest.values()
+        }
+        return [one for one in self._known.values() if one is not None]
 
     def _bounded(self, lines: Iterable[str]) -> str:
         """Return the heading and the lines that fit into the budget; nothing without a line."""
@@ -99,21 +103,37 @@ class Advice:
         return "\n".join([HEADING, *chosen]) if chosen else ""
 
 
-def _fit(routine: KeptRoutine, wanted: frozenset[str]) -> float:
-    words = content_words(f"{' '.join(words_of_name(routine.name))} {description_of(routine)}")
-    common = len(words & wanted)
-    share = common / len(words) if words else 0.0
-    return share if common >= LEAST_COMMON and share >= LEAST_SHARE else 0.0
+class _Proposal(NamedTuple):
+    """A routine as it is proposed, and the words by which a prompt is found to fit it."""
+
+    line: str
+    words: frozenset[str]
+
+    def fit(self, wanted: frozenset[str]) -> float:
+        """Return the share of its words that a prompt has; 0 if those are too few."""
+        common = len(self.words & wanted)
+        share = common / len(self.words) if self.words else 0.0
+        return share if common >= LEAST_COMMON and share >= LEAST_SHARE else 0.0
 
 
-def _routine_line(routine: KeptRoutine) -> str:
-    about = _plain(description_of(routine), LONGEST_QUOTE)
+def _proposal(artefact: Artefact) -> _Proposal | None:
+    """Return a routine's proposal; None for one that can't be read, or was wrong in a trial."""
+    try:
+        routine = routine_of(artefact)
+    except EmError:
+        return None  # `em routine list` shows what is wrong with it
+    if routine.trials.warning:
+        return None
+    about = description_of(routine)
+    words = content_words(f"{' '.join(words_of_name(routine.name))} {about}")
     proof = routine.trials.summary
     tried = f"tried on other recordings: {proof}" if proof else "replayed on its recording"
-    return (
+    line = (
         f"- The routine {_plain(routine.name, 60)} (a tool of the MCP server em) does this without"
-        f" a model: {about} Proof: {tried}. Tell the user; call it only if they agree."
+        f" a model: {_plain(about, LONGEST_QUOTE)} Proof: {tried}. Tell the user; call it only if"
+        " they agree."
     )
+    return _Proposal(line, words)
 
 
 def _lesson_line(one: Heuristic) -> str:

@@ -117,6 +117,7 @@ class HookService:
 
     def _record_all(self) -> None:
         """Record until the service ends."""
+        self._guarded(self._advice.prepare)
         while True:
             try:
                 event = self._to_record.get(timeout=LOOK)
