@@ -19,6 +19,7 @@ from sessions import ClaudeCode, lines
 
 from em import Memory
 from em.errors import NoTranscript
+from em.traces.outcomes import CHECKS
 from em.traces.trace import Trace
 from em.traces.transcripts import find_shape, read_traces
 
@@ -578,6 +579,14 @@ def test_the_last_test_run_or_push_is_the_outcome_of_a_session(
     commands: list[tuple[str, str, bool]], outcome: str
 ) -> None:
     assert session(*commands).outcome == outcome
+
+
+@pytest.mark.parametrize("words", [check.words for check in CHECKS])
+def test_every_command_of_the_table_is_recognised(words: str) -> None:
+    command = f"cd sub && {words.rstrip('*')} --some-option"
+    assert session((command, "", False)).outcome == "success"
+    assert session((command, "", True)).outcome == "failure"
+    assert session((f"echo '{words}'", "", False)).outcome == "unknown"
 
 
 def test_what_a_format_says_of_the_outcome_goes_before_a_test_run() -> None:

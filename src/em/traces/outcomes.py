@@ -65,7 +65,14 @@ NO_RUN = frozenset({
 })  # fmt: skip
 """Arguments with which nothing is tested or pushed."""
 
-_MAY_CHECK = re.compile("|".join({re.escape(check.words.split()[0]) for check in CHECKS}))
+_MAY_CHECK = re.compile(
+    "|".join(
+        r"(?<![\w-])" + ".*".join(map(re.escape, check.words.rstrip("*").split()))
+        for check in CHECKS
+    ),
+    re.DOTALL,
+)
+"""Most commands are no checks: this tells them without reading their words."""
 _EXPECTED = tuple((check, check.words.split()) for check in CHECKS)
 _HERE = re.compile(r"(<<-?[ \t]*(['\"]?)(\w+)\2[^\n]*)\n.*?\n[ \t]*\3(?=\s|$)", re.DOTALL)
 _REDIRECT = re.compile(r"\d*>&-?\d*|&>>?")  # its `&` does not end a command
