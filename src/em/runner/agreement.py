@@ -102,6 +102,11 @@ class Terms:
             *(term.names for term in self.guards),
         )
 
+    @property
+    def is_checked(self) -> bool:
+        """Whether something must agree or hold, as for a call with an effect."""
+        return bool(self.guards) or any(leaf.others for leaf in self.leaves)
+
     def _if_made(self, guard: Term) -> Term:
         """Return a guard that holds where its step is not made."""
         when = self.when

@@ -624,7 +624,12 @@ class Program:
         ]
         self.is_settling = any(step.terms is not None for step in self.steps)
         # Without an effect, the answer is what other words may ask something else of.
-        self.only_reads = not any(step.is_write or step.kind == "plan" for step in self.steps)
+        self.only_reads = not any(
+            step.is_write
+            or step.kind == "plan"
+            or (step.terms is not None and step.terms.is_checked)
+            for step in self.steps
+        )
         for step in self.steps:
             if step.terms is not None and self.only_reads:
                 step.terms.may_write = True
