@@ -35,6 +35,8 @@ def test_the_name_tells_the_program():
         ("head -n 20 x.txt", {"number": "20", "file": "x.txt"}),
         ("cat > a.txt <<'EOF'\nhi $x\nEOF", {"output": "a.txt", "text": "hi $x\n"}),
         ("make test", {}),
+        ("sed -i 's/1.2/1.3/g' x", {"old_text": "1.2", "new_text": "1.3", "file": "x"}),
+        ("sed -i '' 's|a/b|c|' x", {"old_text": "a/b", "new_text": "c", "file": "x"}),
         ("git commit -m'fix it'", {"message": "fix it"}),
         ("cd app || exit 1", {"folder": "app"}),
         ("tail -n5 x", {"number": "5", "file": "x"}),
@@ -50,7 +52,10 @@ def test_values_of_common_commands(text: str, expected: dict[str, str]):
     ("text", "name"),
     [
         ("python -c 'print(1)' x", "code"),
-        ("sed -i s/a/b/ x.txt", "code"),
+        ("sed -i 's/a/b/;p' x.txt", "code"),
+        ("sed -i 's/a/b/e' x.txt", "code"),
+        ("sed -i 's/a.*/[&]/' x.txt", "code"),
+        ("sed -i 's/^a.*/b/' x.txt", "old_text"),
         ("ls *.py", "file"),
         ("FOO=$BAR make", "foo"),
         ("for f in *; do rm $f; done", SCRIPT),
@@ -119,6 +124,12 @@ def test_a_line_that_ends_the_here_document_is_refused():
         "python {{ x }}",
         "python -m{{ x }}",
         "make {{ x }}",
+        "sed s/{{ x }}/b/ a",
+        "sed s/{{ x | new }}/b/ a",
+        "sed 's/{{ x | old }}/b/' a",
+        "sed s/a/b/{{ x | new }} a",
+        "sed 'p;s/{{ x | old }}/b/' a",
+        "echo s/{{ x | old }}/b/",
         "echo 'a {{ x }}",
     ],
 )
@@ -227,3 +238,27 @@ def test_no_value_runs_another_program_or_changes_other_words(world: Path, data:
         for word in call[1:]:
             literal = word in ("-m", "5", "--") or word.startswith("--file=")
             assert literal or word in words
+
+
+plain = st.text(
+    st.characters(exclude_categories=["C", "Z"]), min_size=1, max_size=12
+) | st.sampled_from(
+    ["a/b", "1.2.3", "x/e;w pwned", "\\1", "&", "a&b", "[x]", "^a$", "a*", "$(evil)"]
+)
+
+
+@settings(
+    max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(old=plain, new=plain, flag=st.sampled_from(["", "-E"]))
+def test_sed_replaces_exactly_the_texts_and_does_nothing_else(
+    tmp_path: Path, old: str, new: str, flag: str
+):
+    form = form_of(f"sed {flag} -i s/1.2.3/1.2.4/g a.txt")
+    (tmp_path / "a.txt").write_text(f"<{old}> x <{old}>\n", encoding="utf-8", newline="")
+    args = {"old_text": old, "new_text": new, "file": "a.txt"}
+    text = Template(form.text).filled(args)
+    subprocess.run(["bash", "-c", text], cwd=tmp_path, check=True, env={"LANG": "C.UTF-8"})
+    found = (tmp_path / "a.txt").read_bytes().decode()
+    assert found == f"<{old}> x <{old}>\n".replace(old, new)
+    assert os.listdir(tmp_path) == ["a.txt"]

@@ -8,7 +8,7 @@ is parsed again and compared with the form. So no value can become syntax.
 Kinds of blanks: `{{ file }}` takes one line of plain text; `{{ message | text }}` any text;
 `{{ body | body }}` the lines of a here-document; `{{ code | fixed }}` only the recorded text, since
 anything else would be another program; `{{ files | raw }}` the same for a text that the shell
-expands, which is filled in as it is.
+expands, which is filled in as it is; `s/{{ a | old }}/{{ b | new }}/` the texts of a substitution.
 """
 
 import re
@@ -33,12 +33,13 @@ from em.shell.programs import (
     read_command,
 )
 from em.shell.script import GLOB, Opaque, Redirect, Script, Simple, Word, parse
+from em.shell.substitution import escaped_new, escaped_old, substitution_of
 from em.values.call import Effect
 
 SCRIPT = "script"
 """The blank of a form that is nothing but one fixed text."""
 
-_BLANK = re.compile(r"\{\{ ([a-z_][a-z0-9_]*)(?: \| (text|body|fixed|raw))? \}\}")
+_BLANK = re.compile(r"\{\{ ([a-z_][a-z0-9_]*)(?: \| (text|body|fixed|raw|old|new))? \}\}")
 _OPENING = re.compile(r"\{\{|\{%|\{#")
 _LONG_OPTION = re.compile(r"(--?[A-Za-z][\w-]*=)(.+)", re.DOTALL)
 _NAME_WORDS = 4
@@ -89,7 +90,8 @@ def form_of(text: str, programs: Programs | None = None) -> Form:
         filled = Template(made.text, made.fixed, table).filled(made.args)
     except RoutineError:
         return _one_text(text, done)
-    if _parts(parse(filled)) != _parts(script):
+    recorded = [made.rewritten.get(part, part) for part in _parts(script)]
+    if _parts(parse(filled)) != recorded:
         return _one_text(text, done)
     return Form(
         name=_named(made.called, made.text),
@@ -142,6 +144,8 @@ class _Maker:
         self.args: dict[str, str] = {}
         self.fixed: dict[str, str] = {}
         self.called: list[str] = []
+        self.rewritten: dict[str, str] = {}
+        """Parts of the command that are written in another way, with the same meaning."""
         self._holes: list[tuple[int, int, str]] = []
         for command in script.commands:
             self._take(command, programs)
@@ -172,6 +176,8 @@ class _Maker:
                 self.called.append(word.value)
             elif role.startswith(OPTION):
                 self._option(word, role)
+            elif role == CODE and _is_sed(command, programs) and self._substitution(word):
+                continue
             elif word.value not in ("-", "{}"):
                 kind = "fixed" if role == CODE else ""
                 self._add(word.start, word.end, name, word.value, kind)
@@ -191,6 +197,28 @@ class _Maker:
         name = found[1].strip("-=").lower().replace("-", "_")
         self._add(word.start + len(found[1]), word.end, name, found[2])
 
+    def _substitution(self, word: Word) -> bool:
+        """Make the texts of `s/old/new/` blanks; return whether they are plain."""
+        found = substitution_of(word.value or "")
+        if found is None or found.plain_new is None:
+            return False
+        old, new = found.plain_old, found.plain_new
+        if old is None and found.delimiter != "/":
+            return False
+        blanks = [
+            self._blank(
+                "old_text", found.old if old is None else old, "fixed" if old is None else "old"
+            ),
+            self._blank("new_text", new, "new"),
+        ]
+        text = f"s/{blanks[0]}/{blanks[1]}/{found.flags}"
+        self._holes.append((word.start, word.end, text))
+        written = (
+            f"s/{found.old if old is None else escaped_old(old)}/{escaped_new(new)}/{found.flags}"
+        )
+        self.rewritten[f"word {word.value}"] = f"word {written}"
+        return True
+
     def _redirect(self, redirect: Redirect) -> None:
         if redirect.body is not None and redirect.body.text:
             kind = "raw" if redirect.body.value is None else "body"
@@ -205,19 +233,27 @@ class _Maker:
             self._add(target.start, target.end, name, target.value)
 
     def _add(self, start: int, end: int, role: str, value: str, kind: str = "") -> None:
+        if not kind and (not value or "\n" in value or set(value) & GLOB):
+            kind = "text"
+        self._holes.append((start, end, self._blank(role, value, kind)))
+
+    def _blank(self, role: str, value: str, kind: str) -> str:
+        """Take a value, and return the blank for it."""
         name = re.sub(r"[^a-z0-9_]", "_", role.lower()).lstrip("_0123456789") or "word"
         name = f"{name}_value" if name in ("env", SCRIPT) else name
         free, number = name, 1
         while free in self.args:
             number += 1
             free = f"{name}_{number}"
-        if not kind and (not value or "\n" in value or set(value) & GLOB):
-            kind = "text"
         self.args[free] = value
         if kind in _RECORDED:
             self.fixed[free] = value
-        blank = f"{{{{ {free} | {kind} }}}}" if kind else f"{{{{ {free} }}}}"
-        self._holes.append((start, end, blank))
+        return f"{{{{ {free} | {kind} }}}}" if kind else f"{{{{ {free} }}}}"
+
+
+def _is_sed(command: Simple, programs: Programs) -> bool:
+    program = programs.get(command.words[0].value or "")
+    return program is not None and program.code == "sed"
 
 
 class Template:
@@ -323,29 +359,45 @@ class Template:
     def _seen(self, command: Simple, marks: Mapping[str, str]) -> Iterator[str]:
         """Yield the blanks that stand where a value may stand."""
         roles = read_command(command, self._programs).roles
-        for word, role in zip(command.words, roles, strict=True):
-            for name, mark in marks.items():
-                is_recorded = self.blanks[name].kind in _RECORDED
-                is_value = role not in (PROGRAM, COMMAND, CODE) or is_recorded
-                # In a cluster of short options a value would be more of them.
-                is_value = is_value and (role != OPTION or word.text.endswith(f"={mark}"))
-                if is_value and word.value is not None and word.text.endswith(mark):
+        is_sed = bool(command.words) and _is_sed(command, self._programs)
+        for name, mark in marks.items():
+            for word, role in zip(command.words, roles, strict=True):
+                if word.value is not None and self._is_value(word, role, name, mark):
                     yield name
-        for one in command.assignments:
-            yield from (
-                name
-                for name, mark in marks.items()
-                if one.value == mark and self.blanks[name].kind == "raw"
-            )
+                elif role == CODE and is_sed:
+                    yield from self._seen_in_substitution(word, name, mark)
+            if self.blanks[name].kind == "raw" and mark in (
+                one.value for one in command.assignments
+            ):
+                yield name
+            yield from self._seen_in_redirects(command, name, mark)
+
+    def _seen_in_redirects(self, command: Simple, name: str, mark: str) -> Iterator[str]:
         for redirect in command.redirects:
-            for name, mark in marks.items():
-                if redirect.target is not None and redirect.target.text == mark:
-                    yield name
-                elif redirect.body is not None and redirect.body.text == f"{mark}\n":
-                    self._ends[name] = redirect.end
-                    if not redirect.is_quoted:
-                        self._expanding.add(name)
-                    yield name
+            if redirect.target is not None and redirect.target.text == mark:
+                yield name
+            elif redirect.body is not None and redirect.body.text == f"{mark}\n":
+                self._ends[name] = redirect.end
+                if not redirect.is_quoted:
+                    self._expanding.add(name)
+                yield name
+
+    def _is_value(self, word: Word, role: str, name: str, mark: str) -> bool:
+        if role == OPTION and not word.text.endswith(f"={mark}"):
+            return False  # in a cluster of short options a value would be more of them
+        may = role not in (PROGRAM, COMMAND, CODE) or self.blanks[name].kind in _RECORDED
+        return may and word.text.endswith(mark)
+
+    def _seen_in_substitution(self, word: Word, name: str, mark: str) -> Iterator[str]:
+        found = substitution_of(word.value or "")
+        # Only unquoted: each value is quoted by itself.
+        if found is None or found.delimiter != "/" or word.text != word.value:
+            return
+        kind = self.blanks[name].kind
+        if (kind in ("old", "fixed") and found.old == mark) or (
+            kind == "new" and found.new == mark
+        ):
+            yield name
 
     # --- values -----------------------------------------------------------------------------------
 
@@ -358,18 +410,19 @@ class Template:
             raise _unsafe(blank.name, "it has characters that no shell takes", value)
         if blank.kind == "body":
             self._check_body(blank, value)
-            return
-        if value.startswith("-") and not blank.is_part:
+        elif value.startswith("-") and not blank.is_part:
             raise _unsafe(blank.name, "it begins with '-' and would be an option", value)
-        if blank.kind == "text":
-            return
-        if not value:
+        elif blank.kind != "text":
+            self._check_line(blank, value)
+
+    def _check_line(self, blank: Blank, value: str) -> None:
+        if not value and blank.kind != "new":
             raise _unsafe(blank.name, "it is empty", value)
-        if any(not char.isprintable() for char in value):
+        if not value.isprintable():
             raise _unsafe(
                 blank.name, "it has a line break, or a character that can't be seen", value
             )
-        if set(value) & GLOB:
+        if not blank.kind and set(value) & GLOB:
             raise _unsafe(blank.name, "it has one of * ? [, which select files", value)
 
     def _check_body(self, blank: Blank, value: str) -> None:
@@ -390,10 +443,15 @@ class Template:
 
     def _with(self, args: Mapping[str, str]) -> str:
         def quoted(blank: Blank) -> str:
-            value = args[blank.name]
+            value = self._written(blank, args[blank.name])
             return value if blank.kind in ("raw", "body") else shlex.quote(value)
 
         return self._joined({name: quoted(blank) for name, blank in self.blanks.items()})
+
+    def _written(self, blank: Blank, value: str) -> str:
+        """Return a value as the program that gets it has to read it."""
+        escape = {"old": escaped_old, "new": escaped_new}.get(blank.kind)
+        return value if escape is None else escape(value)
 
     def _joined(self, values: Mapping[str, str]) -> str:
         text = self._literals[0]
@@ -411,12 +469,14 @@ class Template:
                 f"the command with these values can't be parsed: {error.message}"
             ) from None
         given = {
-            mark: args[name].removesuffix("\n") if self._is_body(name) else args[name]
+            mark: args[name].removesuffix("\n")
+            if self._is_body(name)
+            else self._written(self.blanks[name], args[name])
             for name, mark in self._marks().items()
         }
+        marks = re.compile("|".join(given) or r"(?!)")
         wanted = [
-            next((part.replace(mark, value) for mark, value in given.items() if mark in part), part)
-            for part in _parts(self._script)
+            marks.sub(lambda mark: given[mark.group()], part) for part in _parts(self._script)
         ]
         if _parts(found) != wanted:
             raise UnsafeValue("a value would change the command", place=f"command {text[:200]!r}")

@@ -288,6 +288,9 @@ class _Arguments:
             self.roles.append(ATTACHED + attached)
             return
         self.roles.append(OPTION)
+        if len(self.roles) < len(self._words) and self._words[len(self.roles)].value == "":
+            self.roles.append(OPTION)  # `sed -i ''`: no other argument is empty
+            return
         role = self._options.get(word.shown) or _cluster_value(word.value, self._options)
         if role and len(self.roles) < len(self._words):
             self.roles.append(role)
