@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from em import Memory
-from em.runner.form import mentions_in
+from em.runner.free_words import mentions_in
 from em.runner.package import find_routine, texts_of
 from em.runner.run import RunResult
 from em.traces.trace import Message, Mission, ToolCall, Trace

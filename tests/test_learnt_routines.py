@@ -11,9 +11,9 @@ from em import Memory
 from em.compiler.compile_trace import compile_several
 from em.errors import RoutineError
 from em.runner.package import find_routine, texts_of, write_files
-from em.runner.plan import Effect, Plan, Results, Unplanned
 from em.runner.planner import planner_of
 from em.runner.run import RunResult
+from em.runner.task_plan import Effect, Plan, Results, Unplanned
 from em.runner.validation import validate
 
 NEEDED, MISTAKE = "no longer needed", "ordered by mistake"

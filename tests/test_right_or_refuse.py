@@ -146,9 +146,8 @@ def test_a_file_name_in_which_two_shell_traces_differ_is_not_a_constant(
     for given in ({}, {"request": requests[1]}, {"request": "delete reports/march.txt"}):
         assert memory.run(made, given, tools).status != "ok", given
     assert done == []
-    command = "rm reports/march.txt"
-    result = memory.run(made, {"command": command}, tools)
-    assert (result.status, done) == ("ok", [command])
+    result = memory.run(made, {"file": "reports/march.txt"}, tools)
+    assert (result.status, done) == ("ok", ["rm reports/march.txt"])
 
 
 # --- outputs --------------------------------------------------------------------------------------

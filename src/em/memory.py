@@ -435,7 +435,7 @@ class Memory:
         bound: Json = {}
         with opened(self.store, routine) as package:
             if client is not None:
-                from em.runner.binding import bound_input
+                from em.runner.paraphrase import bound_input
 
                 given = input_data or {}
                 input_data = bound_input(package, given, tools, client, options)

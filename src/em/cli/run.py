@@ -225,7 +225,7 @@ def _given(folder: Path, shared: dict[str, Any]) -> dict[str, Any]:
 def _bound(package: Package, given: dict[str, Any], again: dict[str, Any]) -> dict[str, Any]:
     """Return the input with its request as a model puts it, where the run would ask otherwise."""
     from em.llm import get_llm_client
-    from em.runner.binding import bound_input
+    from em.runner.paraphrase import bound_input
 
     client = get_llm_client()
     options: Any = {name: again[name] for name in ("udfs", "allow", "trust")}

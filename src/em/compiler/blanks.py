@@ -18,7 +18,7 @@ from em.compiler.expectations import expectations
 from em.compiler.homes import SURE, Example
 from em.compiler.sources import quoted, reference
 from em.redaction.redactor import MARKER
-from em.runner.form import (
+from em.runner.free_words import (
     HARD,
     Mention,
     last_earlier,
@@ -29,7 +29,7 @@ from em.runner.form import (
     value_of,
 )
 from em.runner.mentions import FUNCTION_WORDS, OPERATORS, Words, stem
-from em.runner.plan import Effect, Form, Plan, Read, Slot, asking
+from em.runner.task_plan import Effect, Form, Plan, Read, Slot, asking
 from em.values.canonical import Json, identical
 from em.values.leaves import scalars
 

@@ -17,7 +17,7 @@ from em.compiler.guards import describes, fact
 from em.compiler.sources import Place, is_collection, places, quoted, reference, text_key
 from em.runner.expressions.functions import ANY, KEYS, every
 from em.runner.mentions import FUNCTION_WORDS
-from em.runner.plan import Effect, Known, Plan, Read, Slot
+from em.runner.task_plan import Effect, Known, Plan, Read, Slot
 from em.values.canonical import Json, identical
 from em.values.leaves import mentioned_in
 

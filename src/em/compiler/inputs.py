@@ -314,7 +314,7 @@ class Inputs:
                     for text in one.candidates
                     if self._mark not in with_names(text, named)
                 ],
-                found=[with_names(text, named) for text in one.found],
+                found=tuple(with_names(text, named) for text in one.found),
             )
             for one in self.made
             if not one.is_said

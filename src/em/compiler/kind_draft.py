@@ -11,8 +11,8 @@ from em.compiler.draft import Draft
 from em.compiler.homes import Example, Kind
 from em.compiler.learnt_input import learnt_input
 from em.compiler.trials import REQUEST, Learn, refuse_wrong, trials
-from em.runner.plan import EARLIER, Plan, asks_for
 from em.runner.routine import PlanStep, ReturnStep, Routine, Step, ToolSpec
+from em.runner.task_plan import EARLIER, Plan, asks_for
 from em.runner.trial import Trials
 from em.traces.trace import KeptTrace, Trace
 from em.values.call import Effect

@@ -6,7 +6,7 @@ from typing import Any
 
 from em.compiler.homes import Example
 from em.compiler.sources import quoted
-from em.runner.plan import EARLIER, TASKS, Plan, Slot
+from em.runner.task_plan import EARLIER, TASKS, Plan, Slot
 from em.values.canonical import Json
 from em.values.example_shape import shapes
 from em.values.json_schema import kind_of

@@ -12,8 +12,8 @@ from em.compiler.calls import TracedCall
 from em.compiler.homes import Example
 from em.compiler.sources import quoted
 from em.errors import EmError, RoutineError
-from em.runner.plan import EARLIER, EffectCall, NeedsRead, Plan, Results
 from em.runner.planner import planner_of
+from em.runner.task_plan import EARLIER, EffectCall, NeedsRead, Plan, Results
 from em.runner.trial import Trial, Trials, Verdict
 from em.values.canonical import Json, digest_unordered
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from em.runner.expressions.functions import equal, every, items_of, kind_of
 from em.runner.mentions import Span, Words
-from em.runner.plan import Unplanned
+from em.runner.task_plan import Unplanned
 from em.values.canonical import Json, same, short
 
 

@@ -20,7 +20,6 @@ from em.runner.expressions.functions import FUNCTIONS
 from em.runner.expressions.language import compile_expression
 from em.runner.expressions.words import check_in_words
 from em.runner.journal import PAST_DONE, Attempt, Note, Notebook, Restored, keepable, unknown
-from em.runner.plan import NeedsRead, Results, Unplanned, secrets_in
 from em.runner.planner import planner_of
 from em.runner.remedies import Ask, Cure, Findings, HandedOver
 from em.runner.routine import (
@@ -56,6 +55,7 @@ from em.runner.run import (
     report_of,
 )
 from em.runner.secrets import Secrets
+from em.runner.task_plan import NeedsRead, Results, Unplanned, secrets_in
 from em.runner.tools import Function, Tool, argument_problem, missing_tool
 from em.values import json_schema
 from em.values.call import Fix, fix_problem

@@ -27,10 +27,10 @@ from em.runner.candidates import (
 )
 from em.runner.expressions.functions import FUNCTIONS, equal, every, items_of, kind_of
 from em.runner.expressions.language import compile_expression
-from em.runner.form import Reader
+from em.runner.free_words import Reader
 from em.runner.mentions import FUNCTION_WORDS, Span, Words, analysed, is_chatter, stem, unread
 from em.runner.mood import requests
-from em.runner.plan import (
+from em.runner.task_plan import (
     EARLIER,
     TASKS,
     Effect,

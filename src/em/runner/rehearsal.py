@@ -16,7 +16,6 @@ from em.runner.agreement import INPUTS, left_of, single_places
 from em.runner.expressions.language import compile_expression, compile_value, names_in
 from em.runner.expressions.words import check_in_words, in_words
 from em.runner.machine import Machine, Steps, scopes_of
-from em.runner.plan import EffectCall
 from em.runner.remedies import Cure, Findings, HandedOver, facts_in_words
 from em.runner.routine import (
     CompiledStep,
@@ -39,6 +38,7 @@ from em.runner.run import (
     failure_of,
     plain,
 )
+from em.runner.task_plan import EffectCall
 from em.values.canonical import Json, short
 
 YOUR_ANSWER = "your answer"

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from em.runner.expressions.words import check_in_words, in_words, request_in_words
-from em.runner.plan import Slot
 from em.runner.remedies import Rule, facts_in_words
 from em.runner.routine import Asked, PlanStep, Routine, RulesStep, ToolStep, UdfStep
+from em.runner.task_plan import Slot
 from em.values.canonical import Json, short
 from em.values.example_shape import shapes, without_personal_data
 from em.values.json_schema import kind_of

@@ -22,10 +22,10 @@ from em.runner.agreement import (
     with_answers,
 )
 from em.runner.expressions.language import Evaluate, compile_expression, compile_value
-from em.runner.plan import FAILED_READ, Form, Known, Plan, Read
-from em.runner.plan import Effect as PlannedEffect
 from em.runner.remedies import Look, Remedies, Rule
 from em.runner.symptoms import Plain
+from em.runner.task_plan import FAILED_READ, Form, Known, Plan, Read
+from em.runner.task_plan import Effect as PlannedEffect
 from em.settings import McpServer
 from em.values.call import Effect
 from em.values.canonical import Json

@@ -4,9 +4,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from em.runner.expressions.words import in_words, request_in_words
-from em.runner.plan import Effect, Slot
 from em.runner.requirements import Requirement, requirements
 from em.runner.routine import PlanStep, Routine, RulesStep, ToolStep, UdfStep
+from em.runner.task_plan import Effect, Slot
 from em.runner.trial import Trials
 from em.values.canonical import identical, short
 

@@ -16,7 +16,7 @@ import msgspec
 
 from em.runner.mentions import FUNCTION_WORDS, OPERATORS, Span, analysed, is_chatter, stem
 from em.runner.mood import asks, requests
-from em.runner.plan import EffectCall, Plan, Slot, Unplanned, asking
+from em.runner.task_plan import EffectCall, Plan, Slot, Unplanned, asking
 from em.values.canonical import Json, short
 
 MOST_WAYS = 20_000
