@@ -99,6 +99,8 @@ def test_a_payment_that_is_asked_for(payer: Payer, request_: str, paid: Any) -> 
         "Send 33 dollars to Zoe, not Bob.",
         "Send 33 dollars to Zoe and 44 dollars to Bob.",
         "Send 33 dollars to nobody.",
+        "Send 33 dollars from Zoe.",
+        "Send 0 dollars to Zoe.",
         "Send 33 dollars.",
         "Send dollars to Zoe.",
     ],

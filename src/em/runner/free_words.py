@@ -98,6 +98,8 @@ _LOOKS: tuple[tuple[str, str], ...] = (
 _MENTION = re.compile(
     r"(?<![\w#@$€£.-])(?:" + "|".join(f"({look})" for _, look in _LOOKS) + r")(?![\w@]|\.\w|-\w)"
 )
+_DIRECTIONS = ("from", "by", "into", "onto", "off", "against")
+"""Words before a value that turn round what is done with it, unless recorded ones had them."""
 _INITIAL = re.compile(r"\b[A-Z]\.\s*\Z")
 _ROUGHLY = re.compile(r"\b(?:about|around|over|under) (?=[$€£]?\d)", re.IGNORECASE)
 _TAGS = re.compile(r"[#@]\w+(?:,? +[#@]\w+)+")
@@ -582,8 +584,12 @@ def _may_be(mention: Mention, slot: Slot) -> bool:
         return False
     if slot.secret and mention.cues.isdisjoint(slot.cues):
         return False
+    if {f"{word} …" for word in _DIRECTIONS} & mention.cues - set(slot.cues):
+        return False
     look = "number" if mention.look == "number word" else mention.look
-    return look in slot.looks and value_of(mention, slot) is not None
+    value = value_of(mention, slot) if look in slot.looks else None
+    is_nothing = value == 0 and not isinstance(value, str)
+    return value is not None and not (is_nothing and 0 not in slot.examples)
 
 
 def last_earlier(earlier: Sequence[Mapping[str, Any]], way: str) -> list[Any]:
