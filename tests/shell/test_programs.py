@@ -1,8 +1,11 @@
 """What a command does is known from a table; what nobody knows is a write."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from em.errors import UsageError
+from em.shell.form import form_of
 from em.shell.programs import doing_of, known_programs, read_programs
 
 READS = """
@@ -32,6 +35,10 @@ echo "$(git rev-parse HEAD)"
 curl -sSL https://example.com/x
 python --version
 /usr/bin/ls
+command -v rm
+git reflog
+time ls
+env
 """
 
 WRITES = """
@@ -85,6 +92,26 @@ curl -X POST https://example.com
 xargs -I{} sh -c 'rm {}'
 echo 'x
 ls <<< $(rm x)
+env -S 'rm x'
+time -o log ls
+command rm x
+awk -i inplace '{print}' x
+bat --pager=evil x
+history -c
+go vet -vettool=evil
+exec 3<>/dev/tcp/host/80
+echo ls | sh
+find . -exec sh -c '$1' _ {} ;
+echo x | xargs -I % %
+xargs -I{} bash -c '{}'
+git reflog expire
+git remote prune
+xargs -I % sh -c 'ls %'
+xargs -I% sh -c 'ls %'
+xargs --replace=% sh -c 'ls %'
+xargs -i sh -c 'ls {}'
+find . -exec sh -c 'ls {}' ;
+sed -i '' s/a/b/ x
 """
 
 
@@ -136,3 +163,9 @@ def test_a_wrong_table_is_refused_with_the_way_to_write_it(values: object):
     with pytest.raises(UsageError) as refused:
         read_programs(values, "em.yaml")
     assert "NAME: read" in refused.value.fix
+
+
+@given(st.text(max_size=60) | st.text("ab $(){}[]<>|&;'\"`\\\n#*?~-=!", max_size=40))
+def test_no_text_makes_it_crash(text: str):
+    form = form_of(text)
+    assert doing_of(text).effect == form.effect

@@ -225,16 +225,37 @@ class _Words:
             else:
                 break
             index += 1
-        if index >= len(words):
-            return Reading(tuple(roles), "", (name,))
-        inner = self.read(words[index:], depth - 1)
-        set_here = [
-            _assigned(word) for word, role in zip(words, roles, strict=False) if role == CODE
-        ]
-        reason = inner.reason or next(
-            (f"it sets {one.name}" for one in set_here if _rules(one)), ""
-        )
-        return Reading((*roles, *inner.roles), reason, (name, *inner.programs))
+        options = {word.value for word, role in zip(words, roles, strict=False) if role == OPTION}
+        if options and options <= set(program.reads_with):
+            return Reading((*roles, *[PLAIN] * (len(words) - index)), "", (name,))
+        inner = self.read(words[index:], depth - 1) if index < len(words) else Reading(())
+        found = Reading((*roles, *inner.roles), inner.reason, (name, *inner.programs))
+        return self._with_own(found, words, index, program)
+
+    def _with_own(
+        self, found: Reading, all_words: Sequence[Word], end: int, program: Program
+    ) -> Reading:
+        """Add what the options of a program that runs another one do themselves."""
+        reason, name = found.reason, found.programs[0]
+        for number, (word, role) in enumerate(zip(all_words[:end], found.roles, strict=False)):
+            before = all_words[number - 1].shown
+            if role.endswith("!"):
+                reason = reason or f"{name} writes {word.shown}"
+            elif role == CODE and program.options.get(before) == CODE:
+                # Which programs stand in that text is not looked at.
+                return found._replace(
+                    reason=f"{name} {before} runs a text", programs=(*found.programs, "")
+                )
+            elif role == CODE and _rules(_assigned(word)):
+                reason = reason or f"it sets {_assigned(word).name}"
+            elif (mark := _mark_in(word, role, program)) and any(
+                mark in each.shown
+                for each, what in zip(all_words[end:], found.roles[end:], strict=True)
+                if what in (CODE, PROGRAM)
+            ):
+                why = "another program fills something into the script"
+                return found._replace(reason=why, programs=(*found.programs, ""))
+        return found._replace(reason=reason)
 
     def _script(self, program: Program, name: str, words: Sequence[Word]) -> Reading:
         """Look into `sh -c '…'`; a script in a file does nobody knows what."""
@@ -251,6 +272,8 @@ class _Words:
     def _inner_script(self, name: str, word: Word, roles: tuple[str, ...]) -> Reading:
         if word.value is None:
             return Reading(roles, "the shell works out the script", (name, ""))
+        if "{}" in word.value:
+            return Reading(roles, "another program fills something into the script", (name, ""))
         done = doing_of(word.value, self._programs)
         return Reading(
             roles, done.reason, (name, *done.programs, *(() if done.is_known else ("",)))
@@ -317,7 +340,10 @@ class _Arguments:
         pairs = list(zip(self._words, self.roles, strict=True))
         options = [word for word, role in pairs if role.startswith(OPTION) and word.value != "--"]
         names = {(word.value or "").partition("=")[0] for word in options} or {""}
-        is_alone = all(role in (PROGRAM, COMMAND) or role.startswith(OPTION) for role in self.roles)
+        # A subcommand that is not known is an argument too.
+        is_alone = self.roles.count(COMMAND) == self._called.count(" ") and all(
+            role in (PROGRAM, COMMAND) or role.startswith(OPTION) for role in self.roles
+        )
         if names <= {*program.reads_with, *(program.reads_alone if is_alone else ())}:
             return ""
         if program.effect == "write":
@@ -394,6 +420,17 @@ def _inner_commands(program: Program, words: Sequence[Word]) -> Iterator[tuple[i
                 yield index + 1, end
             index = end
         index += 1
+
+
+def _mark_in(word: Word, role: str, program: Program) -> str:
+    """Return the text for which a program such as xargs fills something in: `-I %`."""
+    if role == "mark":
+        return word.shown
+    if role != OPTION or "mark" not in program.options.values():
+        return ""
+    if word.shown.startswith(("-i", "--replace")):
+        return word.shown.removeprefix("-i").removeprefix("--replace").strip("=") or "{}"
+    return word.shown[2:] if program.options.get(word.shown[:2]) == "mark" else ""
 
 
 def _is_option(word: Word) -> bool:
