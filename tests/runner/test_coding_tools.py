@@ -10,6 +10,7 @@ from em.errors import NotAllowed
 from em.runner.engine import run_routine
 from em.runner.tools.coding import Files, FileToolFailed, coding_tool, command_of, plain_edit
 from em.runner.tools.patch import BadPatch
+from em.runner.tools.shell import check_paths
 from em.settings import AllowSettings
 
 
@@ -221,6 +222,53 @@ def test_a_patch_that_does_not_fit_changes_nothing(here: Path, patch: str):
         Files(allowed()).apply_patch(patch)
     assert (here / "orders.csv").read_text() == before
     assert not (here.parent / "notes.txt").exists()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "cat ../secret.txt",
+        "cat /etc/hostname",
+        "cat ~/x",
+        "cat $X",
+        "cat sub/../../x",
+        "ls > ../x",
+        "sort -o../x orders.csv",
+        "mytool --out=../x",
+        "mytool -o/tmp/x",
+        "git -C .. status",
+        "cd .. && ls",
+        "cd sub && cat ../../x",
+        'for f in ../*; do cat "$f"; done',
+        "cd && ls",
+        "(cd ..; ls)",
+        "find / -name x",
+        "cat ../*.txt",
+        "echo x > $HOME/y",
+    ],
+)
+def test_words_that_lead_out_of_the_folder_are_refused(here: Path, text: str):
+    (here / "sub").mkdir()
+    with pytest.raises(NotAllowed):
+        check_paths(text, allowed())
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "sed -n '/error/p' orders.csv",
+        "awk '/x/ {print}' orders.csv",
+        "grep '/api/..' orders.csv",
+        "git commit -m '/ is the root'",
+        "cd sub && cat ../orders.csv",
+        "cat *.csv > /dev/null",
+        "curl https://example.com/../x",
+        f"cat {'sub/' * 3}x",
+    ],
+)
+def test_words_that_are_no_paths_are_let_through(here: Path, text: str):
+    (here / "sub").mkdir()
+    check_paths(text, allowed())
 
 
 def test_an_edit_must_fit_exactly_once(here: Path):

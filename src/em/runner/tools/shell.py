@@ -15,7 +15,15 @@ from em.runner.tools.command import run_command
 from em.runner.tools.permissions import check_path, refused
 from em.settings import AllowSettings
 from em.shell.form import Template
-from em.shell.programs import Doing, doing_of, known_programs, read_command
+from em.shell.programs import (
+    ATTACHED,
+    OPTION,
+    PLAIN,
+    Doing,
+    doing_of,
+    known_programs,
+    read_command,
+)
 from em.shell.script import Opaque, Simple, Word, parse
 
 BUILT_IN = frozenset(
@@ -92,6 +100,8 @@ def check_paths(text: str, allow: AllowSettings) -> None:
     except Opaque:
         return  # only an allowed bash may run it
     for command in script.commands:
+        if [word.value for word in command.words] == ["cd"]:
+            base = check_path("~", allow)
         for word in _paths(command):
             path = _path_of(word, allow)
             if path in _ANYWHERE:
@@ -102,26 +112,35 @@ def check_paths(text: str, allow: AllowSettings) -> None:
 
 
 def _paths(command: Simple) -> list[Word]:
-    """Return the words of a command that are paths, or look like one."""
+    """Return the words of a command that are paths, or may be one."""
     roles = read_command(command, known_programs()).roles
     found = [
         word
         for word, role in zip(command.words[1:], roles[1:], strict=True)
-        if role.rstrip("!") in ("file", "folder") or _looks_like_a_path(word)
+        if role.removeprefix(ATTACHED).rstrip("!") in ("file", "folder")
+        or ((role == PLAIN or role.startswith(OPTION)) and _looks_like_a_path(word))
     ]
     targets = [one.target for one in command.redirects if one.writes or one.reads]
     return [*found, *(target for target in targets if target is not None)]
 
 
 def _looks_like_a_path(word: Word) -> bool:
-    text = word.shown.partition("=")[2] if word.shown.startswith("-") else word.shown
+    text = _value_of(word)
     if "\n" in text or "://" in text:
         return False
     return text.startswith(("/", "~", "$HOME", "../")) or text == ".." or "/.." in text
 
 
+def _value_of(word: Word) -> str:
+    """Return a word without the option that it may begin with: `--file=x`, `-ox`."""
+    text = word.shown
+    if not text.startswith("-"):
+        return text
+    return text.partition("=")[2] if "=" in text else text[2:]
+
+
 def _path_of(word: Word, allow: AllowSettings) -> str:
-    text = word.shown.partition("=")[2] if word.shown.startswith("-") else word.shown
+    text = _value_of(word)
     if word.value is not None:
         return text
     text = text.strip("\"'")
