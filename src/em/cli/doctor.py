@@ -26,6 +26,7 @@ EXTRAS = {
     "distributed": "dbos",
     "mcp": "mcp",
     "sandbox": "pydantic_monty",
+    "shell": "tree_sitter_bash",
 }
 """Each extra, and a module that is installed with it."""
 
