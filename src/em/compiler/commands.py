@@ -16,7 +16,7 @@ from em.runner.tools.coding import BOOKKEEPING, SHELLS, Run, command_of, plain_e
 from em.settings import Settings
 from em.shell.form import form_of
 from em.shell.programs import Programs, known_programs, read_programs
-from em.shell.script import Opaque, Script, parse
+from em.shell.syntax import Opaque, Script, parse
 from em.traces.trace import ToolCall, Trace
 from em.values.call import Effect
 from em.values.canonical import Json

@@ -32,8 +32,8 @@ from em.shell.programs import (
     known_programs,
     read_command,
 )
-from em.shell.script import GLOB, Opaque, Redirect, Script, Simple, Word, parse
 from em.shell.substitution import escaped_new, escaped_old, substitution_of
+from em.shell.syntax import GLOB, Opaque, Redirect, Script, Simple, Word, parse
 from em.values.call import Effect
 
 SCRIPT = "script"

@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from em.errors import UsageError
-from em.shell.script import Assignment, Opaque, Script, Simple, Word, parse
+from em.shell.syntax import Assignment, Opaque, Script, Simple, Word, parse
 from em.values.call import Effect
 from em.values.strict_yaml import load_yaml
 

@@ -24,7 +24,7 @@ from em.shell.programs import (
     known_programs,
     read_command,
 )
-from em.shell.script import Opaque, Simple, Word, parse
+from em.shell.syntax import Opaque, Simple, Word, parse
 
 BUILT_IN = frozenset(
     "cd pwd echo printf true false : test [ export set unset exit return break continue local"

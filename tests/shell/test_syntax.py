@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from em.shell.script import Opaque, parse
+from em.shell.syntax import Opaque, parse
 
 
 def words(text: str) -> list[list[str]]:

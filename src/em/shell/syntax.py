@@ -1,4 +1,4 @@
-"""Scripts: a shell command parsed into programs, arguments, redirects and how they are joined.
+"""The syntax of shell commands: programs, arguments, redirects and how they are joined.
 
 The grammar is tree-sitter-bash (the extra `shell`). It also recovers from errors, which is of no
 use here: a text with any error, or with a kind of node that this module does not know, raises
