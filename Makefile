@@ -7,6 +7,8 @@ PIP := PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.txt \
 
 # The coding agents that em is tried with, pinned; they are installed into .clients.
 CLIENTS := @anthropic-ai/claude-code@2.1.197 @openai/codex@0.166.0
+OTHER_CLIENTS := opencode-ai@1.18.33
+MINI := mini-swe-agent==2.4.6 mcp  # mcp: its library for models imports it
 
 .PHONY: help demo test test-clients setup-clients lint bench bench-peers golden constraints clean setup-sandbox setup-browser
 
@@ -28,7 +30,9 @@ test-clients: .venv/dev setup-clients ## drive real coding agents against a scri
 
 setup-clients: ## install the coding agents that test-clients drives, pinned, into .clients
 	@command -v npm >/dev/null && npm install --prefix .clients --no-audit --no-fund --prefer-offline \
-		--fetch-retries=1 --loglevel=error $(CLIENTS) >/dev/null
+		--fetch-retries=1 --loglevel=error $(CLIENTS) $(OTHER_CLIENTS) >/dev/null
+	@test -z "$(OTHER_CLIENTS)" || test -x .clients/mini/bin/mini || { $(PYTHON) -m venv .clients/mini \
+		&& .clients/mini/bin/python -m pip install --quiet --disable-pip-version-check $(MINI); }
 
 setup-sandbox: ## install bubblewrap where that is ours to do (root on Debian); tests need it to try it
 	@command -v bwrap >/dev/null || ! command -v apt-get >/dev/null || test "$$(id -u)" != 0 \

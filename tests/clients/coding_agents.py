@@ -11,7 +11,7 @@ from em.testing import LoopbackModel, ModelCall, Turn
 from em.testing.model_server import Seen
 from em.testing.turn import calling
 
-PROGRAMS = Path(__file__).parents[2] / ".clients" / "node_modules" / ".bin"
+CLIENTS = Path(__file__).parents[2] / ".clients"
 KEY = "sk-dummy"
 
 
@@ -25,6 +25,7 @@ class CodingAgent(ABC):
 
     name: str
     program: str
+    folder_of_program = "node_modules/.bin"
 
     def __init__(self, folder: Path, model: LoopbackModel) -> None:
         self.home, self.folder, self.model = folder / "home", folder / "work", model
@@ -39,13 +40,20 @@ class CodingAgent(ABC):
             "OPENAI_API_KEY": KEY,
         }
 
+    @property
+    def is_there(self) -> bool:
+        """Whether `make setup-clients` installed the program."""
+        return (CLIENTS / self.folder_of_program / self.program).exists()
+
     def run(self, prompt: str, *replies: Any) -> list[Any]:
         """Give the agent a task and the model its replies. Return what the agent printed."""
-        program = PROGRAMS / self.program
-        assert program.exists(), "run `make setup-clients`"
+        assert self.is_there, "run `make setup-clients`"
         self.model.say(*replies)
         done = subprocess.run(
-            [str(program), *self.command(prompt, self.options)],
+            [
+                str(CLIENTS / self.folder_of_program / self.program),
+                *self.command(prompt, self.options),
+            ],
             cwd=self.folder,
             env=self.environment,
             stdin=subprocess.DEVNULL,
@@ -65,6 +73,10 @@ class CodingAgent(ABC):
     @abstractmethod
     def shell(self, command: str) -> Turn:
         """Return the reply with which the model runs a command."""
+
+    def end(self, text: str) -> Any:
+        """Return the reply with which the model ends the task."""
+        return text
 
     @abstractmethod
     def tool_of_em(self, name: str, args: dict[str, Any]) -> Turn:
@@ -128,6 +140,76 @@ class Codex(CodingAgent):
 
     def sessions(self) -> list[Path]:
         return _by_age(self.home / ".codex" / "sessions")
+
+
+class Opencode(CodingAgent):
+    """opencode: its settings are in `~/.config`, its sessions in a database."""
+
+    name, program = "opencode", "opencode"
+
+    def __init__(self, folder: Path, model: LoopbackModel) -> None:
+        super().__init__(folder, model)
+        provider = {
+            "npm": "@ai-sdk/openai-compatible",
+            "options": {"baseURL": f"{model.base_url}/v1", "apiKey": KEY},
+            "models": {"scripted": {"tool_call": True}},
+        }
+        settings = {
+            "autoupdate": False,
+            "share": "disabled",
+            "permission": "allow",
+            "model": "loopback/scripted",
+            "small_model": "loopback/scripted",
+            "provider": {"loopback": provider},
+        }
+        config = self.home / ".config" / "opencode" / "opencode.json"
+        config.parent.mkdir(parents=True)
+        config.write_text(json.dumps(settings))
+
+    def command(self, prompt: str, options: tuple[str, ...]) -> list[str]:
+        # By words: opencode puts an argument with blanks in quotes.
+        return ["run", "--format", "json", *options, *prompt.split()]
+
+    def shell(self, command: str) -> Turn:
+        return calling("bash", {"command": command, "description": "as the task asks"})
+
+    def tool_of_em(self, name: str, args: dict[str, Any]) -> Turn:
+        return calling(f"em_{name}", args)
+
+    def sessions(self) -> list[Path]:
+        return [self.home / ".local" / "share" / "opencode" / "opencode.db"]
+
+
+class MiniSweAgent(CodingAgent):
+    """mini-swe-agent: it writes one trajectory, and asks for replies that are not streamed."""
+
+    name, program, folder_of_program = "mini-swe-agent", "mini", "mini/bin"
+
+    def __init__(self, folder: Path, model: LoopbackModel) -> None:
+        super().__init__(folder, model)
+        self.environment |= {
+            "OPENAI_API_BASE": f"{model.base_url}/v1",
+            "MSWEA_CONFIGURED": "true",
+            "MSWEA_COST_TRACKING": "ignore_errors",
+            "LITELLM_LOCAL_MODEL_COST_MAP": "True",
+        }
+
+    def command(self, prompt: str, options: tuple[str, ...]) -> list[str]:
+        file = str(self.sessions()[0])
+        how = ("-m", "openai/scripted", "-y", "--exit-immediately", "-l", "0")
+        return ["-t", prompt, "-o", file, *how, *options]
+
+    def shell(self, command: str) -> Turn:
+        return calling("bash", {"command": command})
+
+    def end(self, text: str) -> Turn:
+        return self.shell(f"echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT && echo {text!r}")
+
+    def tool_of_em(self, name: str, args: dict[str, Any]) -> Turn:
+        raise NotImplementedError("mini-swe-agent has only its shell")
+
+    def sessions(self) -> list[Path]:
+        return [self.home / "run.traj.json"]
 
 
 def _by_age(folder: Path) -> list[Path]:

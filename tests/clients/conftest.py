@@ -4,15 +4,34 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.clients.coding_agents import ClaudeCode, Codex, CodingAgent, aside
+from tests.clients.coding_agents import (
+    ClaudeCode,
+    Codex,
+    CodingAgent,
+    MiniSweAgent,
+    Opencode,
+    aside,
+)
 
 from em.testing import LoopbackModel
+
+EVERY = [ClaudeCode, Codex, Opencode, MiniSweAgent]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if "agent" in getattr(item, "fixturenames", ()):
+        if {"agent", "any_agent"} & {*getattr(item, "fixturenames", ())}:
             item.add_marker(pytest.mark.clients)
+
+
+@pytest.fixture(params=EVERY, ids=lambda agent: agent.name)
+def any_agent(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[CodingAgent]:
+    """Every agent, also those into which em is not installed."""
+    with LoopbackModel(key="sk-dummy", aside=aside) as model:
+        agent = request.param(tmp_path, model)
+        if not isinstance(agent, ClaudeCode | Codex) and not agent.is_there:
+            pytest.skip(f"{agent.name} is not installed (CI leaves it out)")
+        yield agent
 
 
 @pytest.fixture(params=[ClaudeCode, Codex], ids=lambda agent: agent.name)
