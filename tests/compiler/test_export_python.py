@@ -291,7 +291,8 @@ n * 2 + 1; n // 2; n / 2; -n; len(rows) > 1; 1 < n < 5; n in [1, 3]
 [n, url]; {'a': n}; url[0:4]; rows[-1].b; words[n]
 missing | default('x'); nothing | default(1); n | default(n + 1)
 url | upper; number | trim; order.id | lower; nothing is none; url is not none
-only(order.items); pick(rows, b='x').a
+only(order.items); pick(rows, b='x').a; only(select(rows, where={'b': 'x'})).a
+select(rows, where={'c': 1}); select(rows, where={'b': 'z'})
 nth(rows, 1).a; nth(rows, 5); pick(rows, b='z'); only(rows); str(n) + 'x'; int(number)
 float('1.5'); int('x'); round(2.567, 1); sorted(words); min(n, 5); any(empty); all(rows); abs(-n)
 1 / 0; n.x; nothing.x; ulr; order.itms; rows[7]; url.nothing; order.keys; [1, 2] + [3]

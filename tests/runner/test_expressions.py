@@ -195,3 +195,52 @@ def test_a_text_around_references_needs_no_jinja_and_says_the_same() -> None:
         assert language._compile_filled(source, "here") is None
     with pytest.raises(ExpressionError, match="'lost' is not defined"):
         language.compile_value("x {{ lost }}", "here")(scope)
+
+
+LAMPS = {
+    "lamps": [
+        {"id": 1, "status": "open", "price": 9, "options": {"color": "black"}},
+        {"id": 2, "status": "sold", "price": 5, "options": {"color": "Black"}},
+        {"id": 3, "status": "open", "price": 7, "options": {"color": "black"}},
+        {"id": 4, "status": "open", "price": 1, "options": {"color": "white"}},
+    ],
+    "wanted": {"color": "black", "status": "sold"},
+}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('select(lamps, where={"options.color": "black"}) | map(attribute="id")', [1, 2, 3]),
+        ('only(select(lamps, where={"options.color": "white"})).id', 4),
+        ('only(select(lamps, where={"options.color": "black", "status": wanted.status})).id', 2),
+        ('least(select(lamps, where={"options.color": "black", "status": "open"}), "price").id', 3),
+        ('most(select(lamps, where={"status": "open"}), "price").id', 1),
+    ],
+)  # fmt: skip
+def test_items_are_selected_by_their_nested_fields(text: str, expected: Any) -> None:
+    assert compile_expression(text, "here")(LAMPS) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ('select(lamps, where={"options.colour": "black"})', "no item has 'options.colour'"),
+        ('select(lamps, where={"options.color": "red"})', '"options.color":"white"'),
+        ('select(lamps, where={"options.color": "white", "status": "sold"})', "0 of 4 items"),
+        ("select(lamps, where={})", "needs at least one field"),
+        ('select([], where={"id": 1})', "there are no items"),
+        ('only(select(lamps, where={"status": "open"}))', "there are 3"),
+    ],
+)
+def test_a_selection_that_finds_nothing_shows_what_there_is(text: str, says: str) -> None:
+    with pytest.raises(ExpressionError) as caught:
+        compile_expression(text, "here")(LAMPS)
+    assert says in str(caught.value)
+
+
+def test_an_item_without_a_field_is_not_selected_by_it() -> None:
+    scope = {"rows": [{"a": 1, "b": 2}, {"a": 1}, {"a": 1, "b": 3}]}
+    assert compile_expression('select(rows, where={"a": 1, "b": 2})', "here")(scope) == [
+        {"a": 1, "b": 2}
+    ]

@@ -22,6 +22,10 @@ from em.runner.expressions.words import check_in_words, in_words, request_in_wor
         ("order.total - fee", "`order.total` minus `fee`"),
         ("my_own(x)", "`my_own(x)`"),
         ("not python (", "`not python (`"),
+        ('only(select(items, where={"options.size": wanted, "status": "open"})).sku',
+         '`sku` of the only one of all of `items` where options.size is `wanted` and status is'
+         ' "open"'),
+        ("select(items, where=wanted)", "`select(items, where=wanted)`"),
         ("pick()", "`pick()`"),
     ],
 )  # fmt: skip

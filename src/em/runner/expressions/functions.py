@@ -14,6 +14,9 @@ KEYS = "@"
 ANY = "*"
 """The part of a path that stands for every item of a list, or every value of a mapping."""
 
+MOST_SHOWN = 8
+"""Candidates that an error lists."""
+
 
 def only(items: Any) -> Any:
     """Return the one item of a list, or the one value of a mapping; else fail."""
@@ -40,6 +43,34 @@ def pick_at(items: Any, path: str, wanted: Any) -> Any:
     if len(found) != 1:
         raise ValueError(f"pick_at({path}, {wanted!r}) needs one item, there are {len(found)}")
     return found[0]
+
+
+def select(items: Any, where: Any) -> list[Any]:
+    """Return all items with these values at paths such as `options.size`; texts in any case.
+
+    Fail if no item has one of the paths, or no item fits.
+    """
+    held = items_of(items)
+    if not isinstance(where, Mapping) or not where:
+        raise ValueError("select() needs at least one field: where={'status': 'open'}")
+    if not held:
+        raise ValueError("select() found nothing: there are no items")
+    rows = [{path: every(item, path) for path in where} for item in held]
+    unknown = next((path for path in where if not any(row[path] for row in rows)), None)
+    if unknown is not None:
+        raise ValueError(f"no item has {unknown!r}; the first one is {short(held[0])}")
+    found = [
+        item
+        for item, row in zip(held, rows, strict=True)
+        if all(any(same(one, where[path]) for one in row[path]) for path in where)
+    ]
+    if not found:
+        seen = [{path: values[0] for path, values in row.items() if values} for row in rows]
+        raise ValueError(
+            f"0 of {len(held)} items have {short(dict(where))}; there are"
+            f" {', '.join(map(short, seen[:MOST_SHOWN]))}"
+        )
+    return found
 
 
 def nth(items: Any, number: int) -> Any:
@@ -371,8 +402,8 @@ def _as_float(value: Any) -> float:
 SELECTIONS: dict[str, Callable[..., Any]] = {
     function.__name__: function
     for function in (
-        only, pick, pick_at, every, among, fact_of, least_of, still_found, least, most, value_at,
-        between, kind_of, shape_of, error_of, missing_keys,
+        only, pick, pick_at, select, every, among, fact_of, least_of, still_found, least, most,
+        value_at, between, kind_of, shape_of, error_of, missing_keys,
     )
 }  # fmt: skip
 """The functions that compiled routines select and check with; `direct` evaluates them."""

@@ -209,6 +209,15 @@ def _pick(node: ast.Call) -> str:
     return f"the one of {_items(node.args[0])} where {fields}"
 
 
+def _select(node: ast.Call) -> str:
+    where = [*(one.value for one in node.keywords if one.arg == "where"), *node.args[1:]][0]
+    if not isinstance(where, ast.Dict) or not where.keys:
+        raise TypeError
+    pairs = [(key, one) for key, one in zip(where.keys, where.values, strict=True) if key]
+    fields = " and ".join(f"{_text(key)} is {_said(one)}" for key, one in pairs)
+    return f"all of {_items(node.args[0])} where {fields}"
+
+
 def _outermost(node: ast.Call, which: str) -> str:
     return f"the one of {_items(node.args[0])} with the {which} {_text(node.args[1])}"
 
@@ -232,6 +241,7 @@ _SAID: dict[str, Callable[[ast.Call], str]] = {
     "every": _items,
     "only": lambda node: f"the only one of {_items(node.args[0])}",
     "pick": _pick,
+    "select": _select,
     "least": lambda node: _outermost(node, "smallest"),
     "most": lambda node: _outermost(node, "largest"),
     "fact_of": _fact,
