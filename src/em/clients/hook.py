@@ -66,7 +66,7 @@ def start(folder: str, command: list[str]) -> None:
 
     subprocess.Popen(  # noqa: S603 - the command that `em install` wrote
         command,
-        cwd=folder,
+        cwd=folder if os.path.isdir(folder) else "/",
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
