@@ -1,5 +1,6 @@
 """Shell commands are compiled with their values explained, and run again with others."""
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from em.compiler.calls import calls_of
 from em.compiler.compile_trace import compile_several, compile_trace
 from em.compiler.draft import GivenUdfs
 from em.compiler.package_files import write_package
-from em.errors import RoutineError
+from em.errors import MissingExtra, RoutineError
 from em.runner.engine import run_routine
 from em.runner.routine import ToolStep
 from em.settings import AllowSettings
@@ -266,3 +267,13 @@ def test_a_memory_runs_what_it_compiled_from_sessions(here: Path):
         result = memory.run(kept, {"request": request})
         assert result.status == "ok", result
         assert (here / "report.txt").read_text() == "4\n"
+
+
+def test_without_the_extra_compiling_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(sys.modules, "tree_sitter", None)
+    with pytest.raises(MissingExtra) as missing:
+        compile_trace(counted("orders.csv"))
+    assert "em-core[shell]" in missing.value.fix
+    # What only looks at traces, such as lessons and suggestions, goes on with what is known.
+    calls, _ = calls_of(counted("orders.csv"), {})
+    assert [call.effect for call in calls] == ["write", "read", "write", "write"]
