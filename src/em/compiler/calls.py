@@ -5,16 +5,18 @@ import itertools
 import keyword
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
 from em.compiler.commands import Commands, Taken, is_bookkeeping
 from em.runner.expressions.functions import SELECTIONS
-from em.runner.routine import ToolSpec
 from em.traces.trace import Approval, Message, ToolCall, Trace, UdfCall
 from em.values.call import Effect
 from em.values.canonical import Json
+
+if TYPE_CHECKING:
+    from em.runner.routine import ToolSpec
 
 # Words that may mean either (open, resolve, check in, load, run) are in neither list: a call counts
 # as a write unless its name clearly says that it reads.
@@ -123,8 +125,10 @@ def _taken_apart(call: TracedCall, taken: Taken, *, as_made: bool) -> TracedCall
     )
 
 
-def specs_of(calls: Iterable[TracedCall]) -> dict[str, ToolSpec]:
+def specs_of(calls: Iterable[TracedCall]) -> "dict[str, ToolSpec]":
     """Return the declaration of each tool that was called, by its name."""
+    from em.runner.routine import ToolSpec
+
     return {
         call.name: ToolSpec(
             name=call.name,

@@ -8,18 +8,20 @@ other argument.
 import shlex
 from importlib.util import find_spec
 from posixpath import isabs, join, normpath
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from em.errors import MissingExtra
 from em.runner.tools.coding import BOOKKEEPING, SHELLS, Run, command_of, plain_edit
 from em.settings import Settings
-from em.shell.form import form_of
-from em.shell.programs import Programs, known_programs, read_programs
-from em.shell.syntax import Opaque, Script, parse
 from em.traces.trace import ToolCall, Trace
 from em.values.call import Effect
 from em.values.canonical import Json
+
+if TYPE_CHECKING:
+    from em.shell.programs import Programs
+    from em.shell.syntax import Script
 
 _STAYING = frozenset({"Bash", "execute_bash", "terminal"})
 """The shells in which `cd` counts for later calls too."""
@@ -76,13 +78,17 @@ class Commands:
         run = command_of(call.tool, call.args) if self._is_able else None
         if run is None:
             return None
+        from em.shell.form import form_of
+
         form = form_of(self._text(call.tool, run), self._table())
         self._follow(call, run)
         return Taken(
             form.name, dict(form.args), form.effect, form.text, call.tool, dict(form.fixed)
         )
 
-    def _table(self) -> Programs:
+    def _table(self) -> "Programs":
+        from em.shell.programs import known_programs, read_programs
+
         if self._programs is None:
             own = Settings.load().commands
             self._programs = {**known_programs(), **read_programs(own, "em.yaml, commands")}
@@ -96,6 +102,8 @@ class Commands:
             folder = self._here
         if not folder:
             return text
+        from em.shell.syntax import Opaque, parse
+
         try:
             joins = {command.join for command in parse(text).commands}
         except Opaque:
@@ -110,6 +118,8 @@ class Commands:
         if isinstance(call.result, str) and _RESET in call.result:
             self._here = ""
             return
+        from em.shell.syntax import Opaque, parse
+
         try:
             script = parse(run.text)
         except Opaque:
@@ -118,7 +128,7 @@ class Commands:
             self._here = normpath(folder if isabs(folder) else join(self._here, folder))
 
 
-def _entered(script: Script) -> list[str]:
+def _entered(script: "Script") -> list[str]:
     """Return the folders that a command goes into and stays in."""
     found = []
     for command in script.commands:

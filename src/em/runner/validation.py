@@ -13,7 +13,6 @@ from em.runner.package import ROUTINE, UDF, udf_names
 from em.runner.routine import Routine, ToolSpec
 from em.runner.tools import Tool, argument_problem
 from em.runner.tools.declarations import argument_names
-from em.runner.tools.shell import template_of
 from em.values import json_schema
 from em.values.canonical import Json
 from em.values.mismatch import Found, Where, closest, shape_problems
@@ -300,6 +299,8 @@ def _templates(value: Json) -> Iterator[Found]:
                 except ExpressionError as error:
                     yield where, error.message, error.fix
         if isinstance(tool, dict) and isinstance(tool.get("shell"), str):
+            from em.runner.tools.shell import template_of
+
             try:
                 template_of(msgspec.convert(tool, ToolSpec))
             except msgspec.ValidationError:

@@ -6,23 +6,21 @@ must lie in an allowed folder, a program must be allowed. A routine that was com
 agent's transcript finds them by itself; a tool that is registered under the name comes first.
 """
 
-import difflib
 import os
 import shlex
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from em.errors import RoutineError
-from em.runner.tools import Tool
-from em.runner.tools.command import run_command
-from em.runner.tools.patch import changes_of
 from em.runner.tools.permissions import check_path, refused
-from em.runner.tools.shell import run_shell
 from em.settings import AllowSettings
 from em.values.call import Effect, Signature
 from em.values.canonical import Json
+
+if TYPE_CHECKING:
+    from em.runner.tools import Tool
 
 MAX_LINES = 2000
 MAX_FILE = 10 * 1024 * 1024
@@ -157,7 +155,7 @@ def is_coding_tool(name: str) -> bool:
     return name in SHELLS or name in _READS or name in _WRITES
 
 
-def coding_tool(name: str, allow: AllowSettings) -> Tool | None:
+def coding_tool(name: str, allow: AllowSettings) -> "Tool | None":
     """Return the tool that coding agents call by this name; None if there is none.
 
     Raises NotAllowed if no folder is allowed.
@@ -169,7 +167,10 @@ def coding_tool(name: str, allow: AllowSettings) -> Tool | None:
     return _shell(name, allow) if name in SHELLS else _file_tool(name, allow)
 
 
-def _shell(name: str, allow: AllowSettings) -> Tool:
+def _shell(name: str, allow: AllowSettings) -> "Tool":
+    from em.runner.tools import Tool
+    from em.runner.tools.shell import run_shell
+
     def within(timeout: float | None) -> Callable[..., Any]:
         def call(**args: Any) -> str:
             found = command_of(name, args)
@@ -192,7 +193,9 @@ def _in_folder(run: Run) -> str:
     return f"cd {shlex.quote(run.folder)} || exit 1\n{run.text}" if run.folder else run.text
 
 
-def _file_tool(name: str, allow: AllowSettings) -> Tool:
+def _file_tool(name: str, allow: AllowSettings) -> "Tool":
+    from em.runner.tools import Tool
+
     method = {**_READS, **_WRITES}[name]
     effect: Effect = "read" if name in _READS else "write"
 
@@ -234,6 +237,8 @@ class Files:
 
     def diff(self) -> str:
         """Return what was changed, as a diff."""
+        import difflib
+
         parts = []
         for path, (before, after) in self._changed.items():
             old, new = (str(path) if text is not None else "/dev/null" for text in (before, after))
@@ -278,6 +283,8 @@ class Files:
         argv += ["-i"] if options.get("-i") else []
         argv += [f"--include={options['glob']}"] if options.get("glob") else []
         argv += [f"{name}{int(options[name])}" for name in ("-A", "-B", "-C") if options.get(name)]
+        from em.runner.tools.command import run_command
+
         program = shutil.which("grep")
         if program is None:
             raise FileToolFailed("the program grep is not on the PATH")
@@ -344,6 +351,8 @@ class Files:
 
     def apply_patch(self, input: str) -> str:  # noqa: A002 - the name that Codex gives it
         """Apply a patch in the form that Codex writes: all of it or nothing."""
+        from em.runner.tools.patch import changes_of
+
         changes = changes_of(input, self._text_if_there)
         # All paths are checked before the first file is changed.
         paths = [

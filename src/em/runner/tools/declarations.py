@@ -24,12 +24,10 @@ from em.runner.routine import HttpCall, Routine, ToolSpec
 from em.runner.run import UnknownOutcome
 from em.runner.secrets import Secrets
 from em.runner.tools import Tool
-from em.runner.tools.coding import coding_tool, shell_arguments
 from em.runner.tools.command import CommandFailed, run_command
 from em.runner.tools.http import HttpFailed, request
 from em.runner.tools.mcp import McpFailed, Servers, value_of
 from em.runner.tools.permissions import Environment, check_host, find_program, host_of
-from em.runner.tools.shell import ShellCommand, template_of
 from em.settings import AllowSettings, McpServer
 from em.values.canonical import Json
 from em.values.leaves import texts
@@ -73,6 +71,8 @@ def found_tools(
 
     A shell command whose own tool is registered is run by that one.
     """
+    from em.runner.tools.coding import coding_tool
+
     tools: dict[str, Tool] = {}
     for name in sorted(names):
         spec = routine.says_how(name)
@@ -87,6 +87,9 @@ def found_tools(
 
 def through(spec: ToolSpec, shell: Tool) -> Tool:
     """Return a shell command as a call of the registered tool that ran it when it was recorded."""
+    from em.runner.tools.coding import shell_arguments
+    from em.runner.tools.shell import template_of
+
     template = template_of(spec)
 
     def call(**args: Any) -> Any:
@@ -123,6 +126,8 @@ def argument_names(spec: ToolSpec) -> set[str]:
     """Return the arguments that the expressions of a declared tool use."""
     place = f"tool {spec.name}"
     if spec.shell is not None:
+        from em.runner.tools.shell import template_of
+
         return set(template_of(spec).blanks)
     used = set().union(*(names_in(text, place) for text in templates_of(spec)))
     return used - FUNCTIONS.keys() - {"env"}
@@ -144,7 +149,10 @@ def _tool(spec: ToolSpec, allow: AllowSettings, secrets: Secrets) -> Tool:
     for name in {*_env_names(spec), *spec.env}:
         environment[name]  # raises before the first step if it is not allowed
     if spec.shell is not None:
-        answer: Answer = ShellCommand(spec, allow).answer
+        from em.runner.tools.shell import ShellCommand
+
+        command = ShellCommand(spec, allow)
+        answer: Answer = command.answer
     else:
         answer = _command(spec, allow, environment) if spec.command else _request(spec, allow)
     names = argument_names(spec)
@@ -174,7 +182,7 @@ def _tool(spec: ToolSpec, allow: AllowSettings, secrets: Secrets) -> Tool:
     tool.takes_key = "idempotency_key" in known
     tool.within = within
     if spec.shell is not None:
-        tool.preview = template_of(spec).filled
+        tool.preview = command.filled
     return tool
 
 

@@ -55,9 +55,13 @@ class ShellCommand:
         check_programs(self._template.doing(), allow)
         check_path(".", allow)
 
+    def filled(self, args: Mapping[str, Any]) -> str:
+        """Return the command with these values."""
+        return self._template.filled(args)
+
     def answer(self, args: Mapping[str, Any], seconds: float) -> bytes:
         """Run the command with these values and return what it prints."""
-        return run_shell(self._template.filled(args), self._allow, timeout=seconds)
+        return run_shell(self.filled(args), self._allow, timeout=seconds)
 
 
 def run_shell(text: str, allow: AllowSettings, *, timeout: float) -> bytes:
