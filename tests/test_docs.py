@@ -134,7 +134,14 @@ def test_nothing_committed_names_an_index_host_or_this_machine() -> None:
     )
     if listed.returncode:
         pytest.skip("not a git checkout")
-    hosts = ("/root" + "/", "/opt" + "/", "pypi" + ".org", "--index" + "-url", "/work" + "/")
+    hosts = (
+        "/root" + "/",
+        "/opt" + "/",
+        "pypi" + ".org",
+        "--index" + "-url=",
+        "--index" + "-url h",
+        "/work" + "/",
+    )
     for name in filter(None, listed.stdout.split("\0")):
         text = (ROOT / name).read_text(errors="replace")
         assert not [host for host in hosts if host in text], name
