@@ -6,8 +6,10 @@ from typing import Any
 import pytest
 from tests.cli.em_command import em
 
-from em.errors import NotAllowed
+from em import Memory
+from em.errors import NotAllowed, RoutineError
 from em.runner.engine import run_routine
+from em.runner.tools import ToolRegistry
 from em.runner.tools.coding import Files, FileToolFailed, coding_tool, command_of, plain_edit
 from em.runner.tools.patch import BadPatch
 from em.runner.tools.shell import check_paths
@@ -111,6 +113,21 @@ def test_a_registered_shell_runs_the_command_instead(here: Path):
     result = run_routine(made, {}, {"Bash": bash})
     assert result.status == "ok"
     assert ran == ["grep -c pending orders.csv > x"]
+
+
+def test_a_run_is_not_resumed_with_another_shell(here: Path, tmp_path: Path):
+    tools = COUNT.replace("effect: write", "effect: write\n    via: Bash")
+    ask = "{id: ask, type: prompt.user, prompt: {message: Go on?, fields: [{name: said}]}}"
+    made = routine(here, ask, STEP % ("orders.csv", "x"), tools=tools)
+    shell = tmp_path / "my_shell.py"
+    with Memory(str(tmp_path / "em.db")) as memory:
+        shell.write_text("def Bash(command):\n    return command\n")
+        waiting = memory.run(made, {}, ToolRegistry.load(str(shell)))
+        shell.write_text("def Bash(command):\n    return command + '!'\n")
+        with pytest.raises(RoutineError, match="was changed since this run began"):
+            memory.resume(
+                waiting.run_id, ToolRegistry.load(str(shell)), answers={"ask": {"said": "y"}}
+            )
 
 
 def test_tools_of_coding_agents_are_found_without_a_module(here: Path):

@@ -23,7 +23,7 @@ from em.runner.expressions.language import (
 from em.runner.routine import HttpCall, Routine, ToolSpec
 from em.runner.run import UnknownOutcome
 from em.runner.secrets import Secrets
-from em.runner.tools import Tool
+from em.runner.tools import Tool, code_digest
 from em.runner.tools.command import CommandFailed, run_command
 from em.runner.tools.http import HttpFailed, request
 from em.runner.tools.mcp import McpFailed, Servers, value_of
@@ -99,7 +99,8 @@ def through(spec: ToolSpec, shell: Tool) -> Tool:
         return await shell.function(**shell_arguments(spec.via, template.filled(args)))
 
     tool = Tool(spec.name, acall if shell.is_async else call, spec.known_effect)
-    tool.digest = code_hash(msgspec.json.encode(spec)) if shell.digest else ""
+    own = shell.digest or code_digest(shell.function)
+    tool.digest = code_hash(msgspec.json.encode((spec, own)))
     tool.preview = template.filled
     return tool
 
