@@ -16,8 +16,8 @@ from em.compiler.expectations import expectations
 from em.compiler.guards import describes, fact
 from em.compiler.sources import Place, is_collection, places, quoted, reference, text_key
 from em.runner.expressions.functions import ANY, KEYS, every
-from em.runner.mentions import FUNCTION_WORDS
-from em.runner.task_plan import Effect, Known, Plan, Read, Slot
+from em.runner.mentions import FUNCTION_WORDS, analysed
+from em.runner.task_plan import Effect, Known, Plan, Read, Slot, asks_for, listed
 from em.values.canonical import Json, identical
 from em.values.leaves import mentioned_in
 
@@ -337,13 +337,32 @@ class _Learner:
     def effect(self) -> Effect:
         """Return the effect as a plan has it; a value that others need stands before them."""
         slots = {name: self._slot(name) for name in self._names}
+        each = self._each()
         return Effect(
             tool=self._tool,
             words=self._words(),
             slots=dict(sorted(slots.items(), key=lambda one: self._depth(one[0]))),
             guards=list(dict.fromkeys([*self._facts(), *self._relations()])),
             expects=expectations(self._instances[0].call, [o.call for o in self._instances[1:]]),
+            each=each if each and slots[each].records and not slots[each].of else "",
         )
+
+    def _each(self) -> str:
+        """Return the value of which a trace had several in one sentence, for a call each."""
+        effect = Effect(tool=self._tool, words=self._words())
+        by_trace: dict[int, list[_Instance]] = {}
+        for one in self._instances:
+            by_trace.setdefault(id(one.example), []).append(one)
+        shown: set[str] = set()
+        for several in by_trace.values():
+            calls = [one.call.args for one in several]
+            distinct = {n: _distinct(args.get(n) for args in calls) for n in self._names}
+            varying = [name for name, values in distinct.items() if len(values) > 1]
+            if len(varying) == 1 and len(distinct[varying[0]]) == len(calls):
+                (name,) = varying
+                if _is_listed(effect, name, several[0].example.said, distinct[name]):
+                    shown.add(name)
+        return shown.pop() if len(shown) == 1 else ""
 
     def _words(self) -> list[str]:
         values = {word.rstrip("s") for name in self._names for word in words_of(name)}
@@ -529,6 +548,17 @@ def _record(place: Place) -> Any:
         return None
     depth, items = place.collections[-1]
     return items[place.parts[depth]]
+
+
+def _is_listed(effect: Effect, name: str, said: str, values: Sequence[Any]) -> bool:
+    """Return whether one sentence of a request lists just these values for an effect."""
+    words = analysed(said)
+    pieces = [words.part(span) for span in words.pieces()]
+    asking = [piece for piece in pieces if asks_for(effect, piece.text)]
+    if len(asking) != 1:
+        return False
+    ids = [text for _, text in listed(effect, name, asking[0])]
+    return sorted(ids) == sorted(map(str, values))
 
 
 def _is_list(home: Home) -> bool:

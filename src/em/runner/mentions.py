@@ -155,6 +155,21 @@ def analysed(text: str) -> Words:
     return Words(text)
 
 
+_JOINED = re.compile(r"\s*,\s*(?:and\s+)?|\s+and\s+", re.IGNORECASE)
+
+
+def enumerations(words: Words) -> list[list[tuple[Span, str]]]:
+    """Return the ids and numbers that stand in lists: `#W1, #W2 and #W3`."""
+    lists: list[list[tuple[Span, str]]] = []
+    for span, text in words.codes():
+        last = lists[-1][-1][0] if lists else None
+        if last is not None and _JOINED.fullmatch(words.text, last.end, span.start):
+            lists[-1].append((span, text))
+        else:
+            lists.append([(span, text)])
+    return [one for one in lists if len(one) > 1]
+
+
 def unread(words: Words, known: Iterable[str]) -> list[str]:
     """Return what of the words nothing accounts for, in the order of the text.
 

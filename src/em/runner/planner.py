@@ -44,6 +44,7 @@ from em.runner.task_plan import (
     asking,
     asking_stems,
     asks_for,
+    listed,
 )
 from em.values.canonical import Json, short
 
@@ -178,7 +179,7 @@ class Planner:
                 f"{', '.join(named)} is given by name, and the words ask for {len(clauses)} things:"
                 " say in the words to which of them it belongs"
             )
-        planned = [self._read_clause(span) for span in clauses]
+        planned = [one for span in clauses for one in self._read_clause(span)]
         self._check_rest(before)
         _check_twice(planned)
         return planned
@@ -206,9 +207,10 @@ class Planner:
             if not is_chatter(rest.part(span)):
                 raise Unplanned(f"it is not clear what this asks for: {_shown(rest.part(span))}")
 
-    def _read_clause(self, span: Span) -> EffectCall:
+    def _read_clause(self, span: Span) -> tuple[EffectCall, ...]:
+        """Return the effect that a part of the words asks for, once for each id of a list."""
         words = self._words.part(span)
-        found: list[EffectCall] = []
+        found: list[tuple[EffectCall, ...]] = []
         problems: list[str] = []
         missing: list[str] = []
         for name, effect in self._plan.effects.items():
@@ -216,8 +218,12 @@ class Planner:
                 continue
             try:
                 _check_mood(effect, words.text)
+                ids = listed(effect, effect.each, words) if effect.each else []
+                if ids and effect.each not in self._known:
+                    found.append(self._for_each(name, effect, words, span.start, ids))
+                    continue
                 readings = self._readings(effect, words, span.start)
-                found += [EffectCall(name, args) for args in readings]
+                found += [(EffectCall(name, args),) for args in readings]
             except EmError as error:
                 problems.append(f"{effect.tool}: {error.message}")
                 missing += error.inputs if isinstance(error, Unplanned) else ()
@@ -226,9 +232,27 @@ class Planner:
             said = _shown(words)
             if not distinct:
                 raise Unplanned(f"{said}: {'; '.join(problems)}", missing)
-            ways = "; ".join(f"{one.effect} {short(one.args)}" for one in distinct[:4])
+            ways = "; ".join(f"{one.effect} {short(one.args)}" for one, *_ in distinct[:4])
             raise Unplanned(f"{said} can be read in {len(distinct)} ways: {ways}")
         return distinct[0]
+
+    def _for_each(
+        self, name: str, effect: Effect, words: Words, start: int, ids: list[tuple[Span, str]]
+    ) -> tuple[EffectCall, ...]:
+        """Return the effect once for each id of a list; all else must be the same for all."""
+        calls: list[EffectCall] = []
+        for own, _ in ids:
+            # The words as if they named this one only, at the same place.
+            others = [Span(ids[0][0].start, own.start), Span(own.end, ids[-1][0].end)]
+            found = list(self._readings(effect, words.without(others), start))
+            if any(args != found[0] for args in found):
+                raise Unplanned(f"the words can be read in {len(found)} ways")
+            calls.append(EffectCall(name, found[0]))
+        rest = [{n: v for n, v in one.args.items() if n != effect.each} for one in calls]
+        chosen = {short(one.args[effect.each]) for one in calls}
+        if len(chosen) < len(calls) or any(one != rest[0] for one in rest):
+            raise Unplanned(f"it is not clear what belongs to which {effect.each}")
+        return tuple(calls)
 
     def _readings(self, effect: Effect, words: Words, start: int) -> Iterator[Json]:
         """Yield the arguments of every reading that leaves nothing of the words.

@@ -1,5 +1,6 @@
 """Plan of a learnt routine: its effects, where each of their values lives, and what it reads."""
 
+import re
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -8,7 +9,7 @@ import msgspec
 
 from em.errors import RoutineError
 from em.runner.agreement import INPUTS
-from em.runner.mentions import analysed, stem
+from em.runner.mentions import Span, Words, analysed, enumerations, stem
 from em.runner.run import PendingPrompt
 from em.values.canonical import Json, short
 
@@ -86,6 +87,8 @@ class Effect(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     after: effects that came before this one in every trace that had both.
     expects: what its result must be like, as when it was recorded.
     reads: it changes nothing, and its result is the answer to the request.
+    each: the value of which one sentence may name several, each for a call of its own, as in a
+    trace; empty if none did.
     """
 
     tool: str
@@ -95,6 +98,7 @@ class Effect(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     guards: Sequence[str] = ()
     after: Sequence[str] = ()
     expects: Sequence[str] = ()
+    each: str = ""
 
 
 class Read(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -239,6 +243,27 @@ def asks_for(effect: Effect, text: str) -> bool:
 def asking(effect: Effect) -> Iterator[str]:
     """Yield the words that ask for an effect, with verbs that mean the same."""
     return _alike(effect.words)
+
+
+def listed(effect: Effect, name: str, words: Words) -> list[tuple[Span, str]]:
+    """Return the ids that words ask an effect for, one after the other: `cancel #W1 and #W2`.
+
+    name: the value that they are. Only words of the value's name may stand between the verb and
+    the first id. It is empty if there is no such list, or there are two.
+    """
+    lists = enumerations(words)
+    if len(lists) != 1:
+        return []
+    start = lists[0][0][0].start
+    stems = asking_stems(tuple(effect.words))
+    before = [stem(word) for span, word in words.plain() if span.end <= start]
+    verb = max((n for n, word in enumerate(before) if word in stems), default=-1)
+    own = {stem(word) for word in re.findall(r"[a-z]+", name.lower())}
+    is_next = verb >= 0 and {*before[verb + 1 :]} <= own | _OWNERS
+    return lists[0] if is_next else []
+
+
+_OWNERS = frozenset(stem(word) for word in ("my", "our", "the"))
 
 
 @lru_cache(maxsize=1000)

@@ -135,6 +135,9 @@ def _of_slots(old: Routine, new: Routine) -> Iterator[str]:
         words = [word for word in after[name].words if word not in before[name].words]
         if words:
             yield f"{name}: asked for by {', '.join(words)} too"
+        was, now = before[name].each, after[name].each
+        if was != now:
+            yield f"{name}: one sentence may name {f'several {now}' if now else f'one {was} only'}"
         for slot in dict.fromkeys([*before[name].slots, *after[name].slots]):
             one, other = before[name].slots.get(slot), after[name].slots.get(slot)
             yield from (f"{name}: {slot} {words}" for words in _of_slot(one, other))
