@@ -4,6 +4,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -108,6 +109,31 @@ def test_reads_are_pruned_and_bookkeeping_is_left_out():
     reasons = [verdict.reason for verdict in draft.verdicts]
     assert reasons[0] == "nothing uses its result"
     assert "notes" in reasons[1]
+
+
+def test_a_number_in_the_last_words_comes_from_a_result(here: Path):
+    sessions = [
+        msgspec.structs.replace(
+            counted(f"{name}.csv", number=number),
+            final_output=f"There are {number} pending lines.",
+        )
+        for name, number in (("orders", "2"), ("sales", "3"), ("refunds", "1"))
+    ]
+    made = compile_several([as_kept(one, f"t{n}") for n, one in enumerate(sessions)])
+    request = "Count the pending lines of returns.csv into report.txt"
+    assert run(made.draft, here, {"request": request}).output == "There are 4 pending lines."
+
+
+def test_last_words_with_a_number_that_nothing_explains_are_not_repeated(here: Path):
+    sessions = [
+        msgspec.structs.replace(
+            counted(f"{name}.csv", number=number), final_output=f"It took {seconds} seconds."
+        )
+        for name, number, seconds in (("orders", "2", 31), ("sales", "3", 47), ("refunds", "1", 52))
+    ]
+    made = compile_several([as_kept(one, f"t{n}") for n, one in enumerate(sessions)])
+    request = "Count the pending lines of returns.csv into report.txt"
+    assert run(made.draft, here, {"request": request}).output == "4"
 
 
 def test_each_command_has_its_own_effect():

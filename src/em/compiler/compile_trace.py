@@ -22,6 +22,7 @@ from em.compiler.improvement import Improved, improve
 from em.compiler.kind_draft import draft_kind, examples_of, with_outcome
 from em.compiler.package_files import package_texts, write_package
 from em.compiler.proof import prove
+from em.compiler.return_value import with_return
 from em.compiler.rules_draft import draft_rules
 from em.compiler.step_trials import Group, does_all, step_trials
 from em.compiler.trials import refuse_wrong
@@ -335,7 +336,8 @@ def _one_way(
     others = [kept for kept in same if kept != chosen]
     # What a success did without holds for this kind of task only by chance.
     draft = relaxed(drafts[chosen], [drafts[one] for one in others if _succeeded(traces, one)])
-    apart = told_apart(draft, [drafts[kept] for kept in others])
+    alike = [drafts[kept] for kept in others]
+    apart = with_return(told_apart(draft, alike), alike)
     if apart is not draft:
         draft = _proved(apart, how["udfs"])
     events = {kept.id: kept.event_ids for kept in traces}

@@ -72,7 +72,7 @@ def settled(draft: Draft, others: Sequence[Draft]) -> Draft:
     one each time, may say enough. Everything that holds in all of them must agree.
     others: drafts that make the same calls in the same order.
     """
-    draft = _with_checks(_with_names(draft, others), others)
+    draft = _with_checks(with_names(draft, others), others)
     for name in [name for name, asked in draft.routine.asks.items() if not asked.is_unused]:
         found = _Together(draft, others).explained(name)
         if found:
@@ -192,7 +192,7 @@ def _explanations(draft: Draft, number: int, place: str) -> Iterator[str]:
     yield from step.agree.get(place, ())
 
 
-def _with_names(draft: Draft, others: Sequence[Draft]) -> Draft:
+def with_names(draft: Draft, others: Sequence[Draft]) -> Draft:
     """Return a draft in which what was read has a name, so that checks can look there."""
     names = Names()
     for name in (*FUNCTIONS, *draft.input, *(step.save_as or "" for step in draft.routine.steps)):

@@ -13,6 +13,7 @@ from em.compiler.differences import settled, told_apart
 from em.compiler.draft import Draft
 from em.compiler.evidence import ENOUGH, of_constant
 from em.compiler.loops import unfolded
+from em.compiler.return_value import with_return
 from em.compiler.sources import places, text_key
 from em.compiler.templates import Filled, filled, merged_of, templates_of, with_template
 from em.errors import EmError
@@ -118,6 +119,7 @@ def _merged(drafts: Sequence[Draft], base: int, tasks: int) -> Draft:
     """Return what holds in all drafts, in the words of one of them."""
     first, others = drafts[base], [*drafts[:base], *drafts[base + 1 :]]
     draft = settled(told_apart(relaxed(first, others), others), others)
+    draft = with_return(draft, others)
     if of_constant(tasks) >= ENOUGH:
         draft = confirmed(draft, list(names_to_confirm(draft.routine)))
     return draft
