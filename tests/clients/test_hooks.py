@@ -17,7 +17,8 @@ import pytest
 from em import Memory
 from em.clients import hook
 from em.clients.advice import HEADING, MOST_TOKENS, Advice
-from em.clients.hook_service import HookService
+from em.clients.hook_service import HookService, end_service
+from em.clients.launch import socket_of
 from em.errors import EmError
 from em.heuristics.brief import cost
 from em.heuristics.heuristic import Lesson
@@ -101,12 +102,15 @@ def test_without_a_service_the_hook_starts_it_and_says_nothing(short: Path) -> N
     mark = short / "started"
     ran = run_hook(str(short / "s"), str(short), "touch", "started", given=b'{"a":\n1}')
     assert (short / "s.missed").read_bytes() == b'{"a": 1}\n'
+    run_hook(str(short / "s"), str(short), "touch", "second", given=b"{}")
+    assert (short / "s.missed").read_bytes() == b'{"a": 1}\n{}\n'
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, b"", b"")
     for _ in range(100):
         if mark.exists():
             break
         time.sleep(0.05)
     assert mark.exists()
+    assert not (short / "second").exists()  # one is being started already
 
 
 def test_the_service_is_started_also_when_its_folder_is_gone(short: Path) -> None:
@@ -370,6 +374,28 @@ def test_the_service_answers_over_its_socket_alone_and_ends_when_idle(
     assert not thread.is_alive()
     assert not address.exists()
     assert len(memory.traces()) == 1  # its hook came before the service
+
+
+def test_a_service_that_is_ended_stores_what_it_read_and_leaves_no_files(
+    tmp_path: Path,
+) -> None:
+    db = str(tmp_path / "em.db")
+    transcript = tmp_path / "s1.jsonl"
+    transcript.write_text("".join(lines_of_a_session(tmp_path)))
+    address = socket_of(db)
+    hook.make_private(str(address.parent))
+    hook.leave(str(address), json.dumps(event("Stop", transcript_path=str(transcript))).encode())
+    with subprocess.Popen([sys.executable, "-m", "em", "--db", db, "hooks"]) as service:
+        for _ in range(300):
+            if hook.ask(str(address), b"{}", patience=5) is not None:
+                break
+            time.sleep(0.05)
+        end_service(address)
+        assert service.wait(20) == 0
+    assert not [*address.parent.glob(f"{address.stem}*")]
+    end_service(address)  # nothing is there any more
+    with Memory(db) as memory:
+        assert len(memory.traces()) == 1
 
 
 def test_a_folder_of_others_is_refused(memory: Memory, short: Path) -> None:

@@ -1,7 +1,6 @@
 """em installed into each coding agent: sessions are recorded, and lessons reach the next one."""
 
 import json
-import os
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,6 +14,7 @@ from tests.clients.test_install import contents
 from em import Memory
 from em.clients.advice import HEADING
 from em.clients.hook import ask
+from em.clients.hook_service import end_service
 from em.clients.launch import socket_of
 from em.testing.model_server import Seen
 
@@ -36,7 +36,7 @@ def installed(agent: CodingAgent, db: Path) -> Iterator[CodingAgent]:
     agent.run("hello", "Hello.")  # the first hook starts the service
     until(lambda: ask(str(socket_of(str(db))), b"{}") is not None)
     yield agent
-    os.kill(int(socket_of(str(db)).with_suffix(".lock").read_text()), 15)
+    end_service(socket_of(str(db)))
 
 
 def until(is_so: Callable[[], bool]) -> None:
@@ -128,9 +128,10 @@ def test_a_folder_that_opted_out_is_not_recorded(installed: CodingAgent, db: Pat
         assert not any("secret" in one.trace.mission.goal for one in memory.traces())
 
 
-def test_uninstalling_leaves_nothing_of_em(installed: CodingAgent) -> None:
+def test_uninstalling_leaves_nothing_of_em(installed: CodingAgent, db: Path) -> None:
     ran = em("uninstall", installed.name, "--yes", HOME=str(installed.home))
     assert ran.code == 0, ran.err
+    assert not [*socket_of(str(db)).parent.glob(f"{socket_of(str(db)).stem}*")]
     installed.run("hello again", "Hello.")
     left = [name for name in contents(installed.home) if name.split("/")[-1].startswith("em")]
     assert left == []

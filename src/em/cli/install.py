@@ -1,5 +1,7 @@
 """`em install`, `em uninstall`, `em hooks`: em in coding agents."""
 
+import signal
+from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -81,6 +83,9 @@ def uninstall(client: str, from_: Path | None, yes: bool, dry_run: bool) -> int:
     removal = Removal(home)
     done = _carry_out(removal, client, yes=yes, dry_run=dry_run)
     if done:
+        from em.clients.hook_service import end_service
+
+        end_service(Path(removal.socket))
         for path in removal.left:
             note(f"{path} was changed since: remove em's part by hand")
     return 1 if done and removal.left else 0
@@ -138,7 +143,18 @@ def hooks(idle: float) -> int:
     from em.clients.hook_service import HookService
     from em.clients.launch import socket_of
 
+    # As when idle: what was recorded is stored, and the socket is removed.
+    signal.signal(signal.SIGTERM, _end)
     db = _memory()
     memory = open_memory(create=True)
-    HookService(memory, socket_of(db), idle=idle).run()
+    with suppress(_Ended):
+        HookService(memory, socket_of(db), idle=idle).run()
     return 0
+
+
+class _Ended(Exception):
+    """Somebody asked the service to end."""
+
+
+def _end(_signal: int, _frame: object) -> None:
+    raise _Ended

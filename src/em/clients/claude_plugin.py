@@ -52,7 +52,7 @@ def home_of(config: Path) -> Path:
 
 def plugin(launch: Launch, folder: Path) -> Installation:
     """Return the plugin's folder alone, for `claude --plugin-dir FOLDER`."""
-    made = Installation(NAME, folder)
+    made = Installation(NAME, folder, launch.socket)
     for name, text in _files(launch).items():
         made.create(folder / name, text)
     return made

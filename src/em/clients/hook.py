@@ -11,10 +11,12 @@ library: the agent waits for it.
 import os
 import socket
 import sys
-from time import monotonic
+from time import monotonic, time
 
 PATIENCE = 0.3
 """Seconds."""
+STARTING = 15.0
+"""Seconds that a service may take to start, before a hook starts another."""
 
 
 def make_private(folder: str) -> bool:
@@ -60,6 +62,23 @@ def leave(address: str, question: bytes) -> None:
         file.write(question.replace(b"\n", b" ") + b"\n")
 
 
+def starting(address: str) -> str:
+    """Return the file that says that a service is being started."""
+    return address + ".starting"
+
+
+def is_starting(address: str) -> bool:
+    """Tell whether a service was started lately; if not, note that one is now."""
+    try:
+        if time() - os.stat(starting(address)).st_mtime < STARTING:
+            return True
+    except FileNotFoundError:
+        pass
+    with open(starting(address), "wb") as file:
+        os.utime(file.fileno())
+    return False
+
+
 def start(folder: str, command: list[str]) -> None:
     """Start the service as a process of its own, which goes on when the agent has ended."""
     import subprocess
@@ -83,7 +102,8 @@ def main(address: str, folder: str, *command: str) -> None:
         answer = ask(address, question)
         if answer is None:
             leave(address, question)
-            start(folder, list(command))
+            if not is_starting(address):
+                start(folder, list(command))
         elif answer:
             sys.stdout.buffer.write(answer)
     except Exception:  # noqa: BLE001, S110 - whatever is wrong with em, the agent goes on

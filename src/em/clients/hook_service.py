@@ -9,17 +9,18 @@ import fcntl
 import json
 import os
 import queue
+import signal
 import socket
 import threading
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from time import monotonic
+from time import monotonic, sleep
 from typing import Any
 
 from em.clients.advice import Advice
-from em.clients.hook import missed
+from em.clients.hook import missed, starting
 from em.clients.launch import private_folder
 from em.clients.live_sessions import LiveSessions, is_left_alone
 from em.errors import EmError
@@ -68,6 +69,7 @@ class HookService:
             listener.bind(str(self._address))
             os.chmod(self._address, 0o600)
             listener.listen(64)
+            Path(starting(str(self._address))).unlink(missing_ok=True)
             listener.settimeout(min(self._idle, 5.0))
             try:
                 while monotonic() - self._last < self._idle:
@@ -148,6 +150,30 @@ class HookService:
     def _learn(self, trace_ids: list[str]) -> None:
         if trace_ids:
             self._memory.reflect(trace_ids)
+
+
+def end_service(address: Path) -> None:
+    """End the service at an address, if one runs, and remove its files."""
+    lock = address.with_suffix(".lock")
+    if not lock.exists():
+        return
+    with lock.open("a+") as file:
+        for _ in range(100):
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                file.seek(0)
+                pid = file.read()
+                if pid.isdecimal():
+                    with suppress(ProcessLookupError):
+                        os.kill(int(pid), signal.SIGTERM)
+                sleep(0.1)
+        else:
+            return  # it does not end: it has its files still
+        others = (missed(str(address)), starting(str(address)))
+        for path in (address, lock, *map(Path, others)):
+            path.unlink(missing_ok=True)
 
 
 def _received(connection: socket.socket) -> bytes:

@@ -49,6 +49,7 @@ class Note(msgspec.Struct, frozen=True):
     client: str
     files: Sequence[FileEdit]
     folders: Sequence[str]
+    socket: str = ""
 
 
 class Change(msgspec.Struct, frozen=True):
@@ -72,11 +73,12 @@ class Installation:
     """The files of an installation, collected before anything is written.
 
     home: em's own folder in the program's settings; the note is stored there.
+    socket: where the service of its hooks listens.
     leftovers: folders that the program makes for em, removed with the rest if they are empty.
     """
 
-    def __init__(self, client: str, home: Path) -> None:
-        self.client, self.home = client, home
+    def __init__(self, client: str, home: Path, socket: str) -> None:
+        self.client, self.home, self.socket = client, home, socket
         self._files: list[FileEdit] = []
         self.changes: list[Change] = []
         self.leftovers: list[Path] = []
@@ -136,7 +138,7 @@ class Installation:
     def apply(self) -> None:
         """Write everything, the note first: also half an installation can be undone."""
         folders = sorted({*self._new_folders(), *map(str, self.leftovers)})
-        note = Note(self.client, self._files, folders)
+        note = Note(self.client, self._files, folders, self.socket)
         _write(self.home / NOTE, msgspec.json.format(msgspec.json.encode(note), indent=1).decode())
         for change in self.changes:
             assert change.after is not None
@@ -171,6 +173,11 @@ class Removal:
         self.left: list[Path] = []
         for file in self._note.files:
             self._plan(file)
+
+    @property
+    def socket(self) -> str:
+        """Where the service of its hooks listens."""
+        return self._note.socket
 
     def _plan(self, file: FileEdit) -> None:
         path = Path(file.path)
