@@ -237,6 +237,7 @@ class _Blanks:
             slots=slots,
             guards=[],
             expects=known.expects or expectations(calls[0], calls[1:]),
+            checks=known.checks,
         )
 
     # --- words ------------------------------------------------------------------------------------

@@ -58,7 +58,7 @@ def expectations(call: Returned, others: Sequence[Returned] = ()) -> list[str]:
     results = [call.result, *(other.result for other in others)]
     if any(result is None for result in results):
         return []
-    found = [*_general(call.result), *_keys(results), *_facts(call)]
+    found = [*_general(call.result), *_keys(results), *_facts(call.result, call.args)]
     return [check for check in found if all(_holds(check, result) for result in results)]
 
 
@@ -86,14 +86,23 @@ def _keys(results: Sequence[Any]) -> Iterator[str]:
         yield f"missing_keys({RESULT}, {', '.join(map(quoted, keys[:MOST_KEYS]))}) == none"
 
 
-def _facts(call: Returned) -> list[str]:
+def facts_shown(calls: Sequence[tuple[Any, Json]]) -> list[str]:
+    """Return the flags and statuses that several results had, none of which repeats an argument.
+
+    calls: each result, with the arguments that it may repeat.
+    """
+    shared = [_facts(result, args) for result, args in calls]
+    return [check for check in shared[0] if all(check in one for one in shared[1:])]
+
+
+def _facts(result: Any, args: Json) -> list[str]:
     """Return that flags and statuses are as recorded, unless they repeat an argument."""
-    given = {str(value).lower() for _, value in leaves(call.args) if isinstance(value, str)}
+    given = {str(value).lower() for _, value in leaves(args) if isinstance(value, str)}
     found = []
-    for parts, value in _fields(call.result):
+    for parts, value in _fields(result):
         key = str(parts[-1]) if parts else ""
         if isinstance(value, bool):
-            repeats = key in call.args and call.args[key] is value
+            repeats = key in args and args[key] is value
         else:
             repeats = not _is_status(key, value) or bool(given & {value.lower(), *words_in(value)})
         if not repeats:

@@ -13,6 +13,7 @@ import msgspec
 from em.compiler.calls import TracedCall, identifier, result_name, words_of
 from em.compiler.evidence import ENOUGH, information, of_constant
 from em.compiler.expectations import expectations
+from em.compiler.goal_checks import Look, checks, looks
 from em.compiler.guards import describes, fact
 from em.compiler.sources import Place, is_collection, places, quoted, reference, text_key
 from em.runner.expressions.functions import ANY, KEYS, every
@@ -45,6 +46,7 @@ class Example:
         self.calls, self.said, self.earlier = calls, said, earlier
         self._places: dict[str, list[Place]] = {}
         self._reads: dict[str, list[TracedCall]] = {}
+        self._looks: list[Look] | None = None
         for call in calls:
             if call.effect == "read":
                 self._reads.setdefault(call.name, []).append(call)
@@ -66,6 +68,12 @@ class Example:
             if call.index < before.index:
                 last[quoted(call.args)] = call
         return last.values()
+
+    def looks(self, write: TracedCall) -> list[Look]:
+        """Return the reads that showed what a call with an effect had done."""
+        if self._looks is None:
+            self._looks = list(looks(self.calls))
+        return [look for look in self._looks if look.write is write]
 
     @property
     def writes(self) -> list[TracedCall]:
@@ -259,6 +267,10 @@ class _Instance:
             for name, value in call.args.items():
                 self._find(name, value)
 
+    def looks(self) -> list[Look]:
+        """Return the reads that showed what the call had done."""
+        return self.example.looks(self.call)
+
     def _find(self, name: str, value: Any) -> None:
         values = value if isinstance(value, list) else [value]
         if not values or any(isinstance(one, dict | list) for one in values):
@@ -345,6 +357,7 @@ class _Learner:
             guards=list(dict.fromkeys([*self._facts(), *self._relations()])),
             expects=expectations(self._instances[0].call, [o.call for o in self._instances[1:]]),
             each=each if each and slots[each].records and not slots[each].of else "",
+            checks=checks([look for one in self._instances for look in one.looks()]),
         )
 
     def _each(self) -> str:

@@ -7,7 +7,7 @@ import contextvars
 import queue
 import threading
 import time
-from collections.abc import Callable, Collection, Generator, Iterable, Mapping
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -17,7 +17,7 @@ from em.runner.agreement import Agreement, left_of
 from em.runner.answers import check_answers, fields_of
 from em.runner.drivers import CallMany, CallTool, Effect, Wait, WriteNotes, drive
 from em.runner.expressions.functions import FUNCTIONS
-from em.runner.expressions.language import compile_expression
+from em.runner.expressions.language import compile_expression, compile_value
 from em.runner.expressions.words import check_in_words
 from em.runner.journal import PAST_DONE, Attempt, Note, Notebook, Restored, keepable, unknown
 from em.runner.planner import planner_of
@@ -29,6 +29,7 @@ from em.runner.routine import (
     Program,
     Retry,
     RulesStep,
+    check_step,
     effect_step,
     fix_step,
     look_step,
@@ -55,7 +56,7 @@ from em.runner.run import (
     report_of,
 )
 from em.runner.secrets import Secrets
-from em.runner.task_plan import NeedsRead, Results, Unplanned, secrets_in
+from em.runner.task_plan import EffectCall, NeedsRead, Results, Unplanned, secrets_in
 from em.runner.tools import Function, Tool, argument_problem, missing_tool
 from em.values import json_schema
 from em.values.call import Fix, fix_problem
@@ -487,13 +488,23 @@ def _unexpected(step: CompiledStep, scope: Json, value: Any) -> UnexpectedResult
             now = f"now it is {short(compile_expression(left_of(text), '')(seen))}"
         except EmError as error:
             now = f"now it can't be seen: {error.message}"
+        made = "the call was made" if step.is_write else f"{step.target} was called as a check"
         return UnexpectedResult(
-            f"the call was made and returned {short(result)}; it was expected that"
+            f"{made} and returned {short(result)}; it was expected that"
             f" {check_in_words(text)}, and {now}. Nothing was done after it",
             place=f"step {step.id}",
             fix="look at what the call did, and finish by hand; don't run it again",
         )
     return None
+
+
+def _after_effects(failure: Failure, done: Sequence[str]) -> Failure:
+    """Return the failure of a check after effects, which says that they were made."""
+    return msgspec.structs.replace(
+        failure,
+        message=f"{failure.message}; these effects were made: {', '.join(done)}",
+        context={**failure.context, "done": [*done]},
+    )
 
 
 def _as_noted(value: Any) -> Any:
@@ -910,7 +921,25 @@ class Machine:
             scope = {**self._scope, call.as_name: {"tool": call.target, "args": one.args}}
             value = yield from self._calls.once(call, scope, number, start)
             results[one.effect].append(value)
+            try:
+                yield from self._check_goal(one, planned, value, number, start)
+            except Failed as failed:
+                made = [done.effect for done in plan[: number + 1]]
+                raise Failed(_after_effects(failed.failure, made)) from None
         return results
+
+    def _check_goal(
+        self, one: EffectCall, planned: PlanStep, result: Any, number: int, start: float
+    ) -> Steps:
+        """Make the reads that must show an effect. End the run if one shows something else."""
+        checks = planned.effects[one.effect].checks
+        for place, check in enumerate(checks):
+            read = check_step(one.effect, check)
+            made = {**FUNCTIONS, **one.args, "result": result}
+            args = self._evaluated(read, compile_value(check.args, f"step {read.id}"), made)
+            own = {read.as_name: {"tool": check.tool, "args": args}}
+            scope = {**self._scope, **one.args, **own}
+            yield from self._calls.once(read, scope, number * len(checks) + place, start)
 
     def _find_effects(self, step: CompiledStep, planned: PlanStep, start: float) -> Steps:
         """Make the reads that a plan needs, and ask where it is not clear."""

@@ -17,6 +17,7 @@ from em.runner.expressions.language import compile_expression, compile_value, na
 from em.runner.expressions.words import check_in_words, in_words
 from em.runner.machine import Machine, Steps, scopes_of
 from em.runner.remedies import Cure, Findings, HandedOver, facts_in_words
+from em.runner.requirements import expected_in_words
 from em.runner.routine import (
     CompiledStep,
     PlanStep,
@@ -363,4 +364,5 @@ def _shown_effect(one: EffectCall, planned: PlanStep) -> Planned:
             for name, value in one.args.items()
         ],
         guards=[PlannedGuard(guard=check_in_words(text), holds=True) for text in effect.guards],
+        expects=expected_in_words(effect),
     )

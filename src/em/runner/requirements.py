@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from em.runner.expressions.words import check_in_words, in_words, request_in_words
 from em.runner.remedies import Rule, facts_in_words
 from em.runner.routine import Asked, PlanStep, Routine, RulesStep, ToolStep, UdfStep
-from em.runner.task_plan import Slot
+from em.runner.task_plan import Effect, Slot
 from em.values.canonical import Json, short
 from em.values.example_shape import shapes, without_personal_data
 from em.values.json_schema import kind_of
@@ -45,16 +45,25 @@ def requirements(routine: Routine) -> Iterator[Requirement]:
         elif isinstance(step, PlanStep):
             for name, effect in step.effects.items():
                 said = [_said(slot, how) for slot, how in effect.slots.items()]
-                hold, expect = (
-                    map(check_in_words, effect.guards),
-                    map(check_in_words, effect.expects),
-                )
-                yield Requirement(name, said, [*hold], [*expect])
+                hold = map(check_in_words, effect.guards)
+                yield Requirement(name, said, [*hold], expected_in_words(effect))
         elif isinstance(step, RulesStep):
             for name, rule in step.rules.items():
                 reasons = [" and ".join(facts_in_words(when)) for when in rule.when]
                 changed = [f"{symptom} must be different then" for symptom in rule.cures]
                 yield Requirement(name, [], [*reasons, *_arguments(rule)], changed)
+
+
+def expected_in_words(effect: Effect) -> list[str]:
+    """Say what an effect of a plan must return, and what reads must show after it."""
+    return [
+        *map(check_in_words, effect.expects),
+        *(
+            f"{check.tool} is called, and {check_in_words(text)}"
+            for check in effect.checks
+            for text in check.shows
+        ),
+    ]
 
 
 def _arguments(rule: Rule) -> list[str]:

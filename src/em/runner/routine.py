@@ -24,7 +24,7 @@ from em.runner.agreement import (
 from em.runner.expressions.language import Evaluate, compile_expression, compile_value
 from em.runner.remedies import Look, Remedies, Rule
 from em.runner.symptoms import Plain
-from em.runner.task_plan import FAILED_READ, Form, Known, Plan, Read
+from em.runner.task_plan import FAILED_READ, Check, Form, Known, Plan, Read
 from em.runner.task_plan import Effect as PlannedEffect
 from em.settings import McpServer
 from em.values.call import Effect
@@ -197,7 +197,8 @@ class PlanStep(_Common, frozen=True, kw_only=True, tag="plan"):
     @property
     def tools(self) -> set[str]:
         """The tools that it calls."""
-        return self.writes | {read.tool for reads in self.reads.values() for read in reads}
+        checks = {check.tool for effect in self.effects.values() for check in effect.checks}
+        return self.writes | checks | {r.tool for reads in self.reads.values() for r in reads}
 
     @property
     def writes(self) -> set[str]:
@@ -585,6 +586,12 @@ def effect_step(name: str, effect: PlannedEffect) -> CompiledStep:
     return _with_item(
         ToolStep(id=name, tool=effect.tool, effect=does, expects=tuple(effect.expects))
     )
+
+
+def check_step(name: str, check: Check) -> CompiledStep:
+    """Return the step of a read after an effect, whose arguments stand under `item`."""
+    shows = tuple(check.shows)
+    return _with_item(ToolStep(id=f"{name}_check", tool=check.tool, effect="read", expects=shows))
 
 
 def look_step(step_id: str, tool: str) -> CompiledStep:

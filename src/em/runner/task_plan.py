@@ -81,11 +81,24 @@ class Slot(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
     optional: bool = False
 
 
+class Check(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A read that is made after an effect, because agents looked there whether all went well.
+
+    args: values of the effect by name, or of its `result`, as `{{ order_id }}`.
+    shows: what must hold, in expressions over its own `result` and the values of the effect.
+    """
+
+    tool: str
+    args: Json = {}
+    shows: Sequence[str] = ()
+
+
 class Effect(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """A call with an effect: its values, and the words that ask for it.
 
     after: effects that came before this one in every trace that had both.
     expects: what its result must be like, as when it was recorded.
+    checks: what is read after it, and must show it.
     reads: it changes nothing, and its result is the answer to the request.
     each: the value of which one sentence may name several, each for a call of its own, as in a
     trace; empty if none did.
@@ -99,6 +112,7 @@ class Effect(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     after: Sequence[str] = ()
     expects: Sequence[str] = ()
     each: str = ""
+    checks: Sequence[Check] = ()
 
 
 class Read(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
