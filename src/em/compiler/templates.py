@@ -5,6 +5,7 @@ values, however short a value is. The values become inputs, named after the argu
 """
 
 import re
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
 from typing import Any, NamedTuple
@@ -16,12 +17,15 @@ from em.compiler.draft import Draft
 from em.compiler.inputs import REQUEST, escaped
 from em.compiler.loops import Loop, folded, inputs_of, loop_of, turns
 from em.compiler.sources import text_key
+from em.runner.expressions.functions import kind_of
 from em.runner.routine import Request
 from em.traces.trace import Message, Mission, ToolCall, Trace, UdfCall
 from em.values.canonical import Json
 
 FEWEST = 3
 """Requests that a template needs: two may agree in a value by chance."""
+MOST_ALIKE = 3
+"""Ids, mails, dates or numbers that are kept as examples: they only show how one looks."""
 MOST_HOLES = 8
 FEWEST_WORDS = 2
 """Words that requests must have in common."""
@@ -214,7 +218,7 @@ def with_template(draft: Draft, found: Filled) -> Draft:
     """Return a draft whose inputs are taken from a request in words."""
     schema = dict(draft.routine.input_schema or {})
     properties = {
-        name: {**content, "examples": _different(found.values[name])}
+        name: {**content, "examples": _examples(found.values[name])}
         if name in found.values
         else content
         for name, content in schema.get("properties", {}).items()
@@ -236,6 +240,18 @@ def with_template(draft: Draft, found: Filled) -> Draft:
         seen={},
     )
     return msgspec.structs.replace(draft, routine=routine)
+
+
+def _examples(values: Sequence[Any]) -> list[Any]:
+    """Return what tells how a value looks: all texts, and a few ids, mails and numbers each."""
+    found: list[Any] = []
+    kinds: Counter[str] = Counter()
+    for value in _different(values):
+        kind = "list" if isinstance(value, dict | list) else kind_of(value)
+        kinds[kind] += 1
+        if kind in ("list", "text", "word") or kinds[kind] <= MOST_ALIKE:
+            found.append(value)
+    return found
 
 
 def _different(values: Sequence[Any]) -> list[Any]:

@@ -10,6 +10,7 @@ import copy
 import json
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from em.errors import EmError, RoutineError
@@ -753,7 +754,8 @@ def _lower(text: str) -> str:
     return lower if len(lower) == len(text) else text
 
 
-def _split(template: str) -> tuple[list[str], list[str]]:
+@lru_cache(maxsize=1_000)
+def _split(template: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the words around the names of a template, one more than there are names."""
     words, names = [""], []
     for number, part in enumerate(_HOLE.split(template)):
@@ -765,7 +767,7 @@ def _split(template: str) -> tuple[list[str], list[str]]:
             words[-1] += _quoted_text(hole) if number % 2 else part
     plain = [re.sub(r"\s+", " ", part) for part in words]
     plain[0], plain[-1] = plain[0].lstrip(), plain[-1].rstrip()
-    return [_lower(part) for part in plain], names
+    return tuple(_lower(part) for part in plain), tuple(names)
 
 
 def _quoted_text(hole: str) -> str:
