@@ -182,3 +182,53 @@ def test_traces_that_did_not_look_teach_no_check(memory: Memory) -> None:
     post = Post(broken="cancel_order")
     text = {"request": "I am ana7@post.example. Please cancel #W70107."}
     assert memory.run(routine, text, post.tools(), remember=False).status == "ok"
+
+
+# --- the way of one trace -------------------------------------------------------------------------
+
+
+def _redirected(memory: Memory, post: Post, **options: Any) -> RunResult:
+    """Do what one trace did, with the inputs of another task."""
+    ids = [memory.add_trace(Post().redirected(3, "50811"))]
+    routine = memory.compile(ids, name="redirect")
+    text = "I am ana7@post.example. Please redirect #W70107 to 61234."
+    return memory.run(routine, {"request": text}, post.tools(), remember=False, **options)
+
+
+def test_the_way_of_one_trace_ends_with_its_check(memory: Memory) -> None:
+    post = Post()
+    result = _redirected(memory, post)
+    assert (result.status, post.done) == ("ok", ["redirect_order"]), result
+    assert [report.id for report in result.steps][-3:-1] == ["redirect_order", "get_order_2"]
+
+
+def test_the_way_of_one_trace_fails_if_what_was_written_does_not_stand(memory: Memory) -> None:
+    post = Post(broken="redirect_order")
+    result = _redirected(memory, post)
+    assert (result.status, post.done) == ("failed", ["redirect_order"]), result
+    assert result.failure is not None
+    assert result.failure.error_type == "UnexpectedResult"
+    assert result.failure.context["done"] == ["redirect_order"]
+    assert "these effects were made: redirect_order" in result.failure.message
+    assert "40107" in result.failure.message
+
+
+def test_a_dry_run_shows_the_check_and_does_not_make_it(memory: Memory) -> None:
+    result = _redirected(memory, post := Post(), dry_run=True)
+    assert post.done == []
+    assert result.failure is None
+    (last,) = (one for one in result.planned if one.step == "get_order_2")
+    assert any("zip" in words for words in last.expects)
+
+
+def test_of_several_traces_that_went_one_way_only_shared_facts_are_checked(memory: Memory) -> None:
+    post = Post()
+    post.orders["#W70102"]["paid"] = False
+    ids = [memory.add_trace(post.cancelled(n)) for n in (0, 1, 2, 3)]
+    routine = memory.compile(ids, name="cancel")
+    (check,) = (step for step in routine.steps if step.id == "get_order_2")
+    assert [*check.expects] == ['result.status == "cancelled"']
+    text = {"request": "I am ana7@post.example. Please cancel #W70107."}
+    good, bad = Post(), Post(broken="cancel_order")
+    assert memory.run(routine, text, good.tools(), remember=False).status == "ok"
+    assert memory.run(routine, text, bad.tools(), remember=False).status == "failed"

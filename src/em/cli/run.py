@@ -284,6 +284,8 @@ def _print_planned(planned: Planned) -> None:
         return
     if planned.does == "wait":
         click.echo(printable(f"{planned.step}: needs {', '.join(planned.needs)}"))
+        for words in planned.expects:
+            click.echo(printable(f"  afterwards: {words}"))
         return
     click.echo(printable(f"{planned.step}{number}: would call {planned.tool}{needs}"))
     for line in planned.shows.splitlines():

@@ -16,7 +16,7 @@ from em.compiler.arguments import literal
 from em.compiler.differences import in_expression, recorded_scope
 from em.compiler.draft import Draft
 from em.compiler.evidence import ENOUGH, of_constant
-from em.compiler.expectations import expectations
+from em.compiler.expectations import RESULT, expectations
 from em.compiler.explanations import Explained
 from em.compiler.package_files import as_json, check_text, render_again
 from em.compiler.sources import quoted
@@ -204,6 +204,9 @@ def relaxed(draft: Draft, others: Sequence[Draft]) -> Draft:
         for number, item in enumerate(draft.recording)
     }
 
+    reads = {tool.name for tool in draft.routine.tools if tool.effect == "read"}
+    checking = {item.step for item in draft.recording if item.name in reads}
+
     def without(step: ToolStep | UdfStep) -> ToolStep | UdfStep:
         guards = tuple(
             text for text in step.guards if not any(_fails(text, scope) for scope in scopes)
@@ -211,7 +214,11 @@ def relaxed(draft: Draft, others: Sequence[Draft]) -> Draft:
         expects = step.expects
         if expects and step.id in calls:
             call, *same = calls[step.id]
-            expects = tuple(expectations(call, same))
+            if step.id in checking:
+                seen = [{**own, RESULT: one.result} for own, one in zip(scopes, same, strict=True)]
+                expects = tuple(t for t in expects if not any(_fails(t, own) for own in seen))
+            else:
+                expects = tuple(expectations(call, same))
         return msgspec.structs.replace(step, guards=guards, expects=expects)
 
     return msgspec.structs.replace(draft, routine=_each_call(draft.routine, without))
@@ -275,7 +282,10 @@ def _replaced_step(step: Step, name: str, expression: str, value: Any) -> Step:
             for place, texts in step.agree.items()
         }
         guards = tuple(in_expression(text, name, expression) for text in step.guards)
-        return msgspec.structs.replace(step, args=fill(step.args), agree=agree, guards=guards)
+        expects = tuple(in_expression(text, name, expression) for text in step.expects)
+        return msgspec.structs.replace(
+            step, args=fill(step.args), agree=agree, guards=guards, expects=expects
+        )
     if isinstance(step, ReturnStep):
         return msgspec.structs.replace(step, value=fill(step.value))
     if isinstance(step, PromptStep):

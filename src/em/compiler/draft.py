@@ -26,6 +26,7 @@ from em.compiler.contradictions import Contradiction, contradictions
 from em.compiler.evidence import ENOUGH, information
 from em.compiler.expectations import expectations
 from em.compiler.explanations import Explained, Explainer
+from em.compiler.goal_checks import looks, part_of, shown, written
 from em.compiler.guards import Guard, Guards, forms_of
 from em.compiler.inputs import Input, Inputs, Use, named_value, with_names
 from em.compiler.sources import Sources, quoted, text_key
@@ -124,7 +125,7 @@ def draft_routine(
     for _ in range(MAX_ROUNDS):
         builder = _Builder(trace, calls, approvals, verdicts, name)
         draft = builder.build()
-        needed = builder.used | builder.identifying
+        needed = builder.used | builder.identifying | builder.checking
         idle = [
             call.index
             for call in calls
@@ -207,6 +208,10 @@ class _Builder:
         self.used: set[int] = set()
         self.identifying: set[int] = set()
         """Reads whose arguments come from the request."""
+        self.checking: set[int] = set()
+        """Reads after an effect that must show it."""
+        self._looks = {one.read.index: one for one in looks(calls)}
+        self._given: dict[int, Json] = {}
 
     def _result_names(self, names: Names) -> dict[int, str]:
         """Return the name of each call's result; the names of inputs come first."""
@@ -387,11 +392,16 @@ class _Builder:
             guards = self._guards(wired, call.name)
             common["guards"] = tuple(guard.check for guard in guards)
             common["expects"] = tuple(expectations(call))
+            self._given[call.index] = wired.value
             needs |= {index for guard in guards for index in guard.calls}
             needs |= self._chosen_from(call)
             self._decides = self._decides or not wired.follows_request
-        elif self._is_identifying(call):
-            self.identifying.add(call.index)
+        else:
+            if self._is_identifying(call):
+                self.identifying.add(call.index)
+            common["expects"] = self._goal_checks(call)
+            if common["expects"]:
+                self.checking.add(call.index)
         if call.effect_unknown:
             common["on_error"] = "continue"
         self._steps.append(
@@ -404,6 +414,17 @@ class _Builder:
         self._step_of[call.index] = step_id
         self._learn(call)
         self._recording.append(Recorded(step_id, call.name, call.is_udf, call.args, call.result))
+
+    def _goal_checks(self, read: TracedCall) -> tuple[str, ...]:
+        """Return what a read after an effect must show."""
+        look = self._looks.get(read.index)
+        if look is None or look.write.index not in self._given or not look.is_known:
+            return ()
+        values = [
+            (one, part_of(self._given[look.write.index], one.given)) for one in written([look])
+        ]
+        checks = [one.check(value) for one, value in values if value is not None]
+        return (*shown([look]), *checks)
 
     def _guards(self, wired: Wired, tool: str) -> list[Guard]:
         guards = self._known.of(wired.acted, tool)
@@ -616,6 +637,7 @@ def _renamed_step(step: Step, named: Mapping[str, str]) -> Step:
         args=named_value(step.args, named),
         agree={place: [with_names(t, named) for t in texts] for place, texts in step.agree.items()},
         guards=tuple(with_names(text, named) for text in step.guards),
+        expects=tuple(with_names(text, named) for text in step.expects),
     )
 
 

@@ -13,9 +13,10 @@ from em.compiler.evidence import ENOUGH, information
 from em.compiler.expectations import RESULT, facts_shown
 from em.compiler.sources import Place, places, quoted, reference, text_key
 from em.runner.expressions.functions import ANY, KEYS, every
+from em.runner.expressions.language import whole_expression
 from em.runner.task_plan import Check
 from em.values.canonical import Json, identical
-from em.values.leaves import leaves
+from em.values.leaves import leaves, texts
 
 MOST_WRITTEN = 12
 """Written values that one read is checked for."""
@@ -30,6 +31,14 @@ class Look(NamedTuple):
     read: TracedCall
     write: TracedCall
     before: TracedCall | None = None
+
+    @property
+    def is_known(self) -> bool:
+        """Whether all that the read was made with comes from the write, or from a read before."""
+        known = {text_key(one) for _, one in leaves(self.write.args)} | _ids(self.write.result)
+        return self.before is not None or all(
+            text_key(one) in known for _, one in leaves(self.read.args)
+        )
 
 
 class Written(NamedTuple):
@@ -98,6 +107,19 @@ def written(group: Sequence[Look]) -> list[Written]:
                     found[new] = told
     kept = [new for new, told in found.items() if told and all(_stands(new, o) for o in group)]
     return kept[:MOST_WRITTEN]
+
+
+def part_of(args: Json, given: Sequence[str]) -> str | None:
+    """Return the expression of one value in the arguments of a step; None for a text of several."""
+    value: Any = args
+    for part in given:
+        if not isinstance(value, dict) or part not in value:
+            return None
+        value = value[part]
+    if not any("{{" in text for text in texts(value)):
+        return quoted(value)
+    found = whole_expression(value) if isinstance(value, str) else None
+    return None if found is None else str(found).strip()
 
 
 def checks(every_look: Sequence[Look]) -> list[Check]:

@@ -361,7 +361,10 @@ def _looped(step: ToolStep | UdfStep, loop: Loop) -> tuple[AssertStep | None, St
             **common,
         )
     args = _renamed_value(step.args, named)
-    looped = msgspec.structs.replace(step, args=args, agree={}, guards=(), **common)
+    expects = tuple(_renamed(text, named) for text in step.expects)
+    looped = msgspec.structs.replace(
+        step, args=args, agree={}, guards=(), expects=expects, **common
+    )
     return check, looped
 
 

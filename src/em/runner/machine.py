@@ -662,6 +662,8 @@ class Machine:
             return failure
         context = {**failure.context, "done": done}
         if not self._is_ending:
+            if any(step.id == failure.step_id and step.is_check for step in self._program.steps):
+                return _after_effects(failure, done)
             return msgspec.structs.replace(failure, context=context)
         plural = f"all {len(done)} steps with an effect were" if len(done) > 1 else "the effect was"
         return Failure(

@@ -97,6 +97,8 @@ class Rehearsal(Machine):
     def _tried(self, step: CompiledStep, source: Step) -> Steps:
         """Return the value of a step; _UNKNOWN if the step or what it needs was not done."""
         needs = self._needs(source)
+        if not needs and self._written and step.is_check and not self._acts(step):
+            needs = [f"the effect of {self._written}"]  # it must show what was not done
         if needs:
             self._wait(step, source, needs)
             return _UNKNOWN
@@ -213,7 +215,10 @@ class Rehearsal(Machine):
                 Planned(step=step.id, does="ask", message=source.prompt.message, needs=needs)
             )
         else:
-            self._planned.append(Planned(step=step.id, does="wait", tool=step.target, needs=needs))
+            expects = [check_in_words(text) for text in source.expects]
+            self._planned.append(
+                Planned(step=step.id, does="wait", tool=step.target, needs=needs, expects=expects)
+            )
 
     def _shown(self, step: CompiledStep) -> Any:
         """Return the answer that was given to a prompt; else only show it."""

@@ -520,6 +520,11 @@ class CompiledStep:
         if self.args_schema is not None or self.result_schema is not None or self.terms is not None:
             self.is_plain = False
 
+    @property
+    def is_check(self) -> bool:
+        """Whether this is a read that must show something."""
+        return bool(self.expects) and not self.is_write
+
     def _take_details(self, step: Step, place: str) -> None:
         if isinstance(step, ToolStep | UdfStep):
             self.kind = "tool" if isinstance(step, ToolStep) else "udf"
