@@ -8,7 +8,9 @@ import pytest
 
 from corner_shop import Shop, cancelled
 from em import Memory
+from em.compiler.compile_trace import compile_several
 from em.runner.run import RunResult
+from em.runner.version_change import changes
 from em.traces.trace import Trace
 
 LATE, MISTAKE = "too late", "ordered by mistake"
@@ -151,3 +153,23 @@ def test_a_trace_that_did_one_of_two_named_ones_teaches_no_list(memory: Memory) 
     routine = learnt(memory, *one_by_one(), odd)
     result, done = run(memory, routine, "I am {email}. Cancel {0} and {1} because too late.")
     assert (result.status, done) == ("needs_input", []), result
+
+
+def test_a_list_of_which_a_trace_did_only_one_is_asked_about_though_another_did_all(
+    memory: Memory,
+) -> None:
+    both = cancelled_together(3, LATE, "I am {email}. Cancel {0} and {1} because {reason}.")
+    words = "I am {email}. Cancel {0} and #W80301 because {reason}."
+    routine = learnt(memory, *one_by_one(), both, cancelled_together(0, LATE, words, count=1))
+    result, done = run(memory, routine, "I am {email}. Cancel {0} and {1} because too late.")
+    assert (result.status, done) == ("needs_input", []), result
+
+
+def test_a_new_version_says_that_a_sentence_may_have_several(memory: Memory) -> None:
+    for trace in one_by_one():
+        memory.add_trace(trace)
+    old = compile_several(memory.traces())
+    words = "I am {email}. Cancel {0} and {1} because {reason}."
+    memory.add_trace(cancelled_together(3, LATE, words))
+    said = changes(old.draft.routine, compile_several(memory.traces()).draft.routine)
+    assert "cancel_order: one sentence may name several order_id" in said

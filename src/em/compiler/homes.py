@@ -16,8 +16,10 @@ from em.compiler.expectations import expectations
 from em.compiler.goal_checks import Look, checks, looks
 from em.compiler.guards import describes, fact
 from em.compiler.sources import Place, is_collection, places, quoted, reference, text_key
+from em.runner.candidates import pairs_of
 from em.runner.expressions.functions import ANY, KEYS, every
 from em.runner.mentions import FUNCTION_WORDS, analysed
+from em.runner.quantifiers import shown as quantity_shown
 from em.runner.task_plan import Effect, Known, Plan, Read, Slot, asks_for, listed
 from em.values.canonical import Json, identical
 from em.values.leaves import mentioned_in
@@ -30,6 +32,10 @@ LONGEST_VALUE = 60
 """Characters of a value that may be one of a few."""
 SURE = 3
 """Traces after which an explanation with less than half as many loses its vote."""
+FEWEST_SHOWN = 2
+"""Traces that must show what a word like `all` means."""
+FEWEST_OF_ALL = 2
+"""Things in a list that shows what `all` means: of one thing every word means the same."""
 DEEPEST = 2
 """Mappings within each other whose facts are looked at."""
 
@@ -349,6 +355,9 @@ class _Learner:
     def effect(self) -> Effect:
         """Return the effect as a plan has it; a value that others need stands before them."""
         slots = {name: self._slot(name) for name in self._names}
+        if sum(bool(slot.records and slot.many and not slot.of) for slot in slots.values()) > 1:
+            # Nothing tells of which list a word like `all` speaks.
+            slots = {n: msgspec.structs.replace(slot, whole=()) for n, slot in slots.items()}
         each = self._each()
         return Effect(
             tool=self._tool,
@@ -372,9 +381,14 @@ class _Learner:
             distinct = {n: _distinct(args.get(n) for args in calls) for n in self._names}
             varying = [name for name, values in distinct.items() if len(values) > 1]
             if len(varying) == 1 and len(distinct[varying[0]]) == len(calls):
-                (name,) = varying
-                if _is_listed(effect, name, several[0].example.said, distinct[name]):
-                    shown.add(name)
+                ids = _listed_ids(effect, varying[0], several[0].example.said)
+                if ids and ids == sorted(map(str, distinct[varying[0]])):
+                    shown.add(varying[0])
+        for name in [*shown]:
+            for several in by_trace.values():
+                ids = _listed_ids(effect, name, several[0].example.said)
+                if ids and ids != sorted(str(one.call.args.get(name)) for one in several):
+                    shown.discard(name)
         return shown.pop() if len(shown) == 1 else ""
 
     def _words(self) -> list[str]:
@@ -464,6 +478,7 @@ class _Learner:
             like=self._like(name, of) if of else "",
             must=self._must(name, way.home),
             fields=self._fields(name, way.home),
+            whole=self._whole(name, way.home, key) if shown.many and not of else (),
             among=[]
             if of
             else [
@@ -472,6 +487,30 @@ class _Learner:
                 for one in others
             ],
         )
+
+    def _whole(self, name: str, home: Home, key: str) -> list[str]:
+        """Return the words that meant all of a list, or all but the named ones, in enough traces.
+
+        Words that meant something else in a trace don't count.
+        """
+        effect = Effect(tool=self._tool, words=self._words())
+        traces: dict[str, set[int]] = {}
+        denied: set[str] = set()
+        for one in self._instances:
+            found = one.homes.get(name, {}).get(home, ())
+            lists = [item.place.collections[-1][1] for item in found if item.place.collections]
+            if not lists or any(not identical(held, lists[0]) for held in lists):
+                continue
+            pairs = pairs_of(lists[0], key)
+            meant = quantity_shown(effect, name, one.example.said, pairs)
+            if meant is None or len(pairs) < FEWEST_OF_ALL:
+                continue
+            values = sorted(quoted(value) for value in one.call.args[name])
+            if values == sorted(quoted(value) for value, _ in meant.pairs):
+                traces.setdefault(meant.phrase, set()).add(id(one.example))
+            else:
+                denied.add(meant.phrase)
+        return sorted(p for p, t in traces.items() if len(t) >= FEWEST_SHOWN and p not in denied)
 
     def _at(self, way: _Way, parts: Sequence[str]) -> str:
         return reference(self._reads.reference(way.home.tool, way.links), tuple(parts))
@@ -563,15 +602,12 @@ def _record(place: Place) -> Any:
     return items[place.parts[depth]]
 
 
-def _is_listed(effect: Effect, name: str, said: str, values: Sequence[Any]) -> bool:
-    """Return whether one sentence of a request lists just these values for an effect."""
+def _listed_ids(effect: Effect, name: str, said: str) -> list[str]:
+    """Return the ids that the one sentence of a request lists which asks for an effect."""
     words = analysed(said)
     pieces = [words.part(span) for span in words.pieces()]
     asking = [piece for piece in pieces if asks_for(effect, piece.text)]
-    if len(asking) != 1:
-        return False
-    ids = [text for _, text in listed(effect, name, asking[0])]
-    return sorted(ids) == sorted(map(str, values))
+    return sorted(text for _, text in listed(effect, name, asking[0])) if len(asking) == 1 else []
 
 
 def _is_list(home: Home) -> bool:

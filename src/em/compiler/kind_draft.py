@@ -13,6 +13,7 @@ from em.compiler.learnt_input import learnt_input
 from em.compiler.trials import REQUEST, Learn, refuse_wrong, trials
 from em.runner.routine import PlanStep, ReturnStep, Routine, Step, ToolSpec
 from em.runner.task_plan import EARLIER, Plan, asks_for
+from em.runner.task_plan import Effect as PlannedEffect
 from em.runner.trial import Trials
 from em.traces.trace import KeptTrace, Trace
 from em.values.call import Effect
@@ -119,7 +120,23 @@ def _strict(examples: Mapping[str, Example]) -> _Tried | None:
     plan = Kind(list(examples.values())).plan()
     if not is_learnable(plan, examples.values()):
         return None
-    return _Tried(plan, trials(examples, lambda some: Kind(some).plan()))
+    return _Tried(plan, trials(examples, lambda some: _within(Kind(some).plan(), plan)))
+
+
+def _within(part: Plan, whole: Plan) -> Plan:
+    """Return what some traces teach, without the words for several that others of them deny."""
+    effects: dict[str, PlannedEffect] = {}
+    for name, effect in part.effects.items():
+        known = whole.effects[name]
+        slots = {
+            own: msgspec.structs.replace(
+                slot, whole=[one for one in slot.whole if one in known.slots[own].whole]
+            )
+            for own, slot in effect.slots.items()
+        }
+        each = effect.each if effect.each == known.each else ""
+        effects[name] = msgspec.structs.replace(effect, slots=slots, each=each)
+    return msgspec.structs.replace(part, effects=effects)
 
 
 def _free(

@@ -30,6 +30,7 @@ from em.runner.expressions.language import compile_expression
 from em.runner.free_words import Reader
 from em.runner.mentions import FUNCTION_WORDS, Span, Words, analysed, is_chatter, stem, unread
 from em.runner.mood import requests
+from em.runner.quantifiers import quantified, restricting, unclear_talk
 from em.runner.task_plan import (
     EARLIER,
     TASKS,
@@ -64,6 +65,8 @@ class _Reading(NamedTuple):
     used: tuple[Span, ...]
     records: Mapping[str, Sequence[Any]] = {}
     segments: Mapping[str, Sequence[Span]] = {}
+    is_whole: bool = False
+    """A word like `all` says a value, so that no other word may restrict it."""
 
 
 Call = Callable[[str, Json], Any]
@@ -80,6 +83,9 @@ class Planner:
         self._known: Json = {}
         self._words = Words("")
         self._used: set[Span] = set()
+        self._clause = Span(0, 0)
+        self._before: Sequence[Span] = ()
+        self._done: list[tuple[Span, tuple[EffectCall, ...]]] = []
         self._made: dict[tuple[str, bytes], Any] = {}
         self._scope: Json = {name: self._reader(name) for name in plan.reads}
         self.sources: Mapping[str, str] = {}
@@ -169,8 +175,9 @@ class Planner:
     def from_words(self, text: str, given: Json) -> list[EffectCall]:
         """Return the effects that a request asks for, in the order of its words."""
         self._words, self._known, self._used = analysed(text), dict(given), set()
-        self._made = {}
+        self._made, self._done = {}, []
         before, clauses = self._clauses()
+        self._before = before
         if not clauses:
             raise Unplanned("nothing in these words asks for something that was learnt")
         named = sorted(self._known.keys() & self._plan.slot_names() - self._plan.inputs.keys())
@@ -179,7 +186,12 @@ class Planner:
                 f"{', '.join(named)} is given by name, and the words ask for {len(clauses)} things:"
                 " say in the words to which of them it belongs"
             )
-        planned = [one for span in clauses for one in self._read_clause(span)]
+        planned: list[EffectCall] = []
+        for span in clauses:
+            self._clause = span
+            calls = self._read_clause(span)
+            self._done.append((span, calls))
+            planned += calls
         self._check_rest(before)
         _check_twice(planned)
         return planned
@@ -278,7 +290,9 @@ class Planner:
             about = [Span(one.start - start, one.end - start) for one in self._used]
             used = [*reading.used, *self._restates(words, effect, reading)]
             used += [one for one in about if one.start >= 0 and one.end <= len(words.text)]
-            rest = unread(words.without(used), self._allowed(effect, reading))
+            bare = words.without(used)
+            rest = unread(bare, self._allowed(effect, reading))
+            rest += restricting(bare, effect) if reading.is_whole else []
             if rest:
                 left = left or f"nothing accounts for {', '.join(map(repr, rest[:5]))}"
                 continue
@@ -293,7 +307,7 @@ class Planner:
         yield from asking(effect)
         for name in effect.slots:
             yield from re.findall(r"[a-z]+", name.lower())
-        for records in reading.records.values():
+        for records in () if reading.is_whole else reading.records.values():
             for record in records:
                 yield from _names_in(record)
 
@@ -457,6 +471,16 @@ class Planner:
     def _chosen(self, name: str, slot: Slot, words: Words, reading: _Reading) -> Iterator[_Reading]:
         """Yield the records that the words describe, in the order of the words."""
         pairs = pairs_of(self._records(slot.records, reading), slot.key)
+        if slot.whole:
+            meant = quantified(words, pairs, name, lambda: self._elsewhere(slot, pairs, reading))
+            if meant is not None and meant.phrase in slot.whole:
+                self._check_talk(name, pairs)
+                for value, record in meant.pairs:
+                    self._check(name, slot, value, record, reading)
+                values, records = map(list, zip(*meant.pairs, strict=True))
+                done = self._with(reading, name, values, meant.used, records)
+                yield done._replace(is_whole=True)
+                return
         mentions = mentions_of(words, pairs)
         if not mentions:
             named = [next(titles(record), value) for value, record in pairs]
@@ -475,6 +499,35 @@ class Planner:
             raise Unplanned(f"{name}: the words name the same one twice")
         done = self._with(reading, name, values, used, records)
         yield done._replace(segments={**reading.segments, name: segments})
+
+    def _check_talk(self, name: str, pairs: Sequence[tuple[Any, Any]]) -> None:
+        """Refuse a word like `all` behind talk that may say what is not meant."""
+        named = [span for span, _ in mentions_of(self._words, pairs)]
+        rest = self._words.without([*self._used, *named])
+        for span in self._before:
+            if unclear := unclear_talk(rest.part(span)):
+                raise Unplanned(f"{name}: {unclear[0]!r} may say which of them is not meant")
+
+    def _elsewhere(
+        self, slot: Slot, pairs: Sequence[tuple[Any, Any]], reading: _Reading
+    ) -> list[tuple[Any, Any]]:
+        """Return the records of a list that the request names before the part that is read.
+
+        Where an effect names one, it must be of the same list.
+        """
+        owner = {n: v for n, v in reading.values.items() if re.search(rf"\b{n}\b", slot.records)}
+        found: list[tuple[Any, Any]] = []
+        for span, held in mentions_of(self._words.without([self._clause]), pairs):
+            calls = next(
+                (c for where, c in self._done if where.start <= span.start < where.end), ()
+            )
+            is_of_it = all(one.args.get(n) == v for one in calls for n, v in owner.items())
+            has_it = all(_has_value(one.args, held[0][0]) for one in calls)
+            if span.start > self._clause.start or len(held) != 1 or not (is_of_it and has_it):
+                text = self._words.text[span.start : span.end]
+                raise Unplanned(f"it is not clear whether {text!r} is meant too")
+            found.append(held[0])
+        return found
 
     def _bound_to(self, name: str, slot: Slot, words: Words, reading: _Reading) -> _Reading:
         """Return a value for each record of another slot: like it, but for what is wanted."""
@@ -680,6 +733,14 @@ def _is_in_order(way: Sequence[tuple[Span, str]]) -> bool:
 def _may_matter(field: str, value: Any) -> bool:
     """Return whether a field that was never seen may speak against choosing a record."""
     return isinstance(value, bool | int | float) or field in ("status", "state")
+
+
+def _has_value(args: Json, value: Any) -> bool:
+    return any(
+        equal(value, one)
+        for held in args.values()
+        for one in (held if isinstance(held, list) else [held])
+    )
 
 
 def _names_in(record: Any) -> Iterator[str]:

@@ -46,6 +46,7 @@ class Slot(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
     that chosen records had. Another one that is a flag, a state or a number may matter.
     among: further lists that must hold the value. values: those that were recorded, if they are
     few. examples: what it looks like. default: what it is if the words don't say.
+    whole: words that mean all of the list, or all but the named ones, as `all` and `all except`.
 
     Of a form also: looks: how it stands in words (a quote, a number). cues: words beside it, as
     `to …` or `… shares`; cued: one must be there. aliases: by a name in the words, the value that
@@ -68,6 +69,7 @@ class Slot(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
     values: Sequence[Any] = ()
     examples: Sequence[Any] = ()
     default: Sequence[str] = ()
+    whole: Sequence[str] = ()
     looks: Sequence[str] = ()
     cues: Sequence[str] = ()
     cued: bool = False

@@ -160,6 +160,8 @@ def _of_slot(old: Slot | None, new: Slot | None) -> Iterator[str]:
     if new.default != old.default:
         known = ", and ".join(map(in_words, new.default))
         yield f"is {known} if the words don't say it" if known else "must be said"
+    yield from (f"may be said as {short(one)}" for one in new.whole if one not in old.whole)
+    yield from (f"may not be said as {short(one)}" for one in old.whole if one not in new.whole)
     if new.many and not old.many:
         yield "may be several"
 
