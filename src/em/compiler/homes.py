@@ -15,6 +15,7 @@ from em.compiler.evidence import ENOUGH, information, of_constant
 from em.compiler.expectations import expectations
 from em.compiler.goal_checks import Look, checks, looks
 from em.compiler.guards import describes, fact
+from em.compiler.refusals import Seen, by_error, separating
 from em.compiler.sources import Place, is_collection, places, quoted, reference, text_key
 from em.runner.candidates import pairs_of
 from em.runner.expressions.functions import ANY, KEYS, every
@@ -44,12 +45,17 @@ class Example:
     """A trace as it is learnt from: its calls that succeeded, and what was asked for.
 
     The index of a call is its position. earlier: calls before the task, that its input names.
+    refused: calls with an effect that failed and did nothing, each at the position of the next one.
     """
 
     def __init__(
-        self, calls: Sequence[TracedCall], said: str, earlier: Sequence[Json] = ()
+        self,
+        calls: Sequence[TracedCall],
+        said: str,
+        earlier: Sequence[Json] = (),
+        refused: Sequence[TracedCall] = (),
     ) -> None:
-        self.calls, self.said, self.earlier = calls, said, earlier
+        self.calls, self.said, self.earlier, self.refused = calls, said, earlier, refused
         self._places: dict[str, list[Place]] = {}
         self._reads: dict[str, list[TracedCall]] = {}
         self._looks: list[Look] | None = None
@@ -121,9 +127,15 @@ class Kind:
             for call in example.writes:
                 instance = _Instance(call, example, self._reads)
                 by_tool.setdefault(call.name, []).append(instance)
+        refused: dict[str, list[_Instance]] = {}
+        for example in self._examples:
+            for call in example.refused:
+                instance = _Instance(call, example, self._reads)
+                refused.setdefault(call.name, []).append(instance)
         effects = {
             tool: msgspec.structs.replace(
-                _Learner(tool, instances, self._reads).effect(), after=self._effects_before(tool)
+                _Learner(tool, instances, self._reads, refused.get(tool, ())).effect(),
+                after=self._effects_before(tool),
             )
             for tool, instances in by_tool.items()
         }
@@ -347,8 +359,14 @@ class _Way(NamedTuple):
 class _Learner:
     """Learns one effect from all calls of it."""
 
-    def __init__(self, tool: str, instances: Sequence[_Instance], reads: _Reads) -> None:
-        self._tool, self._instances, self._reads = tool, instances, reads
+    def __init__(
+        self,
+        tool: str,
+        instances: Sequence[_Instance],
+        reads: _Reads,
+        refused: Sequence[_Instance] = (),
+    ) -> None:
+        self._tool, self._instances, self._reads, self._refused = tool, instances, reads, refused
         self._names = list(dict.fromkeys(name for one in instances for name in one.call.args))
         self._ways = {name: self._kept(name) for name in self._names}
 
@@ -359,11 +377,13 @@ class _Learner:
             # Nothing tells of which list a word like `all` speaks.
             slots = {n: msgspec.structs.replace(slot, whole=()) for n, slot in slots.items()}
         each = self._each()
+        reasons = self._refusals()
         return Effect(
             tool=self._tool,
             words=self._words(),
             slots=dict(sorted(slots.items(), key=lambda one: self._depth(one[0]))),
-            guards=list(dict.fromkeys([*self._facts(), *self._relations()])),
+            guards=list(dict.fromkeys([*reasons, *self._facts(), *self._relations()])),
+            reasons=reasons,
             expects=expectations(self._instances[0].call, [o.call for o in self._instances[1:]]),
             each=each if each and slots[each].records and not slots[each].of else "",
             checks=checks([look for one in self._instances for look in one.looks()]),
@@ -548,11 +568,17 @@ class _Learner:
 
     # --- guards -----------------------------------------------------------------------------------
 
-    def _linked_reads(self) -> dict[str, list[tuple[_Instance, TracedCall]]]:
-        """Return the reads that are made with values of the effect, by their expression."""
+    def _linked_reads(
+        self, instances: Sequence[_Instance] | None = None, *, also_global: bool = False
+    ) -> dict[str, list[tuple[_Instance, TracedCall]]]:
+        """Return the reads that are made with values of the effect, by their expression.
+
+        also_global: those that follow from inputs as well, such as of the customer.
+        """
         found: dict[str, list[tuple[_Instance, TracedCall]]] = {}
         for tool, parameters in self._reads.parameters.items():
-            for one in self._instances if parameters else ():
+            of = self._instances if instances is None else instances
+            for one in of if parameters or also_global else ():
                 for call in one.example.reads(tool, one.call):
                     links = {p: _same_value(one.call, call.args.get(p), p) for p in parameters}
                     known = {p: link for p, link in links.items() if link is not None}
@@ -569,6 +595,22 @@ class _Learner:
                 allowed = _allowed(parts[-1], [_value_at(result, parts) for result in results])
                 if allowed:
                     yield f"{reference(text, parts)} in {quoted(allowed)}"
+
+    def _refusals(self) -> dict[str, str]:
+        """Return checks that tell the calls that failed from all that succeeded, with the error."""
+        if not self._refused:
+            return {}
+        good = self._linked_reads(also_global=True)
+        found: dict[str, str] = {}
+        for error, failed in by_error((one.call.error, one) for one in self._refused).items():
+            bad = self._linked_reads(failed, also_global=True)
+            for text, made in bad.items():
+                if text in good and len({id(one) for one, _ in made}) == len(failed):
+                    done = [Seen(one.call.args, call.result) for one, call in good[text]]
+                    not_done = [Seen(one.call.args, call.result) for one, call in made]
+                    for check in separating(text, done, not_done, self._names):
+                        found.setdefault(check, error)
+        return found
 
     def _relations(self) -> Iterator[str]:
         """Yield that a record belongs to whom the task is about, where it always did."""

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from em.compiler.blanks import Spoken, form_of, whole_examples
-from em.compiler.calls import calls_of, specs_of
+from em.compiler.calls import TracedCall, calls_of, specs_of
 from em.compiler.draft import Draft
 from em.compiler.homes import Example, Kind
 from em.compiler.learnt_input import learnt_input
@@ -36,10 +36,16 @@ def examples_of(
     found = {}
     for kept in traces:
         calls, _ = calls_of(kept.trace, declared)
-        good = [call for call in calls if not call.failed]
-        for number, call in enumerate(good):
-            call.index = number
-        found[kept.id] = Example(good, words_of(kept.trace, calls), _earlier(kept.trace))
+        good: list[TracedCall] = []
+        refused: list[TracedCall] = []
+        for call in calls:
+            call.index = len(good)
+            if not call.failed:
+                good.append(call)
+            elif call.effect == "write" and not call.effect_unknown:
+                refused.append(call)
+        said = words_of(kept.trace, calls)
+        found[kept.id] = Example(good, said, _earlier(kept.trace), refused)
     return found
 
 

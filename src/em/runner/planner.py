@@ -346,7 +346,9 @@ class Planner:
         scope = {**self._scope, **reading.values}
         for guard in effect.guards:
             if not self._evaluate(guard, scope):
-                raise Unplanned(f"it must hold that {guard}, as when it was recorded")
+                error = effect.reasons.get(guard)
+                why = f"; otherwise {effect.tool} failed: {error}" if error else ""
+                raise Unplanned(f"it must hold that {guard}, as when it was recorded{why}")
 
     # --- values -----------------------------------------------------------------------------------
 

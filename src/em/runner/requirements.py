@@ -45,13 +45,18 @@ def requirements(routine: Routine) -> Iterator[Requirement]:
         elif isinstance(step, PlanStep):
             for name, effect in step.effects.items():
                 said = [_said(slot, how) for slot, how in effect.slots.items()]
-                hold = map(check_in_words, effect.guards)
-                yield Requirement(name, said, [*hold], expected_in_words(effect))
+                must = [_guard_in_words(text, effect) for text in effect.guards]
+                yield Requirement(name, said, must, expected_in_words(effect))
         elif isinstance(step, RulesStep):
             for name, rule in step.rules.items():
                 reasons = [" and ".join(facts_in_words(when)) for when in rule.when]
                 changed = [f"{symptom} must be different then" for symptom in rule.cures]
                 yield Requirement(name, [], [*reasons, *_arguments(rule)], changed)
+
+
+def _guard_in_words(text: str, effect: Effect) -> str:
+    error = effect.reasons.get(text)
+    return check_in_words(text) + (f" (otherwise it failed: {error})" if error else "")
 
 
 def expected_in_words(effect: Effect) -> list[str]:

@@ -101,6 +101,7 @@ class Effect(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     after: effects that came before this one in every trace that had both.
     expects: what its result must be like, as when it was recorded.
     checks: what is read after it, and must show it.
+    reasons: by guard, with which error the call failed where it did not hold.
     reads: it changes nothing, and its result is the answer to the request.
     each: the value of which one sentence may name several, each for a call of its own, as in a
     trace; empty if none did.
@@ -115,6 +116,7 @@ class Effect(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     expects: Sequence[str] = ()
     each: str = ""
     checks: Sequence[Check] = ()
+    reasons: dict[str, str] = {}
 
 
 class Read(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
