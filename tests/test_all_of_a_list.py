@@ -92,6 +92,8 @@ def items(*products: str) -> list[str]:
         ("I am {email}. Return all except the Yoga Mat of {order} to {card}.", (LAMP, BOTTLE)),
         ("I am {email}. Return all items of {order} except the Desk Lamp and the Yoga Mat to"
          " {card}.", (BOTTLE,)),
+        ("I am {email}. I want to keep the Water Bottle and the Yoga Mat. Return all the others of"
+         " {order} to {card}.", (LAMP,)),
         ("I am {email}. I keep the Water Bottle. Return all the others of {order} to {card}.",
          (LAMP, MAT)),
     ],
@@ -156,6 +158,11 @@ def test_the_others_are_those_that_no_effect_before_names(memory: Memory, clerk:
         " {card}.",
         "I am {email}. I keep the Desk Lamp and the Toaster. Return all the others of {order} to"
         " {card}.",
+        "I am {email}. You may have the Desk Lamp too. Return all the others of {order} to {card}.",
+        "I am {email}. The Desk Lamp. Return all the others of {order} to {card}.",
+        "I am {email}. Do I keep the Desk Lamp? Return all the others of {order} to {card}.",
+        "I am {email}. He may keep the Desk Lamp. Return all the others of {order} to {card}.",
+        "I am {email}. I got the Desk Lamp. Return all the others of {order} to {card}.",
         "I am {email}. The black ones are fine. Return everything in {order} to {card}.",
         "I am {email}. Return all items of {order} to {card}. The Desk Lamp is fine.",
         "I am {email}. Return all items of {order} to {card}. Keep the lamp.",

@@ -84,6 +84,8 @@ def run(
         ("I am {email}. Cancel {0} and {1} because too late.", 2),
         ("I am {email}. Please cancel my orders {0}, {1} and {2}: too late.", 3),
         ("I am {email}. I want to cancel {0}, {1}, and {2} because too late.", 3),
+        ("I am {email}. Cancel {0}, {1} because it is too late.", 2),
+        ("I am {email}. Cancel orders {0} and {1}, please, too late!", 2),
         ("I am {email}. Cancel {1} because too late.", 1),
     ],
 )
@@ -119,6 +121,10 @@ def test_several_ids_in_one_sentence_are_one_call_each(
         "I am {email}. Cancel what was made of {0} and {1} because too late.",
         "I am {email}. Cancel {0} and {1} and 500 because too late.",
         "I am {email}. Cancel {0} and {1} because too late, but only {2}.",
+        "I am {email}. Cancel {0} and {1} is too late.",
+        "I am {email}. Cancel {0}, {1} was too late.",
+        "I am {email}. Cancel {0} and {1} I want, too late.",
+        "I am {email}. Cancel {0}, and {1} they have, because too late.",
     ],
 )
 def test_several_ids_that_are_not_clearly_meant_are_asked_about(

@@ -504,10 +504,11 @@ class Planner:
 
     def _check_talk(self, name: str, pairs: Sequence[tuple[Any, Any]]) -> None:
         """Refuse a word like `all` behind talk that may say what is not meant."""
-        named = [span for span, _ in mentions_of(self._words, pairs)]
-        rest = self._words.without([*self._used, *named])
+        rest = self._words.without(self._used)
         for span in self._before:
-            if unclear := unclear_talk(rest.part(span)):
+            talk = rest.part(span)
+            unclear = unclear_talk(talk, [where for where, _ in mentions_of(talk, pairs)])
+            if unclear:
                 raise Unplanned(f"{name}: {unclear[0]!r} may say which of them is not meant")
 
     def _elsewhere(

@@ -114,12 +114,23 @@ def restricting(words: Words, effect: Effect) -> list[str]:
     return [w for w in plain[verb + 1 :] if w not in _PLAIN and stem(w) not in known]
 
 
-_TALK = FUNCTION_WORDS | frozenset("keep keeping mail email e-mail".split())
+_TALK = FUNCTION_WORDS | frozenset("mail email e-mail".split())
+_KEEP = frozenset("keep keeping".split())
+_KEEPING = _KEEP | frozenset("i we want to would like i'd i'll will am i'm the my our and".split())
 
 
-def unclear_talk(words: Words) -> list[str]:
-    """Return the words of talk before a request that may speak of a part of the list."""
-    return [word for _, word in words.plain() if word not in _TALK]
+def unclear_talk(words: Words, named: Iterable[Span]) -> list[str]:
+    """Return the words of talk before a request that may speak of a part of the list.
+
+    named: where it names things of the list; then it must say that they are kept.
+    """
+    spans = [*named]
+    plain = [word for _, word in words.without(spans).plain()]
+    if not spans:
+        return [word for word in plain if word not in _TALK]
+    if not _KEEP & {*plain} or "?" in words.text:
+        return [words.text[spans[0].start : spans[0].end]]
+    return [word for word in plain if word not in _KEEPING]
 
 
 def shown(effect: Effect, name: str, said: str, pairs: Sequence[Pair]) -> Quantity | None:

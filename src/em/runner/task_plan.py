@@ -9,7 +9,7 @@ import msgspec
 
 from em.errors import RoutineError
 from em.runner.agreement import INPUTS
-from em.runner.mentions import Span, Words, analysed, enumerations, stem
+from em.runner.mentions import FUNCTION_WORDS, Span, Words, analysed, enumerations, stem
 from em.runner.run import PendingPrompt
 from em.values.canonical import Json, short
 
@@ -267,7 +267,8 @@ def listed(effect: Effect, name: str, words: Words) -> list[tuple[Span, str]]:
     """Return the ids that words ask an effect for, one after the other: `cancel #W1 and #W2`.
 
     name: the value that they are. Only words of the value's name may stand between the verb and
-    the first id. It is empty if there is no such list, or there are two.
+    the first id. Behind the last one no sentence of its own may begin: `cancel #W1 and #W2 is too
+    late`. It is empty if there is no such list, or there are two.
     """
     lists = enumerations(words)
     if len(lists) != 1:
@@ -278,9 +279,13 @@ def listed(effect: Effect, name: str, words: Words) -> list[tuple[Span, str]]:
     verb = max((n for n, word in enumerate(before) if word in stems), default=-1)
     own = {stem(word) for word in re.findall(r"[a-z]+", name.lower())}
     is_next = verb >= 0 and {*before[verb + 1 :]} <= own | _OWNERS
-    return lists[0] if is_next else []
+    end = lists[0][-1][0].end
+    behind = next((word for span, word in words.plain() if span.start >= end), "")
+    is_last = behind not in FUNCTION_WORDS or behind in _BEHIND_LISTS
+    return lists[0] if is_next and is_last else []
 
 
+_BEHIND_LISTS = frozenset("because since due for to via using please thanks thank too".split())
 _OWNERS = frozenset(stem(word) for word in ("my", "our", "the"))
 
 
