@@ -10,6 +10,7 @@ from em import Memory
 from em.runner.requirements import requirements
 from em.runner.routine import PlanStep
 from em.runner.run import RunResult
+from em.runner.task_plan import Check
 from em.traces.trace import Message, Mission, ToolCall, Trace
 
 READS = ("find_user", "get_user", "get_order")
@@ -173,6 +174,13 @@ def test_what_was_not_so_in_every_trace_that_looked_is_not_checked(memory: Memor
     assert isinstance(step, PlanStep)
     (check,) = step.effects["cancel_order"].checks
     assert check.shows == ['result.status == "cancelled"']
+
+
+def test_a_value_that_the_effect_was_made_without_is_not_looked_for() -> None:
+    shows = ['result.status == "sent"', "result.zip == new_zip"]
+    check = Check(tool="get_order", args={"order_id": "{{ order_id }}"}, shows=shows)
+    assert check.without(["new_zip"]).shows == shows[:1]
+    assert not check.without(["order_id"]).shows
 
 
 def test_traces_that_did_not_look_teach_no_check(memory: Memory) -> None:

@@ -934,8 +934,11 @@ class Machine:
         self, one: EffectCall, planned: PlanStep, result: Any, number: int, start: float
     ) -> Steps:
         """Make the reads that must show an effect. End the run if one shows something else."""
-        checks = planned.effects[one.effect].checks
+        effect = planned.effects[one.effect]
+        checks = [check.without(effect.slots.keys() - one.args.keys()) for check in effect.checks]
         for place, check in enumerate(checks):
+            if not check.shows:
+                continue
             read = check_step(one.effect, check)
             made = {**FUNCTIONS, **one.args, "result": result}
             args = self._evaluated(read, compile_value(check.args, f"step {read.id}"), made)

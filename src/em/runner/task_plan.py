@@ -1,14 +1,14 @@
 """Plan of a learnt routine: its effects, where each of their values lives, and what it reads."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 import msgspec
 
 from em.errors import RoutineError
-from em.runner.agreement import INPUTS
+from em.runner.agreement import INPUTS, names_in_expression, names_of_value
 from em.runner.mentions import FUNCTION_WORDS, Span, Words, analysed, enumerations, stem
 from em.runner.run import PendingPrompt
 from em.values.canonical import Json, short
@@ -93,6 +93,13 @@ class Check(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
     tool: str
     args: Json = {}
     shows: Sequence[str] = ()
+
+    def without(self, missing: Collection[str]) -> "Check":
+        """Return what can be checked where an effect is made without some of its values."""
+        if not set(names_of_value(self.args)).isdisjoint(missing):
+            return msgspec.structs.replace(self, shows=())
+        shows = [one for one in self.shows if names_in_expression(one).isdisjoint(missing)]
+        return msgspec.structs.replace(self, shows=shows)
 
 
 class Effect(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
