@@ -160,6 +160,8 @@ def test_the_others_are_those_that_no_effect_before_names(memory: Memory, clerk:
         " {card}.",
         "I am {email}. You may have the Desk Lamp too. Return all the others of {order} to {card}.",
         "I am {email}. The Desk Lamp. Return all the others of {order} to {card}.",
+        "I am {email}. I keep the Desk Lamp and I'd like the Yoga Mat. Return all the others of"
+        " {order} to {card}.",
         "I am {email}. Do I keep the Desk Lamp? Return all the others of {order} to {card}.",
         "I am {email}. He may keep the Desk Lamp. Return all the others of {order} to {card}.",
         "I am {email}. I got the Desk Lamp. Return all the others of {order} to {card}.",

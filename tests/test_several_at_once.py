@@ -123,6 +123,8 @@ def test_several_ids_in_one_sentence_are_one_call_each(
         "I am {email}. Cancel {0} and {1} because too late, but only {2}.",
         "I am {email}. Cancel {0} and {1} is too late.",
         "I am {email}. Cancel {0}, {1} was too late.",
+        "I am {email}. Cancel {0}, and {1} too is too late.",
+        "I am {email}. Cancel {0}, and {1} please have, too late.",
         "I am {email}. Cancel {0} and {1} I want, too late.",
         "I am {email}. Cancel {0}, and {1} they have, because too late.",
     ],

@@ -117,6 +117,7 @@ def restricting(words: Words, effect: Effect) -> list[str]:
 _TALK = FUNCTION_WORDS | frozenset("mail email e-mail".split())
 _KEEP = frozenset("keep keeping".split())
 _KEEPING = _KEEP | frozenset("i we want to would like i'd i'll will am i'm the my our and".split())
+_KEPT = frozenset("the my our and".split())
 
 
 def unclear_talk(words: Words, named: Iterable[Span]) -> list[str]:
@@ -130,7 +131,12 @@ def unclear_talk(words: Words, named: Iterable[Span]) -> list[str]:
         return [word for word in plain if word not in _TALK]
     if not _KEEP & {*plain} or "?" in words.text:
         return [words.text[spans[0].start : spans[0].end]]
-    return [word for word in plain if word not in _KEEPING]
+    kept = next(number for number, word in enumerate(plain) if word in _KEEP)
+    return [
+        word
+        for number, word in enumerate(plain)
+        if word not in (_KEEPING if number <= kept else _KEPT)
+    ]
 
 
 def shown(effect: Effect, name: str, said: str, pairs: Sequence[Pair]) -> Quantity | None:

@@ -287,12 +287,13 @@ def listed(effect: Effect, name: str, words: Words) -> list[tuple[Span, str]]:
     own = {stem(word) for word in re.findall(r"[a-z]+", name.lower())}
     is_next = verb >= 0 and {*before[verb + 1 :]} <= own | _OWNERS
     end = lists[0][-1][0].end
-    behind = next((word for span, word in words.plain() if span.start >= end), "")
+    after = [word for span, word in words.plain() if span.start >= end]
+    behind = next((word for word in after if word not in ("too", "please")), "")
     is_last = behind not in FUNCTION_WORDS or behind in _BEHIND_LISTS
     return lists[0] if is_next and is_last else []
 
 
-_BEHIND_LISTS = frozenset("because since due for to via using please thanks thank too".split())
+_BEHIND_LISTS = frozenset("because since due for to via using thanks thank".split())
 _OWNERS = frozenset(stem(word) for word in ("my", "our", "the"))
 
 
