@@ -282,8 +282,8 @@ def compile_several(
         "declared": declared,
         "keep_all": keep_all,
         "udfs": given.functions,
+        "allow_failed": allow_failed,
     }
-    how["allow_failed"] = allow_failed
     if client is None and len(usable) > 1:
         repaired = _repaired(usable, how, force=force)
         if repaired is not None:
@@ -297,19 +297,11 @@ def compile_several(
         if learnt is None:
             raise
         return msgspec.structs.replace(learnt, udfs=given)
-    drafter = _Drafter(how)
     # Names that a person gave are of values that the steps of one trace ask for.
-    if not (callable(confirm) or not list(confirm)):
+    if not callable(confirm) and list(confirm):
         made = _one_way(usable, drafts, how)
-    elif client is not None:
-        made = _tried(_one_way(usable, drafts, how), usable, drafts, how, drafter, force=force)
     else:
-        made = (
-            _filled_in(usable, drafts, how, drafter)
-            or (_said(usable, how, beside, force=force) if _need_more(drafts) else None)
-            or _one_way_or_asked(usable, drafts, how, beside)
-        )
-        made = _tried(made, usable, drafts, how, drafter, force=force)
+        made = _proven(usable, drafts, how, beside, with_model=client is not None, force=force)
     trace = next(kept.trace for kept in usable if kept.id == made.same_way[0])
     draft = _confirmed(made.draft, confirm, given.functions)
     group = None
@@ -324,6 +316,28 @@ def compile_several(
         udfs=given,
         not_compiled=failed,
     )
+
+
+def _proven(
+    traces: Sequence[KeptTrace],
+    drafts: Mapping[str, Draft],
+    how: Mapping[str, Any],
+    beside: Sequence[KeptTrace],
+    *,
+    with_model: bool,
+    force: bool,
+) -> CompiledTrace:
+    """Return the routine of the traces, tried on each of them. A model improves one way only."""
+    drafter = _Drafter(how)
+    if with_model:
+        made = _one_way(traces, drafts, how)
+    else:
+        made = (
+            _filled_in(traces, drafts, how, drafter)
+            or (_said(traces, how, beside, force=force) if _need_more(drafts) else None)
+            or _one_way_or_asked(traces, drafts, how, beside)
+        )
+    return _tried(made, traces, drafts, how, drafter, force=force)
 
 
 def _one_way(

@@ -99,6 +99,14 @@ def draft_kind(
     refuse_wrong(made, force=force)
     about = description or f"Does what is asked for: {', '.join(plan.effects)}"
     routine = _routine(plan, name, about, list(examples.values()))
+    return draft_of(routine, PLAN, examples, made)
+
+
+def draft_of(routine: Routine, step: str, examples: Mapping[str, Example], made: Trials) -> Draft:
+    """Return the draft of a learnt routine. It follows no recording; its trials are the proof.
+
+    step: the step that does what was learnt.
+    """
     return Draft(
         routine=routine,
         input={REQUEST: [*examples.values()][-1].said},
@@ -108,7 +116,7 @@ def draft_kind(
         calls=(),
         verdicts=(),
         explained=(),
-        comments={PLAN: [str(made)]},
+        comments={step: [str(made)]},
         proof=(str(made), *made.reasons()),
         trials=made,
     )

@@ -5,6 +5,7 @@ from collections.abc import Collection, Mapping
 from em.compiler.diagnosis import Diagnosis
 from em.compiler.draft import Draft
 from em.compiler.homes import Example
+from em.compiler.kind_draft import draft_of
 from em.compiler.recorded_world import cured_in_trials
 from em.compiler.sources import quoted
 from em.compiler.trials import REQUEST, refuse_wrong
@@ -37,19 +38,7 @@ def draft_rules(
     refuse_wrong(made, force=force)
     # A goal that not all traces have may be the words of one person.
     about = next(iter(goals)) if len(goals) == 1 else f"Puts right: {', '.join(remedies.rules)}"
-    return Draft(
-        routine=_routine(remedies, name, about),
-        input={REQUEST: [*examples.values()][-1].said},
-        output=None,
-        recording=(),
-        answers={},
-        calls=(),
-        verdicts=(),
-        explained=(),
-        comments={RULES: [str(made)]},
-        proof=(str(made), *made.reasons()),
-        trials=made,
-    )
+    return draft_of(_routine(remedies, name, about), RULES, examples, made)
 
 
 def _are_repairs(examples: list[Example]) -> bool:
