@@ -156,7 +156,7 @@ def _lesson_line(one: Heuristic) -> str:
 def _is_telling(lesson: Lesson) -> bool:
     """Return whether a lesson helps an agent.
 
-    It does not if its error has no words, if nobody knows what helped, or if it only says "again".
+    It does not if its error has no words, what helped is not known, or it only says "again".
     """
     if not _is_mined(lesson):
         return True

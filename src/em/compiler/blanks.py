@@ -38,7 +38,7 @@ MOST_STRANGE = 100
 MOST_EXAMPLES = 8
 """Examples of a value that a plan keeps."""
 MANY = 50
-"""Tasks of other kinds without which nobody knows what words tell kinds apart."""
+"""Tasks of other kinds that are needed to learn which words tell kinds apart."""
 FEWEST = 2
 """Tasks that must have a source in common."""
 LONGEST_NAME = 40

@@ -24,7 +24,7 @@ from em.runner.routine import AssertStep, Step, ToolStep, UdfStep
 from em.values.canonical import Json
 
 MOST_REASONS = 8
-"""Conditions that separate the traces; with more of them nobody knows what decides."""
+"""Conditions that separate the traces; with more of them it is not clear which one decides."""
 LEAST_NUMBERS = 3
 """Different numbers that are compared by size; fewer are kinds."""
 

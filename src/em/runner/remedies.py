@@ -3,8 +3,8 @@
 A rule says at which symptoms a fix was made when it was recorded. Everything that could explain
 the fix is kept: `when` has the smallest sets of symptoms that tell the recorded states in which it
 was made from those in which it was not, `given` has all symptoms that these states had in common.
-A fix is made if all of them hold, not made if no set of `when` holds; otherwise nobody knows, and
-the run hands over. The same goes for a symptom that no recorded success had.
+A fix is made if all of them hold, and not made if no set of `when` holds. Otherwise it is
+not clear, and the run hands over. The same goes for a symptom that no recorded success had.
 """
 
 from collections import Counter

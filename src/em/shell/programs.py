@@ -1,6 +1,6 @@
 """Programs: what is known about them, and from that what a command does.
 
-`programs.yaml` is the table; em.yaml extends it. What nobody knows counts as a write: an unknown
+`programs.yaml` is the table; em.yaml extends it. What is not known counts as a write: an unknown
 program, an option that runs something, a command that can't be parsed.
 """
 
@@ -69,7 +69,7 @@ class Doing(NamedTuple):
     """What a whole command does. `reason` says why it is a write.
 
     programs: all programs that it runs. reads, writes: the files that are known.
-    is_known: whether all programs in it are known; an opaque command runs nobody knows what.
+    is_known: whether all programs in it are known; an opaque command may run anything.
     """
 
     effect: Effect
@@ -114,7 +114,7 @@ def _whole(values: object) -> object:
 
 
 def doing_of(text: str, programs: Programs | None = None) -> Doing:
-    """Say what a command does. One that can't be parsed is a write by nobody knows what."""
+    """Say what a command does. One that can't be parsed is a write, by an unknown program."""
     try:
         return doing(parse(text), programs)
     except Opaque as error:
@@ -172,7 +172,7 @@ class _Words:
         """Return the roles of words, the first of which is a program."""
         name = words[0].value
         if not name or depth == 0:
-            # The empty name stands for a program that nobody knows.
+            # The empty name stands for an unknown program.
             why = "the shell works out which program it runs"
             return Reading((PROGRAM, *[PLAIN] * (len(words) - 1)), why, ("",))
         standard = _STANDARD.fullmatch(name)
@@ -258,7 +258,7 @@ class _Words:
         return found._replace(reason=reason)
 
     def _script(self, program: Program, name: str, words: Sequence[Word]) -> Reading:
-        """Look into `sh -c '…'`; a script in a file does nobody knows what."""
+        """Look into `sh -c '…'`; a script in a file may do anything."""
         for index, word in enumerate(words[1:], start=1):
             if not _is_option(word):
                 break
