@@ -5,12 +5,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.cli.em_command import em
 
 from em import Memory
+from em.errors import RoutineError
+from em.runner.package import find_routine, texts_of, write_files
 from em.runner.requirements import requirements
 from em.runner.routine import PlanStep
 from em.runner.run import RunResult
 from em.runner.task_plan import Check
+from em.runner.tools import ToolRegistry
+from em.runner.validation import validate
 from em.traces.trace import Message, Mission, ToolCall, Trace
 
 READS = ("find_user", "get_user", "get_order")
@@ -22,6 +27,7 @@ class Post:
     def __init__(self, broken: str = "") -> None:
         self.done: list[str] = []
         self.broken = broken
+        self.unpaid_by = ("", "")  # a tool and an order that it makes unpaid
         self.users = {f"ana{n}@post.example": f"ana_{3100 + n}" for n in range(9)}
         self.orders = {
             f"#W{70100 + n}": {
@@ -46,12 +52,14 @@ class Post:
 
         def cancel_order(order_id: str) -> Any:
             self.done.append("cancel_order")
+            self._touch("cancel_order", order_id)
             if self.broken != "cancel_order":
                 self.orders[order_id]["status"] = "cancelled"
             return {"ok": True}
 
         def redirect_order(order_id: str, new_zip: str) -> Any:
             self.done.append("redirect_order")
+            self._touch("redirect_order", order_id)
             if self.broken != "redirect_order":
                 self.orders[order_id]["ship_to"] = {"zip": new_zip}
             return {"ok": True}
@@ -63,6 +71,10 @@ class Post:
             "cancel_order": cancel_order,
             "redirect_order": redirect_order,
         }
+
+    def _touch(self, tool: str, order_id: str) -> None:
+        if self.unpaid_by == (tool, order_id):
+            self.orders[order_id]["paid"] = False
 
     def trace(self, request: str, *calls: tuple[str, dict[str, Any]]) -> Trace:
         tools = self.tools()
@@ -164,6 +176,36 @@ def test_it_is_shown_before_it_is_run(clerk: Clerk) -> None:
     assert any("get_order" in words and '"cancelled"' in words for words in dry.planned[0].expects)
 
 
+def test_validate_finds_what_is_wrong_with_a_check(clerk: Clerk, tmp_path: Path) -> None:
+    folder = tmp_path / "serve"
+    write_files(texts_of(find_routine(clerk.memory.store, "serve")), folder)
+    assert validate(folder) == []
+    file = folder / "routine.yaml"
+    good = file.read_text()
+    file.write_text(good.replace("result.ship_to.zip == new_zip", "result.ship_to.zip == new_zp"))
+    (problem,) = validate(folder)
+    assert (problem.message, "checks" in problem.place) == ("'new_zp' is not defined", True)
+    # The tool of a check is declared, and registered, like that of a step.
+    check = good.index("checks:")
+    file.write_text(good[:check] + good[check:].replace("tool: get_order", "tool: get_ordr", 1))
+    assert [one.message for one in validate(folder)] == ["the tool 'get_ordr' is not declared"]
+    file.write_text(good)
+    tools = Post().tools()
+    assert validate(folder, tools=ToolRegistry(tools)) == []
+    del tools["get_order"]
+    missing = {one.message for one in validate(folder, tools=ToolRegistry(tools))}
+    assert missing == {"there is no tool 'get_order'"}
+
+
+def test_validate_shows_what_is_checked(clerk: Clerk, tmp_path: Path) -> None:
+    write_files(texts_of(find_routine(clerk.memory.store, "serve")), tmp_path / "serve")
+    said = em("validate", str(tmp_path / "serve"))
+    assert (said.code, said.out) == (0, "valid\n")
+    assert "checked after cancel_order: get_order is called, and" in said.err
+    found = em("validate", str(tmp_path / "serve"), "--json").json
+    assert any('"cancelled"' in check for check in found["checks"])
+
+
 def test_what_was_not_so_in_every_trace_that_looked_is_not_checked(memory: Memory) -> None:
     post = Post()
     post.orders["#W70102"]["paid"] = False
@@ -181,6 +223,44 @@ def test_a_value_that_the_effect_was_made_without_is_not_looked_for() -> None:
     check = Check(tool="get_order", args={"order_id": "{{ order_id }}"}, shows=shows)
     assert check.without(["new_zip"]).shows == shows[:1]
     assert not check.without(["order_id"]).shows
+
+
+def test_a_trial_whose_check_fails_is_not_right(memory: Memory) -> None:
+    post = Post()
+    post.unpaid_by = ("cancel_order", "#W70102")  # the others teach that it stays paid
+    ids = [memory.add_trace(post.cancelled(n)) for n in (0, 1, 2)]
+    ids += [memory.add_trace(post.redirected(n, f"5081{n}")) for n in (3, 4, 5)]
+    trials = memory.compile(ids, name="serve").trials
+    verdicts = {one.trace: one.verdict for one in trials.made}
+    assert [verdicts[one] for one in ids] == ["right"] * 2 + ["handed over"] + ["right"] * 3
+    (reason,) = trials.reasons()
+    assert "get_order was called as a check" in reason
+
+
+def test_a_trial_that_a_check_stops_half_way_is_wrong(memory: Memory) -> None:
+    post = Post()
+    post.unpaid_by = ("redirect_order", "#W70105")
+    ids = [memory.add_trace(post.redirected(n, f"5081{n}")) for n in (0, 1)]
+    ids += [memory.add_trace(post.cancelled(n)) for n in (2, 3)]
+    order, mail = {"order_id": "#W70105"}, "ana5@post.example"
+    both = post.trace(
+        f"I am {mail}. Please redirect #W70105 to 50899. Please cancel #W70105.",
+        ("find_user", {"email": mail}),
+        ("get_user", {"user_id": "ana_3105"}),
+        ("get_order", order),
+        ("redirect_order", {**order, "new_zip": "50899"}),
+        ("get_order", order),
+        ("cancel_order", order),
+        ("get_order", order),
+    )
+    ids.append(memory.add_trace(both))
+    with pytest.raises(RoutineError, match="stopped after redirect_order, without cancel_order"):
+        memory.compile(ids, name="serve")
+    assert memory.compile(ids, name="serve", force=True).trials.count("wrong") == 1
+
+
+def test_a_trial_on_a_trace_that_did_not_look_can_be_right(clerk: Clerk) -> None:
+    assert clerk.routine.trials.count("right") == len(clerk.routine.trials) == 6
 
 
 def test_traces_that_did_not_look_teach_no_check(memory: Memory) -> None:

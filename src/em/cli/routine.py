@@ -51,7 +51,7 @@ from em.runner.package import (
     trials_of,
     write_files,
 )
-from em.runner.requirements import asked_for, requirements, why_asked
+from em.runner.requirements import asked_for, goal_checks, requirements, why_asked
 from em.runner.routine import Routine
 from em.runner.tools import ToolRegistry, functions_of, load_module
 from em.runner.trial import Trials
@@ -802,16 +802,26 @@ def validate(routine: str, tools: str | None, udf: str | None) -> int:
     with ExitStack() as stack:
         folder = "" if is_folder(routine) else _unpacked(routine, stack)
         problems = find_problems(folder or routine, tools=registry, udfs=functions)
-    if folder:
-        problems = [
-            msgspec.structs.replace(problem, file=problem.file.replace(folder, routine, 1))
-            for problem in problems
-        ]
-    return print_problems(problems)
+        if folder:
+            problems = [
+                msgspec.structs.replace(problem, file=problem.file.replace(folder, routine, 1))
+                for problem in problems
+            ]
+        is_valid = not any(problem.severity == "error" for problem in problems)
+        checks = _checks_after_effects(Path(folder or routine)) if is_valid else []
+    return print_problems(problems, checks)
 
 
-def print_problems(problems: list[Any]) -> int:
-    """Print the problems that validation found. Return 1 if one is an error."""
+def _checks_after_effects(folder: Path) -> list[str]:
+    path = folder / ROUTINE
+    return list(goal_checks(read_routine(parse_yaml(path.read_bytes(), str(path)), str(path))))
+
+
+def print_problems(problems: list[Any], checks: list[str] | None = None) -> int:
+    """Print the problems that validation found. Return 1 if one is an error.
+
+    checks: what a run of a routine checks after its effects, in words.
+    """
     errors = sum(problem.severity == "error" for problem in problems)
 
     def text() -> None:
@@ -821,8 +831,11 @@ def print_problems(problems: list[Any]) -> int:
             click.secho(count(errors, "problem"), fg="red", err=True)
         else:
             click.secho("valid", fg="green")
+        for check in checks or ():
+            note(f"checked {check}")
 
-    emit({"ok": not errors, "problems": problems}, text)
+    found = {"ok": not errors, "problems": problems}
+    emit(found if checks is None else {**found, "checks": checks}, text)
     return 1 if errors else 0
 
 

@@ -13,9 +13,12 @@ from em.compiler.calls import TracedCall
 from em.compiler.diagnosis import Diagnosis, Shown
 from em.compiler.homes import Example
 from em.compiler.sources import quoted
-from em.compiler.trials import folds_of
+from em.compiler.trials import folds_of, in_both_orders
 from em.errors import EmError
+from em.runner.expressions.functions import FUNCTIONS
+from em.runner.machine import unexpected
 from em.runner.remedies import Ask, Cure, Findings, Remedies
+from em.runner.routine import fix_step
 from em.runner.symptoms import Plain, Symptoms, held_by, of_result, source_of
 from em.runner.trial import Trial, Trials, Verdict
 
@@ -37,6 +40,10 @@ def cured_in_trials(examples: Mapping[str, Example]) -> Trials:
 
 def tried(remedies: Remedies, example: Example) -> tuple[Verdict, str]:
     """Return how remedies do in the world of a trace, and why."""
+    return in_both_orders(example, lambda one: _tried(remedies, one))
+
+
+def _tried(remedies: Remedies, example: Example) -> tuple[Verdict, str]:
     world = RecordedWorld(example, remedies)
     problem = world.run()
     done = Counter(_key(call.name, call.args) for call in example.writes)
@@ -76,10 +83,23 @@ class RecordedWorld(Findings):
                 self.made[_key(ask.tool, ask.args)] += 1
                 self._rules[ask.rule] += 1
                 self.has_ended = self._remedies.rules[ask.rule].ends
+                if problem := self._surprise(ask):
+                    return problem
         except StopIteration:
             return ""
         except EmError as error:
             return error.message
+
+    def _surprise(self, ask: Ask) -> str:
+        """Say what a run would not have expected of a fix; empty if it returned what it must."""
+        key = _key(ask.tool, ask.args)
+        same = [one for one in self._example.writes if _key(one.name, one.args) == key]
+        if not same:
+            return ""
+        made = same[min(self.made[key], len(same)) - 1]
+        step = fix_step(ask.rule, ask.tool, ask.expects)
+        found = unexpected(step, dict(FUNCTIONS), made.result)
+        return "" if found is None else found.message
 
     def shown(self, name: str) -> Symptoms:
         """Return what a look shows now."""

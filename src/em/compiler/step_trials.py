@@ -1,7 +1,6 @@
 """Trials of steps: a routine made of all traces but some is run on the recordings of those.
 
-As in `trials`, a call that was not recorded ends the run as a hand-over. What was done right is
-done again with the order of all keys and lists changed.
+As in `trials`, a call that was not recorded ends the run as a hand-over.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -12,7 +11,7 @@ import msgspec
 from em.compiler.calls import TracedCall
 from em.compiler.draft import Draft
 from em.compiler.homes import Example
-from em.compiler.proof import reordered
+from em.compiler.trials import in_both_orders
 from em.compiler.verification import replayed
 from em.compiler.world import World
 from em.errors import EmError
@@ -112,12 +111,7 @@ def _tried(
 ) -> tuple[Verdict, str]:
     given = _input(draft, example, alone)
     asked = msgspec.structs.replace(draft, input=given, answers=alone.answers)
-    verdict, reason = _run(asked, example.calls, functions)
-    if verdict == "right":
-        other = [_with_other_order(call) for call in example.calls]
-        if (again := _run(asked, other, functions))[0] == "wrong":
-            return "wrong", f"with another order of lists {again[1]}"
-    return verdict, reason
+    return in_both_orders(example, lambda one: _run(asked, one.calls, functions))
 
 
 def _input(draft: Draft, example: Example, alone: Draft) -> Json:
@@ -145,8 +139,3 @@ def why_stopped(result: RunResult) -> str:
     if result.pending_prompt is not None:
         return result.pending_prompt.message
     return "" if result.failure is None else cause_of(result.failure)
-
-
-def _with_other_order(call: TracedCall) -> TracedCall:
-    changed = call.effect == "read" or call.is_udf
-    return msgspec.structs.replace(call, result=reordered(call.result)) if changed else call

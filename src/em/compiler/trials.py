@@ -1,19 +1,28 @@
 """Trials: a kind of task is learnt from all traces but some, and tried on those.
 
 The world of a trial is the recording: a read answers what was recorded, and one that was never
-made ends the trial as a hand-over. What the plan would do is compared with what was done.
+made ends the trial as a hand-over. What the plan would do is compared with what was done, and what
+it checks after each effect with what was recorded then. What was right is done again with the
+order of all keys and lists changed.
 """
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+import msgspec
+
 from em.compiler.calls import TracedCall
 from em.compiler.homes import Example
+from em.compiler.proof import reordered
 from em.compiler.sources import quoted
 from em.errors import EmError, RoutineError
+from em.runner.expressions.functions import FUNCTIONS
+from em.runner.expressions.language import compile_value
+from em.runner.machine import unexpected
 from em.runner.planner import planner_of
-from em.runner.task_plan import EARLIER, EffectCall, NeedsRead, Plan, Results
+from em.runner.routine import check_step, effect_step
+from em.runner.task_plan import EARLIER, Effect, EffectCall, NeedsRead, Plan, Results
 from em.runner.trial import Trial, Trials, Verdict
 from em.values.canonical import Json, digest_unordered
 
@@ -74,6 +83,40 @@ def tried(
     """Return how a plan does on a recording, and why."""
     if plan is None:
         return "handed over", "the other traces teach nothing"
+    return in_both_orders(example, lambda one: _tried(plan, one, blamed))
+
+
+def in_both_orders(
+    example: Example, attempt: Callable[[Example], tuple[Verdict, str]]
+) -> tuple[Verdict, str]:
+    """Return how an attempt does on a recording; it must not be wrong in another order either.
+
+    What a read returned has no order that a routine may rely on: its keys and lists are turned.
+    """
+    verdict, reason = attempt(example)
+    if verdict == "right":
+        again, why = attempt(_in_other_order(example))
+        if again == "wrong":
+            return "wrong", f"with another order of lists {why}"
+    return verdict, reason
+
+
+def _in_other_order(example: Example) -> Example:
+    calls = [
+        msgspec.structs.replace(call, result=reordered(call.result))
+        if call.effect == "read" or call.is_udf
+        else call
+        for call in example.calls
+    ]
+    # The calls before the task keep their order: it tells which one was the last.
+    earlier = [
+        {**one, "result": reordered(one["result"])} if "result" in one else one
+        for one in example.earlier
+    ]
+    return Example(calls, example.said, earlier, example.refused)
+
+
+def _tried(plan: Plan, example: Example, blamed: set[str] | None) -> tuple[Verdict, str]:
     results = Results()
     scope = {REQUEST: example.said, EARLIER: example.earlier}
     while True:
@@ -91,7 +134,7 @@ def tried(
             verdict, reason = _compared(plan, planned, example)
             if verdict == "wrong" and blamed is not None:
                 blamed |= {*_blamed(plan, planned, example, planner.sources)}
-            return verdict, reason
+            return _checked(plan, planned, example) if verdict == "right" else (verdict, reason)
 
 
 def _answer(need: NeedsRead, example: Example) -> TracedCall | None:
@@ -104,22 +147,68 @@ def _answer(need: NeedsRead, example: Example) -> TracedCall | None:
 
 
 def _compared(plan: Plan, planned: Sequence[EffectCall], example: Example) -> tuple[Verdict, str]:
-    answers = {effect.tool for effect in plan.effects.values() if effect.reads}
-    secret = {n for one in plan.effects.values() for n, slot in one.slots.items() if slot.secret}
-
-    def known(tool: str, args: Json) -> str:
-        # A recording does not show what a secret was.
-        return written(tool, {name: v for name, v in args.items() if name not in secret})
-
-    done = sorted(
-        known(call.name, call.args)
-        for call in example.calls
-        if call.effect == "write" or call.name in answers
-    )
-    now = sorted(known(plan.effects[one.effect].tool, one.args) for one in planned)
+    done = sorted(_without_secrets(plan, call.name, call.args) for call in _made(plan, example))
+    now = sorted(_written(plan, one) for one in planned)
     if done == now:
         return "right", ""
     return "wrong", f"it would do {now}; {done} was done"
+
+
+def _made(plan: Plan, example: Example) -> list[TracedCall]:
+    """Return the recorded calls that a plan has effects for; some only give the answer."""
+    answers = {effect.tool for effect in plan.effects.values() if effect.reads}
+    return [call for call in example.calls if call.effect == "write" or call.name in answers]
+
+
+def _written(plan: Plan, one: EffectCall) -> str:
+    return _without_secrets(plan, plan.effects[one.effect].tool, one.args)
+
+
+def _without_secrets(plan: Plan, tool: str, args: Json) -> str:
+    """Return a call as text. A recording does not show what a secret was."""
+    secret = {n for one in plan.effects.values() for n, slot in one.slots.items() if slot.secret}
+    return written(tool, {name: value for name, value in args.items() if name not in secret})
+
+
+def _checked(plan: Plan, planned: Sequence[EffectCall], example: Example) -> tuple[Verdict, str]:
+    """Return whether what is checked after each effect was so in the recording."""
+    left = _made(plan, example)
+    for number, one in enumerate(planned):
+        text = _written(plan, one)
+        call = next(c for c in left if _without_secrets(plan, c.name, c.args) == text)
+        left.remove(call)
+        problem = _surprise(one, plan.effects[one.effect], call, example)
+        if problem and left:
+            done = ", ".join(made.effect for made in planned[: number + 1])
+            rest = ", ".join(call.name for call in left)
+            return "wrong", f"it would have stopped after {done}, without {rest}: {problem}"
+        if problem:
+            return "handed over", problem
+    return "right", ""
+
+
+def _surprise(one: EffectCall, effect: Effect, call: TracedCall, example: Example) -> str:
+    """Say what a run would not have expected after an effect; empty if there is nothing.
+
+    A read that the recording did not make after it is unknown, and contradicts nothing.
+    """
+    scope = {**FUNCTIONS, **one.args}
+    found = unexpected(effect_step(one.effect, effect), scope, call.result)
+    if found is not None:
+        return found.message
+    missing = effect.slots.keys() - one.args.keys()
+    for check in (whole.without(missing) for whole in effect.checks):
+        try:
+            args = compile_value(check.args, "")({**scope, "result": call.result})
+        except EmError as error:
+            return error.message
+        for look in example.looks(call) if check.shows else ():
+            if look.read.name == check.tool and quoted(look.read.args) == quoted(args):
+                found = unexpected(check_step(one.effect, check), scope, look.read.result)
+                if found is not None:
+                    return found.message
+                break
+    return ""
 
 
 def _blamed(

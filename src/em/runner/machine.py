@@ -339,7 +339,7 @@ class Calls:
 
         It was made: neither a retry, nor a fix, nor `on_error` may decide what that means.
         """
-        problem = _unexpected(attempt.step, attempt.scope, value)
+        problem = unexpected(attempt.step, attempt.scope, value)
         if problem is not None:
             raise self._surprised(attempt, value, problem, count)
 
@@ -382,7 +382,7 @@ class Calls:
             problem = outcome.error or _violated(step, attempt.scope, outcome.value)
             if problem is not None:
                 failed.append((item, problem, outcome.error is None))
-            elif other := _unexpected(step, attempt.scope, outcome.value):
+            elif other := unexpected(step, attempt.scope, outcome.value):
                 surprise = self._surprised(attempt, outcome.value, other, 1)
             else:
                 values[item] = self._kept(attempt, outcome.value, done)
@@ -475,7 +475,7 @@ def _check_result(step: CompiledStep, scope: Json, value: Any) -> None:
     _check(step.post, {**scope, "result": value}, step, "post")
 
 
-def _unexpected(step: CompiledStep, scope: Json, value: Any) -> UnexpectedResult | None:
+def unexpected(step: CompiledStep, scope: Json, value: Any) -> UnexpectedResult | None:
     """Return the error of a call that returned something else than it must; None if it did not."""
     if not step.expects:
         return None

@@ -3,6 +3,8 @@
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+import msgspec
+
 from em.runner.expressions.words import check_in_words, in_words, request_in_words
 from em.runner.remedies import Rule, facts_in_words
 from em.runner.routine import Asked, PlanStep, Routine, RulesStep, ToolStep, UdfStep
@@ -69,6 +71,20 @@ def expected_in_words(effect: Effect) -> list[str]:
             for text in check.shows
         ),
     ]
+
+
+def goal_checks(routine: Routine) -> Iterator[str]:
+    """Say what is looked at after effects, and what it must show."""
+    reads = {tool.name for tool in routine.tools if tool.known_effect == "read"}
+    for step in routine.steps:
+        if isinstance(step, PlanStep):
+            for name, effect in step.effects.items():
+                shown = msgspec.structs.replace(effect, expects=())
+                yield from (f"after {name}: {words}" for words in expected_in_words(shown))
+        elif isinstance(step, RulesStep):
+            yield from (f"at the end: {name} must show a state that is known" for name in step.goal)
+        elif isinstance(step, ToolStep) and step.tool in reads:
+            yield from (f"{step.id}: {check_in_words(text)}" for text in step.expects)
 
 
 def _arguments(rule: Rule) -> list[str]:

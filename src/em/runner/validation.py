@@ -117,26 +117,20 @@ class _Package:
             if isinstance(tool, dict)
         }
         own = _declared_arguments(declared)
-        for number, step in enumerate(steps):
-            if not isinstance(step, dict) or step.get("type") != "tool.call":
-                continue
-            name, where = step.get("tool"), ("steps", number)
-            if not isinstance(name, str):
-                continue
+        for where, name, args in _calls(steps):
             if _of_a_server(name, declared):
                 continue
             if declared and name not in declared:
                 fix = closest(name, declared)
                 yield (*where, "tool"), f"the tool {name!r} is not declared", fix
             elif name in own and name not in (self._tools or {}):
-                yield from _arguments(step.get("args") or {}, own[name], (*where, "args"))
+                yield from _arguments(args, own[name], (*where, "args"))
             elif self._tools is not None and name not in self._tools:
                 fix = closest(name, list(self._tools)) or "pass a module that has it (--tools)"
                 yield (*where, "tool"), f"there is no tool {name!r}", fix
-            if self._tools is not None and name in self._tools:
-                args = step.get("args") or {}
+            if self._tools is not None and name in self._tools and isinstance(args, dict):
                 problem = argument_problem(self._tools[name], args)
-                if isinstance(args, dict) and problem:
+                if problem:
                     yield (*where, "args"), problem, ""
 
     def _functions(self) -> tuple[frozenset[str] | None, list[Problem]]:
@@ -249,6 +243,43 @@ def _schemas(value: Json) -> Iterator[tuple[Where, Any]]:
         for field in ("args_schema", "result_schema"):
             if isinstance(tool, dict) and tool.get(field) is not None:
                 yield ("tools", number, field), tool[field]
+
+
+def _calls(steps: list[Any]) -> Iterator[tuple[Where, str, Any]]:
+    """Yield the tools that steps call: where each is named, and its arguments.
+
+    The arguments are None where the values of a request decide which of them there are.
+    """
+    own = {"tool.call": lambda step: [((), step, "args")], "plan": _of_plan, "rules": _of_rules}
+    for number, step in enumerate(steps):
+        find = own.get(str(step.get("type"))) if isinstance(step, dict) else None
+        for path, call, args in find(step) if find is not None else ():
+            if isinstance(call, dict) and isinstance(call.get("tool"), str):
+                given = (call.get(args) or {}) if args else None
+                yield ("steps", number, *path), call["tool"], given
+
+
+def _of_plan(step: Json) -> Iterator[tuple[Where, Any, str]]:
+    """Yield the calls of a plan, and the field with their arguments."""
+    for name, ways in _items(step, "reads"):
+        yield from ((("reads", name, n), way, "args") for n, way in enumerate(_list(ways)))
+    for name, effect in _items(step, "effects"):
+        yield ("effects", name), effect, ""
+        checks = _list(effect.get("checks")) if isinstance(effect, dict) else []
+        for n, check in enumerate(checks):
+            yield ("effects", name, "checks", n), check, "args"
+
+
+def _of_rules(step: Json) -> Iterator[tuple[Where, Any, str]]:
+    yield from ((("looks", name), look, "") for name, look in _items(step, "looks"))
+    for name, rule in _items(step, "rules"):
+        calls = _list(rule.get("calls")) if isinstance(rule, dict) else []
+        yield from ((("rules", name, "calls", n), call, "args") for n, call in enumerate(calls))
+
+
+def _items(value: Json, field: str) -> Iterator[tuple[str, Any]]:
+    found = value.get(field)
+    yield from found.items() if isinstance(found, dict) else ()
 
 
 def _of_a_server(name: str, declared: Mapping[str, Json]) -> bool:

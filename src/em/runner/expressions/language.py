@@ -319,6 +319,10 @@ class References:
             for field, known in (("guards", own), ("expects", {"result"})):
                 for number, text in enumerate(_list(effect, field)):
                     yield from self._bare(text, (*at, field, number), known)
+            for number, check in enumerate(_list(effect, "checks")):
+                path, seen = (*at, "checks", number), {*slots, "result"}
+                yield from self._value(_mapping(check, "args"), (*path, "args"), seen)
+                yield from self._all_bare(_list(check, "shows"), (*path, "shows"), seen)
 
     def _rules(self, step: Json, where: Where) -> Iterator[Found]:
         """Yield the problems of rules: what the results of their calls must be like."""
