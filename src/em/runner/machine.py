@@ -761,7 +761,7 @@ class Machine:
 
     def _steps(self) -> Steps:
         calls, reports, is_kept = self._calls, self._reports, self._notebook.is_kept
-        for step in self._program.steps:
+        for step in self._program.outer_steps:
             start = time.perf_counter()
             if self._on_start is not None:
                 self._on_start(step.id)
@@ -787,6 +787,39 @@ class Machine:
                 if self._agreement is not None:
                     self._agreement.learn((step.save_as,), self._scope)
         return None
+
+    def _turns(self, loop: CompiledStep) -> Steps:
+        """Make the steps of a loop: all of them for one item, then all of them for the next.
+
+        In a turn the name of a result stands for that turn's; afterwards for the list of all.
+        """
+        scopes = self._turn_scopes(loop)
+        made: dict[str, list[Any]] = {one.save_as: [] for one in loop.turns if one.save_as}
+        for step in loop.turns:
+            self._notebook.check_count(step, len(scopes))
+        for number, own in enumerate(scopes):
+            for step in loop.turns:
+                start = time.perf_counter()
+                if self._on_start is not None:
+                    self._on_start(step.id)
+                if step.when is not None and not self._evaluated(step, step.when, own):
+                    self._reports.add(step.id, "skipped", 0, start)
+                    continue
+                if step.kind == "assert":
+                    self._assert(step, start, [own])
+                    continue
+                value = yield from self._calls.once(step, own, number, start)
+                if step.save_as is not None:
+                    own[step.save_as] = value
+                    made[step.save_as].append(value)
+        self._saved |= made
+        self._scope |= made
+
+    def _turn_scopes(self, loop: CompiledStep) -> list[Json]:
+        """Return what the steps in each turn of a loop see."""
+        if loop.for_each is None or not loop.turns:
+            return []
+        return scopes_of(loop, self._evaluated(loop, loop.for_each), self._scope)
 
     def _hooked(self, hooks: Hooks) -> Steps:
         """Run the steps with hooks around them: in their order, or side by side."""
@@ -891,7 +924,8 @@ class Machine:
         if step.kind == "assert":
             if step.terms is not None and self._agreement is not None:
                 self._agreement.settle(step.terms, self._scope, writes=False)
-            return self._assert(step, start)
+            self._assert(step, start)
+            return (yield from self._turns(step))
         if step.kind == "prompt":
             answer = self._ask(step, self._scope)
             self._reports.add(step.id, "done", 0, start)
@@ -1001,9 +1035,9 @@ class Machine:
         scope = {**self._scope, call.as_name: {"tool": ask.tool, "args": ask.args}}
         return (yield from self._calls.once(call, scope, number, start))
 
-    def _assert(self, step: CompiledStep, start: float) -> Any:
+    def _assert(self, step: CompiledStep, start: float, scopes: list[Json] | None = None) -> Any:
         assert step.check is not None
-        scopes = [self._scope]
+        scopes = [self._scope] if scopes is None else scopes
         if step.for_each is not None:
             scopes = scopes_of(step, self._evaluated(step, step.for_each), self._scope)
         try:

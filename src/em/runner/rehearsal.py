@@ -67,7 +67,9 @@ class Rehearsal(Machine):
         self._stale: set[str] = set()
 
     def _steps(self) -> Steps:
-        for step, source in zip(self._program.steps, self._program.routine.steps, strict=True):
+        sources = {source.id: source for source in self._program.routine.steps}
+        for step in self._program.outer_steps:
+            source = sources[step.id]
             if self._on_start is not None:
                 self._on_start(step.id)
             try:
@@ -106,6 +108,25 @@ class Rehearsal(Machine):
             return (yield from self._rehearse(step, source))
         self._reports.add(step.id, "skipped", 0, time.perf_counter())
         return _SKIPPED
+
+    def _turns(self, loop: CompiledStep) -> Steps:
+        """Make the reads of each turn, and plan its calls with an effect."""
+        sources = {source.id: source for source in self._program.routine.steps}
+        for number, own in enumerate(self._turn_scopes(loop)):
+            for step in loop.turns:
+                start = time.perf_counter()
+                if step.when is not None and not self._evaluated(step, step.when, own):
+                    continue
+                if step.kind == "assert":
+                    self._assert(step, start, [own])
+                elif self._acts(step):
+                    source = sources[step.id]
+                    assert isinstance(source, ToolStep | UdfStep)
+                    self._written = step.id
+                    self._plan_item(step, source, number, own)
+                else:
+                    value = yield from self._calls.once(step, own, number, start)
+                    own.update({} if step.save_as is None else {step.save_as: value})
 
     def _check_output(self, output: Any) -> None:
         if self._has_output:
@@ -240,19 +261,29 @@ class Rehearsal(Machine):
             items = self._evaluated(step, step.for_each)
             scopes = list(enumerate(scopes_of(step, items, self._scope)))
         for item, scope in scopes:
-            self._planned.append(
-                Planned(
-                    step=step.id,
-                    does="write",
-                    tool=step.target,
-                    item=item,
-                    arguments=list(self._arguments(step, source, scope)),
-                    guards=[self._guard(text, scope) for text in source.guards],
-                    expects=[check_in_words(text) for text in source.expects],
-                    needs=needs or [],
-                    shows="" if needs else self._preview(step, scope),
-                )
+            self._plan_item(step, source, item, scope, needs)
+
+    def _plan_item(
+        self,
+        step: CompiledStep,
+        source: ToolStep | UdfStep,
+        item: int | None,
+        scope: Json,
+        needs: list[str] | None = None,
+    ) -> None:
+        self._planned.append(
+            Planned(
+                step=step.id,
+                does="write",
+                tool=step.target,
+                item=item,
+                arguments=list(self._arguments(step, source, scope)),
+                guards=[self._guard(text, scope) for text in source.guards],
+                expects=[check_in_words(text) for text in source.expects],
+                needs=needs or [],
+                shows="" if needs else self._preview(step, scope),
             )
+        )
 
     def _preview(self, step: CompiledStep, scope: Json) -> str:
         """Return what the tool would do, or why it would refuse; empty if that is not known."""

@@ -101,6 +101,8 @@ class _Common(
     save_as: str | None = None
     for_each: Any = None
     as_: str = msgspec.field(default="item", name="as")
+    within: str | None = None
+    """The assert with `for_each` in whose turns this step is made; it stands right behind it."""
     parallel: Annotated[int, msgspec.Meta(ge=1, le=256)] = 1
     retry: Retry | None = None
     timeout: Annotated[float, msgspec.Meta(gt=0, le=86_400)] | None = None
@@ -123,6 +125,8 @@ class _Common(
                 raise ValueError(f"a `{kind}` step can't have `{name}`")
         if self.for_each is not None and (self.agree or self.guards):
             raise ValueError("a step with `for_each` can't have `agree` or `guards`")
+        if self.within is not None and (self.for_each is not None or self.agree or self.guards):
+            raise ValueError("a step with `within` can't have `for_each`, `agree` or `guards`")
 
 
 _CALLS_ONLY = (
@@ -161,7 +165,7 @@ class AssertStep(_Common, frozen=True, kw_only=True, tag="assert"):
 class PromptStep(_Common, frozen=True, kw_only=True, tag="prompt.user"):
     """Ask a person."""
 
-    NO_USE = (*_CALLS_ONLY, "for_each", "on_error")
+    NO_USE = (*_CALLS_ONLY, "for_each", "within", "on_error")
 
     prompt: Prompt
 
@@ -169,7 +173,7 @@ class PromptStep(_Common, frozen=True, kw_only=True, tag="prompt.user"):
 class ReturnStep(_Common, frozen=True, kw_only=True, tag="return"):
     """End with a value."""
 
-    NO_USE = (*_CALLS_ONLY, "for_each", "on_error")
+    NO_USE = (*_CALLS_ONLY, "for_each", "within", "on_error")
 
     value: Any = None
 
@@ -180,7 +184,7 @@ class PlanStep(_Common, frozen=True, kw_only=True, tag="plan"):
     The reads that this needs are made first. The result has the list of results of each effect.
     """
 
-    NO_USE = (*_CALLS_ONLY, "for_each", "on_error")
+    NO_USE = (*_CALLS_ONLY, "for_each", "within", "on_error")
 
     request: str = "request"
     """The input that holds the request in words."""
@@ -212,7 +216,7 @@ class RulesStep(_Common, frozen=True, kw_only=True, tag="rules"):
     The result is the list of the calls with an effect that were made.
     """
 
-    NO_USE = (*_CALLS_ONLY, "for_each", "on_error")
+    NO_USE = (*_CALLS_ONLY, "for_each", "within", "on_error")
 
     request: str = "request"
     """The input that holds the request in words."""
@@ -467,7 +471,7 @@ class CompiledStep:
         "args", "args_schema", "as_name", "check", "expects", "for_each", "gate", "id", "is_asking",
         "is_in_doubt", "is_plain", "is_write", "key", "kind", "message", "on_error", "parallel",
         "planned", "post", "pre", "prompt", "result_schema", "retry", "rules", "save_as", "target",
-        "terms", "timeout", "value", "when",
+        "terms", "timeout", "turns", "value", "when", "within",
     )  # fmt: skip
 
     def __init__(self, step: Step, spec: ToolSpec | None, *, is_asking: bool = False) -> None:
@@ -479,6 +483,9 @@ class CompiledStep:
         self.when = _expression(step.when, f"{place}, field when")
         self.for_each = _value(step.for_each, f"{place}, field for_each")
         self.as_name = step.as_
+        self.within = step.within
+        # The steps that are made in each turn of this one's `for_each`.
+        self.turns: list[CompiledStep] = []
         self.parallel = step.parallel
         self.retry = step.retry
         self.timeout = step.timeout
@@ -511,6 +518,7 @@ class CompiledStep:
         self.is_plain = self.kind in ("tool", "udf") and not (
             self.when
             or self.for_each
+            or self.within
             or self.retry
             or self.pre
             or self.post
@@ -524,6 +532,11 @@ class CompiledStep:
     def is_check(self) -> bool:
         """Whether this is a read that must show something."""
         return bool(self.expects) and not self.is_write
+
+    @property
+    def is_loop_check(self) -> bool:
+        """Whether this checks every item of a list, so that other steps can be made in turns."""
+        return self.kind == "assert" and self.for_each is not None
 
     def _take_details(self, step: Step, place: str) -> None:
         if isinstance(step, ToolStep | UdfStep):
@@ -619,8 +632,8 @@ class Program:
     """A routine, ready to run."""
 
     __slots__ = (
-        "declared_names", "is_settling", "only_reads", "routine", "steps", "tool_names",
-        "udf_names",
+        "declared_names", "is_settling", "only_reads", "outer_steps", "routine", "steps",
+        "tool_names", "udf_names",
     )  # fmt: skip
 
     def __init__(self, routine: Routine) -> None:
@@ -646,6 +659,9 @@ class Program:
             if step.terms is not None and self.only_reads:
                 step.terms.may_write = True
         _check_ids(self.steps)
+        _take_turns(self.steps)
+        # Without those that are made in the turns of others.
+        self.outer_steps = [step for step in self.steps if step.within is None]
         self.tool_names = routine.called_tools
         # The called tools that need no code.
         self.declared_names = {
@@ -675,6 +691,26 @@ def _check_ids(steps: list[CompiledStep]) -> None:
         if step.id in seen:
             raise InvalidRoutine(f"two steps have the id {step.id!r}", place=f"step {step.id}")
         seen.add(step.id)
+
+
+def _take_turns(steps: list[CompiledStep]) -> None:
+    """Give each loop the steps that are made in its turns; they stand right behind it."""
+    leader: CompiledStep | None = None
+    for step in steps:
+        if step.within is None:
+            leader = step
+        elif leader is None or leader.id != step.within or not leader.is_loop_check:
+            raise InvalidRoutine(
+                f"`within` must name the assert with `for_each` before it, got {step.within!r}",
+                place=f"step {step.id}, field within",
+            )
+        elif step.as_name != leader.as_name:
+            raise InvalidRoutine(
+                f"`as` must be {leader.as_name!r}, as in step {leader.id}, got {step.as_name!r}",
+                place=f"step {step.id}, field as",
+            )
+        else:
+            leader.turns.append(step)
 
 
 def _is_write(step: Step, spec: ToolSpec | None) -> bool:

@@ -56,8 +56,8 @@ from em.values.leaves import texts as texts_of
 
 WIDTH = 100
 NEEDS_RUNNER: Json = {
-    "when": None, "for_each": None, "parallel": 1, "retry": None, "timeout": None, "checks": None,
-    "idempotency_key": None,
+    "when": None, "for_each": None, "within": None, "parallel": 1, "retry": None, "timeout": None,
+    "checks": None, "idempotency_key": None,
 }  # fmt: skip
 """Fields of steps that a script can't do, with their defaults."""
 FIELD_TYPES = ("text", "confirm", "json")

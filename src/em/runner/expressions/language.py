@@ -279,11 +279,13 @@ class References:
                     self._known |= {step["save_as"]}
 
     def _step(self, step: Json, where: Where) -> Iterator[Found]:
-        own = {str(step.get("as", "item"))} if step.get("for_each") is not None else set()
+        loops = step.get("for_each") is not None or step.get("within") is not None
+        own = {str(step.get("as", "item"))} if loops else set()
         for field, item in step.items():
             path = (*where, field)
             # The item is defined only where the step runs for each one.
-            known = set() if field in ("when", "for_each") else own
+            is_outside = field in ("when", "for_each") and step.get("within") is None
+            known = set() if is_outside else own
             if field in ("when", "check"):
                 yield from self._bare(item, path, known)
             elif field == "checks":

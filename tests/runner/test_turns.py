@@ -1,0 +1,113 @@
+"""Steps with `within` are made in the turns of a loop: all of them for one item, then the next."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from em.errors import EmError
+from em.runner.engine import run_routine
+from em.runner.validation import validate
+
+ROUTINE = """
+name: lights
+input_schema: {type: object, properties: {rooms: {type: array}}, required: [rooms]}
+tools:
+  - {name: look, effect: read}
+  - {name: switch_off, effect: write}
+  - {name: report, effect: write}
+steps:
+  - {id: rooms, type: assert, for_each: "{{ rooms }}", as: room, check: "room is string"}
+  - id: look
+    type: tool.call
+    tool: look
+    within: rooms
+    as: room
+    args: {room: "{{ room }}"}
+    save_as: light
+  - id: switch
+    type: tool.call
+    tool: switch_off
+    within: rooms
+    as: room
+    when: light.on
+    args: {room: "{{ room }}"}
+  - {id: tell, type: tool.call, tool: report, args: {lights: "{{ light }}"}}
+"""
+
+
+class House:
+    """Rooms whose lights hang together: one switch may put out another light."""
+
+    def __init__(self, **lights: bool) -> None:
+        self.lights, self.done = lights, []
+        self.together = {"hall": "stairs"}
+
+    def look(self, room: str) -> dict[str, Any]:
+        self.done.append(("look", room))
+        return {"on": self.lights[room]}
+
+    def switch_off(self, room: str) -> str:
+        self.done.append(("off", room))
+        self.lights[room] = False
+        self.lights[self.together.get(room, room)] = False
+        return "ok"
+
+    def report(self, lights: list[Any]) -> str:
+        self.done.append(("report", len(lights)))
+        return "ok"
+
+    def tools(self) -> dict[str, Any]:
+        return {"look": self.look, "switch_off": self.switch_off, "report": self.report}
+
+
+def written(folder: Path, text: str = ROUTINE) -> Path:
+    (folder / "routine.yaml").write_text(text)
+    return folder
+
+
+def test_a_turn_sees_what_the_turns_before_have_done(tmp_path: Path) -> None:
+    house = House(hall=True, stairs=True, attic=True)
+    given = {"rooms": ["hall", "stairs", "attic"]}
+    result = run_routine(written(tmp_path), given, house.tools())
+    assert result.status == "ok", result.failure
+    assert house.done == [
+        ("look", "hall"),
+        ("off", "hall"),
+        ("look", "stairs"),
+        ("look", "attic"),
+        ("off", "attic"),
+        ("report", 3),
+    ]
+
+
+def test_a_dry_run_shows_the_calls_of_each_turn(tmp_path: Path) -> None:
+    house = House(hall=True, attic=False)
+    given = {"rooms": ["hall", "attic"]}
+    result = run_routine(written(tmp_path), given, house.tools(), dry_run=True)
+    planned = [(one.tool, one.item) for one in result.planned]
+    assert planned == [("switch_off", 0), ("report", None)]
+    assert house.done == [("look", "hall"), ("look", "attic")]
+
+
+def test_nothing_is_done_unless_every_item_passes_the_check(tmp_path: Path) -> None:
+    house = House(hall=True)
+    result = run_routine(written(tmp_path), {"rooms": ["hall", 7]}, house.tools())
+    assert (result.status, house.done) == ("failed", [])
+
+
+def test_a_routine_with_turns_is_valid(tmp_path: Path) -> None:
+    assert [one for one in validate(written(tmp_path)) if one.severity == "error"] == []
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        ROUTINE.replace("tool: look\n    within: rooms", "tool: look\n    within: nowhere"),
+        ROUTINE.replace("within: rooms\n    as: room", "within: rooms\n    as: other"),
+        ROUTINE.replace('for_each: "{{ rooms }}", as: room, check', "check"),
+    ],
+)
+def test_within_must_name_the_loop_before(tmp_path: Path, wrong: str) -> None:
+    with pytest.raises(EmError):
+        run_routine(written(tmp_path, wrong), {"rooms": []}, {})
