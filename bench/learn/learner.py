@@ -60,6 +60,13 @@ class Learnt:
         with opened(self._memory.store, self.routine) as package:
             return {*package.routine.input_schema.get("properties", {})}
 
+    def tools(self) -> set[str]:
+        """The tools that the routine calls."""
+        from em.runner.package import opened
+
+        with opened(self._memory.store, self.routine) as package:
+            return package.routine.called_tools
+
     @contextmanager
     def prepared(
         self, given: Mapping[str, Any], tools: Tools, *, journal: bool
@@ -67,11 +74,14 @@ class Learnt:
         """A function that runs the opened routine each time it is called, and counts its steps."""
         from em.runner.engine import run_routine
         from em.runner.package import opened
+        from em.runner.tools import ToolRegistry
 
-        memory, input_data = self._memory, dict(given)
+        memory, input_data, registry = self._memory, dict(given), ToolRegistry(tools)
 
         def run() -> int:
-            ran = run_routine(package, input_data, tools, store=memory.store if journal else None)
+            ran = run_routine(
+                package, input_data, registry, store=memory.store if journal else None
+            )
             assert ran.status == "ok", ran
             return len(ran.steps)
 
