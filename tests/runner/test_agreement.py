@@ -5,8 +5,10 @@ from typing import Any
 import pytest
 import yaml
 
+from em.runner import agreement
 from em.runner.agreement import bind, deeper, place_parts
 from em.runner.engine import run_routine
+from em.runner.package import Package
 from em.runner.run import RunResult
 from em.values.call import Fix
 
@@ -297,3 +299,31 @@ def test_a_guard_that_fails_says_what_is_and_what_was(
         "(do it by hand or with the agent; remove the guard from routine.yaml if it does not"
         " matter)"
     )
+
+
+def test_what_a_routine_requires_is_prepared_once_for_all_its_runs(
+    folder: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package, prepared = Package(folder), []
+
+    def count(name: str) -> None:
+        work = getattr(agreement, name)
+
+        def counted(*given: Any) -> Any:
+            prepared.append(name)
+            return work(*given)
+
+        monkeypatch.setattr(agreement, name, counted)
+
+    for name in ("compile_expression", "compile_value", "names_in_expression", "_split"):
+        count(name)
+    given = {"request": "Refund #W1001, please"}
+    asked = [Shop(reason="late").run(package, given).pending_prompt for _ in range(2)]
+    assert asked[0] is not None
+    assert asked[0] == asked[1]
+    done = [Shop(reason="mistake").run(package, given).status for _ in range(2)]
+    assert done == ["ok", "ok"]
+    prepared.clear()
+    assert Shop(reason="mistake").run(package, given).status == "ok"
+    assert Shop(reason="late").run(package, given).pending_prompt == asked[0]
+    assert prepared == []

@@ -59,9 +59,10 @@ class Leaf(NamedTuple):
     """One argument: where it stands, how it is written, and what must agree with it."""
 
     place: str
-    parts: tuple[str | int, ...]
     own: Term
     others: Sequence[Term]
+    terms: Sequence[Term]
+    """Its own and the others."""
 
 
 class Terms:
@@ -91,11 +92,12 @@ class Terms:
         ]
         self.guards = [self._if_made(_term(text, f"{place} guards")) for text in guards]
         # The other arguments that are computed: nothing must agree, but they must be there.
-        self.others = [
+        others = [
             _own(value, f"{place} args.{name}")
             for name, value in single_places(args, agree)
             if name not in agree and not isinstance(value, int | float | None)
         ]
+        self.others = [term for term in others if term.names]
         # The names that the arguments themselves need.
         self.uses = frozenset(names_of_value(args)) | frozenset(more)
         self.names = self.uses.union(
@@ -130,15 +132,28 @@ def _term(text: str, place: str) -> Term:
     return Term(text, compile_expression(text, place), frozenset(names_in_expression(text)))
 
 
+def _lenient_term(text: str) -> Term:
+    """Return an expression that fails where it is evaluated, also if it can't be compiled."""
+    try:
+        return _term(text, "")
+    except EmError as error:
+        problem = error
+
+    def evaluate(_scope: Any) -> Any:
+        raise problem.with_traceback(None)
+
+    return Term(text, evaluate, frozenset(names_in_expression(text)))
+
+
 def _leaf(args: Json, name: str, texts: Sequence[str], place: str) -> Leaf:
-    parts = tuple(place_parts(name))
     template: Any = args
-    for part in parts:
+    for part in place_parts(name):
         try:
             template = template[part]
         except (KeyError, IndexError, TypeError):
             raise RoutineError(f"the step has no argument {name!r}", place=place) from None
-    return Leaf(name, parts, _own(template, place), [_term(text, place) for text in texts])
+    own, others = _own(template, place), [_term(text, place) for text in texts]
+    return Leaf(name, own, others, (own, *others))
 
 
 def _own(template: Any, place: str) -> Term:
@@ -211,33 +226,83 @@ class _Question(NamedTuple):
     words: str
 
 
+class Contract:
+    """What a routine requires of each of its runs. It is prepared once, since no run changes it.
+
+    terms: of the steps in their order; None for a step that requires nothing.
+    """
+
+    def __init__(self, routine: Any, terms: Sequence[Terms | None]) -> None:
+        self.asks, self.seen = routine.asks, routine.seen
+        properties = (routine.input_schema or {}).get("properties")
+        self.properties: Json = properties if isinstance(properties, dict) else {}
+        self.request = routine.request
+        self.wording = None
+        if self.request is not None:
+            self.wording = Wording(self.request, self.properties)
+        # The inputs that are neither asked for nor the request itself.
+        request = None if self.request is None else self.request.input
+        self.needed = [
+            name for name in self.properties if name not in self.asks and name != request
+        ]
+        self.candidates = {
+            name: [_lenient_term(text) for text in one.candidates]
+            for name, one in self.asks.items()
+        }
+        # Checks of recorded values that reads held.
+        self.found = {
+            name: tuple(_lenient_term(text) for text in one.found)
+            for name, one in self.asks.items()
+            if one.found
+        }
+        steps = [one for one in terms if one is not None]
+        # From each step on: what it requires, and what the later ones do.
+        self.rest = {one.step_id: steps[number:] for number, one in enumerate(steps)}
+        # The inputs that each step needs.
+        self.inputs = {one.step_id: sorted(one.names & self.properties.keys()) for one in steps}
+        # The guards by the name of the first value that they wait for.
+        self.waiting: dict[str, tuple[tuple[str, Term], ...]] = {}
+        for one in steps:
+            for guard in one.guards:
+                _wait_for(self.waiting, min(guard.names, default=""), one.step_id, guard)
+
+    def example(self, name: str) -> Any:
+        """Return the recorded value of an input; None if there is none."""
+        return next(iter(_examples(self.properties[name])), None)
+
+
+def _examples(schema: Json) -> Sequence[Any]:
+    examples = schema.get("examples")
+    return examples if isinstance(examples, list) else ()
+
+
+def _wait_for(
+    waiting: dict[str, tuple[tuple[str, Term], ...]], name: str, step_id: str, guard: Term
+) -> None:
+    waiting[name] = (*waiting.get(name, ()), (step_id, guard))
+
+
 class Agreement:
     """What a run has settled so far: its inputs, the guards that held, and people's answers.
 
-    terms: of the steps in their order; None for a step that requires nothing.
     answer: returns a person's answers to a question, or raises Pause.
     """
 
-    def __init__(self, routine: Any, terms: Sequence[Terms | None], answer: Answer) -> None:
-        self._request, self._asks = routine.request, routine.asks
+    def __init__(self, contract: Contract, answer: Answer) -> None:
+        self._contract = contract
+        self._asks, self._properties = contract.asks, contract.properties
         # What reads returned when recorded, as hashes. Those that were the same are taken out.
-        self._seen = dict(routine.seen)
-        properties = (routine.input_schema or {}).get("properties")
-        self._properties: Json = properties if isinstance(properties, dict) else {}
-        self._terms = [one for one in terms if one is not None]
+        self._seen = dict(contract.seen)
         self._answer = answer
         self._planned = self._has_words = False
         self._doubts: dict[str, str] = {}
         # Inputs that nobody gave: they are as recorded while everything that may explain them is.
         self._assumed: set[str] = set()
         # Checks of recorded values that reads held. Those that hold are taken out.
-        self._found = {name: list(one.found) for name, one in self._asks.items() if one.found}
+        self._found = dict(contract.found)
         self.settled: dict[str, Json] = {}
         # The guards that wait for a value, by the name of that value.
-        self._waiting: dict[str, list[tuple[str, Term]]] = {}
-        for one in self._terms:
-            for guard in one.guards:
-                self._wait_for(next(iter(sorted(guard.names)), ""), one.step_id, guard)
+        self._waiting = dict(contract.waiting)
 
     @property
     def input_names(self) -> Collection[str]:
@@ -251,17 +316,15 @@ class Agreement:
         known = dict(given)
         matched = self._bind(known)
         self._has_words = matched is not None
-        others = [name for name in self._properties if name not in self._asks]
-        request = self._request.input if self._request is not None else None
-        needed = [name for name in others if name != request]
+        contract, request = self._contract, self._contract.request
         recorded = all(
-            name in known and same(known[name], self._example(name)) for name in needed
+            name in known and same(known[name], contract.example(name)) for name in contract.needed
         ) and all(
             same(known[name], asked.recorded) for name, asked in self._asks.items() if name in known
         )
         # Some named inputs don't say what else was asked for in words; all of them do.
         full = all(name in known for name in self._asks)
-        alike = matched is True or self._request is None or not given or (full and matched is None)
+        alike = matched is True or request is None or not given or (full and matched is None)
         if recorded and alike:
             for name, asked in self._asks.items():
                 if name not in known and not asked.others:
@@ -279,29 +342,20 @@ class Agreement:
                 known.setdefault(name, asked.recorded)
         # Other words may ask for something else; without words they count only if they decide.
         other_words = matched is False
-        if self._request is not None and (
-            other_words or (self._request.decides and matched is None)
-        ):
-            self._doubts[self._request.input] = (
+        if request is not None and (other_words or (request.decides and matched is None)):
+            self._doubts[request.input] = (
                 "Some values may follow from the wording of the request, which was:"
-                f" {request_in_words(self._request.template)}. Do the same with these inputs?"
+                f" {request_in_words(request.template)}. Do the same with these inputs?"
             )
         return known
 
-    def _example(self, name: str) -> Any:
-        examples = self._properties[name].get("examples")
-        return examples[0] if isinstance(examples, list) and examples else None
-
-    def _examples(self, name: str) -> Sequence[Any]:
-        examples = self._properties[name].get("examples")
-        return examples if isinstance(examples, list) else ()
-
     def _bind(self, known: Json) -> bool | None:
         """Take inputs from the request; None if there is none, False if its wording differs."""
-        if self._request is None or self._request.input not in known:
+        wording = self._contract.wording
+        if wording is None or self._contract.request.input not in known:
             return None
-        text = known[self._request.input]
-        bound = self._bound(text) if isinstance(text, str) else None
+        text = known[self._contract.request.input]
+        bound = wording.bind(text) if isinstance(text, str) else None
         if bound is None:
             return False
         for name, value in bound.items():
@@ -315,29 +369,6 @@ class Agreement:
             known[name] = value
         return True
 
-    def _bound(self, text: str) -> Json | None:
-        """Return the inputs that a request names; None unless they look like the recorded ones."""
-        request = self._request
-        bound = bind(request.template, text)
-        if bound is None:
-            return None
-        for name, between in request.between.items():
-            items = listed(bound.get(name), between, request.each.get(name, ""))
-            if not items:
-                return None
-            bound[name] = items
-        quoted = quoted_names(request.template)
-        for name, value in bound.items():
-            examples = [part for one in self._examples(name) for part in _parts(one)]
-            kinds = set(map(kind_of, examples or (None,)))
-            parts = list(_parts(value))
-            named = name in quoted or all(is_value(part, examples) for part in parts)
-            if not named or any(kind_of(part) not in kinds for part in parts):
-                return None
-            if name in request.between and not all(is_item(part, examples) for part in parts):
-                return None
-        return bound
-
     # --- steps ------------------------------------------------------------------------------------
 
     def settle(self, terms: Terms, scope: Json, *, writes: bool) -> None:
@@ -346,66 +377,66 @@ class Agreement:
         Raise Pause to ask a person, and Failed where a guard does not hold.
         """
         scope.setdefault(SETTLED, self.settled)
-        questions: dict[str, _Question] = {}
-        steps = [terms]
-        if writes and not self._planned:
-            steps += [one for one in self._after(terms) if one.may_be_made(scope)]
-        for one in steps:
-            questions |= self._open(one, scope, is_now=one is terms)
+        is_first = writes and not self._planned
+        later = self._later(terms, scope) if is_first else ()
+        questions = self._open(terms, scope, is_now=True)
+        _check_arguments(terms, scope)
+        for one in later:
+            questions |= self._open(one, scope, is_now=False)
             _check_arguments(one, scope)
-        if not self._planned and (writes or questions):
-            questions |= self._early(terms, scope)
-        self._ask(questions, scope)
-        if questions:
-            # An answer may make other things known.
-            self.learn(questions, scope)
-            self.settle(terms, scope, writes=writes)
+        if questions or is_first:
+            self._settle_open(terms, scope, questions, writes=writes)
         self._check_rest(terms, scope)
         if writes:
             self._planned = True
 
-    def _early(self, terms: Terms, scope: Json) -> dict[str, _Question]:
+    def _settle_open(
+        self, terms: Terms, scope: Json, questions: dict[str, _Question], *, writes: bool
+    ) -> None:
+        """Ask what is open, and with it what can be asked before anything is read."""
+        if not self._planned:
+            questions |= self._early([terms, *self._later(terms, scope)], scope)
+        if questions:
+            self._ask(questions, scope)
+            # An answer may make other things known.
+            self.learn(questions, scope)
+            self.settle(terms, scope, writes=writes)
+
+    def _early(self, steps: Sequence[Terms], scope: Json) -> dict[str, _Question]:
         """Return what can be asked before anything is read, so that it is asked at once.
 
         An input that something may explain is asked for when that has been read.
         """
-        steps = [terms, *(one for one in self._after(terms) if one.may_be_made(scope))]
+        inputs = self._contract.inputs
         found = {
             name: self._missing(name, scope)
             for one in steps
-            for name in sorted(one.names)
-            if self._is_missing(name, scope) and not self._waits(name, scope)
+            for name in inputs[one.step_id]
+            if not _has(scope, (name,)) and not self._waits(name, scope)
         }
         for name, words in self._doubts.items() if any(one.may_write for one in steps) else ():
             found[name] = _Question({"name": name, "type": "confirm", "label": words}, words)
         return found
 
-    def _is_missing(self, name: str, scope: Json) -> bool:
-        return name in self._properties and not _has(scope, (name,))
-
     def _waits(self, name: str, scope: Json) -> bool:
         """Return whether something that may explain an input has not been read yet."""
-        candidates = self._asks[name].candidates if name in self._asks else ()
-        return any(not _has(scope, names_in_expression(text)) for text in candidates)
+        candidates = self._contract.candidates.get(name, ())
+        return any(not _has(scope, term.names) for term in candidates)
 
-    def _after(self, terms: Terms) -> list[Terms]:
-        at = next(number for number, one in enumerate(self._terms) if one is terms)
-        return self._terms[at + 1 :]
-
-    def _wait_for(self, name: str, step_id: str, guard: Term) -> None:
-        self._waiting.setdefault(name, []).append((step_id, guard))
+    def _later(self, terms: Terms, scope: Json) -> list[Terms]:
+        """Return the terms of the steps after one that are made, as far as that is known."""
+        rest = self._contract.rest[terms.step_id]
+        return [one for one in rest if one is not terms and one.may_be_made(scope)]
 
     def learn(self, names: Iterable[str], scope: Json) -> None:
         """Check every guard whose values are there now. Raise Failed where one does not hold."""
         for name in names:
             for step_id, guard in self._waiting.pop(name, ()):
-                missing = next(
-                    (one for one in sorted(guard.names) if not _has(scope, (one,))), None
-                )
-                if missing is None:
+                if _has(scope, guard.names):
                     _check_guard(guard, scope, step_id)
                 else:
-                    self._wait_for(missing, step_id, guard)
+                    missing = min(one for one in guard.names if not _has(scope, (one,)))
+                    _wait_for(self._waiting, missing, step_id, guard)
 
     def _check_rest(self, terms: Terms, scope: Json) -> None:
         """Check the guards of a step that still wait for something: they can't hold."""
@@ -416,14 +447,18 @@ class Agreement:
     def _open(self, terms: Terms, scope: Json, *, is_now: bool) -> dict[str, _Question]:
         """Return what is open about a step: inputs that are missing, values that differ."""
         found = self._open_inputs(terms, scope)
+        settled = self.settled.get(terms.step_id, ())
         for leaf in terms.leaves:
-            others = leaf.others if is_now else [t for t in leaf.others if _has(scope, t.names)]
             ready = is_now or _has(scope, leaf.own.names)
-            if leaf.place in self.settled.get(terms.step_id, {}) or not ready:
+            if leaf.place in settled or not ready:
                 continue
-            if any(name in found for term in (leaf.own, *others) for name in term.names):
+            explaining = leaf.terms
+            if not is_now:
+                others = [term for term in leaf.others if _has(scope, term.names)]
+                explaining = (leaf.own, *others)
+            if found and any(name in found for term in explaining for name in term.names):
                 continue  # ask for the input first
-            differing = _differing((leaf.own, *others), scope)
+            differing = _differing(explaining, scope)
             if differing is not None:
                 kind, problem = differing
                 field = f"{terms.step_id}.{leaf.place}"
@@ -434,16 +469,18 @@ class Agreement:
     def _open_inputs(self, terms: Terms, scope: Json) -> dict[str, _Question]:
         """Return the inputs of a step that are missing, or that what was read speaks against."""
         found: dict[str, _Question] = {}
-        for name in sorted(terms.names):
-            if self._is_missing(name, scope):
+        for name in self._contract.inputs[terms.step_id]:
+            if not _has(scope, (name,)):
                 found[name] = self._missing(name, scope)
-        for name in sorted(self._assumed & terms.uses):
-            if self._has_changed(name, scope):
-                found[name] = self._missing(name, scope)
-        for name in sorted(terms.uses & self._found.keys() - found.keys()):
-            lost = self._lost(name, scope)
-            if lost:
-                found[name] = self._missing(name, scope, lost)
+        if self._assumed:
+            for name in sorted(self._assumed & terms.uses):
+                if self._has_changed(name, scope):
+                    found[name] = self._missing(name, scope)
+        if self._found:
+            for name in sorted(terms.uses & self._found.keys() - found.keys()):
+                lost = self._lost(name, scope)
+                if lost:
+                    found[name] = self._missing(name, scope, lost)
         return found
 
     def _has_changed(self, name: str, scope: Json) -> bool:
@@ -453,16 +490,15 @@ class Agreement:
         """
         if self._differing_reads(scope):
             return True
-        asked = self._asks[name]
-        for text in asked.candidates:
-            names = names_in_expression(text)
-            if not names or not _has(scope, names):
+        recorded = self._asks[name].recorded
+        for term in self._contract.candidates[name]:
+            if not term.names or not _has(scope, term.names):
                 continue
             try:
-                value = compile_expression(text, "")(scope)
+                value = term.evaluate(scope)
             except EmError:
                 return True
-            if not equal(value, asked.recorded):
+            if not equal(value, recorded):
                 return True
         return False
 
@@ -481,12 +517,14 @@ class Agreement:
         """Say what reads held of an input when recorded, and hold no more; empty if they do."""
         if not _has(scope, (name,)):
             return ""
-        for text in [one for one in self._found[name] if _has(scope, names_in_expression(one))]:
+        for term in self._found[name]:
+            if not _has(scope, term.names):
+                continue
             try:
-                compile_expression(text, "")(scope)
+                term.evaluate(scope)
             except EmError as error:
-                return f"{in_words(text)}; {error.message}"
-            self._found[name].remove(text)
+                return f"{in_words(term.text)}; {error.message}"
+            self._found[name] = tuple(one for one in self._found[name] if one is not term)
         return ""
 
     def _missing(self, name: str, scope: Json, lost: str = "") -> _Question:
@@ -499,8 +537,9 @@ class Agreement:
             if differing:
                 words.append(f"since then {', '.join(differing)} changed")
             # That it may always be this is worth saying beside another possibility only.
-            if any(map(names_in_expression, asked.candidates)):
-                words += filter(None, (_shown(text, scope) for text in asked.candidates))
+            candidates = self._contract.candidates[name]
+            if any(term.names for term in candidates):
+                words += filter(None, (_shown(term, scope) for term in candidates))
         label = f"{name}: {'; '.join(words)}"
         kind = self._properties.get(name, {}).get("type")
         field = {"name": name, "type": _FIELD_TYPES.get(kind, "json"), "label": label}
@@ -508,10 +547,11 @@ class Agreement:
 
     def _why_needed(self, name: str) -> str:
         """Say why an input that must be given is asked for."""
-        if self._request is None or name not in names_of_request(self._request.template):
+        request = self._contract.request
+        if request is None or name not in names_of_request(request.template):
             return "the run needs it, and nothing recorded says what it is"
         why = "the request does not say it in the recorded words"
-        example = self._example(name)
+        example = self._contract.example(name)
         if example is None:
             return why
         was = f"it was {short(example)} in the recording"
@@ -562,7 +602,7 @@ _FIELD_TYPES = {
 def _check_arguments(terms: Terms, scope: Json) -> None:
     """Compute the arguments whose values are there. Raise Failed where one can't be computed."""
     for term in terms.others:
-        if term.names and _has(scope, term.names):
+        if _has(scope, term.names):
             try:
                 term.evaluate(scope)
             except EmError as error:
@@ -601,10 +641,13 @@ def left_of(text: str) -> str:
 
 def _has(scope: Json, names: Collection[str]) -> bool:
     """Return whether a run's scope has all these values; a function of that name is not one."""
-    return all(
-        name in scope and (name not in FUNCTIONS or scope[name] is not FUNCTIONS[name])
-        for name in names
-    )
+    for name in names:
+        if name not in scope:
+            return False
+        own = FUNCTIONS.get(name)
+        if own is not None and scope[name] is own:
+            return False
+    return True
 
 
 def _differing(terms: Sequence[Term], scope: Json) -> tuple[str, str] | None:
@@ -616,8 +659,7 @@ def _differing(terms: Sequence[Term], scope: Json) -> tuple[str, str] | None:
             values.append((term.evaluate(scope), term))
         except EmError as error:
             problems.append(f"it is {in_words(term.text)}, but {error.message}")
-    agreeing = all(equal(value, values[0][0]) for value, _ in values)
-    if agreeing and not problems:
+    if not problems and all(equal(value, values[0][0]) for value, _ in values[1:]):
         return None
     shown: dict[str, str] = {}
     for value, term in values:
@@ -638,9 +680,9 @@ def _field_type(values: Sequence[Any]) -> str:
     return "integer" if all(isinstance(one, int) for one in numbers) else "number"
 
 
-def _shown(text: str, scope: Json) -> str | None:
+def _shown(term: Term, scope: Json) -> str | None:
     try:
-        return f"{short(compile_expression(text, '')(scope))} if it is {in_words(text)}"
+        return f"{short(term.evaluate(scope))} if it is {in_words(term.text)}"
     except EmError:
         return None
 
@@ -662,35 +704,123 @@ def with_answers(args: Json, settled: Mapping[str, Any]) -> Json:
 # --- requests -------------------------------------------------------------------------------------
 
 
+class _Hole(NamedTuple):
+    """An input in a template, and the words behind it."""
+
+    name: str
+    is_item: bool
+    """Whether it is one of several values of the input."""
+    after: str
+    mark: str
+    """The sign that ends it if it is quoted."""
+    around: Sequence[re.Pattern[str]]
+    """The words around it. A value that has them in itself holds several."""
+
+    def may_be(self, value: str) -> bool:
+        """Return whether a value in lower case can stand here: it holds one value only."""
+        if not value or (self.mark and self.mark in value):
+            return False
+        return not any(words.search(value) for words in self.around)
+
+
+class Template:
+    """A request with names of inputs in it, prepared to read them from texts."""
+
+    def __init__(self, template: str) -> None:
+        words, names = _split(template)
+        self._first = words[0]
+        self._holes = [
+            _hole(name, before, after)
+            for name, before, after in zip(names, words, words[1:], strict=False)
+        ]
+        self.names = list(dict.fromkeys(hole.name for hole in self._holes))
+        # The inputs that stand in quotation marks.
+        self.quoted = {
+            hole.name
+            for hole, before in zip(self._holes, words, strict=False)
+            if before and hole.after and not before[-1].isalnum() and hole.after[0] in _MARKS
+        }
+
+    def bind(self, text: str) -> Json | None:
+        """Return the values that a text has where the template has names; see `bind`."""
+        rest = " ".join(text.split())
+        if not _lower(rest).startswith(self._first):
+            return None
+        rest = rest[len(self._first) :]
+        bound: Json = {}
+        last = len(self._holes) - 1
+        for number, hole in enumerate(self._holes):
+            lower, after = _lower(rest), hole.after
+            if number == last:
+                end = len(rest) - len(after) if lower.endswith(after) else -1
+            else:
+                end = lower.find(after) if after else -1
+            value = rest[:end].strip() if end > 0 else ""
+            if not hole.may_be(_lower(value)):
+                return None
+            rest = rest[end + len(after) :]
+            if hole.is_item:
+                bound.setdefault(hole.name, []).append(value)
+            elif bound.setdefault(hole.name, value) != value:
+                return None
+        return bound if not rest or self._holes else None
+
+
+@lru_cache(maxsize=1_000)
+def _template(template: str) -> Template:
+    return Template(template)
+
+
 def bind(template: str, text: str) -> Json | None:
     """Return the values that a text has where a template has names; None if they don't fit.
 
     Words must be the same, in any case and with any spaces between them. A name that stands twice
     must have one value. A value ends where the words behind it begin, so this takes linear time.
     """
-    words, names = _split(template)
-    rest = " ".join(text.split())
-    first, *others = words
-    if not _lower(rest).startswith(first):
-        return None
-    rest = rest[len(first) :]
-    bound: Json = {}
-    for number, (name, after) in enumerate(zip(names, others, strict=True)):
-        is_last = number == len(names) - 1
-        if is_last:
-            end = len(rest) - len(after) if _lower(rest).endswith(after) else -1
-        else:
-            end = _lower(rest).find(after) if after else -1
-        value = rest[:end].strip() if end > 0 else ""
-        if not value or _goes_on(_lower(value), words[number], after):
+    return _template(template).bind(text)
+
+
+class _Looks(NamedTuple):
+    """What the recorded values of an input look like."""
+
+    examples: Sequence[Any]
+    kinds: frozenset[str]
+
+
+class Wording:
+    """The request of a routine, prepared to read inputs from texts."""
+
+    def __init__(self, request: Any, properties: Json) -> None:
+        self._template = _template(request.template)
+        self._between, self._each = request.between, request.each
+        self._looks: dict[str, _Looks] = {}
+        for name in self._template.names:
+            recorded = _examples(properties.get(name, {}))
+            examples = [part for one in recorded for part in _parts(one)]
+            self._looks[name] = _Looks(examples, frozenset(map(kind_of, examples or (None,))))
+
+    def bind(self, text: str) -> Json | None:
+        """Return the inputs that a request names; None unless they look like the recorded ones."""
+        bound = self._template.bind(text)
+        if bound is None:
             return None
-        rest = rest[end + len(after) :]
-        plain, *position = place_parts(name)
-        if position:
-            bound.setdefault(str(plain), []).append(value)
-        elif bound.setdefault(str(plain), value) != value:
-            return None
-    return bound if not rest or names else None
+        for name, between in self._between.items():
+            items = listed(bound.get(name), between, self._each.get(name, ""))
+            if not items:
+                return None
+            bound[name] = items
+        return bound if all(self._fits(name, value) for name, value in bound.items()) else None
+
+    def _fits(self, name: str, value: Any) -> bool:
+        """Return whether a value of the words looks like the recorded ones."""
+        examples, kinds = self._looks[name]
+        is_named = name in self._template.quoted
+        for part in _parts(value):
+            if kind_of(part) not in kinds or not (is_named or is_value(part, examples)):
+                return False
+            if name in self._between and not is_item(part, examples):
+                return False
+        return True
 
 
 def listed(text: Any, between: Sequence[str], each: str = "") -> list[Any] | None:
@@ -725,28 +855,21 @@ _MARKS = "\"”»'"
 """Signs that end a quoted text."""
 
 
-def _goes_on(value: str, before: str, after: str) -> bool:
-    """Return whether a value has the words around it in itself: it holds several then."""
-    if after[:1] in tuple(_MARKS) and after[0] in value:
-        return True
+def _hole(place: str, before: str, after: str) -> _Hole:
+    name, *position = place_parts(place)
     around = [words.strip() for words in (before, after) if any(map(str.isalnum, words))]
-    return any(re.search(rf"(?<!\w){re.escape(words)}(?!\w)", value) for words in around)
-
-
-def quoted_names(template: str) -> set[str]:
-    """Return the inputs that stand in quotation marks in a request."""
-    words, names = _split(template)
-    return {
-        str(next(place_parts(name)))
-        for name, before, after in zip(names, words, words[1:], strict=False)
-        if before and after and not before[-1].isalnum() and after[0] in _MARKS
-    }
+    return _Hole(
+        name=str(name),
+        is_item=bool(position),
+        after=after,
+        mark=after[:1] if after[:1] in tuple(_MARKS) else "",
+        around=[re.compile(rf"(?<!\w){re.escape(words)}(?!\w)") for words in around],
+    )
 
 
 def names_of_request(template: str) -> list[str]:
     """Return the inputs that a request mentions, each once."""
-    names = [place_parts(name) for name in _split(template)[1]]
-    return list(dict.fromkeys(str(next(parts)) for parts in names))
+    return list(_template(template).names)
 
 
 def _lower(text: str) -> str:
@@ -754,7 +877,6 @@ def _lower(text: str) -> str:
     return lower if len(lower) == len(text) else text
 
 
-@lru_cache(maxsize=1_000)
 def _split(template: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the words around the names of a template, one more than there are names."""
     words, names = [""], []

@@ -251,6 +251,8 @@ class Calls:
         self, step: CompiledStep, scope: Json, error: Exception, start: float
     ) -> Steps:
         """Do the same for a step that was called without an attempt."""
+        if isinstance(error, Pause):
+            raise error  # an inner run waits for a person
         return (yield from self.mended(self._attempt(step, scope, None, start), error, 1))
 
     def given_up(self, step: CompiledStep, failure: Failure, attempts: int, start: float) -> Any:
@@ -472,7 +474,8 @@ def writes(step: CompiledStep, tool: Tool) -> bool:
 def _check_result(step: CompiledStep, scope: Json, value: Any) -> None:
     if step.result_schema is not None:
         check_schema(step.result_schema, plain(value), "result", step.id)
-    _check(step.post, {**scope, "result": value}, step, "post")
+    if step.post:
+        _check(step.post, {**scope, "result": value}, step, "post")
 
 
 def unexpected(step: CompiledStep, scope: Json, value: Any) -> UnexpectedResult | None:
@@ -766,6 +769,7 @@ class Machine:
             if self._on_start is not None:
                 self._on_start(step.id)
             if step.is_plain and not is_kept and step.key is None:
+                self._settle(step)
                 try:
                     value = yield calls.call(step, self._scope)
                 except Exception as error:  # noqa: BLE001 - a tool may raise anything; reported
@@ -922,8 +926,7 @@ class Machine:
 
     def _do(self, step: CompiledStep, start: float) -> Steps:
         if step.kind == "assert":
-            if step.terms is not None and self._agreement is not None:
-                self._agreement.settle(step.terms, self._scope, writes=False)
+            self._settle(step)
             self._assert(step, start)
             return (yield from self._turns(step))
         if step.kind == "prompt":
@@ -934,13 +937,17 @@ class Machine:
             return (yield from self._act(step, step.planned, start))
         if step.rules is not None:
             return (yield from self._cure(step, step.rules, start))
-        if step.terms is not None and self._agreement is not None:
-            acts = self._has_effect(step) or self._program.only_reads
-            self._agreement.settle(step.terms, self._scope, writes=acts)
+        self._settle(step)
         if step.for_each is None:
             return (yield from self._calls.once(step, self._scope, None, start))
         items = self._evaluated(step, step.for_each)
         return (yield from self._calls.for_each(step, items, self._scope, start))
+
+    def _settle(self, step: CompiledStep) -> None:
+        """Settle what a step requires before its call, if it requires something."""
+        if step.terms is not None and self._agreement is not None:
+            acts = self._has_effect(step) or (step.kind != "assert" and self._program.only_reads)
+            self._agreement.settle(step.terms, self._scope, writes=acts)
 
     def _act(self, step: CompiledStep, planned: PlanStep, start: float) -> Steps:
         """Find out what to do, then do it: a list of results for each effect."""

@@ -16,6 +16,7 @@ from em.runner.agreement import (
     SETTLED,
     Agreement,
     Answer,
+    Contract,
     Terms,
     names_in_expression,
     names_of_value,
@@ -514,7 +515,8 @@ class CompiledStep:
         # What must be settled before the call; only compiled routines have it.
         self.terms: Terms | None = None
         self._take_details(step, place)
-        # Only a call and a name for its result: the common case has a fast path.
+        # Only a call and a name for its result: the common case has a fast path. Its terms may
+        # have to be settled first.
         self.is_plain = self.kind in ("tool", "udf") and not (
             self.when
             or self.for_each
@@ -525,7 +527,7 @@ class CompiledStep:
             or self.timeout
             or self.expects
         )
-        if self.args_schema is not None or self.result_schema is not None or self.terms is not None:
+        if self.args_schema is not None or self.result_schema is not None:
             self.is_plain = False
 
     @property
@@ -576,7 +578,8 @@ class CompiledStep:
         args = self.args
 
         def evaluate(scope: Any) -> Any:
-            return with_answers(args(scope), scope.get(SETTLED, {}).get(step.id, {}))
+            settled = scope.get(SETTLED)
+            return with_answers(args(scope), settled.get(step.id, {})) if settled else args(scope)
 
         self.args = evaluate
 
@@ -632,8 +635,8 @@ class Program:
     """A routine, ready to run."""
 
     __slots__ = (
-        "declared_names", "is_settling", "only_reads", "outer_steps", "routine", "steps",
-        "tool_names", "udf_names",
+        "_contract", "declared_names", "is_settling", "only_reads", "outer_steps", "routine",
+        "steps", "tool_names", "udf_names",
     )  # fmt: skip
 
     def __init__(self, routine: Routine) -> None:
@@ -648,6 +651,7 @@ class Program:
             for step in routine.steps
         ]
         self.is_settling = any(step.terms is not None for step in self.steps)
+        self._contract: Contract | None = None
         # Without an effect, the answer is what other words may ask something else of.
         self.only_reads = not any(
             step.is_write
@@ -671,7 +675,9 @@ class Program:
 
     def agreement(self, answer: Answer) -> Agreement:
         """Return what one run settles; `answer` answers its questions."""
-        return Agreement(self.routine, [step.terms for step in self.steps], answer)
+        if self._contract is None:
+            self._contract = Contract(self.routine, [step.terms for step in self.steps])
+        return Agreement(self._contract, answer)
 
     def by_names(self, given: Json) -> Json:
         """Return inputs under the names that the routine has for them."""

@@ -556,7 +556,7 @@ class _Script:
             _line(1, "terms = {name: Terms(name, *required) for name, required in TERMS.items()}"),
             _line(1, f"asking = asking_for(REQUEST, ASKS, SEEN, {schema})"),
             _line(1, f"answer = answering(answers, {schema})"),
-            _line(1, "settled = Agreement(asking, list(terms.values()), answer)"),
+            _line(1, "settled = Agreement(Contract(asking, list(terms.values())), answer)"),
             _line(1, 'with step(""):'),
             _line(2, "input = settled.inputs(input)"),
         ]
