@@ -1,110 +1,53 @@
-"""What secrets look like: known keys, and secrets known by what stands around them.
+"""What secrets look like: known keys, and secrets known by where they stand.
 
-Each shape has anchors: short literals in lower case, one of which stands in every match, in the
-text itself and in its JSON. They make the common case cheap: see `redactor`.
+The patterns are data: `patterns.toml`. Each has anchors, which make the common case cheap: see
+`redactor`.
 """
 
 import re
+import tomllib
 from collections.abc import Iterator
-from typing import NamedTuple
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from em.redaction.randomness import is_mixture, is_random
+
+_DATA: dict[str, Any] = tomllib.loads(
+    Path(__file__).with_name("patterns.toml").read_text(encoding="utf-8")
+)
 
 
-class Shape(NamedTuple):
+class Shape:
     """One kind of secret. A group `secret` narrows what is taken out, a group `name` names it.
 
     `begins_with_name`: a match begins with a secret's name, so it is sought from the names' words.
     """
 
-    name: str
-    anchors: tuple[str, ...]
-    pattern: re.Pattern[str]
-    begins_with_name: bool = False
+    def __init__(
+        self,
+        name: str,
+        anchors: tuple[str, ...],
+        source: str,
+        flags: int = 0,
+        begins_with_name: bool = False,
+    ) -> None:
+        self.name = name
+        self.anchors = anchors
+        self.begins_with_name = begins_with_name
+        self._source = source
+        self._flags = flags
 
-
-def _shape(name: str, anchors: str, pattern: str, *, ignore_case: bool = False) -> Shape:
-    # ASCII: else the long s and the Kelvin sign would match letters that the anchors don't have.
-    flags = re.ASCII | re.DOTALL | (re.IGNORECASE if ignore_case else 0)
-    return Shape(name, tuple(anchors.split("|")), re.compile(pattern, flags))
+    @cached_property
+    def pattern(self) -> re.Pattern[str]:
+        """The regular expression, compiled when it is first needed."""
+        return re.compile(self._source, self._flags)
 
 
 _EDGE = r"(?<![A-Za-z0-9])"
-
-
-def _key(name: str, anchors: str, tail: str = r"[\w-]{16,}") -> Shape:
-    """A key that is known by how it begins; its anchors are its beginnings."""
-    beginnings = "|".join(re.escape(anchor) for anchor in anchors.split("|"))
-    return _shape(name, anchors, rf"{_EDGE}(?:{beginnings}){tail}")
-
-
-KEYS = (
-    _key("anthropic-key", "sk-ant-"),
-    _shape(
-        "openai-key",
-        "sk-",
-        _EDGE + r"sk-(?=[\w-]{0,200}\d)(?=[\w-]{0,200}[A-Z]|[\w-]{40})[\w-]{20,}",
-    ),
-    _key("github-token", "ghp_|gho_|ghu_|ghs_|ghr_|github_pat_", r"\w{22,}"),
-    _key("gitlab-token", "glpat-|glrt-|glptt-|gldt-"),
-    _shape("aws-key-id", "akia|asia", _EDGE + r"(?:AKIA|ASIA)[A-Z0-9]{16}(?![A-Za-z0-9])"),
-    _shape("google-key", "aiza", _EDGE + r"AIza[\w-]{35}"),
-    _shape("google-token", "ya29.|gocspx-", _EDGE + r"(?:ya29\.[\w.-]{20,}|GOCSPX-[\w-]{20,})"),
-    _shape(
-        "slack-token", "xox|xapp-", _EDGE + r"(?:xox[abeoprs]|xapp)-(?=[\w-]{0,80}\d)[\w-]{10,}"
-    ),
-    _shape(
-        "webhook",
-        "hooks.slack.com|/api/webhooks/",
-        r"(?:hooks\.slack\.com/(?:services|workflows)|/api/webhooks)/(?P<secret>[\w/+-]{20,})",
-    ),
-    _shape(
-        "stripe-key",
-        "_live_|_test_|whsec_",
-        _EDGE + r"(?:(?:sk|rk)_(?:live|test)_[A-Za-z0-9]{16,}|whsec_[A-Za-z0-9+/=]{20,})",
-    ),
-    _shape("sendgrid-key", "sg.", _EDGE + r"SG\.[\w-]{16,}\.[\w-]{16,}"),
-    _key("huggingface-token", "hf_", r"[A-Za-z0-9]{30,}"),
-    _key("npm-token", "npm_", r"[A-Za-z0-9]{36}"),
-    _key("pypi-token", "pypi-", r"[\w-]{50,}"),
-    _key("rubygems-key", "rubygems_", r"[0-9a-f]{40,}"),
-    _key("groq-key", "gsk_", r"[A-Za-z0-9]{32,}"),
-    _key("xai-key", "xai-", r"[A-Za-z0-9]{32,}"),
-    _key("perplexity-key", "pplx-", r"[A-Za-z0-9]{32,}"),
-    _key("replicate-token", "r8_", r"[A-Za-z0-9]{32,}"),
-    _key("langsmith-key", "lsv2_"),
-    _key("tavily-key", "tvly-"),
-    _key("pinecone-key", "pcsk_"),
-    _key("nvidia-key", "nvapi-"),
-    _key("cerebras-key", "csk-"),
-    _key("firecrawl-key", "fc-", r"[0-9a-f]{32}"),
-    _key("e2b-key", "e2b_", r"[0-9a-f]{32,}"),
-    _key("notion-token", "ntn_|secret_", r"[A-Za-z0-9]{40,}"),
-    _key("linear-key", "lin_api_", r"[A-Za-z0-9]{32,}"),
-    _key("supabase-key", "sbp_|sb_secret_"),
-    _key("vault-token", "hvs.", r"[\w-]{20,}"),
-    _key("docker-token", "dckr_pat_"),
-    _shape("atlassian-token", "atatt3", _EDGE + r"ATATT3[\w=-]{20,}"),
-    _key("grafana-token", "glsa_|glc_"),
-    _key("shopify-token", "shpat_|shpca_|shppa_|shpss_", r"[0-9a-f]{32}"),
-    _key("figma-token", "figd_"),
-    _key("databricks-token", "dapi", r"[0-9a-f]{32}"),
-    _key("digitalocean-token", "dop_v1_|doo_v1_|dor_v1_", r"[0-9a-f]{64}"),
-    _shape("telegram-token", ":aa", r"(?<!\d)\d{8,12}:AA[\w-]{32,}"),
-    _shape("age-key", "age-secret-key-1", r"AGE-SECRET-KEY-1[A-Z0-9]{20,}"),
-    _shape("jwt", "eyj", r"(?<![\w-])eyJ[\w-]{8,}\.eyJ[\w-]{8,}\.[\w-]*"),
-    _shape("private-key", "ls0tls1crudjti", r"LS0tLS1CRUdJTi[A-Za-z0-9+/=]{20,}"),
-    # Only what a key can hold: code that merely names the first line is left alone.
-    _shape(
-        "private-key",
-        "private key",
-        r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----"
-        r"(?:(?!-----END)[A-Za-z0-9+/=\s:,\\-]){16,}+"
-        r"(?:-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----)?",
-    ),
-)
-
-_KEY_OF = "api|private|access|encryption|account|subscription|signing|master|shared|service|secret"
+_KEY_OF = "|".join(_DATA["key_of"])
 _WORD = (
-    "(?:password|passwd|passphrase|pwd|secret|(?<![a-z])pass|"
+    "(?:password|passwd|passphrase|passcode|pwd|secret|(?<![a-z])pass|"
     rf"(?:{_KEY_OF})[_ .-]?key|token)"
 )
 _NAME = rf"(?P<name>[A-Za-z0-9_.-]{{0,40}}?{_WORD})(?![A-Za-z0-9])"
@@ -112,93 +55,51 @@ _NAME = rf"(?P<name>[A-Za-z0-9_.-]{{0,40}}?{_WORD})(?![A-Za-z0-9])"
 # White space is there as it is and as JSON writes it, with a backslash.
 _BEHIND = "\"'=:\\])<> \t\n\r\f\v"
 NAME_ANCHORS = (
-    *"passw passphrase pwd secret".split(),
+    *"passw passphrase passcode pwd secret".split(),
     *(word + sign for word in ("token", "pass") for sign in _BEHIND),
-    *(f"{word}{between}key" for word in _KEY_OF.split("|") for between in ("", "_", " ", ".", "-")),
+    *(f"{word}{between}key" for word in _DATA["key_of"] for between in ("", "_", " ", ".", "-")),
 )
-_NAMES = "|".join(NAME_ANCHORS)
 _BETWEEN = (
     r"\\{0,3}[\"'\])]{0,2}(?:\s{0,4}:\s{0,4}(?:str|string))?"
     r"(?:\s|\\[tnr]){0,8}(?:=>|:=|[:=]{1,2})(?:\s|\\[tnr]){0,8}"
 )
+# ASCII: else the long s and the Kelvin sign would match letters that the anchors don't have.
+_FLAGS = re.ASCII | re.DOTALL
 
 
-def _named(name: str, anchors: str, pattern: str, *, ignore_case: bool = False) -> Shape:
-    shape = _shape(name, anchors, pattern, ignore_case=ignore_case)
-    return shape._replace(begins_with_name=True)
+def _filled(pattern: str) -> str:
+    for part, text in (("{edge}", _EDGE), ("{name}", _NAME), ("{between}", _BETWEEN)):
+        pattern = pattern.replace(part, text)
+    return pattern
 
 
-ASSIGNMENTS = (
-    # name = "value" up to the same quote
-    _named(
-        "assigned",
-        _NAMES,
-        _EDGE + _NAME + _BETWEEN + r"(?P<quote>[\"'])"
-        r"(?P<secret>(?:\\.|(?!(?P=quote))[^\\\n])+)",
-        ignore_case=True,
-    ),
-    # the same as JSON inside a string, its quotes escaped
-    _named(
-        "assigned",
-        _NAMES,
-        _EDGE + _NAME + _BETWEEN + r"(?P<quote>\\{1,3}[\"'])(?P<secret>(?:(?!(?P=quote))[^\n])+)",
-        ignore_case=True,
-    ),
-    # name=value without quotes
-    _named(
-        "unquoted",
-        _NAMES,
-        _EDGE + _NAME + r"\s{0,8}[:=]\s{0,8}(?P<secret>[^\s\"'`;&,<>()\[\]{}|\\]{6,}+)(?![(\[{])",
-        ignore_case=True,
-    ),
-    _shape(
-        "option",
-        _NAMES,
-        r"(?<!\S)--"
-        + _NAME
-        + r"[ =]\s{0,4}(?P<secret>[^\s\"'`;&<>()\[\]{}|\\-][^\s\"'`;&|\\]{5,})",
-        ignore_case=True,
-    ),
-    _shape(
-        "element",
-        _NAMES,
-        r"<" + _NAME + r">\s{0,8}(?P<secret>[^<>\s][^<>]{0,4095})<",
-        ignore_case=True,
-    ),
-    _shape(
-        "curl-password",
-        "curl",
-        r"\bcurl\b[^\n]{0,400}?\s(?:-u|--user)[ =]?[\"']?[^\s:\"']{1,80}:(?P<secret>[^\s\"']{3,})",
-    ),
-    _shape(
-        "url-password",
-        "://",
-        r"(?<=://)[^\s/:@\"'<>\[?#]{0,256}:(?P<secret>[^\s/\"'<>?#]{1,4096})@",
-    ),
-    _shape(
-        "authorization",
-        "authorization",
-        r"\bauthorization\\{0,3}[\"']?\s{0,8}[:=]\s{0,8}\\{0,3}[\"']?"
-        r"(?:[A-Za-z][\w-]{1,20}\s{1,8})?(?P<secret>(?=[^\s\"'\\,;\[{]{0,400}[\d=])"
-        r"[^\s\"'\\,;\[{]{6,})",
-        ignore_case=True,
-    ),
-    _shape(
-        "cookie",
-        "cookie",
-        r"\b(?:set-)?cookie\\{0,3}[\"']?\s{0,8}:\s{0,8}\\{0,3}[\"']?"
-        r"(?P<secret>[^\s=;\"'\\\[]{1,80}=[^\r\n\"'\\]{3,})",
-        ignore_case=True,
-    ),
-    _shape(
-        "bearer-token",
-        "bearer",
-        r"\bbearer\s{1,8}(?P<secret>(?=[\w.~+/-]{0,400}\d)[\w.~+/-]{16,}={0,2})",
-        ignore_case=True,
-    ),
+def _key(entry: dict[str, Any]) -> Shape:
+    """A key that is known by how it begins; its anchors are its beginnings."""
+    beginnings = "|".join(map(re.escape, entry["begins"]))
+    tail = entry.get("tail", r"[\w-]{16,}")
+    source = f"{_EDGE}(?:{beginnings}){tail}"
+    return Shape(entry["name"], tuple(begin.lower() for begin in entry["begins"]), source, _FLAGS)
+
+
+def _shape(entry: dict[str, Any]) -> Shape:
+    return Shape(entry["name"], tuple(entry["anchors"]), _filled(entry["pattern"]), _FLAGS)
+
+
+def _place(entry: dict[str, Any]) -> Shape:
+    return Shape(
+        entry["name"],
+        tuple(entry.get("anchors", NAME_ANCHORS)),
+        _filled(entry["pattern"]),
+        _FLAGS if entry.get("case") else _FLAGS | re.IGNORECASE,
+        entry.get("begins_with_name", False),
+    )
+
+
+SHAPES = (
+    *map(_key, _DATA["key"]),
+    *map(_shape, _DATA["shape"]),
+    *map(_place, _DATA["place"]),
 )
-
-SHAPES = (*KEYS, *ASSIGNMENTS)
 
 # What every word of a name holds; one may begin with the last letter of another.
 _ROOTS = re.compile(r"pas(?=s)|pwd|secre(?=t)|token|key")
@@ -250,16 +151,13 @@ def _beginning_before(
 FIELD_ANCHORS = (*NAME_ANCHORS, 'auth"', "authorization", "cookie", "credential")
 
 _FIELD = re.compile(
-    r".*(?:password|passwd|passphrase|secret)s?|(?:.*[_. -])?(?:pwd|pass)"
+    r".*(?:password|passwd|passphrase|passcode|secret)s?|(?:.*[_. -])?(?:pwd|pass)"
     rf"|.*(?:{_KEY_OF})[_. -]?keys?|.*secret[_. -]key[_. -]base"
     r"|(?:proxy[_-]?)?authorization|(?:set[_-]?)?cookies?|credentials?|auth",
     re.ASCII | re.DOTALL,
 )
 _TOKEN = re.compile(r"(?P<of>.*?)[_. -]?token", re.ASCII | re.DOTALL)
-_HARMLESS_TOKENS = tuple(
-    "next page continuation sync cursor pagination bos eos pad unk sep cls mask stop start end"
-    " special max min num first last unexpected invalid expected".split()
-)
+_HARMLESS_TOKENS = tuple(_DATA["harmless_tokens"])
 
 
 def is_secret_name(name: str) -> bool:
@@ -274,7 +172,28 @@ def is_secret_name(name: str) -> bool:
 _PATH = re.compile(r"[/~.]|[A-Za-z]:[\\/]")
 _IDENTIFIER = re.compile(r"[A-Za-z_][\w]*(?:\.[A-Za-z_]\w*)*")
 _DIGIT_OR_SIGN = re.compile(r"[\d!@#$%^*+/=~]")
+_CHOSEN = re.compile(r"(?!.*(?:pass|pwd|secret|token|key|arg|user|value))[A-Za-z]{3,}\d{1,4}", re.I)
+"""A password as people choose them, hunter2, and not the second of two variables."""
+_LETTER_AND_DIGIT = re.compile(r"(?=.*[A-Za-z]).*\d", re.DOTALL)
 REFERENCE = re.compile(r"\s*(?:\{\{.*\}\}|\$\{[^}]*\}|\$[A-Z_][A-Z0-9_]*|\*+|)\s*", re.DOTALL)
+_PLACEHOLDERS = frozenset(_DATA["placeholders"])
+_YOURS = re.compile(
+    r"<?(?:your|my|the|some)[-_ ].*|(?:[a-z]+[-_])+(?:key|token|secret|password)|x{3,}|\.{3,}",
+    re.IGNORECASE | re.DOTALL,
+)
+_WORDS = re.compile(r"[^a-z0-9]+")
+
+
+def is_placeholder(name: str, value: str) -> bool:
+    """Whether a text stands in the place of a secret: a reference, the name once more, no text."""
+    lowered = value.lower()
+    return (
+        bool(REFERENCE.fullmatch(value))
+        or lowered in _PLACEHOLDERS
+        or not any(map(str.isalnum, value))
+        or _WORDS.sub("", name.lower()).endswith(_WORDS.sub("", lowered) or "-")
+        or bool(_YOURS.fullmatch(value) and not is_random(value))
+    )
 
 
 def is_plausible(name: str, value: str, *, quoted: bool = True) -> bool:
@@ -283,17 +202,69 @@ def is_plausible(name: str, value: str, *, quoted: bool = True) -> bool:
     if REFERENCE.fullmatch(value):
         return False
     if lowered == "token" or lowered.endswith((".token", " token")):
+        if is_random(value) and " " not in value:
+            return True
         long = len(value) >= 16 and bool(re.search(r"\d", value)) and " " not in value
         return long and (quoted or _is_no_code(name, value))
     if lowered.endswith(("pwd", "pass")):
-        return not _PATH.match(value) and " " not in value
+        is_value = not _PATH.match(value) and " " not in value
+        return is_value and (quoted or _is_no_code(name, value))
     if lowered == "auth":
         return len(value) >= 12 and bool(re.fullmatch(r"[A-Za-z0-9+/=_.-]+", value))
     return quoted or _is_no_code(name, value)
 
 
 def _is_no_code(name: str, value: str) -> bool:
+    if is_random(value):
+        return True
     if _IDENTIFIER.fullmatch(value):
         # DB_PASSWORD=correcthorse is a setting, password=self.password is code
-        return name.isupper() and "." not in value
-    return bool(_DIGIT_OR_SIGN.search(value)) and not value.startswith(("$(", "http"))
+        return (name.isupper() and "." not in value) or bool(_CHOSEN.fullmatch(value))
+    return bool(_DIGIT_OR_SIGN.search(value)) and not value.startswith(("$(", "http", "//"))
+
+
+def is_plausible_in_words(name: str, value: str) -> bool:
+    """Whether what follows "my password is" can be one: no word, no date."""
+    if is_random(value):
+        return True
+    if value.isdigit():
+        return "pass" in name.lower()
+    return bool(_LETTER_AND_DIGIT.match(value)) and value[0] not in "/~."
+
+
+UNQUOTED = frozenset(
+    {"unquoted", "option", "in-words", "pair", "authorization", "set-command", "bearer-token"}
+)
+"""Shapes whose secret ends at a sign that could be a part of it, too."""
+
+LONGEST_VALUE = 4096
+_SHORTEST = 6
+_PUNCTUATION = ".,;:!?)]}>|"
+_VALUE = re.compile(r"[^\s\"'`]*")
+_NEXT = re.compile(r"[;&,|](?=[\w.-]+[=:])|</|\\[nrt]")
+_DELIMITER = re.compile(r"[;&,<>()\[\]{}|\\]")
+
+
+def end_of_value(text: str, in_a_url: bool) -> int:
+    """Return where a value without quotes ends: at white space, a quote, or the next setting."""
+    found = _VALUE.match(text)
+    value = found.group() if found else ""
+    following = re.search(r"[&#<]", value) if in_a_url else _NEXT.search(value)
+    if following:
+        value = value[: following.start()]
+    return len(value.rstrip(_PUNCTUATION))
+
+
+def first_of(value: str) -> str:
+    """Return the part of a value that tells whether it is a secret.
+
+    That is what stands before a sign that separates. What stands before a bracket is a function or
+    a list, so that nothing is left; of a mixture of signs, all is.
+    """
+    delimiter = _DELIMITER.search(value)
+    if delimiter is None:
+        return value
+    first = value[: delimiter.start()]
+    if len(first) >= _SHORTEST and delimiter.group() not in "([{":
+        return first
+    return value if is_mixture(value) or (not first.isalpha() and is_random(value)) else ""

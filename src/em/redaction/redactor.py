@@ -16,13 +16,20 @@ from typing import Any
 from em.errors import UsageError
 from em.redaction.patterns import (
     FIELD_ANCHORS,
+    LONGEST_VALUE,
     REFERENCE,
     SHAPES,
+    UNQUOTED,
     Shape,
+    end_of_value,
+    first_of,
+    is_placeholder,
     is_plausible,
+    is_plausible_in_words,
     is_secret_name,
     matches,
 )
+from em.redaction.randomness import is_random
 
 WORDS = frozenset({"asia"})
 """Anchors that are ordinary words too; in a key, a letter or digit follows them."""
@@ -193,26 +200,54 @@ def _without(shape: Shape, text: str) -> str:
     """Return a text without the secrets of one shape."""
     parts, end = [], 0
     for match in matches(shape, text):
-        parts += [text[end : match.start()], _replacement(shape, match)]
-        end = match.end()
+        if match.start() < end:
+            continue
+        start, stop = _secret_of(shape, match)
+        if start < stop:
+            name = match.groupdict().get("name") or shape.name
+            parts += [text[end:start], marker(name)]
+            end = stop
     return "".join([*parts, text[end:]]) if parts else text
 
 
-def _replacement(shape: Shape, match: re.Match[str]) -> str:
+def _secret_of(shape: Shape, match: re.Match[str]) -> tuple[int, int]:
+    """Return where the secret of a match begins and ends; an empty range if there is none."""
     groups = match.groupdict()
-    whole = match.group()
-    secret = groups.get("secret", whole)
-    name = groups.get("name")
-    if not secret or MARKER.fullmatch(secret) or REFERENCE.fullmatch(secret):
-        return whole
-    if name is not None:
-        plausible = is_plausible(name, secret, quoted=shape.name != "unquoted")
-        if not plausible or not is_secret_name(name):
-            return whole
-    if secret is whole:
-        return marker(shape.name)
-    start = match.start("secret") - match.start()
-    return whole[:start] + marker(name or shape.name) + whole[start + len(secret) :]
+    start, stop = match.span("secret") if "secret" in groups else match.span()
+    secret = match.string[start:stop]
+    if not secret or MARKER.fullmatch(secret):
+        return start, start
+    if shape.name not in UNQUOTED:
+        return (start, stop) if _is_secret(shape, groups, secret) else (start, start)
+    value = match.string[start : start + LONGEST_VALUE]
+    value = value[: end_of_value(value, _in_a_url(match))]
+    first = first_of(value)
+    is_secret = first and _is_secret(shape, groups, first)
+    return (start, start + len(value)) if is_secret else (start, start)
+
+
+def _in_a_url(match: re.Match[str]) -> bool:
+    return match.string[max(0, match.start() - 1) : match.start()] in ("?", "&")
+
+
+def _is_secret(shape: Shape, groups: Mapping[str, str | None], secret: str) -> bool:
+    name = groups.get("name") or ""
+    if is_placeholder(name, secret):
+        return False
+    if shape.name in _OPAQUE:
+        return is_random(secret) or any(sign.isdigit() or sign == "=" for sign in secret)
+    if shape.name == "in-words":
+        return is_secret_name(name) and is_plausible_in_words(name, secret)
+    if not name:
+        return True
+    if name.lower().endswith("token") and secret.isalpha() and not is_random(secret):
+        return False  # type_token == "string" is code
+    quoted = shape.name != "unquoted"
+    return is_secret_name(name) and len(secret) > 2 and is_plausible(name, secret, quoted=quoted)
+
+
+_OPAQUE = frozenset({"authorization", "bearer-token"})
+"""Places where ordinary words stand too: "bearer authentication"."""
 
 
 def _free(key: str, clean: Mapping[str, Any], taken: dict[str, int]) -> str:
@@ -225,9 +260,11 @@ def _free(key: str, clean: Mapping[str, Any], taken: dict[str, int]) -> str:
 
 
 def _own_shape(name: str, text: str) -> Shape:
+    shape = Shape(name, (), text)
     try:
-        return Shape(name, (), re.compile(text))
+        _ = shape.pattern  # compiled now, so that a mistake is found when the settings are read
     except re.error as error:
         raise UsageError(
             f"expected a regular expression, got {text!r}: {error}", place=f"redact.patterns.{name}"
         ) from None
+    return shape

@@ -1,0 +1,104 @@
+"""Each pattern in patterns.toml finds its examples, and random secrets where they stand."""
+
+import random
+import re
+import string
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from bench.redaction import KINDS, SHAPES, leaked
+
+from em.redaction import patterns
+from em.redaction.randomness import is_random
+from em.redaction.redactor import Redactor
+
+DATA = tomllib.loads(Path(patterns.__file__).with_name("patterns.toml").read_text())
+ENTRIES = [*DATA["key"], *DATA["shape"], *DATA["place"]]
+ALPHABETS = {
+    "": string.ascii_letters + string.digits,
+    "hex": "0123456789abcdef",
+    "upper": string.ascii_uppercase + "234567",
+}
+
+
+def examples(entry: dict[str, list[str]], chance: random.Random) -> Iterator[tuple[str, str, str]]:
+    """What stands before the secret, the secret, what stands behind it."""
+
+    def fill(match: re.Match[str]) -> str:
+        return "".join(chance.choices(ALPHABETS[match[1]], k=int(match[2])))
+
+    for example in entry["examples"]:
+        text = re.sub(r"\{(hex|upper|)(\d+)\}", fill, example)
+        yield tuple(re.split("[«»]", text)) if "«" in text else ("", text, "")  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry["name"])
+def test_each_pattern_finds_its_examples_and_leaves_what_is_around(
+    entry: dict[str, list[str]],
+) -> None:
+    chance = random.Random(1)
+    for _ in range(20):
+        for before, secret, behind in examples(entry, chance):
+            clean = Redactor().text(before + secret + behind)
+            assert not leaked(secret, clean), before + secret + behind
+            assert clean.startswith(before)
+            assert clean.endswith(behind)
+
+
+def test_each_pattern_names_its_source() -> None:
+    assert [entry["name"] for entry in ENTRIES if not entry["source"]] == []
+
+
+@pytest.mark.parametrize("place", SHAPES)
+def test_random_secrets_are_found_by_where_they_stand(place: str) -> None:
+    chance = random.Random(2)
+    secrets = [make(chance) for make in KINDS.values() for _ in range(10)]
+    left = [s for s in secrets if leaked(s, Redactor().text(SHAPES[place].format(s)))]
+    assert len(left) <= 2, left
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "password=x$9&kL(2]v;Q8#z",
+        "password: hunter2",
+        "MYSQL_PASSWORD=a;b&c(d)e|f",
+        "https://example.com/?password=sunshine1&page=2",
+        "my password is 12345678",
+    ],
+)
+def test_signs_that_separate_elsewhere_do_not_cut_a_secret(text: str) -> None:
+    secret = re.split(r"[=:] ?|is |&page", text, maxsplit=1)[1].removesuffix("&page=2")
+    clean = Redactor().text(text)
+    if "?" in text:
+        assert clean == "https://example.com/?password=[redacted:password]&page=2"
+    else:
+        assert not leaked(secret, clean)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "EMPTY_API_KEY=\nOTHER=value1",
+        "type_token == 'string'",
+        "Single pass: present in the language",
+        '<a href="x.html" accesskey="n">',
+        '_OPENAI_API_KEY = "OPENAI_API_KEY"',
+        'api_key="your-api-key"',
+        "account_key: Required[Annotated[str, PropertyInfo]]",
+        "password = getpass.getpass('Password: ')",
+        "mysql+pymysql://<username>:<password>@<host>/<dbname>",
+        "my password is incorrect, and the token is still missing",
+        "password=self.get_password(user, 2)",
+        "secret=settings.SECRET_KEY, token=tok2vec",
+    ],
+)
+def test_code_and_prose_about_secrets_are_left_alone(text: str) -> None:
+    assert Redactor().text(text) == text
+
+
+@pytest.mark.parametrize("name", ["get_access_token", "sha256_digest", "OAuth2PasswordBearer"])
+def test_names_in_code_are_not_random(name: str) -> None:
+    assert not is_random(name)
