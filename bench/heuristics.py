@@ -32,7 +32,7 @@ def _runs() -> "list[KeptTrace]":
 
 
 def mined() -> Iterator[Figure]:
-    from em.compiler.calls import calls_of, retried_by
+    from em.compiler.calls import Later, calls_of
     from em.heuristics.heuristic import learn
     from em.heuristics.reflection import call_ids, call_text, differences, mine
     from em.store.sqlite import SqliteStore
@@ -46,9 +46,9 @@ def mined() -> Iterator[Figure]:
     left = []
     for kept in runs:
         calls, _ = calls_of(kept.trace, {})
-        ids = call_ids(kept)
+        ids, afterwards = call_ids(kept), Later(calls)
         for call in calls:
-            later = retried_by(call, calls) if call.failed else None
+            later = afterwards.replacing(call) if call.failed else None
             if later is None and ids[call.index] not in covered:
                 continue
             if call.failed:

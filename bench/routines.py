@@ -16,7 +16,7 @@ STEPS = 100
 
 
 def compile_retail() -> Iterator[Figure]:
-    from em.compiler.calls import retried_by
+    from em.compiler.calls import Later
     from em.compiler.compile_trace import compile_trace
     from em.errors import EmError
     from em.traces.transcripts import read_traces
@@ -41,10 +41,11 @@ def compile_retail() -> Iterator[Figure]:
                 continue
             times.append(time.perf_counter() - start)
             compiled += 1
+            later = Later(draft.calls)
             left += sum(
                 draft.verdicts[call.index].keep
                 and call.failed
-                and retried_by(call, draft.calls) is not None
+                and later.replacing(call) is not None
                 for call in draft.calls
             )
             writes = {c.index for c in draft.calls if c.effect == "write" and not c.failed}

@@ -250,7 +250,7 @@ class Verdict(NamedTuple):
 def judge(calls: Sequence[TracedCall]) -> list[Verdict]:
     """Judge each call before it is known which results are used."""
     verdicts: list[Verdict] = []
-    later = _Later(calls)
+    later = Later(calls)
     # The reads since the last effect, by what they were called with and what they returned.
     reads: dict[bytes, int] = {}
     for call in calls:
@@ -271,7 +271,7 @@ def judge(calls: Sequence[TracedCall]) -> list[Verdict]:
     return verdicts
 
 
-class _Later:
+class Later:
     """The calls that succeeded, by what they did, to find the one that replaced a failed one."""
 
     def __init__(self, calls: Sequence[TracedCall]) -> None:
@@ -303,7 +303,7 @@ def _after(indexes: list[int], index: int) -> int | None:
     return indexes[at] if at < len(indexes) else None
 
 
-def _judge_failed(call: TracedCall, later: _Later) -> Verdict:
+def _judge_failed(call: TracedCall, later: Later) -> Verdict:
     if call.effect_unknown:
         again = later.same(call)
         if again is None:
