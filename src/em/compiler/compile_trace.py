@@ -24,6 +24,7 @@ from em.compiler.package_files import package_texts, write_package
 from em.compiler.proof import prove
 from em.compiler.return_value import with_return
 from em.compiler.rules_draft import draft_rules
+from em.compiler.step_refusals import StepRefusals
 from em.compiler.step_trials import Group, does_all, step_trials
 from em.compiler.trials import refuse_wrong
 from em.compiler.verification import verify_draft
@@ -35,7 +36,7 @@ from em.runner.tools.coding import is_coding_tool
 from em.settings import Settings
 from em.store import redactor_of
 from em.text.terms import STOP_WORDS
-from em.traces.trace import KeptTrace, ToolCall, Trace, read_trace
+from em.traces.trace import KeptTrace, ToolCall, Trace, as_kept, read_trace
 from em.values.call import Effect
 from em.values.canonical import uncollected
 
@@ -54,11 +55,13 @@ def compile_trace(
     udfs: Udfs = None,
     allow_failed: bool = False,
     confirm: Confirm = (),
+    refusals: StepRefusals | None = None,
 ) -> Draft:
     """Compile a trace into a routine, and prove it by replaying the recording.
 
     A trace that says that it failed is refused unless `allow_failed`; an incomplete one always.
     confirm: values that the routine would ask for, and that are the recorded ones on every run.
+    refusals: what failed calls teach; those of this trace unless they are given.
     """
     _check_outcomes([trace], allow_failed=allow_failed)
     if trace.incomplete:
@@ -81,9 +84,36 @@ def compile_trace(
     chosen = name or _name_of(trace)
     functions = load_udfs(udfs).functions
     with uncollected():
-        draft = draft_routine(trace, name=chosen, declared=declared or {}, keep_all=keep_all)
+        draft = _guarded(trace, chosen, declared or {}, keep_all=keep_all, refusals=refusals)
         draft = _proved(msgspec.structs.replace(draft, outcome=trace.outcome), functions)
     return _confirmed(draft, confirm, functions)
+
+
+def _guarded(
+    trace: Trace,
+    name: str,
+    declared: Mapping[str, Effect | None],
+    *,
+    keep_all: bool,
+    keep: Collection[int] = (),
+    refusals: StepRefusals | None = None,
+) -> Draft:
+    """Draft a trace, with the checks that failed calls teach and the reads that these look at."""
+    if refusals is None:
+        refusals = _refusals([as_kept(trace, "")], declared)
+    if refusals.checks:
+        keep = {*keep, *refusals.needed(calls_of(trace, declared)[0])}
+    draft = draft_routine(trace, name=name, declared=declared, keep_all=keep_all, keep=keep)
+    return refusals.guarded(draft)
+
+
+def _refusals(
+    traces: Sequence[KeptTrace], declared: Mapping[str, Effect | None] | None
+) -> StepRefusals:
+    """Return what the failed calls of traces teach; most traces have none."""
+    if all(call.error is None for kept in traces for call in kept.trace.calls):
+        return StepRefusals()
+    return StepRefusals.of(examples_of(traces, declared or {}))
 
 
 def _proved(draft: Draft, functions: Mapping[str, Function]) -> Draft:
@@ -283,6 +313,7 @@ def compile_several(
         "keep_all": keep_all,
         "udfs": given.functions,
         "allow_failed": allow_failed,
+        "refusals": _refusals(usable, declared),
     }
     if client is None and len(usable) > 1:
         repaired = _repaired(usable, how, force=force)
@@ -382,8 +413,13 @@ def _tried(
 
     def make(names: Sequence[str]) -> Draft:
         chosen = [kept for kept in traces if kept.id in names]
-        some = {name: drafts[name] for name in names}
-        made = _filled_in(chosen, some, how, drafter) or _one_way(chosen, some, how)
+        some, own, by = {name: drafts[name] for name in names}, how, drafter
+        refusals = _refusals(chosen, how["declared"])
+        if refusals.checks != how["refusals"].checks:
+            # A failed call of the trace that is left out must not help.
+            own = {**how, "refusals": refusals}
+            by, (some, _) = _Drafter(own), _drafts(chosen, own)
+        made = _filled_in(chosen, some, own, by) or _one_way(chosen, some, own)
         return made.draft
 
     examples = examples_of(traces, how["declared"] or {})
@@ -400,7 +436,7 @@ class _Drafter:
 
     def __init__(self, how: Mapping[str, Any]) -> None:
         self._name, self._declared = how["name"], how["declared"] or {}
-        self._keep_all = how["keep_all"]
+        self._keep_all, self._refusals = how["keep_all"], how["refusals"]
         self._made: dict[tuple[bytes, frozenset[int]], Draft] = {}
 
     def __call__(self, trace: Trace, *, keep: Collection[int] = ()) -> Draft:
@@ -408,8 +444,13 @@ class _Drafter:
         if key not in self._made:
             name = self._name or _name_of(trace)
             with uncollected():
-                draft = draft_routine(
-                    trace, name=name, declared=self._declared, keep_all=self._keep_all, keep=keep
+                draft = _guarded(
+                    trace,
+                    name,
+                    self._declared,
+                    keep_all=self._keep_all,
+                    keep=keep,
+                    refusals=self._refusals,
                 )
             self._made[key] = msgspec.structs.replace(draft, outcome=trace.outcome)
         return self._made[key]

@@ -282,9 +282,15 @@ def _replaced_step(step: Step, name: str, expression: str, value: Any) -> Step:
             for place, texts in step.agree.items()
         }
         guards = tuple(in_expression(text, name, expression) for text in step.guards)
+        reasons = {in_expression(t, name, expression): e for t, e in step.reasons.items()}
         expects = tuple(in_expression(text, name, expression) for text in step.expects)
         return msgspec.structs.replace(
-            step, args=fill(step.args), agree=agree, guards=guards, expects=expects
+            step,
+            args=fill(step.args),
+            agree=agree,
+            guards=guards,
+            reasons=reasons,
+            expects=expects,
         )
     if isinstance(step, ReturnStep):
         return msgspec.structs.replace(step, value=fill(step.value))

@@ -267,6 +267,7 @@ def _without_asking(draft: Draft, name: str, found: Sequence[str]) -> Draft:
             args=with_answers(step.args, dict.fromkeys(here, f"{{{{ {best} }}}}")),
             agree={place: texts for place, texts in agree.items() if texts},
             guards=tuple(in_expression(text, name, best) for text in step.guards),
+            reasons={in_expression(t, name, best): e for t, e in step.reasons.items()},
             expects=tuple(in_expression(text, name, best) for text in step.expects),
         )
 

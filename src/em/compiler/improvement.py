@@ -246,11 +246,12 @@ def _with_terms(draft: Draft, routine: Routine) -> list[Step]:
         if own is not None and isinstance(step, ToolStep) and step.for_each is None:
             agree = {place: [*map(renamed, texts)] for place, texts in own.agree.items()}
             guards = tuple(map(renamed, own.guards))
+            reasons = {renamed(text): error for text, error in own.reasons.items()}
             # Behind a loop, the calls are no longer in step with the draft's.
             same = own.tool == step.tool
             expects = tuple(own.expects) if same else _expected_of_all(draft, step.tool)
             step = msgspec.structs.replace(  # noqa: PLW2901 - the same step
-                step, agree=agree, guards=guards, expects=expects
+                step, agree=agree, guards=guards, reasons=reasons, expects=expects
             )
         elif isinstance(step, ToolStep) and _has_effect(draft, step):
             expects = _expected_of_all(draft, step.tool)

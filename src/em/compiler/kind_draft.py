@@ -10,6 +10,7 @@ from em.compiler.calls import TracedCall, calls_of, specs_of
 from em.compiler.draft import Draft
 from em.compiler.homes import Example, Kind
 from em.compiler.learnt_input import learnt_input
+from em.compiler.step_refusals import StepRefusals
 from em.compiler.trials import REQUEST, Learn, refuse_wrong, trials
 from em.runner.routine import PlanStep, ReturnStep, Routine, Step, ToolSpec
 from em.runner.task_plan import EARLIER, Plan, asks_for
@@ -166,7 +167,9 @@ def _free(
         now = frozenset(denied)
 
         def learn(some: Sequence[Example], denied: frozenset[str] = now) -> Plan | None:
-            return form_of(some, Kind(some).plan(), denied, spoken)
+            known = Kind(some).plan()
+            form = form_of(some, known, denied, spoken)
+            return None if form is None else StepRefusals(known).in_form(form)
 
         plan = learn(every)
         if plan is None:

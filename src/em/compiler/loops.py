@@ -363,7 +363,7 @@ def _looped(step: ToolStep | UdfStep, loop: Loop) -> tuple[AssertStep | None, St
     args = _renamed_value(step.args, named)
     expects = tuple(_renamed(text, named) for text in step.expects)
     looped = msgspec.structs.replace(
-        step, args=args, agree={}, guards=(), expects=expects, **common
+        step, args=args, agree={}, guards=(), reasons={}, expects=expects, **common
     )
     return check, looped
 

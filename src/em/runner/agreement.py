@@ -53,6 +53,8 @@ class Term(NamedTuple):
     text: str
     evaluate: Evaluate
     names: frozenset[str]
+    error: str = ""
+    """With which error the call failed in a trace where it did not hold."""
 
 
 class Leaf(NamedTuple):
@@ -79,10 +81,12 @@ class Terms:
         may_write: bool = True,
         more: Collection[str] = (),
         when: str | None = None,
+        reasons: Mapping[str, str] | None = None,
     ) -> None:
         """Take what a step requires; `more` are names that it needs beside its arguments.
 
         when: the condition of the step. Where it is false, nothing is required.
+        reasons: by guard, with which error the call failed where it did not hold.
         """
         place = f"step {step_id}, field"
         self.step_id, self.may_write = step_id, may_write
@@ -90,7 +94,11 @@ class Terms:
         self.leaves = [
             _leaf(args, name, texts, f"{place} agree.{name}") for name, texts in agree.items()
         ]
-        self.guards = [self._if_made(_term(text, f"{place} guards")) for text in guards]
+        errors = reasons or {}
+        self.guards = [
+            self._if_made(_term(text, f"{place} guards")._replace(error=errors.get(text, "")))
+            for text in guards
+        ]
         # The other arguments that are computed: nothing must agree, but they must be there.
         others = [
             _own(value, f"{place} args.{name}")
@@ -119,7 +127,7 @@ class Terms:
         def evaluate(scope: Any) -> Any:
             return not when.evaluate(scope) or guard.evaluate(scope)
 
-        return Term(guard.text, evaluate, guard.names | when.names)
+        return guard._replace(evaluate=evaluate, names=guard.names | when.names)
 
     def may_be_made(self, scope: Json) -> bool:
         """Return whether the condition of the step holds, as far as its values are there."""
@@ -625,6 +633,8 @@ def _check_guard(guard: Term, scope: Json, step_id: str) -> None:
         words = change_in_words(guard.text, now)
     except EmError as error:
         words = f"{past_in_words(guard.text)}; now it can't be seen: {error.message}"
+    if guard.error:
+        words += f"; in the traces the call failed then: {guard.error}"
     problem = GuardFailed(
         words,
         place=f"step {step_id}",

@@ -1,6 +1,6 @@
 """Requirements: what a routine needs before it acts and what must come of it, in plain words."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import msgspec
@@ -42,12 +42,12 @@ def requirements(routine: Routine) -> Iterator[Requirement]:
                 f"{place} must also be {', and '.join(map(in_words, texts))}"
                 for place, texts in step.agree.items()
             ]
-            hold, expect = map(check_in_words, step.guards), map(check_in_words, step.expects)
-            yield Requirement(step.id, agree, [*hold], [*expect])
+            hold = [_guard_in_words(text, step.reasons) for text in step.guards]
+            yield Requirement(step.id, agree, hold, [*map(check_in_words, step.expects)])
         elif isinstance(step, PlanStep):
             for name, effect in step.effects.items():
                 said = [_said(slot, how) for slot, how in effect.slots.items()]
-                must = [_guard_in_words(text, effect) for text in effect.guards]
+                must = [_guard_in_words(text, effect.reasons) for text in effect.guards]
                 yield Requirement(name, said, must, expected_in_words(effect))
         elif isinstance(step, RulesStep):
             for name, rule in step.rules.items():
@@ -56,8 +56,8 @@ def requirements(routine: Routine) -> Iterator[Requirement]:
                 yield Requirement(name, [], [*reasons, *_arguments(rule)], changed)
 
 
-def _guard_in_words(text: str, effect: Effect) -> str:
-    error = effect.reasons.get(text)
+def _guard_in_words(text: str, reasons: Mapping[str, str]) -> str:
+    error = reasons.get(text)
     return check_in_words(text) + (f" (otherwise it failed: {error})" if error else "")
 
 

@@ -115,6 +115,8 @@ class _Common(
     """By argument: further expressions for its value. Unless all give the same, the run asks."""
     guards: Sequence[str] = ()
     """Expressions that held when it was recorded, and must hold before the call."""
+    reasons: dict[str, str] = {}
+    """By guard, with which error the call failed in a trace where it did not hold."""
     expects: Sequence[str] = ()
     """Expressions over `result` that must hold after the call; otherwise the run stops there."""
 
@@ -132,7 +134,7 @@ class _Common(
 
 _CALLS_ONLY = (
     "parallel", "retry", "timeout", "checks", "effect", "idempotency_key", "agree", "guards",
-    "expects",
+    "reasons", "expects",
 )  # fmt: skip
 _DEFAULTS = {
     field.name: {} if field.default is msgspec.NODEFAULT else field.default
@@ -573,7 +575,14 @@ class CompiledStep:
             return
         more = needed_beside_args(step)
         self.terms = Terms(
-            step.id, step.args, step.agree, step.guards, self.is_write, more, step.when
+            step.id,
+            step.args,
+            step.agree,
+            step.guards,
+            self.is_write,
+            more,
+            step.when,
+            step.reasons,
         )
         args = self.args
 

@@ -434,7 +434,13 @@ class _Script:
         if request is not None:
             request = {"decides": False, "between": {}, "each": {}, **request}
         terms = {
-            step.id: [step.args, step.agree, list(step.guards), self._may_write(step)]
+            step.id: [
+                step.args,
+                step.agree,
+                list(step.guards),
+                self._may_write(step),
+                *([[], None, dict(step.reasons)] if step.reasons else []),
+            ]
             for step in self._settled.values()
         }
         named = {"REQUEST": request, "ASKS": asks, "SEEN": routine.seen, "TERMS": terms}

@@ -78,6 +78,11 @@ def change_in_words(text: str, now: Any) -> str:
     compared = _compared(node)
     if compared is None:
         return f"{past_in_words(text)}, and does not hold now"
+    if isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.In | ast.NotIn):
+        # `now` is not the value that is looked for.
+        is_other = isinstance(node.ops[0], ast.NotIn) and _is_constant(node.left)
+        end = f"it is {compared[2]} now" if is_other else "it is not so now"
+        return f"{past_in_words(text)}; {end}"
     is_now = "empty" if now is None else short(now)
     if _is_form(node) and isinstance(now, str):
         is_now = _FORM_NAMES.get(now, short(now))
@@ -99,11 +104,25 @@ def _compared(node: ast.expr | None) -> tuple[str, str, str] | None:
     """Return what is compared, how and with what, in words; None for other checks."""
     if not isinstance(node, ast.Compare) or len(node.ops) != 1:
         return None
+    if isinstance(node.ops[0], ast.In | ast.NotIn):
+        return _contained(node)
     (right,), how = node.comparators, _COMPARISONS.get(type(node.ops[0]), "?")
     if isinstance(node.left, ast.Call) and _is_form(node):
         form = str(right.value) if isinstance(right, ast.Constant) else ""
         return _said(node.left.args[0]), how, _FORM_NAMES.get(form, _said(right))
     return _said(node.left), how, _said(right)
+
+
+def _contained(node: ast.Compare) -> tuple[str, str, str]:
+    """Say that a value is one of some, or that none of some is this value."""
+    (right,), word = node.comparators, "not " if isinstance(node.ops[0], ast.NotIn) else ""
+    if _is_constant(node.left) and not isinstance(right, ast.List):
+        return _said(right), f"is {word}".strip(), _said(node.left)
+    several = isinstance(right, ast.List) and [_said(one) for one in right.elts]
+    if several and len(several) == 1:
+        return _said(node.left), f"is {word}".strip(), several[0]
+    among = ", ".join(several) if several else _said(right)
+    return _said(node.left), f"is {word}one of", among
 
 
 def _is_form(node: ast.expr | None) -> bool:
@@ -115,8 +134,8 @@ def _is_form(node: ast.expr | None) -> bool:
 def _past(node: ast.expr | None, compared: tuple[str, str, str]) -> str:
     """Say how something compared when it was recorded."""
     _, how, right = compared
-    if how == "is" and isinstance(node, ast.Compare) and not _is_constant(node.comparators[0]):
-        how = "is the same as"
+    if isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.Eq):
+        how = "is" if _is_constant(node.comparators[0]) or _is_form(node) else "is the same as"
     return f"{how.replace('is', 'was', 1)} {right}"
 
 
