@@ -26,6 +26,8 @@ class CodingAgent(ABC):
     name: str
     program: str
     folder_of_program = "node_modules/.bin"
+    own: tuple[str, ...] = ()
+    """Where it keeps its sessions and statistics, which may name em."""
 
     def __init__(self, folder: Path, model: LoopbackModel) -> None:
         self.home, self.folder, self.model = folder / "home", folder / "work", model
@@ -91,6 +93,7 @@ class ClaudeCode(CodingAgent):
     """Claude Code: its settings and sessions are in `~/.claude`."""
 
     name, program = "claude-code", "claude"
+    own = (".claude.json", ".claude/projects")
 
     def __init__(self, folder: Path, model: LoopbackModel) -> None:
         super().__init__(folder, model)
@@ -117,6 +120,7 @@ class Codex(CodingAgent):
     """Codex: its settings and sessions are in `~/.codex`."""
 
     name, program = "codex", "codex"
+    own = (".codex/sessions", ".codex/log", ".sqlite")
 
     def __init__(self, folder: Path, model: LoopbackModel) -> None:
         super().__init__(folder, model)
@@ -146,6 +150,7 @@ class Opencode(CodingAgent):
     """opencode: its settings are in `~/.config`, its sessions in a database."""
 
     name, program = "opencode", "opencode"
+    own = (".local/share/opencode",)
 
     def __init__(self, folder: Path, model: LoopbackModel) -> None:
         super().__init__(folder, model)
@@ -154,6 +159,8 @@ class Opencode(CodingAgent):
             "options": {"baseURL": f"{model.base_url}/v1", "apiKey": KEY},
             "models": {"scripted": {"tool_call": True}},
         }
+        # It installs a package into each home.
+        self.environment["npm_config_cache"] = str(CLIENTS / "npm-cache")
         settings = {
             "autoupdate": False,
             "share": "disabled",

@@ -26,15 +26,22 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(params=EVERY, ids=lambda agent: agent.name)
 def any_agent(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[CodingAgent]:
-    """Every agent, also those into which em is not installed."""
+    """Every agent, also mini-swe-agent, which has no hooks."""
     with LoopbackModel(key="sk-dummy", aside=aside) as model:
         agent = request.param(tmp_path, model)
-        if not isinstance(agent, ClaudeCode | Codex) and not agent.is_there:
-            pytest.skip(f"{agent.name} is not installed (CI leaves it out)")
+        _skip_if_left_out(agent)
         yield agent
 
 
-@pytest.fixture(params=[ClaudeCode, Codex], ids=lambda agent: agent.name)
+@pytest.fixture(params=[ClaudeCode, Codex, Opencode], ids=lambda agent: agent.name)
 def agent(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[CodingAgent]:
+    """The agents into which em is installed."""
     with LoopbackModel(key="sk-dummy", aside=aside) as model:
-        yield request.param(tmp_path, model)
+        agent = request.param(tmp_path, model)
+        _skip_if_left_out(agent)
+        yield agent
+
+
+def _skip_if_left_out(agent: CodingAgent) -> None:
+    if not isinstance(agent, ClaudeCode | Codex) and not agent.is_there:
+        pytest.skip(f"{agent.name} is not installed (CI leaves it out)")

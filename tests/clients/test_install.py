@@ -15,6 +15,9 @@ SETTINGS = (
 HOOKS = '{"hooks": {"Stop": [{"hooks": [{"type": "command", "command": "say done"}]}]}}\n'
 CONFIG = 'model = "gpt-5" # mine\n\n[features] # these\nweb = true\n[projects."/x"]\ntrust = "é"'
 
+OPENCODE = '{\n  // mine\n  "model": "a/b", // é\n\t"mcp": {"x": {"type": "remote",},},\r\n}'
+CLIENTS = ["claude-code", "codex", "opencode"]
+
 
 def contents(folder: Path) -> dict[str, Any]:
     """Every file and folder below a folder, with its bytes and permissions."""
@@ -32,7 +35,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     home = tmp_path / "home"
     home.mkdir()
     monkeypatch.setenv("HOME", str(home))
-    for name in ("CLAUDE_CONFIG_DIR", "CODEX_HOME"):
+    for name in ("CLAUDE_CONFIG_DIR", "CODEX_HOME", "XDG_CONFIG_HOME"):
         monkeypatch.delenv(name, raising=False)
     return home
 
@@ -46,6 +49,7 @@ def used(request: pytest.FixtureRequest, home: Path) -> Path:
             (".claude/plugins/installed_plugins.json", '{"version": 2, "plugins": {"a@b": []}}'),
             (".codex/hooks.json", HOOKS),
             (".codex/config.toml", CONFIG),
+            (".config/opencode/opencode.jsonc", OPENCODE),
         ):
             path = home / name
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -54,7 +58,7 @@ def used(request: pytest.FixtureRequest, home: Path) -> Path:
     return home
 
 
-@pytest.mark.parametrize("client", ["claude-code", "codex"])
+@pytest.mark.parametrize("client", CLIENTS)
 def test_installing_and_uninstalling_leaves_every_byte_as_it_was(used: Path, client: str) -> None:
     before = contents(used)
     assert em("install", client, "--dry-run").code == 0
@@ -67,7 +71,7 @@ def test_installing_and_uninstalling_leaves_every_byte_as_it_was(used: Path, cli
     assert contents(used) == before
 
 
-@pytest.mark.parametrize("client", ["claude-code", "codex"])
+@pytest.mark.parametrize("client", CLIENTS)
 def test_a_person_sees_every_change_and_may_decline(used: Path, client: str) -> None:
     before = contents(used)
     shown = on_terminal("install", client, typed="n\n")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from tests.cli.em_command import em
-from tests.clients.coding_agents import ClaudeCode, CodingAgent, aside
+from tests.clients.coding_agents import Codex, CodingAgent, aside
 from tests.clients.test_install import contents
 
 from em import Memory
@@ -31,7 +31,7 @@ def installed(agent: CodingAgent, db: Path) -> Iterator[CodingAgent]:
     """The agent with em installed and its service running, which is ended afterwards."""
     ran = em("install", agent.name, "--yes", "--db", str(db), HOME=str(agent.home))
     assert ran.code == 0, ran.err
-    if not isinstance(agent, ClaudeCode):
+    if isinstance(agent, Codex):
         agent.options = ("--dangerously-bypass-hook-trust",)
     agent.run("hello", "Hello.")  # the first hook starts the service
     until(lambda: ask(str(socket_of(str(db))), b"{}") is not None)
@@ -76,8 +76,9 @@ def test_a_session_is_recorded_and_its_lesson_reaches_the_next_one(
         assert "touch customer" in told(agent)
 
         until(lambda: len(memory.traces()) == 3)
+        calls = [len(one.trace.calls) for one in memory.traces()]
         memory.import_files(agent.sessions())
-        assert len(memory.traces()) == 3
+        assert [len(one.trace.calls) for one in memory.traces()] == calls
 
 
 def test_a_routine_of_two_sessions_does_the_third_task_over_mcp(
@@ -110,7 +111,7 @@ def until_offered(agent: CodingAgent, tool: str) -> Callable[[Seen], Any]:
     """Let the agent wait until the MCP server has started, which its first request does not."""
 
     def reply(seen: Seen) -> Any:
-        offered = f'"name": "{tool}"', f'__{tool}"'
+        offered = f'"name": "{tool}"', f'_{tool}"'
         tools = json.dumps(seen.body.get("tools"))
         is_there = any(name in tools for name in offered)
         return aside(seen) if is_there else aside(seen) or agent.shell("sleep 0.5")
@@ -128,15 +129,36 @@ def test_a_folder_that_opted_out_is_not_recorded(installed: CodingAgent, db: Pat
         assert not any("secret" in one.trace.mission.goal for one in memory.traces())
 
 
-def test_uninstalling_leaves_nothing_of_em(installed: CodingAgent, db: Path) -> None:
+def test_installing_and_uninstalling_changes_nothing_in_the_home_of_an_agent(
+    agent: CodingAgent, db: Path
+) -> None:
+    agent.run("hello", "Hello.")  # its own files are there
+    before = contents(agent.home), contents(agent.folder)
+    for command in ("install", "uninstall"):
+        ran = em(command, agent.name, "--yes", "--db", str(db), HOME=str(agent.home))
+        assert ran.code == 0, ran.err
+    assert (contents(agent.home), contents(agent.folder)) == before
+
+
+def test_uninstalling_after_sessions_leaves_nothing_of_em(installed: CodingAgent, db: Path) -> None:
     ran = em("uninstall", installed.name, "--yes", HOME=str(installed.home))
     assert ran.code == 0, ran.err
     assert not [*socket_of(str(db)).parent.glob(f"{socket_of(str(db)).stem}*")]
+    assert traces_of_em(installed) == []
     installed.run("hello again", "Hello.")
-    left = [name for name in contents(installed.home) if name.split("/")[-1].startswith("em")]
-    assert left == []
-    for path in installed.home.rglob("*.json"):
-        assert '"em@em": true' not in path.read_text(), path
-    assert "mcp_servers" not in "".join(
-        path.read_text() for path in installed.home.glob(".codex/config.toml")
-    )
+    assert traces_of_em(installed) == []
+    assert HEADING not in json.dumps(installed.model.requests[-1].body, ensure_ascii=False)
+
+
+def traces_of_em(agent: CodingAgent) -> list[str]:
+    """Files in the agent's home and folder that have to do with em; its own logs may name it."""
+    marks = (b"em_hook", b"installed-by-em", b"em@em", b"mcp_servers.em", HEADING.encode())
+    return [
+        name
+        for folder in (agent.home, agent.folder)
+        for name, (_, data) in contents(folder).items()
+        if not any(part in name for part in ("node_modules", *agent.own))
+        and (
+            Path(name).parts[-1] in ("em", "em.js") or any(mark in (data or b"") for mark in marks)
+        )
+    ]

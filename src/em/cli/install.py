@@ -11,16 +11,17 @@ import click
 
 from em.cli.options import database, everywhere, open_memory
 from em.cli.output import emit, note, printable, wants_json
-from em.clients import claude_plugin, codex_config
+from em.clients import claude_plugin, codex_config, opencode_config
 from em.clients.installation import Change, Installation, Removal, is_installed
 from em.clients.launch import Launch
 from em.errors import UsageError
 from em.settings import Settings
 
-CLIENTS: dict[str, Any] = {claude_plugin.NAME: claude_plugin, codex_config.NAME: codex_config}
+CLIENTS: dict[str, Any] = {one.NAME: one for one in (claude_plugin, codex_config, opencode_config)}
 _NEXT = {
     claude_plugin.NAME: "The next session of Claude Code has em.",
     codex_config.NAME: "Codex runs hooks that you trust: start it, type /hooks and trust em's.",
+    opencode_config.NAME: "The next session of opencode has em.",
 }
 
 _client = click.argument("client", type=click.Choice([*CLIENTS]))

@@ -142,10 +142,11 @@ class HookService:
         path = event.get("transcript_path")
         if not isinstance(path, str):
             return
+        session = str(event.get("session_id") or "")
         if event.get("hook_event_name") == "SessionEnd":
-            self._learn(self._sessions.end(Path(path)))
+            self._learn(self._sessions.end(Path(path), session))
         else:
-            self._sessions.read_on(Path(path))
+            self._sessions.read_on(Path(path), session)
 
     def _learn(self, trace_ids: list[str]) -> None:
         if trace_ids:

@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from em.clients.json_text import Insertion, insertion, with_insertion, without
+from em.clients.json_text import Insertion, insertions, value_of, with_insertions, without
 from em.errors import EmError, InputError, NotFound, UsageError
 
 NOTE = "installed-by-em.json"
@@ -33,6 +33,7 @@ class FileEdit(msgspec.Struct, frozen=True, omit_defaults=True):
     """What is done to one file: it is created with a text, or texts are inserted into it.
 
     edits: the values that a JSON file gets. after: a digest of the file as em leaves it.
+    comments: a JSON file that may have comments.
     """
 
     path: str
@@ -41,6 +42,7 @@ class FileEdit(msgspec.Struct, frozen=True, omit_defaults=True):
     insertions: Sequence[Insertion] = ()
     edits: Sequence[Edit] = ()
     skeleton: str = ""
+    comments: bool = False
 
 
 class Note(msgspec.Struct, frozen=True):
@@ -90,33 +92,36 @@ class Installation:
         self._files.append(FileEdit(str(path), True, _digest(text)))
         self.changes.append(Change(path, None, text))
 
-    def edit(self, path: Path, edits: Sequence[Edit], skeleton: Any = None) -> None:
-        """Add values to a JSON file; `skeleton` is the file where there is none."""
+    def edit(
+        self, path: Path, edits: Sequence[Edit], skeleton: Any = None, *, comments: bool = False
+    ) -> None:
+        """Add values to a JSON file; `skeleton` is the file where there is none.
+
+        comments: its program allows comments in it.
+        """
         before = _read(path)
         start = msgspec.json.encode({} if skeleton is None else skeleton).decode()
         text = msgspec.json.format(start, indent=2) + "\n" if before is None else before
         if not text.strip():
             raise UsageError("the file is empty", place=str(path), fix="remove it, or write {}")
-        made = []
+        made: list[Insertion] = []
         for edit in edits:
             try:
-                one = insertion(text, edit.path, edit.value, item=edit.item)
+                more = insertions(text, edit.path, edit.value, item=edit.item, comments=comments)
             except InputError as error:
                 raise UsageError(
                     error.message,
                     place=str(path),
                     fix=f"add {'.'.join(edit.path)} by hand, or correct the file",
                 ) from None
-            made.append(one)
-            text = with_insertion(text, one)
-        self._add(path, before, text, made, edits=edits, skeleton=start)
+            made += more
+            text = with_insertions(text, more)
+        self._add(path, before, text, made, edits=edits, skeleton=start, comments=comments)
 
     def insert(self, path: Path, made: Sequence[Insertion]) -> None:
         """Insert texts into a file, each at its place after the ones before it."""
-        before = text = _read(path)
-        for one in made:
-            text = with_insertion(text or "", one)
-        self._add(path, before, text or "", made)
+        before = _read(path)
+        self._add(path, before, with_insertions(before or "", made), made)
 
     def _add(
         self,
@@ -127,12 +132,15 @@ class Installation:
         *,
         edits: Sequence[Edit] = (),
         skeleton: str = "",
+        comments: bool = False,
     ) -> None:
         if after == before:
             return
         created = before is None
-        kept = [one for one in made if one.text]
-        self._files.append(FileEdit(str(path), created, _digest(after), kept, [*edits], skeleton))
+        file = FileEdit(
+            str(path), created, _digest(after), [*made], [*edits], skeleton, comments=comments
+        )
+        self._files.append(file)
         self.changes.append(Change(path, before, after))
 
     def apply(self) -> None:
@@ -201,9 +209,9 @@ class Removal:
         whole = text
         try:
             for edit in reversed(file.edits):
-                text = without(text, edit.path, edit.value, item=edit.item)
-            rest = msgspec.json.decode(text)
-        except (EmError, msgspec.DecodeError):
+                text = without(text, edit.path, edit.value, item=edit.item, comments=file.comments)
+            rest = value_of(text, comments=file.comments)
+        except EmError:
             self.left.append(path)
             return whole
         skeleton = msgspec.json.decode(file.skeleton)

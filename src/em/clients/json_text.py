@@ -1,10 +1,14 @@
 """Edits of a JSON file as text: add a value and remove it again, without touching the rest.
 
-Parsing and writing a person's file would change its layout. An addition here is one insertion, so
-that cutting it out restores the file byte for byte.
+Parsing and writing a person's file would change its layout. An addition here only inserts, so that
+cutting it out restores the file byte for byte. Some programs allow comments and commas before a
+closing bracket (JSONC). Places are then looked up in the file with blanks for those, which has the
+same length.
 """
 
 import json
+import re
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from em.errors import InputError
@@ -29,60 +33,104 @@ class _Part(NamedTuple):
     end: int
 
 
-def insertion(text: str, path: tuple[str, ...], value: Any, *, item: bool = False) -> Insertion:
+def insertions(
+    text: str,
+    path: tuple[str, ...],
+    value: Any,
+    *,
+    item: bool = False,
+    comments: bool = False,
+) -> list[Insertion]:
     """Return what to insert so that `path` has a value, or its list one more item.
 
-    An insertion without a text: the file has that value already.
+    comments: the file may have them. No insertion: the file has that value already.
     """
-    try:
-        json.loads(text)
-    except ValueError as error:
-        raise InputError(f"expected JSON: {error}", place="JSON") from None
-    at = _skip(text, 0)
+    plain = _plain(text, comments=comments)
+    at = _skip(plain, 0)
     for depth, key in enumerate(path):
-        if text[at] != "{":
+        if plain[at : at + 1] != "{":
             raise InputError(f"expected an object with {key!r}", place=f"JSON, character {at}")
-        found = {part.key: part for part in _parts(text, at)}
+        found = {part.key: part for part in _parts(plain, at)}
         if key not in found:
             missing: Any = [value] if item else value
             for name in reversed(path[depth + 1 :]):
                 missing = {name: missing}
-            return _into(text, at, key, missing)
+            return _into(text, plain, at, key, missing)
         at = found[key].value_start
-    there, _ = _decoder.raw_decode(text, at)
+    there, _ = _decoder.raw_decode(plain, at)
     if item and isinstance(there, list):
-        return Insertion(at, "") if value in there else _into(text, at, None, value)
+        return [] if value in there else _into(text, plain, at, None, value)
     if there == value:
-        return Insertion(at, "")
+        return []
     raise InputError(f"`{'.'.join(path)}` has another value already", place="JSON")
 
 
-def with_insertion(text: str, made: Insertion) -> str:
-    """Return a text with an insertion."""
-    return text[: made.at] + made.text + text[made.at :]
+def with_insertions(text: str, made: Sequence[Insertion]) -> str:
+    """Return a text with insertions, each at its place after the ones before it."""
+    for one in made:
+        text = text[: one.at] + one.text + text[one.at :]
+    return text
 
 
-def without(text: str, path: tuple[str, ...], value: Any, *, item: bool = False) -> str:
+def value_of(text: str, *, comments: bool = False) -> Any:
+    """Return the value of a JSON file."""
+    return json.loads(_plain(text, comments=comments))
+
+
+def without(
+    text: str,
+    path: tuple[str, ...],
+    value: Any,
+    *,
+    item: bool = False,
+    comments: bool = False,
+) -> str:
     """Return a text without the value at `path`, or the list's item; and without emptied parents.
 
     A text that does not have it is returned as it is.
     """
-    spans = [_skip(text, 0)]
+    plain = _plain(text, comments=comments)
+    spans = [_skip(plain, 0)]
     cuts: list[_Part] = []
     for key in path:
-        found = {part.key: part for part in _parts(text, spans[-1])}
+        found = {part.key: part for part in _parts(plain, spans[-1])}
         if key not in found:
             return text
         cuts.append(found[key])
         spans.append(found[key].value_start)
     if item:
-        same = [p for p in _parts(text, spans[-1]) if _value(text, p) == value]
+        same = [p for p in _parts(plain, spans[-1]) if _value(plain, p) == value]
         if not same:
             return text
         cuts.append(same[0])
-    while len(cuts) > 1 and len(_parts(text, cuts[-2].value_start)) == 1:
+    while len(cuts) > 1 and len(_parts(plain, cuts[-2].value_start)) == 1:
         cuts.pop()
-    return _cut(text, spans[len(cuts) - 1], cuts[-1])
+    return _cut(text, _without_comments(text) if comments else text, cuts[-1])
+
+
+_COMMENT = re.compile(r'"(?:[^"\\]|\\.)*"|//[^\r\n]*|/\*.*?\*/', re.DOTALL)
+_LAST_COMMA = re.compile(r'"(?:[^"\\]|\\.)*"|,(?=\s*[}\]])', re.DOTALL)
+
+
+def _plain(text: str, *, comments: bool) -> str:
+    """Return a file as JSON of the same length."""
+    if comments:
+        text = _LAST_COMMA.sub(_blank, _without_comments(text))
+    try:
+        json.loads(text)
+    except ValueError as error:
+        raise InputError(f"expected JSON: {error}", place="JSON") from None
+    return text
+
+
+def _without_comments(text: str) -> str:
+    return _COMMENT.sub(_blank, text)
+
+
+def _blank(found: re.Match[str]) -> str:
+    """Return blanks for a comment or a comma; a string stays."""
+    part = found.group()
+    return part if part.startswith('"') else re.sub(r"[^\r\n]", " ", part)
 
 
 def _parts(text: str, at: int) -> list[_Part]:
@@ -119,18 +167,26 @@ def _skip(text: str, at: int) -> int:
     return at
 
 
-def _into(text: str, at: int, key: str | None, value: Any) -> Insertion:
-    """Return the insertion of a member or element at the end of what begins at a place."""
-    parts = _parts(text, at)
-    if parts:
-        last = parts[-1]
-        before = text[: last.start]
-        space = before[len(before.rstrip(_BLANK)) :]
-        return Insertion(last.end, "," + space + _member(key, value, space))
-    line = text[text.rfind("\n", 0, at) + 1 : at]
-    margin = line[: len(line) - len(line.lstrip())]
-    space = f"\n{margin}  "
-    return Insertion(at + 1, f"{space}{_member(key, value, space)}\n{margin}")
+def _into(text: str, plain: str, at: int, key: str | None, value: Any) -> list[Insertion]:
+    """Return the insertions of a member or element at the end of what begins at a place."""
+    parts = _parts(plain, at)
+    if not parts:
+        line = text[text.rfind("\n", 0, at) + 1 : at]
+        margin = line[: len(line) - len(line.lstrip())]
+        space = f"\n{margin}  "
+        return [Insertion(at + 1, f"{space}{_member(key, value, space)}\n{margin}")]
+    last = parts[-1]
+    before = plain[: last.start]
+    space = before[len(before.rstrip(_BLANK)) :]
+    tail = text[last.end : _skip(plain, last.end)].rstrip(_BLANK)
+    if not tail:
+        return [Insertion(last.end, "," + space + _member(key, value, space))]
+    # A comment, or a comma, follows the last one: it stays where it is.
+    if "\n" not in space:
+        space = "\n"
+    comma = [] if "," in _without_comments(tail) else [Insertion(last.end, ",")]
+    end = last.end + len(tail) + len(comma)
+    return [*comma, Insertion(end, space + _member(key, value, space))]
 
 
 def _member(key: str | None, value: Any, space: str) -> str:
@@ -142,11 +198,15 @@ def _member(key: str | None, value: Any, space: str) -> str:
     return name + json.dumps(value, ensure_ascii=False, indent=2).replace("\n", "\n" + margin)
 
 
-def _cut(text: str, parent: int, part: _Part) -> str:
-    parts = _parts(text, parent)
-    index = parts.index(part)
-    if index:
-        return text[: parts[index - 1].end] + text[part.end :]
-    if len(parts) > 1:
-        return text[: part.start] + text[parts[1].start :]
-    return text[: parent + 1] + text[_skip(text, part.end) :]
+def _cut(text: str, commas: str, part: _Part) -> str:
+    """Cut out a part with one comma and the blanks beside it. `commas`: without comments."""
+    after = _skip(commas, part.end)
+    if commas[after] == ",":
+        rest = text[part.end : after] + text[after + 1 :]
+        return text[: part.start] + rest.lstrip(_BLANK)
+    before = len(commas[: part.start].rstrip(_BLANK))
+    between = text[before : part.start]
+    kept = between if between.strip(_BLANK) else ""  # a comment
+    if text[before - 1] == ",":
+        return text[: before - 1] + kept + text[part.end :]
+    return text[:before] + kept + (text[part.end :] if kept else text[part.end :].lstrip(_BLANK))

@@ -35,10 +35,14 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
         """Where the service of this memory listens."""
         return str(socket_of(self.db))
 
+    def hook(self, file: str) -> list[str]:
+        """Return the command of a hook; `file` is the path of the hook's program."""
+        return [self.python, "-I", "-S", file, self.socket, self.folder, *self.service]
+
     def hook_command(self, file: str) -> str:
-        """Return the shell command of a hook; `file` is the path of the hook's program, quoted."""
-        rest = [self.socket, self.folder, *self.service]
-        return f"{shlex.join([self.python, '-I', '-S'])} {file} {shlex.join(rest)}"
+        """Return the shell command of a hook; `file` is the path of its program, quoted."""
+        before, after = self.hook("")[:3], self.hook("")[4:]
+        return f"{shlex.join(before)} {file} {shlex.join(after)}"
 
     def _em(self, command: str) -> list[str]:
         # -P: a folder `em` in the agent's folder must not be imported instead.

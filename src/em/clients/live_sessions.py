@@ -1,7 +1,8 @@
 """The sessions that go on: each transcript is read while its agent writes it.
 
 A hook names the session's transcript, so a session that is recorded as it goes and the same file
-imported later are one trace, by construction.
+imported later are one trace, by construction. Of a program that has its sessions in a database
+(opencode) the session is read from there, whenever it goes idle.
 """
 
 from collections import OrderedDict
@@ -10,21 +11,35 @@ from pathlib import Path
 from em.errors import Conflict, EmError
 from em.memory import Memory
 from em.settings import Settings
-from em.traces.transcripts import FileState, Reading, find_shape, opened
+from em.traces.transcripts import (
+    FileState,
+    Reading,
+    find_shape,
+    import_session,
+    is_database,
+    opened,
+)
 
 MOST_OPEN = 32
 IGNORE = ".emignore"
 
 
 class LiveSessions:
-    """The transcripts that are being written, by path."""
+    """The transcripts that are being written, by path, and the sessions in databases."""
 
     def __init__(self, memory: Memory) -> None:
         self._memory = memory
         self._open: OrderedDict[Path, Reading] = OrderedDict()
+        self._in_databases: dict[tuple[Path, str], None] = {}
 
-    def read_on(self, path: Path) -> list[str]:
-        """Store what is new in a transcript. Return the ids of its traces."""
+    def read_on(self, path: Path, session: str = "") -> list[str]:
+        """Store what is new in a transcript. Return the ids of its traces.
+
+        A session in a database is only noted: it is read when it ends.
+        """
+        if _is_database(path):
+            self._in_databases[path, session] = None
+            return []
         try:
             reading = self._reading(path)
             if reading is None:
@@ -41,8 +56,11 @@ class LiveSessions:
         for path in [*self._open]:
             self.read_on(path)
 
-    def end(self, path: Path) -> list[str]:
-        """Store the rest of a session that ended. Return the ids of its traces."""
+    def end(self, path: Path, session: str = "") -> list[str]:
+        """Store the rest of a session that ended. Return the ids of its traces with news."""
+        if _is_database(path):
+            self._in_databases.pop((path, session), None)
+            return import_session(self._memory.store, path, session)
         try:
             reading = self._reading(path)
             if reading is None:
@@ -57,7 +75,12 @@ class LiveSessions:
 
     def end_all(self) -> list[str]:
         """Store the rest of every session. Return the ids of their traces."""
-        return [trace_id for path in [*self._open] for trace_id in self.end(path)]
+        of_files = [trace_id for path in [*self._open] for trace_id in self.end(path)]
+        return of_files + [
+            trace_id
+            for path, session in [*self._in_databases]
+            for trace_id in self.end(path, session)
+        ]
 
     def _reading(self, path: Path) -> Reading | None:
         found = self._open.get(path)
@@ -75,6 +98,13 @@ class LiveSessions:
         if len(self._open) > MOST_OPEN:
             self._open.popitem(last=False)[1].finish()
         return found
+
+
+def _is_database(path: Path) -> bool:
+    if not path.is_file():
+        return False
+    with opened(path) as file:
+        return is_database(file)
 
 
 def is_left_alone(folder: Path) -> bool:

@@ -114,7 +114,7 @@ def elements_of(value: Any, raw: bytes) -> Iterator[Value]:
 def values_of(file: IO[bytes], shape: Shape, name: str) -> Iterator[Value]:
     """Yield the values for the importer."""
     if shape.is_database:
-        yield from _documents_of(file, shape.importer, name)
+        yield from _documents_of(file.name, shape.importer)
         return
     if not shape.is_document:
         yield from lines_of(file)
@@ -149,22 +149,28 @@ def _database_importer(path: Any, name: str) -> Importer:
     raise NoTranscript("the database is in no known format", place=name)
 
 
-def _documents_of(file: IO[bytes], importer: Importer, name: str) -> Iterator[Value]:
-    """Yield the sessions of a database, one in memory at a time."""
+def _documents_of(path: str, importer: Importer, only: str | None = None) -> Iterator[Value]:
+    """Yield the sessions of a database, or one of them, one in memory at a time."""
     assert importer.documents is not None
-    with _database(file.name, name) as database:
-        for number, value in enumerate(importer.documents(database), 1):
+    with _database(path, path) as database:
+        for number, value in enumerate(importer.documents(database, only), 1):
             raw = msgspec.json.encode(value)
             yield Value(number, raw, value, "", 0)
+
+
+def is_database(file: IO[bytes]) -> bool:
+    """Return whether a seekable file is a SQLite database, and return to its beginning."""
+    start = file.tell()
+    is_so = file.read(len(_SQLITE)) == _SQLITE
+    file.seek(start)
+    return is_so
 
 
 def find_shape(file: IO[bytes], name: str, format_: str | None = None) -> Shape:
     """Find the format of a seekable file, and return to its beginning."""
     importer = None if format_ is None else importer_of(format_)
     start = file.tell()
-    is_database = file.read(len(_SQLITE)) == _SQLITE
-    file.seek(start)
-    if is_database:
+    if is_database(file):
         return Shape(_database_importer(getattr(file, "name", None), name), True, True)
     first = list(islice(lines_of(file), SAMPLED))
     file.seek(start)
@@ -422,6 +428,25 @@ def import_file(
             if tries == TRIES:
                 raise
             file.seek(0)
+    raise AssertionError("every try ended above")
+
+
+def import_session(store: Store, path: Path, session: str) -> list[str]:
+    """Import one session of a program's database. Return the ids of the traces that have news."""
+    importer = _database_importer(str(path), str(path))
+    for tries in range(1, TRIES + 1):
+        intake = Intake(store, stream=FileState(store, path).stream)
+        reader = importer.reader(intake)
+        try:
+            for value in _documents_of(str(path), importer, session):
+                read_value(reader, intake, value, str(path))
+            end_reader(reader, intake, str(path))
+            intake.close()
+        except Conflict:
+            if tries == TRIES:
+                raise
+        else:
+            return [*intake.trace_ids]
     raise AssertionError("every try ended above")
 
 

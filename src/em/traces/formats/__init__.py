@@ -34,7 +34,7 @@ class Importer(msgspec.Struct, frozen=True, kw_only=True):
     fits: return whether a value (a line or a document) is of this format, without false positives.
     reader: make a reader that adds what it reads to an intake.
     tables, documents: for a program that writes a SQLite database: the tables by which it is
-    recognised, and what yields its documents, one for each session.
+    recognised, and what yields its documents, one for each session or only that of an id.
     """
 
     name: str
@@ -42,7 +42,7 @@ class Importer(msgspec.Struct, frozen=True, kw_only=True):
     fits: Callable[[Any], bool]
     reader: Callable[[Intake], Reader]
     tables: frozenset[str] = frozenset()
-    documents: Callable[[sqlite3.Connection], Iterator[Any]] | None = None
+    documents: Callable[[sqlite3.Connection, str | None], Iterator[Any]] | None = None
 
 
 @cache

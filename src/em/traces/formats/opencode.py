@@ -89,8 +89,10 @@ def _add_message(trace: Incoming, message: Json) -> None:
         trace.spent(_tokens(info.get("tokens")), cost=_cost(info))
         trace.outcome = "failure" if _failed(info.get("error")) else "unknown"
     for part in message["parts"]:
-        if not isinstance(part, dict) or not _add_part(trace, part, role, at):
+        if not isinstance(part, dict):
             trace.say("unknown", str(part), at)
+        elif not _add_part(trace, part, role, at):
+            trace.say("unknown", str(part), at, key=_key(part))
 
 
 def _failed(error: Any) -> bool:
@@ -105,8 +107,7 @@ def _add_part(trace: Incoming, part: Json, role: str, at: Any) -> bool:
 
     A part has an id, so that a session comes in once, whichever way it was written.
     """
-    kind, own = part.get("type"), part.get("id")
-    key = own if isinstance(own, str) else None
+    kind, key = part.get("type"), _key(part)
     if kind == "tool" and isinstance(part.get("state"), dict):
         _add_call(trace, part, part["state"], key)
     elif kind == "text":
@@ -122,6 +123,11 @@ def _add_part(trace: Incoming, part: Json, role: str, at: Any) -> bool:
     else:
         return kind in _BOOKKEEPING or kind == "step-finish"
     return True
+
+
+def _key(part: Json) -> str | None:
+    own = part.get("id")
+    return own if isinstance(own, str) else None
 
 
 def _add_call(trace: Incoming, part: Json, state: Json, key: str | None) -> None:
@@ -160,10 +166,12 @@ def _cost(source: Json) -> float:
     return float(cost) if isinstance(cost, int | float) else 0.0
 
 
-def _documents(database: sqlite3.Connection) -> Iterator[Json]:
-    """Yield each session of opencode's database as `opencode export` writes it."""
-    sessions = "SELECT id, parent_id, directory FROM session ORDER BY time_created, id"
-    for session, parent, directory in database.execute(sessions):
+def _documents(database: sqlite3.Connection, only: str | None = None) -> Iterator[Json]:
+    """Yield each session of opencode's database, or one, as `opencode export` writes it."""
+    sessions = (
+        "SELECT id, parent_id, directory FROM session WHERE ? IN (id, '') ORDER BY time_created, id"
+    )
+    for session, parent, directory in database.execute(sessions, (only or "",)):
         rows = database.execute(
             "SELECT m.id, m.data, p.id, p.data FROM message m LEFT JOIN part p"
             " ON p.message_id = m.id WHERE m.session_id = ? ORDER BY m.time_created, m.id, p.id",
