@@ -335,6 +335,12 @@ class TooLarge(ServiceError):
     code = "too_large"
 
 
+class HeadersTooLarge(ServiceError):
+    """The headers of a request are larger than allowed."""
+
+    code = "headers_too_large"
+
+
 class TooSlow(ServiceError):
     """The body took longer than allowed."""
 

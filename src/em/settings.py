@@ -124,7 +124,11 @@ class ApiSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The HTTP service.
 
     lease_seconds: how long a request may take before another may use its idempotency key.
-    body_seconds: how long a client may take to send a body.
+    header_seconds, body_seconds: how long a client may take to send the headers, and a body.
+    write_seconds: how long a client may leave an answer unread.
+    max_connections, connections_per_client: beyond these a new connection takes the place of the
+        one that has waited longest without a request under way; if there is none, it is refused.
+    max_header_bytes: the size of a request's line and headers together.
     """
 
     host: str = "127.0.0.1"
@@ -134,7 +138,12 @@ class ApiSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     cors_origins: list[str] = []
     idempotency_hours: Annotated[float, msgspec.Meta(gt=0, le=24 * 366)] = 24.0
     lease_seconds: Annotated[float, msgspec.Meta(gt=0, le=3_600)] = 60.0
+    header_seconds: Annotated[float, msgspec.Meta(gt=0, le=3_600)] = 10.0
     body_seconds: Annotated[float, msgspec.Meta(gt=0, le=3_600)] = 30.0
+    write_seconds: Annotated[float, msgspec.Meta(gt=0, le=3_600)] = 60.0
+    max_connections: Annotated[int, msgspec.Meta(ge=1, le=100_000)] = 1_000
+    connections_per_client: Annotated[int, msgspec.Meta(ge=1, le=100_000)] = 200
+    max_header_bytes: Annotated[int, msgspec.Meta(ge=1_024, le=1_048_576)] = 65_536
     tokens: list[TokenSettings] = []
 
 

@@ -39,6 +39,7 @@ from em.serve.pages.runs import Background
 from em.serve.pages.view import error_page
 from em.serve.service import AnyRequest, Service, errors, service_of
 from em.settings import Settings
+from em.store import redactor_of
 
 
 def make_app(memory: Memory, settings: Settings, tokens: Tokens | None = None) -> Guard:
@@ -96,6 +97,7 @@ def make_app(memory: Memory, settings: Settings, tokens: Tokens | None = None) -
         sessions,
         mcp.leave,
         cors.is_origin_allowed,
+        redactor_of(settings),
     )
 
 

@@ -2,6 +2,7 @@
 
 import hmac
 import os
+import re
 import secrets
 import threading
 import time
@@ -137,7 +138,12 @@ class Hosts:
 
     def check(self, header: str) -> None:
         """Raise Forbidden for a `Host` header that is not served."""
-        name = _without_port(header.strip().lower())
+        found = _HOST.fullmatch(header.strip().lower())
+        name = found["name"] if found else header
+        if found is None:
+            raise Forbidden(
+                f"{name[:80]!r} is no host", place="Host", fix="send a name or address and a port"
+            )
         if name in self._names or is_loopback(name) or (self._any_address and _is_address(name)):
             return
         raise Forbidden(
@@ -158,10 +164,9 @@ class Hosts:
             )
 
 
-def _without_port(header: str) -> str:
-    if header.startswith("["):
-        return header.partition("]")[0] + "]"
-    return header.rpartition(":")[0] if header.count(":") == 1 else header
+_HOST = re.compile(
+    r"(?P<name>\[[0-9a-f:.]{2,45}\]|[a-z0-9](?:[a-z0-9._-]{0,252}))(?::[0-9]{1,5})?", re.ASCII
+)
 
 
 def _is_address(name: str) -> bool:

@@ -22,6 +22,7 @@ from em.errors import (
     Conflict,
     EmError,
     Forbidden,
+    HeadersTooLarge,
     InputError,
     KeyReused,
     LlmError,
@@ -39,6 +40,7 @@ from em.errors import (
     UsageError,
     WorkflowError,
 )
+from em.redaction.redactor import Redactor
 from em.serve.auth import LOGIN, PAGES, STATIC, Caller, Hosts, Sessions, Tokens, cookie_in
 from em.settings import ApiSettings
 from em.store.protocol import Health
@@ -50,6 +52,7 @@ _STATUS: tuple[tuple[type[EmError], int], ...] = (
     (Unauthorized, 401),
     (Forbidden, 403),
     (TooLarge, 413),
+    (HeadersTooLarge, 431),
     (TooSlow, 408),
     (KeyReused, 409),
     (ResponseGone, 410),
@@ -197,6 +200,7 @@ class Guard:
         sessions: Sessions | None = None,
         leave: Callable[[], None] = lambda: None,
         is_origin_allowed: Callable[[str], bool] = lambda _origin: False,
+        redactor: Redactor | None = None,
     ) -> None:
         self.leave = leave
         """Closes the streams that clients only listen to; shutdown would wait for them."""
@@ -207,6 +211,7 @@ class Guard:
         self._hosts = Hosts(settings)
         self._is_origin_allowed = is_origin_allowed
         self._metrics = metrics
+        self._redactor = redactor or Redactor()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request, or pass on a lifespan event."""
@@ -227,6 +232,7 @@ class Guard:
 
     def admit(self, scope: Scope, headers: dict[bytes, bytes]) -> Caller:
         """Return the caller of a request, or raise for one that must not reach the application."""
+        self._check_headers(scope)
         if sum(name == b"host" for name, _ in scope["headers"]) > 1:
             raise Forbidden("a request must have one Host header", place="Host")
         host = headers.get(b"host", b"").decode("latin-1")
@@ -248,6 +254,17 @@ class Guard:
             return _ANYONE if needs_none else self._sessions.caller(cookie, authorization)
         return self._tokens.caller(authorization)
 
+    def _check_headers(self, scope: Scope) -> None:
+        """Raise for headers over the limit: the parser's own is for what has not come whole."""
+        most = self._settings.max_header_bytes
+        size = len(scope.get("raw_path", b"")) + len(scope["query_string"])
+        if size + sum(len(name) + len(value) + 4 for name, value in scope["headers"]) > most:
+            raise HeadersTooLarge(
+                f"the headers are larger than {most:,} bytes",
+                place="headers",
+                fix="send less, or set EM_API_MAX_HEADER_BYTES",
+            )
+
     def too_large(self) -> TooLarge:
         """Return the error for a body over the limit."""
         return TooLarge(
@@ -259,6 +276,10 @@ class Guard:
     async def pass_on(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let the application handle a request."""
         await self._app(scope, receive, send)
+
+    def clean(self, path: str) -> str:
+        """Return a path without secrets, as the log may have it."""
+        return self._redactor.text(path)
 
     def count(self, scope: Scope, status: int, seconds: float) -> None:
         """Count a request under its route, since paths contain ids."""
@@ -372,7 +393,7 @@ class _Passing:
             event="request",
             request_id=self._id.decode(),
             method=self._scope["method"],
-            path=self._scope["path"],
+            path=self._guard.clean(self._scope["path"]),
             status=self._status,
             ms=round(seconds * 1e3, 2),
             **fields,

@@ -31,6 +31,7 @@ def serve(
     except ImportError:
         raise MissingExtra("server", "the HTTP service") from None
     from em.serve.app import make_app
+    from em.serve.connection import connection_class
     from em.serve.guard import log_line
 
     with Memory(db, settings=settings) as memory:
@@ -43,9 +44,9 @@ def serve(
             access_log=False,
             server_header=False,
             lifespan="on",
-            http="h11",  # the other parser ignores the header limit below
+            http=connection_class(settings.api),
             timeout_graceful_shutdown=10,
-            h11_max_incomplete_event_size=64 * 1024,
+            h11_max_incomplete_event_size=settings.api.max_header_bytes,
         )
         bound = listen(config)
         for library in ("uvicorn", "mcp"):
