@@ -57,7 +57,7 @@ BENCHES: dict[str, Callable[[], Iterator[Figure]]] = {
     "seeded": heuristics.seeded,
     "retail": heuristics.retail_retrieval,
     "brief": heuristics.brief_speed,
-    "mcp": mcp.calls,
+    "mcp": mcp.figures,
     "hooks": hooks.round_trip,
     "transcripts": importing.samples,
     "importing": importing.rate,

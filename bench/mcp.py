@@ -1,16 +1,23 @@
-"""A call over stdio to our MCP server, beside a bare tool of the same SDK's server."""
+"""Our MCP server over stdio beside a bare server of the same SDK: until it is ready, and calls."""
 
 import asyncio
+import json
+import os
+import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from statistics import median
+from typing import IO, Any
 
 from bench.figure import Figure
 
 CALLS = 200
+ROUTINES = 100
+STARTS = 15
+READY = 1.3
 BARE = """\
 import anyio
 from mcp.server import Server
@@ -30,10 +37,124 @@ async def main():
 
 anyio.run(main)
 """
+BARE_WITH_TOOLS = f"""\
+from mcp.server.mcpserver import MCPServer
+
+server = MCPServer("bare")
+for number in range({ROUTINES}):
+    def tool(request: str, note: str = "") -> str:
+        return request
+    server.add_tool(tool, name=f"routine_{{number}}", description="Handle a request of a customer.")
+server.run()
+"""
 ECHO = """\
 name: echo
 steps: [{id: out, type: return, value: "{{ said }}"}]
 """
+
+
+def figures() -> Iterator[Figure]:
+    """All figures of this module."""
+    yield from start()
+    yield from calls()
+
+
+def start() -> Iterator[Figure]:
+    """The time from starting a process until it has answered, with 100 routines or tools.
+
+    Both protocols: the one with a handshake, which agents speak, and that of 2026.
+    """
+    from em import Memory
+    from em.runner.package import keep_routine
+
+    text = (Path(__file__).parent.parent / "examples/csv_report/routine/routine.yaml").read_text()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        db = str(folder / "em.db")
+        with Memory(db) as memory:
+            for number in range(ROUTINES):
+                files = {
+                    "routine.yaml": text.replace("name: csv_report", f"name: routine_{number}")
+                }
+                keep_routine(memory.store, files)
+        (folder / "bare.py").write_text(BARE_WITH_TOOLS)
+        ours = [sys.executable, "-m", "em", "mcp", "--db", db]
+        bare = [sys.executable, str(folder / "bare.py")]
+        for what, messages in (("handshake", HANDSHAKE), ("protocol of 2026", MODERN)):
+            for command in (ours, bare):
+                _until_answered(command, messages)  # compiles modules, makes the cards
+            pairs = [
+                (_until_answered(ours, messages), _until_answered(bare, messages))
+                for _ in range(STARTS)
+            ]
+            nothing = [_bare_python() for _ in range(STARTS)]
+            print(
+                f"    a bare Python start: best {min(nothing):.0f}, median {median(nothing):.0f} ms"
+            )
+            for at, answer in enumerate(messages):
+                mine = [one[at] for one, _ in pairs]
+                other = [one[at] for _, one in pairs]
+                best = min(mine) / min(other)
+                print(f"    best: {min(mine):.0f} ms beside {min(other):.0f} ms, ratio {best:.3f}")
+                yield Figure(
+                    f"em mcp with {ROUTINES} routines, {what}: `{answer}` answered",
+                    median(mine),
+                    f"a bare MCPServer with {ROUTINES} tools",
+                    median(other),
+                    "ms",
+                    median(mine) / median(other),
+                    READY,
+                    False,
+                )
+
+
+_CLIENT: dict[str, Any] = {"name": "bench", "version": "1"}
+_META = "io.modelcontextprotocol/"
+_ENVELOPE = {
+    "_meta": {
+        f"{_META}protocolVersion": "2026-07-28",
+        f"{_META}clientCapabilities": {},
+        f"{_META}clientInfo": _CLIENT,
+    }
+}
+HANDSHAKE: dict[str, Any] = {
+    "initialize": {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": _CLIENT},
+    "tools/list": {},
+}
+MODERN: dict[str, Any] = {"server/discover": _ENVELOPE, "tools/list": _ENVELOPE}
+
+
+def _until_answered(command: list[str], messages: dict[str, Any]) -> list[float]:
+    """Return for each message the milliseconds from starting a process until its answer."""
+    environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
+    began = time.perf_counter()
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        found = []
+        for number, (method, params) in enumerate(messages.items()):
+            _say(process.stdin, id=number, method=method, params=params)
+            answer = json.loads(process.stdout.readline())
+            found.append((time.perf_counter() - began) * 1e3)
+            assert "result" in answer, answer
+            if method == "initialize":
+                _say(process.stdin, method="notifications/initialized")
+        assert len(answer["result"]["tools"]) >= ROUTINES
+        process.stdin.close()
+    return found
+
+
+def _say(to: IO[bytes], **message: Any) -> None:
+    to.write(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
+    to.flush()
+
+
+def _bare_python() -> float:
+    began = time.perf_counter()
+    subprocess.run([sys.executable, "-c", "pass"], check=True)
+    return (time.perf_counter() - began) * 1e3
 
 
 def calls() -> Iterator[Figure]:

@@ -44,7 +44,7 @@ COMMANDS = {
     ),
     "log": ("em.cli.log:log", "Append to, show, verify, export and import the log."),
     "loop": ("em.cli.heuristics:loop", "Run an agent repeatedly until a goal is reached."),
-    "mcp": ("em.cli.serve:mcp", "Serve the memory to an agent, as an MCP server."),
+    "mcp": ("em.cli.mcp:mcp", "Serve the memory to an agent, as an MCP server."),
     "observe": ("em.cli.state:observe", "Record observations about a subject."),
     "queue": ("em.cli.queue:queue", "List, show, cancel and retry queued jobs."),
     "recall": ("em.cli.recall:recall", "Search what was said."),

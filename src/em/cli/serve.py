@@ -1,4 +1,4 @@
-"""`em serve`, `em ui`, `em mcp`: serve the memory over HTTP, in a browser, and to agents."""
+"""`em serve`, `em ui`: serve the memory over HTTP and in a browser."""
 
 import json
 import os
@@ -11,10 +11,8 @@ import webbrowser
 import click
 import msgspec
 
-from em.cli.options import database, everywhere, load_tools, open_memory
+from em.cli.options import database, everywhere
 from em.cli.output import emit
-from em.errors import MissingExtra
-from em.serve.auth import Caller
 from em.serve.server import serve as run_service
 from em.settings import Settings
 
@@ -100,29 +98,3 @@ def _has_browser() -> bool:
         return not windowless and webbrowser.get() is not None
     except webbrowser.Error:
         return False
-
-
-@click.command("mcp")
-@click.option("--tools", metavar="MODULE|FILE", help="Python functions that routines may call.")
-@click.option("--read-only", is_flag=True, help="Record no observations and run no routines.")
-@click.option("--subject", "subjects", multiple=True, help="Serve only this subject. Repeatable.")
-@everywhere
-def mcp(tools: str | None, read_only: bool, subjects: tuple[str, ...]) -> None:
-    """Serve the memory to the agent that starts this command: recall, brief, observe, and more.
-
-    Every stored routine is a tool of its own. Routines may do what em.yaml allows. `em serve` has
-    the same over HTTP at /mcp. docs/mcp.md explains how to add it to an agent.
-    """
-    try:
-        from em.serve.mcp.server import serve_stdio
-    except ImportError:
-        raise MissingExtra("mcp", "the MCP server") from None
-    caller = Caller("local", frozenset(subjects) or None, "read" if read_only else "write")
-    registry = load_tools(tools)
-    memory = open_memory(create=True)
-    if sys.stdin.isatty():
-        click.echo(
-            "MCP server on standard input and output, for agents to start; end with Ctrl-C",
-            err=True,
-        )
-    serve_stdio(memory, Settings.load(), caller, registry)

@@ -18,6 +18,7 @@ import msgspec
 
 from em.errors import InvalidRoutine, NotFound, RoutineError, SandboxError, UsageError
 from em.runner.authorship import WRITTEN_BY, code_hash, code_notes, runs_in_sandbox
+from em.runner.card import KIND
 from em.runner.routine import Program, Routine
 from em.runner.tools import Function, functions_of, load_file
 from em.runner.trial import Trial, Trials
@@ -295,7 +296,6 @@ def read_routine(value: Any, place: str) -> Routine:
         ) from None
 
 
-KIND = "routine"
 MAX_FILE = 16 * 1024 * 1024
 _IN_MEMORY = "/dev/shm"  # noqa: S108 - a folder of its own is made there, for us alone
 

@@ -14,7 +14,7 @@ import msgspec
 
 from em.errors import ClaimLost, Conflict
 from em.store.preparation import PreparedArtefact
-from em.store.protocol import Artefact, Claim, Record, RequestOutcome
+from em.store.protocol import Artefact, Card, Claim, Record, RequestOutcome
 from em.store.session import Session, chunks, delete, select
 from em.values.ids import new_id
 from em.values.times import from_micros, now_micros
@@ -182,8 +182,32 @@ def restore_artefacts(session: Session, ids: Sequence[str]) -> None:
         session.execute("UPDATE artefacts SET retired_at = NULL WHERE id = ?", (one,))
 
 
+CARD_COLUMNS = (
+    "id, name, version, (SELECT cards.body FROM cards WHERE cards.id = artefacts.id) AS card"
+)
+USABLE = "retired_at IS NULL AND body IS NOT NULL"
+
+
+def to_card(row: tuple[Any, ...]) -> Card:
+    """Decode a row of CARD_COLUMNS."""
+    body = None if row[3] is None else msgspec.json.decode(row[3])
+    return Card(id=row[0], name=row[1], version=row[2], body=body)
+
+
+def put_cards(session: Session, cards: Sequence[tuple[str, bytes]]) -> None:
+    """Store what lists show of artefacts. One that was erased meanwhile gets no card."""
+    for artefact_id, text in cards:
+        session.execute(
+            "INSERT INTO cards(id, body) SELECT id, ? FROM artefacts"
+            " WHERE id = ? AND body IS NOT NULL"
+            " ON CONFLICT(id) DO UPDATE SET body = excluded.body",
+            (text.decode(), artefact_id),
+        )
+
+
 def erase_artefacts(session: Session, ids: Sequence[str]) -> int:
-    """Erase bodies, and hashes too: without a salt, short content could be guessed from them."""
+    """Erase bodies and cards, and hashes too: short content could be guessed from them."""
+    delete(session, "cards", "id", ids)
     count = 0
     for marks, part in chunks(ids):
         sql = (

@@ -198,6 +198,16 @@ MIGRATIONS = (
         DROP TEXT SEARCH DICTIONARY em_stem;
         """,
     ),
+    Migration(
+        4,
+        "cards: what lists show of artefacts, so that a list reads and parses no bodies",
+        sqlite="""
+        CREATE TABLE cards(id TEXT PRIMARY KEY, body TEXT NOT NULL) WITHOUT ROWID;
+        """,
+        postgres="""
+        CREATE TABLE cards(id TEXT COLLATE "C" PRIMARY KEY, body TEXT NOT NULL);
+        """,
+    ),
 )
 
 NEWEST = MIGRATIONS[-1].number

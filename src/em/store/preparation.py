@@ -62,6 +62,7 @@ class Prepared(NamedTuple):
     is_one_row: bool = False
     """Whether it is one new event and nothing else, so that one statement writes it."""
     restore: Sequence[str] = ()
+    cards: Sequence[tuple[str, bytes]] = ()
 
 
 def prepare(commit: Commit, redactor: Redactor) -> Prepared:
@@ -83,6 +84,10 @@ def prepare(commit: Commit, redactor: Redactor) -> Prepared:
         lessons=_lessons(commit.lessons),
         retire=commit.retire,
         restore=commit.restore,
+        cards=[
+            (artefact_id, _clean_body(body, f"card of {artefact_id}", redactor)[0])
+            for artefact_id, body in commit.cards.items()
+        ],
         request=_request(commit.request, redactor),
         given_ids=given_ids,
         expected_pos=commit.expected_pos,

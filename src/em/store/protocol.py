@@ -43,6 +43,18 @@ class Artefact(msgspec.Struct, frozen=True, kw_only=True):
     retired_at: datetime | None
 
 
+class Card(msgspec.Struct, frozen=True, kw_only=True):
+    """An artefact in use as a list shows it, without its body.
+
+    body: what was made of the artefact for lists, as `Commit.cards` stored it; None if nothing was.
+    """
+
+    id: str
+    name: str
+    version: int
+    body: Json | None
+
+
 class Record(msgspec.Struct, frozen=True, kw_only=True):
     """A typed record of a subject. A commit replaces the record of the same subject, type and id.
 
@@ -151,6 +163,8 @@ class Commit(msgspec.Struct, frozen=True, kw_only=True):
     lessons: for a stream, the id of the event that is indexed as its lesson; None removes it.
     retire: ids of artefacts to take out of use. They stay readable by their version.
     restore: ids of retired artefacts to put in use again.
+    cards: by the ids of artefacts, what lists show of them. It can be made again from the bodies,
+        and goes when the body is erased; erased and unknown artefacts get none.
     expected_pos: for a stream, the position of its last event (0: none). Makes the commit a
         compare-and-append: it raises PositionConflict if the stream has moved.
     skip_known: skip events that are in the log. One with the same id and other content is refused.
@@ -162,6 +176,7 @@ class Commit(msgspec.Struct, frozen=True, kw_only=True):
     lessons: Mapping[str, str | None] = {}
     retire: Sequence[str] = ()
     restore: Sequence[str] = ()
+    cards: Mapping[str, Json] = {}
     request: RequestOutcome | None = None
     expected_pos: Mapping[str, int] = {}
     skip_known: bool = False
@@ -170,7 +185,8 @@ class Commit(msgspec.Struct, frozen=True, kw_only=True):
     def is_only_events(self) -> bool:
         """Whether the commit has events and nothing else."""
         rest = (
-            self.artefacts, self.records, self.lessons, self.retire, self.restore, self.request,
+            self.artefacts, self.records, self.lessons, self.retire, self.restore, self.cards,
+            self.request,
         )  # fmt: skip
         return not any(rest)
 
@@ -318,6 +334,9 @@ class Store(Protocol):
 
     def artefacts(self, kind: str | None = None, name: str | None = None) -> Iterator[Artefact]:
         """Return every version, by kind, name and number."""
+
+    def cards(self, kind: str) -> Iterator[Card]:
+        """Return every version that is in use and not erased, by name and number, in small rows."""
 
     def records(
         self,

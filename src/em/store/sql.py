@@ -26,17 +26,22 @@ from em.store.events import (
 )
 from em.store.holders import (
     ARTEFACT_COLUMNS,
+    CARD_COLUMNS,
+    USABLE,
     complete_request,
     put_artefact,
+    put_cards,
     put_records,
     refuse_erased_sources,
     restore_artefacts,
     retire_artefacts,
     to_artefact,
+    to_card,
 )
 from em.store.preparation import Prepared, prepare, refuse_secret_name
 from em.store.protocol import (
     Artefact,
+    Card,
     Claim,
     Commit,
     Committed,
@@ -281,6 +286,7 @@ class SqlStore(ABC):
             complete_request(session, prepared.request)
         retired = retire_artefacts(session, prepared.retire, recorded_at)
         restore_artefacts(session, prepared.restore)
+        put_cards(session, prepared.cards)
         return Committed(events, artefacts, retired), tip
 
     def _try_to_scrub(self) -> str:
@@ -331,6 +337,13 @@ class SqlStore(ABC):
         ):
             yield to_artefact(row)
 
+    def cards(self, kind: str) -> Iterator[Card]:
+        """Return every version that is in use and not erased, by name and number."""
+        for row in self._paged(
+            CARD_COLUMNS, "artefacts", {"kind": kind}, ("name", "version"), (1, 2), also=USABLE
+        ):
+            yield to_card(row)
+
     def records(
         self,
         subject: str,
@@ -359,6 +372,7 @@ class SqlStore(ABC):
         at: tuple[int, ...],
         size: int = 500,
         wanted: tuple[str, Sequence[str]] | None = None,
+        also: str = "",
     ) -> Iterator[tuple[Any, ...]]:
         """Stream rows in pages, in the order of `key`, which is in the columns `at`."""
         where = [f"{column} = ?" for column, value in given.items() if value is not None]
@@ -367,6 +381,8 @@ class SqlStore(ABC):
             marks, ids = wanted
             where.append(f"id IN ({marks})")
             params += ids
+        if also:
+            where.append(also)
         order = ", ".join(key)
         after: tuple[Any, ...] = ()
         while True:

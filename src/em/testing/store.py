@@ -24,6 +24,7 @@ from em.log.event import Draft, Event, EventQuery
 from em.log.verify import Head, verify
 from em.recall.search import LessonRecall
 from em.store.protocol import (
+    Artefact,
     ArtefactDraft,
     Commit,
     Record,
@@ -32,6 +33,7 @@ from em.store.protocol import (
     Within,
 )
 from em.store.sqlite import SqliteStore
+from em.values.canonical import Json
 from em.values.ids import new_id
 
 T0 = datetime(2025, 3, 1, 12, tzinfo=UTC)
@@ -442,6 +444,31 @@ class HolderConformance:
         assert store.artefact("routine", "r") == third
         assert [a.version for a in store.artefacts("routine")] == [1, 2, 3]
         assert list(store.artefacts("state")) == []
+
+    def test_cards_show_artefacts_in_use_without_their_bodies(self, store: Store) -> None:
+        """A card is replaced by a newer one, redacted, and goes with the artefact's body."""
+        (source,) = append(store, note("plan"))
+
+        def keep(name: str, body: Json) -> Artefact:
+            draft = ArtefactDraft(kind="routine", name=name, body=body, from_events=[source.id])
+            return store.commit(Commit(artefacts=[draft])).artefacts[0]
+
+        first, second, other = keep("r", {"v": 1}), keep("r", {"v": 2}), keep("q", {})
+        cards = {second.id: {"about": "old"}, "unknown": {"about": "nothing"}}
+        store.commit(Commit(cards=cards))
+        store.commit(Commit(cards={second.id: {"about": f"with {SECRET}"}}, retire=[other.id]))
+        found = list(store.cards("routine"))
+        assert [(one.id, one.name, one.version) for one in found] == [
+            (first.id, "r", 1), (second.id, "r", 2),
+        ]  # fmt: skip
+        assert found[0].body is None
+        assert found[1].body is not None
+        assert found[1].body["about"].startswith("with ")
+        assert SECRET not in found[1].body["about"]
+        assert list(store.cards("state")) == []
+        store.erase([source.id])
+        store.commit(Commit(cards={second.id: {"about": "too late"}}))
+        assert list(store.cards("routine")) == []
 
     def test_an_artefact_may_be_stored_out_of_use(self, store: Store) -> None:
         """Its name means the version before until it is restored; equal content is one version."""

@@ -15,6 +15,7 @@ import msgspec
 from em.compiler.shadow import ENOUGH, Comparison
 from em.heuristics.heuristic import Heuristic, How, Lesson, Polarity, Ranked, Use
 from em.runner.run import Failure, PendingPrompt, Remembered
+from em.serve.api.step import StepIn
 from em.state.checkpoint import Checkpoint
 from em.state.questions import Answer
 from em.state.rules import Alert
@@ -134,16 +135,6 @@ class RetireIn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Why a heuristic is retired."""
 
     reason: Annotated[str, msgspec.Meta(max_length=2_000)] = ""
-
-
-class StepIn(msgspec.Struct, frozen=True):
-    """One step of a trajectory."""
-
-    thought: str | None = None
-    action: Annotated[str, msgspec.Meta(description="The tool that was called.")] | None = None
-    args: Json = {}
-    observation: Annotated[Any, msgspec.Meta(description="The tool's result.")] = None
-    error: Annotated[Any, msgspec.Meta(description="The tool's error.")] = None
 
 
 class TrajectoryIn(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):

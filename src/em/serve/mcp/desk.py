@@ -15,6 +15,7 @@ from em.redaction.redactor import Redactor
 from em.runner.tools import ToolRegistry
 from em.serve.auth import Caller
 from em.serve.guard import CALLER, body_of, log_line, status_of
+from em.serve.mcp.listing import Listing
 from em.settings import Settings
 from em.store import redactor_of
 from em.values.canonical import Json
@@ -93,7 +94,8 @@ class Desk:
     """What tools, resources and prompts share.
 
     tools: what routines may call besides the tools that they declare. local: the caller over
-    standard input; over HTTP each request has its own caller.
+    standard input; over HTTP each request has its own caller. listing: the lists that the session
+    began with.
     """
 
     def __init__(
@@ -103,12 +105,13 @@ class Desk:
         *,
         tools: ToolRegistry | None = None,
         local: Caller | None = None,
+        listing: Listing | None = None,
     ) -> None:
         self.memory = memory
         self.store = memory.store
         self.tools = ToolRegistry() if tools is None else tools
         self.results = Results(redactor_of(settings), local=local is not None)
-        self.allow = settings.allow
+        self.listing = listing or Listing(memory, settings.allow, self.tools)
         self._local = local
         self._at_once = anyio.CapacityLimiter(AT_ONCE)
 

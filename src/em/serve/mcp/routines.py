@@ -1,4 +1,4 @@
-"""Stored routines as MCP tools: list them, run them, ask the person what they prompt for."""
+"""Stored routines as MCP tools: run them, and ask the person what they prompt for."""
 
 from collections.abc import Callable
 from difflib import get_close_matches
@@ -14,27 +14,21 @@ from mcp_types import (
     ElicitRequestFormParams,
     ElicitResult,
     InputRequiredResult,
-    Tool,
-    ToolAnnotations,
 )
 
 from em.errors import EmError, UsageError
 from em.runner.answers import Field, fields_of, json_or_text
+from em.runner.card import KIND
 from em.runner.history import read_run, read_served_run
-from em.runner.package import KIND, KeptRoutine, kept_routines, routine_of
-from em.runner.requirements import described_input, description_of
-from em.runner.routine import Routine, ToolStep
+from em.runner.package import KeptRoutine, routine_of
 from em.runner.run import PendingPrompt, RunResult, plain
 from em.runner.tools import one_line, tool_name
-from em.runner.tools.coding import is_coding_tool
-from em.runner.tools.declarations import spec_of
 from em.serve.auth import Caller
 from em.serve.mcp import tools as own_tools
 from em.serve.mcp.desk import Context, Desk
-from em.serve.mcp.tools import BUILT_IN
+from em.serve.mcp.listing import OWN_NAMES, RESUME, tool_names
 from em.store.protocol import Artefact
 from em.values.canonical import Json
-from em.values.json_schema import closed
 
 _TYPES = {
     "number": "number",
@@ -122,54 +116,22 @@ MOST_QUESTIONS = 20
 REMEMBERED = 10_000
 """Versions whose parsed routine is cached."""
 
-RESUME = "resume"
-OWN_NAMES = frozenset({*BUILT_IN, RESUME})
-
 Answer = CallToolResult | InputRequiredResult
 Go = Callable[[], RunResult]
 
 
-def resume_tool() -> Tool:
-    """Return the tool that resumes a run."""
-    return Tool(
-        name=RESUME,
-        title="Resume a run",
-        description=(
-            "Resume a run that returned `needs_input`, with a person's answers to its "
-            "`pending_prompt`, or a run that was interrupted. Ask the person; don't make up the "
-            "answers."
-        ),
-        input_schema=own_tools.schema_of(own_tools.Resume),
-        annotations=ToolAnnotations(read_only_hint=False),
-    )
-
-
 class Routines:
-    """The routines of a memory, as tools that can be listed and called."""
+    """The routines of a memory, as tools that can be called."""
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
         self._known: dict[str, KeptRoutine | None] = {}
 
-    def newest(self) -> dict[str, Artefact]:
-        """Return the newest usable version of every routine, by name."""
-        found: dict[str, Artefact] = {}
-        for artefact in kept_routines(self._desk.store):
-            usable = artefact.body is not None and artefact.retired_at is None
-            if usable and self._read(artefact) is not None:
-                older = found.get(artefact.name)
-                if older is None or older.version < artefact.version:
-                    found[artefact.name] = artefact
-        return found
-
-    def tools(self) -> list[Tool]:
-        """List every routine as a tool."""
-        newest = self.newest()
-        return [self._tool(name, newest[stored]) for name, stored in _named(newest).items()]
-
-    def _read(self, artefact: Artefact) -> KeptRoutine | None:
+    def _read(self, artefact: Artefact | None) -> KeptRoutine | None:
         """Return the routine of a version, or None if it can't be read."""
         known = self._known
+        if artefact is None or artefact.body is None:
+            return None
         if artefact.id in known:
             return known[artefact.id]
         try:
@@ -181,48 +143,21 @@ class Routines:
         self._known[artefact.id] = routine
         return routine
 
-    def _tool(self, name: str, artefact: Artefact) -> Tool:
-        routine = self._read(artefact)
-        assert routine is not None
-        named = f"Run the routine {one_line(routine.name, 100)}."
-        about = one_line(description_of(routine)) or named
-        if routine.trials:
-            about = f"{about.rstrip('.')}. On other tasks of this kind: {routine.trials.summary}."
-        if routine.trials.warning:
-            about = f"{routine.trials.warning} {about}"
-        missing = self._missing(routine)
-        if missing:
-            names = one_line(", ".join(map(repr, missing)), 300)
-            about += f" (Can't run here, for lack of these tools: {names}.)"
-        return Tool(
-            name=name,
-            title=one_line(routine.name, 100),
-            description=about,
-            input_schema=_input_schema(routine),
-            annotations=ToolAnnotations(read_only_hint=_only_reads(routine)),
-        )
-
-    def _missing(self, routine: Routine) -> list[str]:
-        return sorted(
-            name
-            for name in routine.called_tools - self._desk.tools.keys()
-            if spec_of(routine, name, self._desk.allow) is None and not is_coding_tool(name)
-        )
-
     def find(self, name: str) -> KeptRoutine:
         """Return the routine that a tool name stands for."""
-        artefact = None
+        store = self._desk.store
         if tool_name(name, OWN_NAMES) == name:
-            artefact = self._desk.store.artefact(KIND, name)
-        if artefact is None or artefact.body is None or self._read(artefact) is None:
-            newest = self.newest()
-            names = _named(newest)
-            if name not in names:
-                raise _unknown(name, [*OWN_NAMES, *names])
-            artefact = newest[names[name]]
-        routine = self._read(artefact)
-        assert routine is not None
-        return routine
+            routine = self._read(store.artefact(KIND, name))
+            if routine is not None:
+                return routine
+        versions = self._desk.listing.routines()
+        names = tool_names(versions)
+        stored = names.get(name)
+        if stored is not None:
+            routine = self._read(store.artefact(KIND, stored, versions[stored]))
+            if routine is not None:
+                return routine
+        raise _unknown(name, [*OWN_NAMES, *names])
 
     async def call(self, ctx: Context, caller: Caller, params: CallToolRequestParams) -> Answer:
         """Run a routine, or resume the run that an earlier part of this call started."""
@@ -315,27 +250,6 @@ class Routines:
             )
         failed = result.status == "failed"
         return self._desk.results.answer(shown, words=words, is_error=failed)
-
-
-def _named(newest: dict[str, Artefact]) -> dict[str, str]:
-    """Map tool names to routine names. Names that are valid tool names unchanged have priority."""
-    named: dict[str, str] = {}
-    for name in sorted(newest, key=lambda name: (tool_name(name, OWN_NAMES) != name, name)):
-        named[tool_name(name, {*OWN_NAMES, *named})] = name
-    return named
-
-
-def _input_schema(routine: Routine) -> Json:
-    schema = closed(described_input(routine))
-    return schema if schema.get("type") == "object" else {**schema, "type": "object"}
-
-
-def _only_reads(routine: Routine) -> bool:
-    effects = {tool.name: tool.known_effect for tool in routine.tools}
-    calls = [step for step in routine.steps if isinstance(step, ToolStep)]
-    planned = routine.called_tools - {step.tool for step in calls}
-    found = [step.effect or effects.get(step.tool) for step in calls]
-    return {*found, *map(effects.get, planned)} <= {"read"}
 
 
 def _unknown(name: str, known: list[str]) -> MCPError:

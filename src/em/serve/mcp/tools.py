@@ -1,21 +1,25 @@
-"""The built-in MCP tools. Agents read the docstrings of the functions here."""
+"""The built-in MCP tools. Agents read the docstrings of the functions here.
+
+The tools are listed before the SDK is imported, so each imports what it works with when it is
+called.
+"""
 
 from collections.abc import Callable
-from typing import Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import msgspec
-from mcp_types import Tool, ToolAnnotations
 
 from em.errors import InputError
-from em.serve.api.shapes import StepIn, TrajectoryOut
+from em.serve.api.step import StepIn
 from em.serve.auth import Access, Caller
-from em.serve.mcp.desk import Desk
 from em.store.protocol import Passage
-from em.text.terms import STOP_WORDS
-from em.traces.catalogue import get_traces, list_traces
 from em.traces.trace import Outcome
 from em.values.canonical import Json
 from em.values.mismatch import mismatch
+
+if TYPE_CHECKING:
+    from em.serve.api.shapes import TrajectoryOut
+    from em.serve.mcp.desk import Desk
 
 
 def _about(description: str, **limits: Any) -> msgspec.Meta:
@@ -172,7 +176,7 @@ def read(kind: type[Arguments], given: Json) -> Any:
         raise InputError(message, place=path or "arguments") from None
 
 
-Work = Callable[[Desk, Caller, Any], Json]
+Work = Callable[["Desk", Caller, Any], Json]
 
 
 class BuiltIn(NamedTuple):
@@ -184,26 +188,27 @@ class BuiltIn(NamedTuple):
     arguments: type[Arguments]
     work: Work
 
-    def listed(self) -> Tool:
+    def listed(self) -> Json:
         """Return the tool as MCP lists it."""
-        reads = self.access == "read"
-        return Tool(
-            name=self.name,
-            title=self.title,
-            description=" ".join((self.work.__doc__ or "").split()),
-            input_schema=schema_of(self.arguments),
-            annotations=ToolAnnotations(
-                read_only_hint=reads, destructive_hint=False, open_world_hint=False
-            ),
-        )
+        return {
+            "name": self.name,
+            "title": self.title,
+            "description": " ".join((self.work.__doc__ or "").split()),
+            "inputSchema": schema_of(self.arguments),
+            "annotations": {
+                "readOnlyHint": self.access == "read",
+                "destructiveHint": False,
+                "openWorldHint": False,
+            },
+        }
 
-    def carry_out(self, desk: Desk, caller: Caller, given: Json) -> Json:
+    def carry_out(self, desk: "Desk", caller: Caller, given: Json) -> Json:
         """Call the tool, if the caller has the access that it needs."""
         caller.must(self.access)
         return self.work(desk, caller, read(self.arguments, given))
 
 
-def _observe(desk: Desk, caller: Caller, given: Observe) -> Json:
+def _observe(desk: "Desk", caller: Caller, given: Observe) -> Json:
     """Record something learned about a subject, as a text or as a record of a type.
     Use it for facts, preferences, decisions and events that matter in a later session.
     """
@@ -219,7 +224,7 @@ def _observe(desk: Desk, caller: Caller, given: Observe) -> Json:
     return {"id": desk.memory.observe(given.subject, content, **details)}
 
 
-def _recall(desk: Desk, caller: Caller, given: Recall) -> Json:
+def _recall(desk: "Desk", caller: Caller, given: Recall) -> Json:
     """Find the recorded passages that fit a question best, with speaker and time.
     Without a subject, search all subjects.
     """
@@ -237,7 +242,7 @@ def _passage(passage: Passage) -> Json:
     return {name: value for name, value in shown.items() if value is not None}
 
 
-def _checkpoint(desk: Desk, caller: Caller, given: Checkpoint) -> Json:
+def _checkpoint(desk: "Desk", caller: Caller, given: Checkpoint) -> Json:
     """Compile new observations about a subject into its state, which `ask` and `check` use."""
     caller.must_see(given.subject)
     state = desk.memory.checkpoint(given.subject)
@@ -245,7 +250,7 @@ def _checkpoint(desk: Desk, caller: Caller, given: Checkpoint) -> Json:
     return {"subject": given.subject, "version": state.version, "records": counts}
 
 
-def _ask(desk: Desk, caller: Caller, given: Ask) -> Json:
+def _ask(desk: "Desk", caller: Caller, given: Ask) -> Json:
     """Answer a question about a subject: by code over its compiled state if such a question was
     answered before, else with recorded passages. `route` says which; `event_ids` are the sources.
     """
@@ -254,7 +259,7 @@ def _ask(desk: Desk, caller: Caller, given: Ask) -> Json:
     return msgspec.structs.asdict(answer)
 
 
-def _check(desk: Desk, caller: Caller, given: Check) -> Json:
+def _check(desk: "Desk", caller: Caller, given: Check) -> Json:
     """Before an action, get the rules about a subject that it would break, most severe first.
     An empty list means that no rule forbids it.
     """
@@ -263,7 +268,7 @@ def _check(desk: Desk, caller: Caller, given: Check) -> Json:
     return {"alerts": [msgspec.structs.asdict(alert) for alert in alerts]}
 
 
-def _brief(desk: Desk, caller: Caller, given: Brief) -> Json:
+def _brief(desk: "Desk", caller: Caller, given: Brief) -> Json:
     """Before a task, get the lessons from earlier attempts that fit it, as text.
     Afterwards call `record_outcome` with the ids of `heuristics`.
     """
@@ -279,7 +284,7 @@ def _brief(desk: Desk, caller: Caller, given: Brief) -> Json:
     return {"text": briefing.text, "heuristics": short}
 
 
-def _record_outcome(desk: Desk, caller: Caller, given: RecordOutcome) -> Json:
+def _record_outcome(desk: "Desk", caller: Caller, given: RecordOutcome) -> Json:
     """After a task, record its steps and outcome as a trace. Routines and lessons are compiled from
     traces, and the lessons that `brief` returned are ranked by the outcome.
     """
@@ -300,7 +305,7 @@ def _record_outcome(desk: Desk, caller: Caller, given: RecordOutcome) -> Json:
     return {"trace_id": trace_id, "judged": []}
 
 
-def _own_lessons(desk: Desk, caller: Caller, ids: list[str]) -> list[str]:
+def _own_lessons(desk: "Desk", caller: Caller, ids: list[str]) -> list[str]:
     """Return the lessons whose outcome this caller may record."""
     mine = []
     for heuristic_id in dict.fromkeys(ids):
@@ -317,8 +322,11 @@ def _step(step: StepIn) -> Json:
     return {name: value for name, value in fields.items() if value is not None}
 
 
-def _list_traces(desk: Desk, caller: Caller, given: ListTraces) -> Json:
+def _list_traces(desk: "Desk", caller: Caller, given: ListTraces) -> Json:
     """List attempts at tasks, newest first, with their outcomes."""
+    from em.serve.api.shapes import TrajectoryOut
+    from em.traces.catalogue import list_traces
+
     found = list_traces(desk.store, outcome=given.outcome, subjects=caller.subjects).traces
     shown = found[given.offset : given.offset + given.limit]
     return {
@@ -327,8 +335,12 @@ def _list_traces(desk: Desk, caller: Caller, given: ListTraces) -> Json:
     }
 
 
-def _search_traces(desk: Desk, caller: Caller, given: SearchTraces) -> Json:
+def _search_traces(desk: "Desk", caller: Caller, given: SearchTraces) -> Json:
     """Find attempts at tasks by words of the task or of its messages, best first."""
+    from em.serve.api.shapes import TrajectoryOut
+    from em.text.terms import STOP_WORDS
+    from em.traces.catalogue import list_traces
+
     wanted = set(given.query.casefold().split())
     wanted = wanted - STOP_WORDS or wanted
     scores = _passage_scores(desk, caller, given.query)
@@ -344,7 +356,7 @@ def _search_traces(desk: Desk, caller: Caller, given: SearchTraces) -> Json:
     return {"traces": [_short(one) for one in shown], "total": len(ranked)}
 
 
-def _passage_scores(desk: Desk, caller: Caller, query: str) -> dict[str, float]:
+def _passage_scores(desk: "Desk", caller: Caller, query: str) -> dict[str, float]:
     """Return traces with passages that fit a query, with their best score, up to 1."""
     subjects = [None] if caller.subjects is None else sorted(caller.subjects)
     found = [one for subject in subjects for one in desk.memory.recall(query, subject, 50)]
@@ -357,13 +369,16 @@ def _passage_scores(desk: Desk, caller: Caller, query: str) -> dict[str, float]:
     return scores
 
 
-def _short(one: TrajectoryOut) -> Json:
+def _short(one: "TrajectoryOut") -> Json:
     shown: Json = msgspec.to_builtins(one)
     return shown
 
 
-def _read_trace(desk: Desk, caller: Caller, given: ReadTrace) -> Json:
+def _read_trace(desk: "Desk", caller: Caller, given: ReadTrace) -> Json:
     """Read one attempt with its steps, their results and errors."""
+    from em.serve.api.shapes import TrajectoryOut
+    from em.traces.catalogue import get_traces
+
     (stored,) = get_traces(desk.store, [given.id])
     caller.must_find(stored.subject, f"trace {given.id!r}")
     return _short(TrajectoryOut.of(stored))

@@ -1,0 +1,161 @@
+"""Cards of stored routines: what a list of tools shows of each, made once of its package.
+
+Parsing every package takes longer than an agent waits for its tools. So the store has a small card
+beside each routine. It is made again when the routine or the code that makes it has changed, which
+`maker` notices: an old card may show what a later em would leave out.
+"""
+
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from hashlib import blake2b
+from pathlib import Path
+from secrets import token_hex
+
+import msgspec
+
+from em.errors import EmError
+from em.settings import McpServer
+from em.store.protocol import Artefact, Card, Commit, Store
+from em.values.canonical import Json
+
+KIND = "routine"
+
+_MADE_BY = (
+    "runner/card.py", "runner/expressions/words.py", "runner/package.py", "runner/remedies.py",
+    "runner/requirements.py", "runner/routine.py", "runner/task_plan.py", "runner/trial.py",
+    "runner/tools/__init__.py", "runner/tools/coding.py", "values/canonical.py",
+    "values/example_shape.py", "values/json_schema.py",
+)  # fmt: skip
+"""The files whose code decides what a card says."""
+
+
+class RoutineCard(msgspec.Struct, frozen=True, kw_only=True):
+    """A routine as a list shows it.
+
+    needs: the tools that it calls and that neither the routine nor em says how to call.
+    """
+
+    title: str
+    about: str
+    input_schema: Json
+    only_reads: bool
+    needs: list[str]
+
+    def missing(self, tools: Iterable[str], servers: Mapping[str, McpServer]) -> list[str]:
+        """Return the tools that it lacks where these tools and MCP servers are there."""
+        lacking = [name for name in self.needs if name not in set(tools)]
+        if not lacking or not servers:
+            return lacking
+        from em.runner.routine import ToolSpec
+
+        specs = [ToolSpec(name=server, mcp=how) for server, how in servers.items()]
+        return [name for name in lacking if not any(spec.of_server(name) for spec in specs)]
+
+
+class _Stored(msgspec.Struct, frozen=True):
+    """A card in the store. Without a card, the routine can't be read."""
+
+    maker: str
+    card: RoutineCard | None
+
+
+class CardBox:
+    """The cards of the routines in a store. Safe to share between threads."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._known: dict[str, RoutineCard | None] = {}
+        self._new: dict[str, Json] = {}
+
+    def newest(self) -> dict[str, tuple[int, RoutineCard]]:
+        """Return by name the newest readable version of every routine in use, with its card."""
+        rows: dict[str, list[Card]] = {}
+        for row in self._store.cards(KIND):
+            rows.setdefault(row.name, []).append(row)
+        found: dict[str, tuple[int, RoutineCard]] = {}
+        known: dict[str, RoutineCard | None] = {}
+        for name, versions in rows.items():
+            for row in reversed(versions):
+                card = known[row.id] = self._card(row)
+                if card is not None:
+                    found[name] = (row.version, card)
+                    break
+        self._known = known  # at once: other threads may be reading the old one
+        return found
+
+    def _card(self, row: Card) -> RoutineCard | None:
+        if row.id in self._known:
+            return self._known[row.id]
+        stored = _stored(row.body)
+        if stored is None:
+            artefact = self._store.artefact(KIND, row.name, row.version)
+            stored = _Stored(maker(), None if artefact is None else _made(artefact))
+            self._new[row.id] = msgspec.to_builtins(stored)
+        return stored.card
+
+    def save(self) -> None:
+        """Store the cards that were made. A store that can't be written to now gets them later."""
+        new, self._new = self._new, {}
+        if new:
+            try:
+                self._store.commit(Commit(cards=new))
+            except EmError:
+                return  # they are only a shortcut: whoever lists next makes them again
+
+
+def _stored(body: Json | None) -> _Stored | None:
+    """Return a stored card; None if there is none, or other code made it."""
+    if body is None or body.get("maker") != maker():
+        return None
+    try:
+        return msgspec.convert(body, _Stored)
+    except msgspec.ValidationError:
+        return None
+
+
+@lru_cache(maxsize=1)
+def maker() -> str:
+    """Return what tells the code that makes cards from other versions of it."""
+    code = blake2b(digest_size=16)
+    try:
+        for name in _MADE_BY:
+            code.update((Path(__file__).parents[1] / name).read_bytes())
+    except OSError:  # installed without its sources: trust no stored card
+        return token_hex(16)
+    return code.hexdigest()
+
+
+def _made(artefact: Artefact) -> RoutineCard | None:
+    """Make the card of a stored routine; None if it can't be read."""
+    from em.runner.package import routine_of
+    from em.runner.requirements import described_input, description_of
+    from em.runner.routine import ToolStep
+    from em.runner.tools import one_line
+    from em.runner.tools.coding import is_coding_tool
+    from em.values.json_schema import closed
+
+    try:
+        routine = routine_of(artefact)
+    except EmError:
+        return None
+    about = one_line(description_of(routine)) or f"Run the routine {one_line(routine.name, 100)}."
+    if routine.trials:
+        about = f"{about.rstrip('.')}. On other tasks of this kind: {routine.trials.summary}."
+    if routine.trials.warning:
+        about = f"{routine.trials.warning} {about}"
+    schema = closed(described_input(routine))
+    effects = {tool.name: tool.known_effect for tool in routine.tools}
+    calls = [step for step in routine.steps if isinstance(step, ToolStep)]
+    planned = routine.called_tools - {step.tool for step in calls}
+    found = {step.effect or effects.get(step.tool) for step in calls}
+    return RoutineCard(
+        title=one_line(routine.name, 100),
+        about=about,
+        input_schema=schema if schema.get("type") == "object" else {**schema, "type": "object"},
+        only_reads={*found, *map(effects.get, planned)} <= {"read"},
+        needs=sorted(
+            name
+            for name in routine.called_tools
+            if routine.says_how(name) is None and not is_coding_tool(name)
+        ),
+    )
