@@ -123,8 +123,9 @@ def retail_retrieval() -> Iterator[Figure]:
 
 def _retrieved(runs: "list[KeptTrace]", tools: list[str]) -> tuple[list[float], list[float]]:
     from em.compiler.calls import calls_of
+    from em.heuristics.failure import error_shape
     from em.heuristics.heuristic import every_heuristic, get_heuristic, learn
-    from em.heuristics.reflection import error_shape, mine
+    from em.heuristics.reflection import mine
     from em.heuristics.relevance import EVERYBODY, Wanted, rank
     from em.recall.search import LessonRecall
     from em.store.sqlite import SqliteStore

@@ -10,7 +10,7 @@ import pytest
 from em import Memory
 from em.errors import LlmRefused, NotFound, UsageError
 from em.heuristics.health import goes_along_with_failures
-from em.heuristics.heuristic import Lesson, Use
+from em.heuristics.heuristic import Heuristic, Lesson, Use
 from em.heuristics.lessons import Heuristics
 from em.llm import ScriptedClient
 from em.llm.wires import Reply
@@ -39,8 +39,16 @@ def recovered(goal: str = TASK, outcome: Outcome = "success", email: str = "a@b.
     )
 
 
-def lost(tool: str = "cancel_order") -> Trace:
-    return Trace(mission=Mission(TASK), events=[call(tool, "Error: order is not pending", id=7)])
+def lost(order: str = "W77") -> Trace:
+    error = f"Error: order {order}00 is not known"
+    return Trace(mission=Mission(TASK), events=[call("cancel_order", error, order=f"{order}00")])
+
+
+def twice(memory: Memory, **more: Any) -> Heuristic:
+    """Two sessions teach a lesson."""
+    memory.reflect(recovered(), **more)
+    (learned,) = memory.reflect(recovered(email="x@y.z"), **more)
+    return learned
 
 
 def said(trigger: str, action: str, **more: Any) -> Lesson:
@@ -54,7 +62,7 @@ def memory(tmp_path: Path) -> Iterator[Memory]:
 
 
 def test_what_was_learned_briefs_the_next_attempt(memory: Memory) -> None:
-    (learned,) = memory.reflect(recovered())
+    learned = twice(memory)
     briefing = memory.brief("find the user with the email bo@example.com")
     assert briefing.ids == [learned.id]
     assert "Use find_user_by_name instead" in briefing.text
@@ -66,7 +74,7 @@ def test_what_was_learned_briefs_the_next_attempt(memory: Memory) -> None:
 
 def test_nothing_relevant_gives_an_empty_briefing(memory: Memory) -> None:
     assert not memory.brief("anything at all")
-    memory.reflect(recovered())
+    twice(memory)
     briefing = memory.brief("bake bread with less salt")
     assert (briefing.text, list(briefing.heuristics), bool(briefing)) == ("", [], False)
     assert not memory.brief("")
@@ -96,20 +104,20 @@ def test_a_briefing_keeps_to_its_budget(memory: Memory) -> None:
 
 
 def test_the_same_lesson_from_two_attempts_is_one_with_both_as_evidence(memory: Memory) -> None:
-    (first,) = memory.reflect(recovered())
+    assert memory.reflect(recovered()) == []
     (again,) = memory.reflect(recovered(email="x@y.z"))
-    assert (again.id, again.use.learned) == (first.id, 2)
-    traces = [lesson.evidence.trace for lesson in memory.heuristics.evidence(first.id)]
+    assert again.use.learned == 2
+    traces = [lesson.evidence.trace for lesson in memory.heuristics.evidence(again.id)]
     assert traces == [kept.id for kept in memory.traces()]
-    for lesson in memory.heuristics.evidence(first.id):
+    for lesson in memory.heuristics.evidence(again.id):
         assert [memory.log.get(e).kind for e in lesson.evidence.event_ids] == ["tool_call"] * 2
 
 
 def test_reflecting_again_on_the_same_trace_changes_nothing(memory: Memory) -> None:
-    trace_id = memory.add_trace(recovered())
-    (first,) = memory.reflect(trace_id)
+    ids = [memory.add_trace(recovered()), memory.add_trace(recovered(email="x@y.z"))]
+    (first,) = memory.reflect(ids)
     head = memory.log.head_seq()
-    assert memory.reflect([trace_id]) == [first]
+    assert memory.reflect(ids) == [first]
     assert memory.log.head_seq() == head
 
 
@@ -125,7 +133,7 @@ def test_attempts_at_one_task_are_compared_across_time(memory: Memory) -> None:
     pay = call("pay", order="W1")
     failed = Trace(mission=Mission("pay for W1"), events=[], outcome="failure")
     solved = Trace(mission=Mission("pay for W1"), events=[pay], outcome="success")
-    assert memory.reflect(failed) == []
+    assert [memory.reflect(one) for one in (failed, failed, solved)] == [[], [], []]
     (lesson,) = memory.reflect(solved)
     assert lesson.lesson.how == "difference"
     assert lesson.lesson.source_task == "pay for W1"
@@ -142,10 +150,10 @@ def test_near_duplicates_in_free_words_merge_and_keep_all_evidence(memory: Memor
 
 def test_merging_by_hand_keeps_all_evidence_and_retires_the_other(memory: Memory) -> None:
     book = memory.heuristics
-    (one,) = memory.reflect(recovered())
+    one = twice(memory)
     (other,) = book.keep([said("a user is not found by email", "look for the name")])
     kept = book.merge(one.id, [other.id])
-    assert kept.use.learned == 2
+    assert kept.use.learned == 3
     assert book.get(other.id).retired
     assert [found.id for found in book.every()] == [one.id]
     assert {found.id for found in book.every(retired=True)} == {one.id, other.id}
@@ -198,7 +206,7 @@ def test_a_few_failures_are_no_proof() -> None:
 
 
 def test_feedback_by_many_at_once_is_all_counted(memory: Memory) -> None:
-    (learned,) = memory.reflect(recovered())
+    learned = twice(memory)
     threads = [
         threading.Thread(target=memory.feedback, args=([learned.id], "success")) for _ in range(8)
     ]
@@ -210,7 +218,7 @@ def test_feedback_by_many_at_once_is_all_counted(memory: Memory) -> None:
 
 
 def test_one_subjects_lessons_are_for_that_subject_alone(memory: Memory) -> None:
-    (own,) = memory.reflect(recovered(), subject="ana")
+    own = twice(memory, subject="ana")
     task = "find the user with an email"
     assert memory.brief(task, subject="ana").ids == [own.id]
     assert not memory.brief(task, subject="bo")
@@ -222,12 +230,12 @@ def test_one_subjects_lessons_are_for_that_subject_alone(memory: Memory) -> None
 
 
 def test_forgetting_one_attempt_leaves_the_lesson_that_others_taught_too(memory: Memory) -> None:
-    (learned,) = memory.reflect(recovered(email="secret.person@example.com"))
-    memory.reflect(recovered(email="x@y.z"))
-    first, second = memory.traces()
+    memory.reflect(recovered(email="secret.person@example.com"))
+    learned = twice(memory)
+    first, second, _ = memory.traces()
     memory.forget(first.event_ids)
     left = memory.heuristics.get(learned.id)
-    assert left.use.learned == 1
+    assert left.use.learned == 2
     assert "secret.person" not in repr(left)
     assert memory.brief("find the user by email").ids == [learned.id]
     memory.forget(second.event_ids)
@@ -243,13 +251,17 @@ def test_secrets_of_a_trace_reach_neither_lessons_nor_model(memory: Memory) -> N
         mission=Mission("call the API"),
         events=[
             call("fetch", f"Error: bad key {secret}", url="u", api_key=secret),
-            call("fetch", url="u", api_key="sk-demo-4f1c9a7b2e8d3f61"),
+            call("sign_in", api_key=secret, note=f"with {secret}"),
+            call("fetch", url="u", api_key=secret),
         ],
     )
-    client = ScriptedClient([{"lessons": []}])
+    client = ScriptedClient([{"lessons": []}] * 2)
+    memory.reflect(trace, client)
     (learned,) = memory.reflect(trace, client)
+    assert "sign_in" in learned.lesson.action
     assert secret not in repr(learned)
     assert secret not in client.requests[0].prompt
+    assert all(secret not in repr(event) for event in memory.log.read())
     assert memory.heuristics.get(learned.id).lesson.id == learned.id
 
 
@@ -270,7 +282,7 @@ def test_a_model_may_put_the_lessons_in_order_and_leave_some_out(memory: Memory)
 
 
 def test_candidates_may_come_from_elsewhere(memory: Memory) -> None:
-    (learned,) = memory.reflect(recovered())
+    learned = twice(memory)
     asked = []
 
     def search(text: str, within: Within, limit: int) -> Any:

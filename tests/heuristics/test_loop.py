@@ -84,8 +84,8 @@ def test_an_agent_that_writes_its_trace_is_learned_from_call_by_call() -> None:
     trace = {
         "task": "x",
         "steps": [
-            {"action": "find_user_by_email", "args": {"email": "a"}, "error": "not found"},
-            {"action": "find_user_by_name", "args": {"name": "b"}, "observation": 1},
+            {"action": "insert", "args": {"total": "1,5"}, "error": "invalid total"},
+            {"action": "insert", "args": {"total": "1.5"}, "observation": 1},
         ],
     }
     Path("trace.json").write_text(json.dumps(trace))

@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from em.errors import BadAnswer, LlmError, LlmRefused
+from em.heuristics.failure import error_shape
 from em.heuristics.heuristic import Lesson
-from em.heuristics.reflection import differences, error_shape, mine, reflect
+from em.heuristics.reflection import differences, mine, reflect
 from em.llm import ScriptedClient
 from em.llm.wires import Reply
 from em.traces.trace import (
@@ -52,8 +53,7 @@ def test_a_changed_argument_that_worked_is_the_lesson_and_the_two_calls_are_its_
     )
     (lesson,) = found
     assert lesson.trigger == "pay fails with: card not found"
-    assert "a different card as get_user gives it" in lesson.action
-    assert '"card_99" (which had appeared nowhere before)' in lesson.action
+    assert lesson.action.startswith("Call it again with another card as get_user gives it")
     assert (lesson.how, lesson.polarity, lesson.tools) == ("recovery", "success", ["pay"])
     assert list(lesson.evidence.failed) == ["t-2"]
     assert list(lesson.evidence.worked) == ["t-3"]
@@ -76,52 +76,15 @@ def test_another_tool_that_takes_over_all_of_the_arguments_is_a_recovery() -> No
 
 
 def test_the_same_call_that_works_later_says_what_came_between() -> None:
-    again, after = (
-        lessons(call("get", "busy", id="x1"), call("get", id="x1")),
-        lessons(call("get", "not signed in", id="x1"), call("login"), call("get", id="x1")),
-    )
-    assert again[0].action == "Make the same call again: it worked unchanged."
-    assert after[0].action == "Make the same call again after login: then it worked unchanged."
+    (again,) = lessons(call("get", "busy", id="x1"), call("get", id="x1"))
+    (after,) = lessons(call("get", "not signed in", id="x1"), call("login"), call("get", id="x1"))
+    assert again.action == "It is not known what helps."
+    assert after.action == "First login(), then make the same call again."
 
 
-def test_what_was_done_before_the_same_call_worked_is_the_recovery() -> None:
-    order, customer = "insert into orders values (1, 'ana')", "insert into customers values ('ana')"
-    (lesson,) = lessons(
-        call("sql", "FOREIGN KEY constraint failed", q=order),
-        call("sql", q=customer),
-        call("sql", q=order),
-    )
-    assert lesson.action == f'First sql(q="{customer}"), then make the same call again.'
-    assert list(lesson.evidence.worked) == ["t-3"]
-
-
-def test_a_command_is_repaired_by_what_came_before_and_not_by_its_description() -> None:
-    def bash(command: str, error: str | None = None, description: str = "") -> ToolCall:
-        return call("Bash", error, command=command, description=description)
-
-    missing = "Exit code 1\nModuleNotFoundError: No module named 'yaml'"
-    (lesson,) = lessons(
-        bash("pytest", missing, "Run the tests"),
-        bash("pip install pyyaml", description="Install it"),
-        bash("pytest", description="Run the tests once more"),
-    )
-    assert lesson.trigger == "Bash fails with: ModuleNotFoundError: No module named …"
-    assert (
-        lesson.action == 'First Bash(command="pip install pyyaml"), then make the same call again.'
-    )
-    (lesson,) = lessons(
-        bash("sort -n --unknwon a.txt", "Exit code 2\nunrecognized option", "Sort"),
-        bash("sort -n --unique a.txt", description="Sort it once more"),
-    )
-    assert "description" not in lesson.action
-    assert "a different command" in lesson.action
-
-
-def test_after_much_else_nobody_knows_what_repaired_a_call() -> None:
-    between = [call("Bash", command=f"make part{n}") for n in range(4)]
-    first, last = call("Bash", "it broke", command="make"), call("Bash", command="make")
-    assert lessons(first, *between, last) == []
-    assert len(lessons(first, *between[:3], last)) == 1
+def test_an_error_that_only_says_that_something_failed_teaches_nothing() -> None:
+    for error in ("Exit code 1", "Error: failed", "", "exit status 2"):
+        assert lessons(call("get", error, id="x1"), call("login"), call("get", id="x1")) == []
 
 
 @pytest.mark.parametrize("error", ["Exit code 1\nno such file", "exit code 2: no such file"])
@@ -137,7 +100,7 @@ def test_success_with_another_object_is_no_recovery() -> None:
         call("get_order", "Error: not found", order_id="#W1111111"),
         call("get_order", order_id="#W2222222"),
     )
-    assert {lesson.how for lesson in found} == {"dead_end"}
+    assert {lesson.how for lesson in found} <= {"dead_end"}
 
 
 def test_another_spelling_of_the_same_id_is_a_recovery() -> None:
@@ -149,17 +112,12 @@ def test_another_spelling_of_the_same_id_is_a_recovery() -> None:
 
 
 def test_made_up_values_are_named_as_such_and_said_ones_are_not() -> None:
-    made_up, said = (
-        lessons(call("swap", "Error: item 991122 is not there", item="991122")),
-        lessons(
-            Message(role="user", text="I want 991122."),
-            call("swap", "Error: item 991122 is not there", item="991122"),
-        ),
-    )
-    assert made_up[0].action.startswith("Don't make up item")
-    assert said[0].action.startswith("Don't just repeat swap")
-    assert made_up[0].polarity == "failure"
-    assert made_up[0].trigger == "swap fails with: item … is not there"
+    swap = call("swap", "Error: item 991122 is not there", item="991122")
+    (made_up,) = lessons(swap)
+    assert made_up.action.startswith("Don't make up item")
+    assert made_up.polarity == "failure"
+    assert made_up.trigger == "swap fails with: item … is not there"
+    assert lessons(Message(role="user", text="I want 991122."), swap) == []
 
 
 def test_the_same_failing_in_one_attempt_is_one_lesson_with_all_its_evidence() -> None:
@@ -167,17 +125,41 @@ def test_the_same_failing_in_one_attempt_is_one_lesson_with_all_its_evidence() -
     assert list(lesson.evidence.failed) == ["t-1", "t-2"]
 
 
-def test_one_task_failed_here_and_solved_there_gives_the_difference() -> None:
-    solved = attempt(call("pay", order="W1", card="c2"), call("ship_order", order="W1"))
-    failed = attempt(call("pay", order="W1", card="c9"), outcome="failure", name="f")
-    found = differences([solved, failed])
-    assert [lesson.action for lesson in found] == [
-        'Call ship_order, as the attempts that solved it did: ship_order(order="W1").',
-        'Call pay with card="c2", not "c9".',
+def test_one_task_failed_twice_and_solved_twice_gives_the_one_difference() -> None:
+    solved = [attempt(call("pay", order="W1", card="c2"), name=f"t{n}") for n in range(2)]
+    failed = [
+        attempt(call("pay", order="W1", card="c9"), outcome="failure", name=f"f{n}")
+        for n in range(2)
     ]
-    assert "the attempt that failed did not" in found[0].analysis
-    assert list(found[1].evidence.failed) == ["f-1"]
-    assert list(found[1].evidence.worked) == ["t-1"]
+    (lesson,) = differences([*solved, *failed])
+    assert lesson.action == 'Call pay with card="c2", not "c9".'
+    assert "both attempts that failed with" in lesson.analysis
+    assert list(lesson.evidence.failed) == ["f0-1", "f1-1"]
+    assert list(lesson.evidence.worked) == ["t0-1", "t1-1"]
+    assert differences([solved[0], *failed]) == []  # one attempt only goes along with it
+
+
+def test_of_several_differences_nobody_knows_which_mattered() -> None:
+    solved = [
+        attempt(call("pay", order="W1", card="c2"), call("ship_order", order="W1"), name=f"t{n}")
+        for n in range(2)
+    ]
+    failed = [
+        attempt(call("pay", order="W1", card="c9"), outcome="failure", name=f"f{n}")
+        for n in range(2)
+    ]
+    assert differences([*solved, *failed]) == []
+
+
+def test_attempts_that_nothing_labels_are_compared_by_their_test_runs() -> None:
+    def made(name: str, flag: str, error: str | None) -> KeptTrace:
+        tests = call("Bash", error, command="pytest")
+        return attempt(call("set_flag", name=flag), tests, outcome="unknown", name=name)
+
+    solved = [made(f"t{n}", "on", None) for n in range(2)]
+    failed = [made(f"f{n}", "off", "Exit code 1\n1 failed") for n in range(2)]
+    (lesson,) = differences([*solved, *failed])
+    assert lesson.action == 'Call set_flag with name="on", not "off".'
 
 
 def test_what_only_some_solvers_did_is_no_difference_that_mattered() -> None:
@@ -199,7 +181,7 @@ def test_what_only_some_solvers_did_is_no_difference_that_mattered() -> None:
         ({"message": "quota of 500 exceeded"}, "quota of … exceeded"),
         ("404", "404"),
         ("", "an error without words"),
-        ("connect to 10.0.0.1:80 for bob@example.com", "connect to …:… for …"),
+        ("connect to 10.0.0.1:80 for bob@example.com", "connect to … for …"),
     ],
 )
 def test_errors_are_told_apart_by_their_words_not_by_their_values(error: Any, shape: str) -> None:
@@ -215,14 +197,18 @@ _calls = st.builds(
 
 
 @given(st.lists(_calls, max_size=8))
-def test_every_lesson_has_evidence_and_every_error_has_one_lesson(events: list[ToolCall]) -> None:
+def test_every_lesson_has_evidence_from_its_own_trace(events: list[ToolCall]) -> None:
     kept = attempt(*events)
     found = mine(kept)
     ids = set(kept.happened_ids)
-    failed = [event_id for lesson in found for event_id in lesson.evidence.failed]
+    failed = {
+        event_id
+        for event, event_id in zip(kept.trace.events, kept.happened_ids, strict=True)
+        if isinstance(event, ToolCall) and event.error is not None
+    }
     assert all(lesson.evidence.failed for lesson in found)
     assert all(set(lesson.evidence.event_ids) <= ids for lesson in found)
-    assert len(failed) == len(set(failed)) == sum(event.error is not None for event in events)
+    assert all(set(lesson.evidence.failed) <= failed for lesson in found)
 
 
 SAID = {

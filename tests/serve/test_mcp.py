@@ -91,7 +91,7 @@ def test_an_agent_remembers_asks_and_is_briefed(connect: Connect, mode: str) -> 
 
 def test_lessons_are_handed_out_and_judged_by_what_came_of_them(connect: Connect) -> None:
     with Memory("em.db") as memory:
-        failed = {"action": "pay", "args": {"amount": "1,5"}, "error": "ValueError: no comma"}
+        failed = {"action": "pay", "args": {"amount": "1,5"}, "error": "invalid amount"}
         better = {"action": "pay", "args": {"amount": "1.5"}, "observation": "paid"}
         trace = {"task": "pay the bill", "steps": [failed, better], "outcome": "success"}
         (lesson,) = memory.reflect([memory.add_trace(trace)])

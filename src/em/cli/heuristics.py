@@ -9,7 +9,7 @@ import click
 from em.cli.options import everywhere, limited, model, open_memory, reading
 from em.cli.output import count, emit, note, print_table, printable
 from em.errors import UsageError
-from em.heuristics.heuristic import Heuristic, Lesson, Ranked
+from em.heuristics.heuristic import Heuristic, Lesson, Ranked, settled
 from em.log.event import trace_stream
 from em.memory import Memory
 from em.traces.trace import Outcome, read_trace
@@ -47,10 +47,17 @@ def list_(limit: int, retired: bool) -> None:
 
 def _row(one: Heuristic, against: list[str]) -> tuple[str, ...]:
     use, lesson = one.use, one.lesson
-    state = "retired" if one.retired else "contradicted" if against else "in use"
+    state = _state(one) or ("contradicted" if against else "in use")
     went = f"{use.helped} of {use.helped + use.hindered}" if use.used else "not used"
     text = f"{lesson.trigger}: {lesson.action}"
     return (one.id, lesson.how, str(use.learned), went, state, text)
+
+
+def _state(one: Heuristic) -> str:
+    """Say why a lesson is not told; empty if it is."""
+    if one.retired:
+        return "retired"
+    return "older rules" if one.lesson.is_outdated else "doubted" if one.lesson.doubt else ""
 
 
 def as_json(one: Heuristic) -> dict[str, Any]:
@@ -97,6 +104,7 @@ def _print_lesson(one: Heuristic) -> None:
         "when": lesson.trigger,
         "do": lesson.action,
         "because": lesson.analysis,
+        "doubt": lesson.doubt,
         "from": f"{lesson.how}, a {lesson.polarity}",
         "tools": ", ".join(lesson.tools),
         "subject": lesson.subject or "",
@@ -194,6 +202,8 @@ def reflect(
         lessons += found
         if keep:
             book.keep(found)
+    if everything and keep:
+        book.retire_outdated()
     emit(
         {"lessons": [{"id": one.id, "lesson": one} for one in lessons], "kept": keep},
         lambda: _print_lessons(lessons, stored=keep),
@@ -207,17 +217,20 @@ def _is_file(name: str, memory: Memory) -> bool:
 
 
 def _print_lessons(lessons: list[Lesson], *, stored: bool) -> None:
-    different = {one.id: one for one in lessons}
-    for heuristic_id, one in different.items():
+    found = settled(lessons)
+    for heuristic_id, one in found.items():
         click.secho(f"{heuristic_id}  {one.how}", bold=True)
-        for name, text in (("when", one.trigger), ("do", one.action), ("because", one.analysis)):
-            click.echo(f"  {name:<8}{printable(text)}")
-    if not lessons:
+        why = {"when": one.trigger, "do": one.action, "because": one.analysis, "doubt": one.doubt}
+        for name, text in why.items():
+            if text:
+                click.echo(f"  {name:<8}{printable(text)}")
+    if not found:
         note("no lessons found")
         return
     kept = "stored" if stored else "not stored (use --store)"
-    times = count(len(lessons), "time")
-    note(f"{count(len(different), 'lesson')}, learned {times}; {kept}")
+    doubted = sum(bool(one.doubt) for one in found.values())
+    waiting = f", {doubted} of them not told yet" if doubted else ""
+    note(f"{count(len(found), 'lesson')}{waiting}; {kept}")
 
 
 @click.command("retrieve")

@@ -11,9 +11,8 @@ from typing import NamedTuple
 
 from em.compiler.calls import words_of as words_of_name
 from em.errors import EmError
-from em.heuristics.brief import cost
-from em.heuristics.heuristic import Heuristic, Lesson, every_lesson, get_heuristic
-from em.heuristics.reflection import error_shape
+from em.heuristics.brief import after_failure, cost
+from em.heuristics.heuristic import Heuristic, Lesson
 from em.heuristics.relevance import content_words
 from em.memory import Memory
 from em.runner.package import kept_routines, routine_of
@@ -52,10 +51,10 @@ class Advice:
         if name == "UserPromptSubmit":
             return self._bounded(self._at_prompt(str(event.get("prompt") or "")))
         if name == "PostToolUseFailure":
-            return self._bounded(self._after(event.get("error")))
+            return self._bounded(self._after(event, event.get("error")))
         if name == "PostToolUse":
             # Codex tells failures so, without a mark: what a lesson knows as an error is one.
-            return self._bounded(self._after(event.get("tool_response")))
+            return self._bounded(self._after(event, event.get("tool_response")))
         return ""
 
     def _at_prompt(self, prompt: str) -> Iterator[str]:
@@ -67,17 +66,11 @@ class Advice:
             if _is_telling(ranked.heuristic.lesson):
                 yield _lesson_line(ranked.heuristic)
 
-    def _after(self, printed: object) -> Iterator[str]:
-        shapes = _shapes(printed)
-        if not shapes:
-            return
-        store = self._memory.store
-        known = [
-            get_heuristic(store, heuristic_id)
-            for heuristic_id, lesson in every_lesson(store)
-            if lesson.error in shapes and _is_telling(lesson)
-        ]
-        for one in sorted(known, key=lambda one: -one.use.learned)[:MOST_LESSONS]:
+    def _after(self, event: Json, printed: object) -> Iterator[str]:
+        tool, given = str(event.get("tool_name") or ""), event.get("tool_input")
+        args = given if isinstance(given, dict) else {}
+        known = after_failure(self._memory.store, tool, args, printed)
+        for one in [one for one in known if _is_telling(one.lesson)][:MOST_LESSONS]:
             yield _lesson_line(one)
 
     def _routines(self) -> list["_Proposal"]:
@@ -168,17 +161,6 @@ def _is_telling(lesson: Lesson) -> bool:
 
 def _is_mined(lesson: Lesson) -> bool:
     return lesson.how not in ("given", "model")
-
-
-def _shapes(printed: object) -> set[str]:
-    """Return the errors that a failed call may have printed, without what varies in them."""
-    if isinstance(printed, dict):
-        printed = "\n".join(str(value) for value in printed.values())
-    if not isinstance(printed, str):
-        return set()
-    lines = [line for line in printed.splitlines() if line.strip()]
-    # The first and the last lines: there programs say what went wrong.
-    return {error_shape(line) for line in (*lines[:20], *lines[-20:])}
 
 
 def _quoted(text: str) -> str:

@@ -15,6 +15,8 @@ from typing import Literal, TypeVar
 import msgspec
 
 from em.errors import NotFound, PositionConflict
+from em.heuristics.episode import UNKNOWN, Episode, settle
+from em.heuristics.failure import GAP
 from em.log.event import HEURISTIC_PREFIX, Draft, Event, EventQuery, heuristic_stream
 from em.log.kinds import event_body, event_text
 from em.store.protocol import (
@@ -31,6 +33,10 @@ from em.values.ids import new_id
 
 Polarity = Literal["failure", "success"]
 How = Literal["recovery", "difference", "dead_end", "failed_check", "model", "given"]
+
+
+FORM = 2
+"""The rules by which lessons are mined now."""
 
 
 class Evidence(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -52,6 +58,10 @@ class Lesson(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     key: identifies the lesson; lessons in free words have none and are compared by their words.
     polarity: whether the lesson tells what worked or what failed. how: how it was learned.
+    program: the program or tool whose failure it is about. error: the words of that failure.
+    form: the rules by which it was mined. Lessons of older forms are shown, and not told.
+    doubt: why it is not told to agents; "" if it is.
+    episode: what one session did about the failure.
     """
 
     trigger: str
@@ -65,7 +75,22 @@ class Lesson(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     subject: str | None = None
     source_task: str = ""
     key: str = ""
+    program: str = ""
+    form: int = 0
+    doubt: str = ""
+    episode: Episode | None = None
     evidence: Evidence = Evidence()
+
+    @property
+    def is_outdated(self) -> bool:
+        """Whether it was mined by older rules, which asked for less evidence."""
+        is_mined = self.how in ("recovery", "dead_end", "difference") and self.evidence.trace
+        return bool(is_mined) and self.form < FORM
+
+    @property
+    def is_told(self) -> bool:
+        """Whether agents may be told."""
+        return not self.doubt and not self.is_outdated
 
     @property
     def id(self) -> str:
@@ -170,6 +195,8 @@ T = TypeVar("T")
 
 KIND = "heuristic"
 USE = "heuristic_use"
+MOST_EPISODES = 50
+"""How many of the newest episodes of a failure are settled together."""
 LEAST_DEAD_ENDS = 2
 """How often a call must fail for good before that becomes a lesson."""
 ATTEMPTS = 20
@@ -233,27 +260,103 @@ def _event_id(lesson: Lesson) -> str:
 
 def _parts(store: Store, heuristic_id: str, group: dict[str, Lesson]) -> Commit:
     """Make the part of the commit that is about one heuristic."""
-    pos, _ = store.head(heuristic_stream(heuristic_id))
+    stream = heuristic_stream(heuristic_id)
+    pos, _ = store.head(stream)
     use = use_of(store, heuristic_id)
-    learned = use.learned + sum(_times(lesson) for lesson in group.values())
     drafts = [_learned(event_id, lesson) for event_id, lesson in group.items()]
-    event_id, lesson = next(iter(group.items()))
     newest = _newest(store, heuristic_id)
-    is_new = newest is None or (newest.body is None and newest.retired_at is None)
-    enough = lesson.how != "dead_end" or learned >= LEAST_DEAD_ENDS
-    made = is_new and enough
+    if next(iter(group.values())).episode is not None:
+        known = {**_learned_before(store, heuristic_id), **group}
+        made, learned = _settled(heuristic_id, known)
+        is_told = not made.body.get("doubt")
+        is_known = newest is not None and newest.body is not None
+        stays = (is_told or is_known) and (newest is None or newest.retired_at is None)
+        index = next(reversed(group)) if is_told else None
+    else:
+        learned = use.learned + len(group)
+        event_id, lesson = next(iter(group.items()))
+        made, index = _artefact(heuristic_id, lesson, event_id), event_id
+        is_new = newest is None or (newest.body is None and newest.retired_at is None)
+        stays = is_new and (lesson.how != "dead_end" or learned >= LEAST_DEAD_ENDS)
     return Commit(
         events=drafts,
-        artefacts=[_artefact(heuristic_id, lesson, event_id)] if made else [],
-        lessons={heuristic_stream(heuristic_id): event_id} if made else {},
+        artefacts=[made] if stays else [],
+        lessons={stream: index} if stays else {},
         records=[_record(heuristic_id, msgspec.structs.replace(use, learned=learned))],
-        expected_pos={heuristic_stream(heuristic_id): pos},
+        expected_pos={stream: pos},
     )
 
 
-def _times(lesson: Lesson) -> int:
-    """Count occurrences: each failed call of a dead end, and once for other lessons."""
-    return len(lesson.evidence.failed) if lesson.how == "dead_end" else 1
+def _learned_before(store: Store, heuristic_id: str) -> dict[str, Lesson]:
+    """Return the newest times that a lesson was learned, by the ids of their events."""
+    query = EventQuery(
+        stream=heuristic_stream(heuristic_id),
+        kinds=["heuristic_learned"],
+        limit=MOST_EPISODES,
+        newest=True,
+    )
+    return {
+        event.id: msgspec.convert(event.body, Learned).lesson
+        for event in store.read(query)
+        if event.body is not None
+    }
+
+
+def _settled(heuristic_id: str, known: dict[str, Lesson]) -> tuple[ArtefactDraft, int]:
+    """Make the lesson of all episodes of one failure, and count the sessions it helped in."""
+    lesson, sessions = settled_lesson(list(known.values()))
+    evidence = [each for one in known.values() for each in one.evidence.event_ids]
+    draft = ArtefactDraft(
+        kind=KIND,
+        name=heuristic_id,
+        body=msgspec.to_builtins(lesson),
+        from_events=list(dict.fromkeys([*known, *evidence])),
+    )
+    return draft, sessions
+
+
+def settled(lessons: Iterable[Lesson]) -> dict[str, Lesson]:
+    """Return each lesson once, by its id, as its episodes teach it together.
+
+    Failures for which nothing is known to help are left out, and so is the one of two lessons with
+    the same advice that is doubted.
+    """
+    groups: defaultdict[str, list[Lesson]] = defaultdict(list)
+    for lesson in lessons:
+        groups[lesson.id].append(lesson)
+    found = {name: _of_group(group) for name, group in groups.items()}
+    shown: dict[tuple[str, str], str] = {}
+    for name, one in sorted(found.items(), key=lambda pair: bool(pair[1].doubt)):
+        if one.action != UNKNOWN:
+            shown.setdefault((one.program or one.trigger, one.action), name)
+    return {name: found[name] for name in shown.values()}
+
+
+def _of_group(group: Sequence[Lesson]) -> Lesson:
+    if group[0].episode is not None:
+        return settled_lesson(group)[0]
+    is_single = group[0].how == "dead_end" and len(group) < LEAST_DEAD_ENDS
+    return msgspec.structs.replace(group[0], doubt="seen in one session" if is_single else "")
+
+
+def settled_lesson(lessons: Sequence[Lesson]) -> tuple[Lesson, int]:
+    """Return what lessons about the same failure teach together, and in how many sessions."""
+    with_episodes = [one for one in lessons if one.episode is not None]
+    first = with_episodes[-1]
+    found = settle([one.episode for one in with_episodes if one.episode is not None])
+    parts = first.error.split(GAP)
+    gaps = [found.letters.get(n, GAP) for n in range(len(parts) - 1)]
+    error = "".join(map("".join, zip(parts, [*gaps, ""], strict=True)))
+    lesson = msgspec.structs.replace(
+        first,
+        trigger=f"{first.program} fails with: {error}",
+        action=found.action,
+        analysis=found.analysis,
+        doubt=found.doubt,
+        source_task=first.source_task if len(lessons) == 1 else "",
+        episode=None,
+    )
+    return lesson, found.sessions
 
 
 def _learned(event_id: str, lesson: Lesson) -> Draft:
@@ -422,18 +525,23 @@ def _rebuild(store: Store, heuristic_id: str) -> bool:
         for event in history(store, heuristic_id)
         if event.kind == "heuristic_learned"
     ]
-    learned = sum(_times(lesson) for _, lesson in left)
-    use = msgspec.structs.replace(use_of(store, heuristic_id), learned=learned)
     newest = _newest(store, heuristic_id)
     is_gone = newest is not None and newest.body is None and newest.retired_at is None
-    enough = bool(left) and (left[0][1].how != "dead_end" or learned >= LEAST_DEAD_ENDS)
-    made = is_gone and enough
+    learned, draft = len(left), None
+    if left and any(lesson.episode is not None for _, lesson in left):
+        draft, learned = _settled(heuristic_id, dict(left))
+        is_enough = not draft.body.get("doubt")
+    elif left:
+        draft = _artefact(heuristic_id, left[0][1], left[0][0])
+        is_enough = left[0][1].how != "dead_end" or learned >= LEAST_DEAD_ENDS
+    use = msgspec.structs.replace(use_of(store, heuristic_id), learned=learned)
+    made = [draft] if draft is not None and is_gone and is_enough else []
     store.commit(
         Commit(
-            artefacts=[_artefact(heuristic_id, left[0][1], left[0][0])] if made else [],
+            artefacts=made,
             lessons={heuristic_stream(heuristic_id): left[0][0]} if made else {},
             records=[_record(heuristic_id, use)],
             expected_pos={heuristic_stream(heuristic_id): pos},
         )
     )
-    return made
+    return bool(made)

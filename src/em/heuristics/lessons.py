@@ -157,6 +157,11 @@ class Heuristics:
         """Retire a heuristic: it stays in the log, and is not used any more."""
         return health.retire(self._store, heuristic_id, reason)
 
+    def retire_outdated(self) -> list[Heuristic]:
+        """Retire the lessons that were mined by older rules."""
+        old = [one.id for one in self.every() if one.lesson.is_outdated]
+        return [self.retire(heuristic_id, "mined by older rules") for heuristic_id in old]
+
     def merge(self, keep: str, others: Sequence[str]) -> Heuristic:
         """Merge heuristics: all evidence goes to `keep`, the others are retired."""
         return health.merge(self._store, keep, others)

@@ -7,64 +7,33 @@ With a model, lessons come in words and must cite calls that the trace really ha
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from difflib import SequenceMatcher
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, NamedTuple
 
 import msgspec
 
-from em.compiler.calls import TracedCall, calls_of, kind_of_result, words_of
+from em.compiler.calls import TracedCall, calls_of
 from em.errors import BadAnswer
-from em.heuristics.heuristic import Evidence, Lesson, Polarity
+from em.heuristics.danger import is_refusal, talks_to_reader
+from em.heuristics.episode import UNKNOWN, is_linked, is_rewording, names_text, quoted
+from em.heuristics.failure import cut, error_shape, error_text, is_telling, plain
+from em.heuristics.heuristic import FORM, Evidence, Lesson, Polarity, settled_lesson
+from em.heuristics.recovery import Found, core, episodes, free_texts, holds, mentions
 from em.llm.client import LlmClient, ask_struct
 from em.redaction.redactor import Redactor
+from em.runner.tools.coding import SHELLS
+from em.traces.outcomes import outcome_of
 from em.traces.trace import KeptTrace, ToolCall, UdfCall
 from em.values.call import Effect
-from em.values.canonical import identical
-from em.values.leaves import is_informative, leaves, mentioned_in
+from em.values.leaves import leaves, mentioned_in
 
-LONGEST_ERROR = 160
 LONGEST_VALUE = 60
 LONGEST_GOAL = 300
 
-_PREFIX = re.compile(r"^(?:error|exception|exit code -?\d+)\s*[:\-]\s*", re.IGNORECASE)
-_EXIT_CODE = re.compile(r"exit code -?\d+[.:]?", re.IGNORECASE)
-_FREE_TEXT = frozenset({"description", "explanation", "justification", "thought"})
-"""Arguments in which an agent says why it makes a call. They are never why it failed."""
-MOST_BETWEEN = 3
-"""Calls of the same tool between a failure and a success, after which it is unknown what helped."""
-_OF_ONE_TIME = re.compile(
-    r"\"[^\"]*\"|(?<!\w)'[^']*'|\b0x[0-9a-f]+\b|(?:/[\w.\-]+){2,}|[\w.\-+]+@[\w.\-]+"
-    r"|#?\b\w*\d\w*(?:[-_.]\w*\d\w*)*\b",
-    re.IGNORECASE,
-)
-GAP = "…"
 
-
-def error_text(error: Any) -> str:
-    """Return an error as one line: the last of a traceback, else the first with words."""
-    if isinstance(error, dict):
-        error = error.get("message") or error.get("error") or msgspec.json.encode(error).decode()
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    if not lines:
-        return "an error without words"
-    if len(lines) > 1 and _EXIT_CODE.fullmatch(lines[0]):
-        lines = lines[1:]
-    return lines[-1] if "Traceback" in lines[0] else lines[0]
-
-
-def error_shape(error: Any) -> str:
-    """Return an error's words without names, numbers and values, which vary."""
-    text = _PREFIX.sub("", error_text(error))
-    shape = " ".join(_OF_ONE_TIME.sub(GAP, text).split())
-    return cut(shape, LONGEST_ERROR) if re.search(r"[^\W\d_]", shape) else cut(text, LONGEST_ERROR)
-
-
-def call_text(call: TracedCall) -> str:
+def call_text(call: TracedCall, *, without: Iterable[str] = ()) -> str:
     """Write a call as one line: `get_order(order_id='#W1')`."""
-    args = ", ".join(
-        f"{name}={value_text(value)}" for name, value in call.args.items() if name not in _FREE_TEXT
-    )
+    args = ", ".join(f"{n}={value_text(v)}" for n, v in call.args.items() if n not in without)
     return f"{call.name}({cut(args, 240)})"
 
 
@@ -73,261 +42,93 @@ def value_text(value: Any) -> str:
     return cut(msgspec.json.encode(value).decode(), LONGEST_VALUE)
 
 
-def names_text(names: list[str]) -> str:
-    """Join names: `a`, `a and b`, `a, b and c`."""
-    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]])) if names else ""
-
-
 def goal_text(goal: str) -> str:
     """Write a goal on one line, shortened if it is long."""
     return cut(" ".join(goal.split()), LONGEST_GOAL)
 
 
-def cut(text: str, size: int) -> str:
-    """Shorten a text to a size."""
-    return text if len(text) <= size else text[: size - 1].rstrip() + GAP
+def recoveries(found: Iterable[Found], stored: KeptTrace, ids: Sequence[str]) -> list[Lesson]:
+    """Return the lessons of a trace's episodes, each for one failure. ids: the calls' events."""
+    return [
+        lesson
+        for one in found
+        for is_exact in _ways(one)
+        for lesson in _recovery_lesson(one, stored, ids, is_exact=is_exact)
+    ]
 
 
-SIMILAR = 0.6
-NEARLY_THE_SAME = 0.9
-"""How similar two spellings of one value are: with the same digits, and with different ones."""
+def _ways(found: Found) -> Iterator[bool]:
+    """Say whether an episode is about all failures with such words, or this one (exact), or both.
 
-
-def recoveries(stored: KeptTrace, calls: Sequence[TracedCall], ids: Sequence[str]) -> list[Lesson]:
-    """Find a lesson for each failed call that a later call repaired. ids: the calls' events."""
-    found = []
-    for call in calls:
-        repair = recovered_by(call, calls) if call.failed else None
-        lesson = (
-            None if repair is None else _recovery_lesson(stored, call, calls[repair], calls, ids)
-        )
-        if lesson is not None:
-            found.append(lesson)
-    return found
-
-
-def recovered_by(call: TracedCall, calls: Sequence[TracedCall]) -> int | None:
-    """Return the index of the later success at the same job: the same call, else the first.
-
-    The job is the same if the tool is, and most arguments are; or if another tool returns the same
-    kind of thing, or takes the same arguments.
+    `pip install X` for the X of the error is about all. Where the values of the error and the steps
+    are not linked, only other sessions can tell.
     """
-    worked = [later for later in calls[call.index + 1 :] if not later.failed]
-    for later in worked:
-        if _is_repeated(call, later):
-            return later.index
-    for later in worked:
-        if _same_job(call, later, calls):
-            return later.index
-    return None
-
-
-def _is_repeated(call: TracedCall, later: TracedCall) -> bool:
-    """Tell whether a later call is the same one, whatever the agent said about it."""
-    same_tool = (call.name, call.is_udf) == (later.name, later.is_udf)
-    return same_tool and not _changed(call, later)
-
-
-def _changed(call: TracedCall, later: TracedCall) -> list[str]:
-    """Return the names of the arguments that differ, without those in which an agent explains."""
-    return sorted(
-        name
-        for name in (call.args.keys() | later.args.keys()) - _FREE_TEXT
-        if not identical(call.args.get(name, "\0"), later.args.get(name, "\0"))
-    )
-
-
-def _same_job(call: TracedCall, later: TracedCall, calls: Sequence[TracedCall]) -> bool:
-    if later.is_udf != call.is_udf:
-        return False
-    if later.name == call.name:
-        return _mostly_same(call, later) or not (call.args or later.args)
-    if kind_of_result(later.name) == kind_of_result(call.name):
-        between = calls[call.index + 1 : later.index]
-        return not any(one.effect == "write" and not one.failed for one in between)
-    # Another tool with all the same arguments: the job was done in another way.
-    return (
-        later.effect == call.effect
-        and len(call.args) > 1
-        and all(_alike(value, later.args.get(name, _NONE)) for name, value in call.args.items())
-    )
-
-
-def _mostly_same(call: TracedCall, later: TracedCall) -> bool:
-    """Tell whether more than half of the arguments are the same, or nearly.
-
-    Half is enough if an unchanged argument has digits, like an id, and the error mentions a changed
-    one.
-    """
-    names = (call.args.keys() | later.args.keys()) - _FREE_TEXT
-    same = {n for n in names if _alike(call.args.get(n, _NONE), later.args.get(n, _NONE))}
-    if len(same) * 2 != len(names):
-        return len(same) * 2 > len(names)
-    mentioned = set(words_of(error_text(call.error)))
-    return any(
-        re.search(r"\d", str(leaf)) for n in same for _, leaf in leaves(call.args[n])
-    ) and any(not mentioned.isdisjoint(words_of(n)) for n in names - same)
-
-
-_NONE: Any = object()
-
-
-def _alike(one: Any, other: Any) -> bool:
-    if one is _NONE or other is _NONE:
-        return False
-    if identical(one, other):
-        return True
-    if isinstance(one, list) and isinstance(other, list) and one and other:
-        shorter, longer = sorted((one, other), key=len)
-        return all(any(identical(item, it) for it in longer) for item in shorter)
-    if isinstance(one, str) and isinstance(other, str):
-        least = SIMILAR if _same_digits(one, other) else NEARLY_THE_SAME
-        return SequenceMatcher(None, one.lower(), other.lower()).ratio() >= least
-    return False
-
-
-def _same_digits(one: str, other: str) -> bool:
-    """Compare digits: two similar ids are different things, but spellings share their digits."""
-    digits = ["".join(filter(str.isdigit, text)) for text in (one, other)]
-    return digits[0] == digits[1] or not all(digits)
+    episode = found.episode
+    yield False
+    about_all = all(step.kind in ("read", "instead") for step in episode.steps) and episode.steps
+    if any(episode.values) and not (about_all or is_rewording(episode) or is_linked(episode)):
+        yield True
 
 
 def _recovery_lesson(
-    stored: KeptTrace,
-    call: TracedCall,
-    worked: TracedCall,
-    calls: Sequence[TracedCall],
-    ids: Sequence[str],
-) -> Lesson | None:
-    shape = error_shape(call.error)
-    advice = _action(call, worked, calls)
-    if advice is None:
-        return None
-    action, key = advice
-    failed, repaired = call_text(call), call_text(worked)
-    return Lesson(
-        trigger=f"{call.name} fails with: {shape}",
-        action=action,
-        analysis=f"{failed} failed ({error_text(call.error)}); then {repaired} worked.",
-        polarity="success",
+    found: Found, stored: KeptTrace, ids: Sequence[str], *, is_exact: bool
+) -> Iterator[Lesson]:
+    failure, act, worked, episode = found
+    error = failure.line if is_exact else failure.shape
+    calls = f"call {act.call.index + 1} failed"
+    if worked is not None:
+        calls += f"; call {worked.call.index + 1} worked"
+    lesson = Lesson(
+        trigger=f"{failure.where} fails with: {error}",
+        action=UNKNOWN,
         how="recovery",
-        tools=list(dict.fromkeys((call.name, worked.name))),
-        error=shape,
+        tools=list(dict.fromkeys((act.call.name, failure.where.split()[0]))),
+        error=error,
         subject=stored.subject,
         source_task=goal_text(stored.trace.mission.goal),
-        key=f"{call.name}|{shape}|{key}",
+        key=f"{failure.where}|{error}|{'exact' if is_exact else ''}",
+        program=failure.where,
+        form=FORM,
+        episode=msgspec.structs.replace(episode, is_exact=is_exact),
         evidence=Evidence(
             trace=stored.id,
-            failed=[ids[call.index]],
-            worked=[ids[worked.index]],
-            note=f"{failed} failed; {repaired} worked",
+            failed=[ids[act.call.index]],
+            worked=[] if worked is None else [ids[worked.call.index]],
+            note=calls,
         ),
     )
-
-
-def _action(
-    call: TracedCall, worked: TracedCall, calls: Sequence[TracedCall]
-) -> tuple[str, str] | None:
-    """Return what to do, and the key that identifies this advice; None if that is unknown."""
-    if worked.name != call.name:
-        given = names_text(sorted(worked.args))
-        instead = f"Use {worked.name} instead"
-        return (f"{instead}, with {given}." if given else f"{instead}."), f"use {worked.name}"
-    changed = _changed(call, worked)
-    if not changed:
-        return _again(call, worked, calls)
-    parts = [_change(name, call, worked, calls) for name in changed]
-    text = "; ".join(part for part, _ in parts)
-    return f"Call it again with {text}.", ", ".join(key for _, key in parts)
-
-
-def _again(
-    call: TracedCall, worked: TracedCall, calls: Sequence[TracedCall]
-) -> tuple[str, str] | None:
-    """Return what was done before the same call worked.
-
-    Calls of other tools are told by their names, those of the same tool, such as commands, whole.
-    """
-    between = [one for one in calls[call.index + 1 : worked.index] if not one.failed]
-    same = [one for one in between if one.name == call.name and one.effect != "read"]
-    if len(same) > MOST_BETWEEN:
-        return None
-    if same:
-        done = names_text([call_text(one) for one in same])
-        return f"First {done}, then make the same call again.", f"after {done}"
-    names = list(dict.fromkeys(one.name for one in between if one.name != call.name))
-    if not names:
-        return "Make the same call again: it worked unchanged.", "again"
-    done = names_text(names)
-    return f"Make the same call again after {done}: then it worked unchanged.", f"after {done}"
-
-
-def _change(
-    name: str, call: TracedCall, worked: TracedCall, calls: Sequence[TracedCall]
-) -> tuple[str, str]:
-    if name not in worked.args:
-        return f"no {name}", f"-{name}"
-    new = worked.args[name]
-    source = _source(new, worked, calls)
-    origin = f" as {source} gives it" if source else ""
-    if name not in call.args:
-        return f"{name}{origin} ({value_text(new)} worked)", f"+{name}<{source}"
-    old = call.args[name]
-    unseen = " (which had appeared nowhere before)" if appeared_nowhere(old, call, calls) else ""
-    text = (
-        f"a different {name}{origin}: {value_text(new)} worked, {value_text(old)}{unseen} did not"
-    )
-    return text, f"{name}<{source}"
-
-
-def _source(value: Any, call: TracedCall, calls: Sequence[TracedCall]) -> str:
-    """Return the tool whose earlier result contains this value; empty if none does."""
-    wanted = [leaf for _, leaf in leaves(value) if is_informative(leaf)]
-    if not wanted:
-        return ""
-    before = [earlier for earlier in reversed(calls[: call.index]) if not earlier.failed]
-    for earlier in sorted(before, key=lambda one: one.effect == "write"):
-        if _holds(earlier.result, wanted):
-            return earlier.name
-    return ""
+    settled, _ = settled_lesson([lesson])
+    yield msgspec.structs.replace(settled, episode=lesson.episode)
 
 
 def appeared_nowhere(value: Any, call: TracedCall, calls: Sequence[TracedCall]) -> bool:
     """Tell whether a value was made up: no earlier result or message contains it."""
     # Only values with digits, like ids, must come from somewhere; plain words need not.
-    cores = [_core(leaf) for _, leaf in leaves(value)]
-    wanted = [core for core in cores if len(core) >= 4 and re.search(r"\d", core)]
-    if not wanted or any(mentioned_in(core, call.said) for core in wanted):
+    cores = [core(leaf) for _, leaf in leaves(value)]
+    wanted = [one for one in cores if len(one) >= 4 and re.search(r"\d", one)]
+    if not wanted or any(mentioned_in(one, call.said) for one in wanted):
         return False
     before = [earlier for earlier in calls[: call.index] if not earlier.failed]
-    return not any(_holds(earlier.result, [core]) for earlier in before for core in wanted)
+    return not any(holds(earlier.result, [one]) for earlier in before for one in wanted)
 
 
-def _core(value: Any) -> str:
-    """Strip the signs around a value: `W123` for `#W123`."""
-    return re.sub(r"^\W+|\W+$", "", str(value)) if is_informative(value) else ""
+def dead_ends(
+    stored: KeptTrace, calls: Sequence[TracedCall], ids: Sequence[str], repaired: set[int]
+) -> list[Lesson]:
+    """Find a lesson for each kind of failure with a made-up value. repaired: calls to leave out.
 
-
-def _holds(result: Any, wanted: Sequence[Any]) -> bool:
-    texts = {_core(leaf) for _, leaf in leaves(result)} | _keys(result)
-    return all(_core(leaf) in texts for leaf in wanted)
-
-
-def _keys(value: Any) -> set[str]:
-    """Collect the keys of mappings, which may be ids too."""
-    if isinstance(value, dict):
-        below = (_keys(item) for item in value.values())
-        return {_core(key) for key in value}.union(*below)
-    return set().union(*map(_keys, value)) if isinstance(value, list | tuple) else set()
-
-
-def dead_ends(stored: KeptTrace, calls: Sequence[TracedCall], ids: Sequence[str]) -> list[Lesson]:
-    """Find a lesson for each kind of failure that no later call repaired."""
+    Commands and files are left out: a path that does not exist is found by looking.
+    """
     by_shape: defaultdict[tuple[str, str, str], list[TracedCall]] = defaultdict(list)
     for call in calls:
-        if call.failed and recovered_by(call, calls) is None:
-            made_up = names_text(_made_up(call, calls))
-            by_shape[call.name, error_shape(call.error), made_up].append(call)
+        if not call.failed or call.index in repaired or call.name in SHELLS:
+            continue
+        printed, shape = str(call.error), error_shape(call.error)
+        if is_refusal(printed) or talks_to_reader(printed) or not is_telling(shape):
+            continue
+        made_up = names_text(_made_up(call, calls))
+        if made_up:
+            by_shape[call.name, shape, made_up].append(call)
     return [
         _dead_end_lesson(stored, shape, made_up, failed, ids)
         for (_, shape, made_up), failed in by_shape.items()
@@ -335,42 +136,34 @@ def dead_ends(stored: KeptTrace, calls: Sequence[TracedCall], ids: Sequence[str]
 
 
 def _made_up(call: TracedCall, calls: Sequence[TracedCall]) -> list[str]:
-    """Return the arguments with made-up values; only those that the error names, if any."""
+    """Return the arguments with made-up values that the error blames, by value or by name."""
     message = error_text(call.error)
-    made_up: list[str] = []
+    free = {name for tool, name in free_texts(calls) if tool == call.name}
+    blamed: list[str] = []
     named: list[str] = []
-    for name in sorted(call.args):
+    for name in sorted(call.args.keys() - free):
         value = call.args[name]
-        blamed = [leaf for _, leaf in leaves(value) if leaf and str(leaf) in message]
-        if appeared_nowhere(blamed or value, call, calls):
-            (named if blamed else made_up).append(name)
-    return named or made_up
+        if any("/" in str(leaf) or " " in str(leaf) for _, leaf in leaves(value)):
+            continue
+        said = [leaf for _, leaf in leaves(value) if leaf and str(leaf) in message]
+        if (said or mentions(message, name)) and appeared_nowhere(said or value, call, calls):
+            (blamed if said else named).append(name)
+    return blamed or named
 
 
 def _dead_end_lesson(
     stored: KeptTrace, shape: str, made_up: str, failed: Sequence[TracedCall], ids: Sequence[str]
 ) -> Lesson:
-    first, tool = failed[0], failed[0].name
-    analysis = (
-        f"{call_text(first)} failed ({error_text(first.error)}), and no later call repaired it"
+    tool = failed[0].name
+    action = (
+        f"Don't make up {made_up}: look it up first, or ask. {tool} fails with a value that"
+        " is in no earlier result and no message."
     )
-    if len(failed) > 1:
-        analysis += f"; {len(failed) - 1} more calls failed in the same way in that attempt"
-    if made_up:
-        action = (
-            f"Don't make up {made_up}: look it up first, or ask. {tool} fails with a value that"
-            " is in no earlier result and no message."
-        )
-        analysis += f"; its {made_up} had appeared nowhere before"
-    else:
-        action = (
-            f"Don't just repeat {tool}: no later call repaired this in these attempts."
-            " Check what it needs before you call it, or find another way."
-        )
+    note = f"{names_text([f'call {call.index + 1}' for call in failed])} failed"
     return Lesson(
         trigger=f"{tool} fails with: {shape}",
         action=action,
-        analysis=analysis + ".",
+        analysis=f"No later call repaired this; its {made_up} had appeared nowhere before.",
         polarity="failure",
         how="dead_end",
         tools=[tool],
@@ -378,9 +171,9 @@ def _dead_end_lesson(
         subject=stored.subject,
         source_task=goal_text(stored.trace.mission.goal),
         key=f"{tool}|{shape}|{made_up}",
-        evidence=Evidence(
-            trace=stored.id, failed=[ids[call.index] for call in failed], note=analysis
-        ),
+        program=tool,
+        form=FORM,
+        evidence=Evidence(trace=stored.id, failed=[ids[call.index] for call in failed], note=note),
     )
 
 
@@ -395,9 +188,12 @@ def mine(stored: KeptTrace, declared: Mapping[str, Effect | None] | None = None)
     """Find the lessons of one trace, without a model."""
     calls, _ = calls_of(stored.trace, declared or {}, as_made=True)
     ids = call_ids(stored)
+    found = list(episodes(calls, stored.trace.parent or stored.id))
+    lessons = recoveries(found, stored, ids)
     if stored.trace.app.get("name") == LOOP:
-        return [*recoveries(stored, calls, ids), *_failed_check(stored, calls, ids)]
-    return [*recoveries(stored, calls, ids), *dead_ends(stored, calls, ids)]
+        return [*lessons, *_failed_check(stored, calls, ids)]
+    repaired = {one.act.call.index for one in found if one.worked is not None}
+    return [*lessons, *dead_ends(stored, calls, ids, repaired)]
 
 
 def call_ids(stored: KeptTrace) -> list[str]:
@@ -414,12 +210,12 @@ def _failed_check(
     if last is None or last.name not in (AGENT, CHECK) or not last.failed:
         return []
     goal = goal_text(stored.trace.mission.goal)
-    problem = cut(" ".join(str(last.error).split()), 600)
+    problem = cut(plain(str(last.error)), 600)
     return [
         Lesson(
             trigger=f"working toward the goal: {goal}",
-            action=f"Make sure that this does not happen again: {problem}",
-            analysis=f"An attempt ended when {call_text(last)} failed like this.",
+            action=f"Make sure that this does not happen again: {quoted(problem, 600)}",
+            analysis=f"An attempt ended when {last.name} failed like this.",
             polarity="failure",
             how="failed_check",
             tools=[last.name],
@@ -431,8 +227,8 @@ def _failed_check(
     ]
 
 
-MOST = 5
-"""With more differences than this, none can be the reason: learn nothing."""
+LEAST_ATTEMPTS = 2
+"""How many attempts must have solved a task, and how many failed, to compare them."""
 
 
 class _Done(NamedTuple):
@@ -448,28 +244,33 @@ class _Attempt(NamedTuple):
 
 
 def differences(attempts: Iterable[KeptTrace]) -> list[Lesson]:
-    """Find what all solved attempts at a task did and no failed one, or the other way round."""
+    """Find what all solved attempts at a task did and no failed one, or the other way round.
+
+    One difference may be the reason; of several, nobody knows which.
+    """
     by_task: defaultdict[tuple[str, str | None], list[KeptTrace]] = defaultdict(list)
     for stored in attempts:
         goal = " ".join(stored.trace.mission.goal.split())
-        if goal and stored.trace.outcome != "unknown":
+        if goal and outcome_of(stored.trace) != "unknown":
             by_task[goal, stored.subject].append(stored)
     return [lesson for group in by_task.values() for lesson in _of_one_task(group)]
 
 
 def _of_one_task(group: Sequence[KeptTrace]) -> list[Lesson]:
-    solved = [_attempt(stored) for stored in group if stored.trace.outcome == "success"]
-    failed = [_attempt(stored) for stored in group if stored.trace.outcome == "failure"]
-    if not solved or not failed:
+    solved = [_attempt(stored) for stored in group if outcome_of(stored.trace) == "success"]
+    failed = [_attempt(stored) for stored in group if outcome_of(stored.trace) == "failure"]
+    if min(len(solved), len(failed)) < LEAST_ATTEMPTS:
         return []
     found = [*_calls_that_differ(solved, failed), *_arguments_that_differ(solved, failed)]
-    return found if len(found) <= MOST else []
+    return found if len(found) == 1 else []
 
 
 def _attempt(stored: KeptTrace) -> _Attempt:
     calls, _ = calls_of(stored.trace, {}, as_made=True)
     ids = call_ids(stored)
-    writes = [call for call in calls if call.effect == "write" and not call.failed]
+    # That a shell was used says nothing.
+    used = [call for call in calls if not call.failed and call.name not in SHELLS]
+    writes = [call for call in used if call.effect == "write"]
     return _Attempt(stored, [_Done(call, ids[call.index]) for call in writes])
 
 
@@ -575,6 +376,7 @@ def _difference_lesson(
         subject=stored.subject,
         source_task=goal_text(goal),
         key=f"{goal}|{key}",
+        form=FORM,
         evidence=Evidence(trace=stored.id, failed=ends(failed), worked=ends(solved), note=because),
     )
 

@@ -154,7 +154,7 @@ def candidates(
     found = []
     for stream, (score, nearness) in scores.items():
         heuristic = find_heuristic(store, stream.removeprefix(HEURISTIC_PREFIX))
-        if heuristic is not None and not heuristic.retired:
+        if heuristic is not None and not heuristic.retired and heuristic.lesson.is_told:
             found.append(Candidate(heuristic, score, nearness))
     return found
 

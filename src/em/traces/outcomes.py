@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
-from em.traces.trace import Outcome
+from em.traces.trace import Outcome, Trace
 from em.values.canonical import Json
 
 
@@ -119,13 +119,23 @@ def outcome_of_call(args: Json, result: Any, error: Any) -> Outcome | None:
     return "success" if check.passed and re.search(check.passed, text, re.MULTILINE) else "unknown"
 
 
+def outcome_of(trace: Trace) -> Outcome:
+    """Return how a trace ended: as it is labelled, else as its last test run or push shows."""
+    if trace.outcome != "unknown":
+        return trace.outcome
+    shown: Outcome = "unknown"
+    for call in trace.calls:
+        shown = outcome_of_call(call.args, call.result, call.error) or shown
+    return shown
+
+
 def _last_check(command: str) -> tuple[Check, bool] | None:
     """Return the last check of a command line, and whether its exit code is that of the line."""
     if not _MAY_CHECK.search(command):
         return None
     found: tuple[Check, bool] | None = None
     for words in _simple_commands(command):
-        check = _check_of(words)
+        check = check_of(words)
         if check is not None:
             found = check, True
         elif found is not None:
@@ -152,7 +162,8 @@ def _simple_commands(command: str) -> Iterator[Sequence[str]]:
         yield words
 
 
-def _check_of(words: Sequence[str]) -> Check | None:
+def check_of(words: Sequence[str]) -> Check | None:
+    """Return the check that a simple command is; None if it is none."""
     rest = _without_prefixes(words)
     if not rest or not NO_RUN.isdisjoint(rest):
         return None
