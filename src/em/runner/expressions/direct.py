@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, TypeGuard
 
 from em.errors import ExpressionError
-from em.runner.expressions.functions import FUNCTIONS, SELECTIONS
+from em.runner.expressions.functions import FUNCTIONS, SELECTIONS, bounded
 
 Reference = Callable[[str, tuple[str | int, ...], str], Callable[[Any], Any]]
 Evaluate = Callable[[Any], Any]
@@ -120,7 +120,7 @@ class _Compiler:
         def computed(scope: Any) -> Any:
             one, other = first(scope), second(scope)
             if type(one) is int and type(other) is int:
-                return compute(one, other)
+                return bounded(compute(bounded(one), bounded(other)))
             return _of_numbers(compute, one, other)
 
         return computed

@@ -17,6 +17,28 @@ ANY = "*"
 MOST_SHOWN = 8
 """Candidates that an error lists."""
 
+MAX_BITS = 4096
+"""The largest size of a whole number, in bits."""
+MAX_COMPARISONS = 10_000_000
+"""How often one function may compare two values."""
+
+
+def check_size(bits: int) -> None:
+    """Fail if a whole number is too large: computing with it could take for ever."""
+    if bits > MAX_BITS:
+        raise ValueError("the number is too large")
+
+
+def bounded(number: int) -> int:
+    """Return a whole number, if it is not too large."""
+    check_size(number.bit_length())
+    return number
+
+
+def _check_comparisons(some: int, others: int) -> None:
+    if some * others > MAX_COMPARISONS:
+        raise ValueError(f"comparing {some:,} values with {others:,} is too much")
+
 
 def only(items: Any) -> Any:
     """Return the one item of a list, or the one value of a mapping; else fail."""
@@ -110,6 +132,8 @@ def _at(value: Any, parts: list[str]) -> list[Any]:
 def among(values: Any, wanted: Any) -> Any:
     """Return what is wanted, a value or a list of them, if all of it is among the values."""
     known = items_of(values)
+    if isinstance(wanted, list | tuple):
+        _check_comparisons(len(wanted), len(known))
     for value in wanted if isinstance(wanted, list | tuple) else (wanted,):
         # Most values are texts, and looking one up directly is much faster.
         found = isinstance(value, str) and value in known
@@ -137,6 +161,7 @@ def least_of(records: Any, key: str, wanted: Any, field: str) -> Any:
 def _facts(records: Any, key: str, wanted: Any, field: str) -> list[Any]:
     values = wanted if isinstance(wanted, list | tuple) else [wanted]
     held = [(record, _at(record, key.split("."))) for record in items_of(records)]
+    _check_comparisons(len(values), len(held))
     facts: list[Any] = []
     for value in values:
         found = [record for record, keys in held if any(equal(one, value) for one in keys)]
@@ -392,7 +417,7 @@ def _as_str(value: Any) -> str:
 
 
 def _as_int(value: Any) -> int:
-    return int(value)
+    return bounded(int(value))
 
 
 def _as_float(value: Any) -> float:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import wraps
+from time import thread_time
 from typing import Any
 
 import jinja2
@@ -20,16 +21,18 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.visitor import NodeTransformer
 
 from em.errors import ExpressionError
+from em.runner.expressions.functions import bounded, check_size
 from em.runner.expressions.language import Evaluate, Missing, Scope, as_text, undefined
 
 MAX_REPEAT = 1_000_000
 """The longest text or list that an expression may make by repeating."""
 MAX_WORK = 50_000_000
 """The budget of one evaluation: characters of texts, and items by their cost."""
-MAX_BITS = 4096
-"""The largest size of a whole number, in bits."""
+MAX_SECONDS = 5.0
+"""The processor time of one evaluation. A busy machine makes it no shorter."""
 _ITEM, _TURN = 8, 100
-_JOINED, _WEIGHED, _TURNS = "em joined", "em weighed", "em turns"
+_PAYMENTS_PER_LOOK = 64
+_JOINED, _WEIGHED, _TURNS, _SOUGHT = "em joined", "em weighed", "em turns", "em sought"
 
 _FILTERS = (
     "abs batch capitalize count d default dictsort e escape filesizeformat first float forceescape"
@@ -59,15 +62,28 @@ _REFUSED: dict[type[nodes.Node], str] = {
 
 
 class _Budget:
-    __slots__ = ("left",)
+    __slots__ = ("_payments", "_until", "left")
 
     def __init__(self) -> None:
         self.left = MAX_WORK
+        self._payments = 0
+        self._until = 0.0
 
     def pay(self, cost: int) -> None:
         self.left -= cost
         if self.left < 0:
             raise _too_much()
+        self._payments += 1
+        if self._payments % _PAYMENTS_PER_LOOK == 0:
+            self._look()
+
+    def _look(self) -> None:
+        """Look at the clock. Most evaluations are over before the first look."""
+        spent = thread_time()
+        if not self._until:
+            self._until = spent + MAX_SECONDS
+        elif spent > self._until:
+            raise SecurityError(f"the expression took more than {MAX_SECONDS:g} seconds")
 
     def afford(self, cost: int) -> None:
         if cost > self.left:
@@ -93,6 +109,8 @@ def budget() -> Iterator[None]:
 
 def charged(value: Any, *, deep: bool = False) -> Any:
     """Pay for a new value and return it. `deep`: pay for repeated parts each time."""
+    if isinstance(value, int):
+        return bounded(value)
     if isinstance(value, str | bytes):
         _now.get().pay(len(value))
     elif isinstance(value, Iterator):
@@ -139,6 +157,9 @@ def may_have(value: Any, attribute: str) -> bool:
 
 def check_operands(operator: str, left: Any, right: Any) -> None:
     """Refuse an operation whose result would be too large."""
+    for value in (left, right):
+        if isinstance(value, int):
+            bounded(value)
     if operator == "**":
         if abs(right) > 64 or abs(left) > MAX_REPEAT:
             raise SecurityError("the power is too large")
@@ -147,7 +168,7 @@ def check_operands(operator: str, left: Any, right: Any) -> None:
     elif operator == "+":
         if isinstance(left, _SIZED) and isinstance(right, _SIZED):
             _now.get().afford(len(left) + len(right))
-    elif isinstance(left, str | bytes | bytearray):
+    elif operator == "%" and isinstance(left, str | bytes | bytearray):
         raise SecurityError("% does not format texts; write {{ … }} inside the text")
 
 
@@ -155,9 +176,8 @@ def _check_product(left: Any, right: Any) -> None:
     for what, times in ((left, right), (right, left)):
         if isinstance(what, _SIZED) and len(what) * times > MAX_REPEAT:
             raise SecurityError("the result of * is too long")
-    whole = isinstance(left, int) and isinstance(right, int)
-    if whole and left.bit_length() + right.bit_length() > MAX_BITS:
-        raise SecurityError("the number is too large")
+    if isinstance(left, int) and isinstance(right, int):
+        check_size(left.bit_length() + right.bit_length())
 
 
 def bounded_function(function: Any) -> Any:
@@ -190,7 +210,13 @@ def _check_count(count: int, limit: int = MAX_REPEAT) -> None:
 def bounded_filters(filters: dict[str, Callable[..., Any]]) -> dict[str, Callable[..., Any]]:
     """Return the filters of routines; each pays for its result."""
     known = {name: _charging(name, filters[name]) for name in _FILTERS}
-    return known | {_JOINED: _join_texts, _WEIGHED: _weighed, _TURNS: _turns}
+    own = {_JOINED: _join_texts, _WEIGHED: _weighed, _TURNS: _turns, _SOUGHT: _sought}
+    return known | own
+
+
+def _is_in(value: Any, held: Any) -> bool:
+    """The test `in`, which pays for what it goes through."""
+    return value in _sought(held)
 
 
 _FREE = frozenset("length count first last default d".split())
@@ -235,6 +261,12 @@ def _check_parts(value: Any, parts: int = 0, fill_with: Any = None, **named: int
     return value
 
 
+def _check_int(value: Any, default: int = 0, base: int = 10) -> Any:
+    if isinstance(value, _SIZED):
+        check_size(len(value))
+    return value
+
+
 def _check_round(value: Any, precision: int = 0, method: str = "common") -> Any:
     _check_count(precision, 100)
     return value
@@ -256,6 +288,7 @@ _CHECKS: dict[str, Callable[..., Any]] = {
     "replace": _check_replace,
     "batch": _check_parts,
     "slice": _check_parts,
+    "int": _check_int,
     "round": _check_round,
     "tojson": _check_json,
     "sum": _check_sum,
@@ -270,6 +303,13 @@ def _join_texts(parts: list[Any]) -> str:
 
 def _weighed(value: Any) -> Any:
     return charged(value, deep=True)
+
+
+def _sought(held: Any) -> Any:
+    """Pay for going through a list or a text to look for something; a mapping costs nothing."""
+    if isinstance(held, _SIZED):
+        _now.get().pay(len(held))
+    return held
 
 
 def _turns(items: Any) -> Any:
@@ -316,6 +356,14 @@ class Counting(NodeTransformer):
         self.generic_visit(node)
         return _through(_WEIGHED, node)
 
+    def visit_Compare(self, node: nodes.Compare) -> nodes.Node:  # noqa: N802 - Jinja's name
+        """`a in b`."""
+        self.generic_visit(node)
+        for operand in node.ops:
+            if operand.op in ("in", "notin") and not isinstance(operand.expr, nodes.Const):
+                operand.expr = _through(_SOUGHT, operand.expr)
+        return node
+
     def visit_For(self, node: nodes.For) -> nodes.Node:  # noqa: N802 - Jinja's name
         """`{% for a in b %}`."""
         self.generic_visit(node)
@@ -339,7 +387,7 @@ class _MethodIfCalled(jinja2.StrictUndefined):
 
 
 class _Environment(ImmutableSandboxedEnvironment):
-    intercepted_binops = frozenset({"+", "*", "**", "%"})
+    intercepted_binops = frozenset({"+", "-", "*", "/", "//", "**", "%"})
 
     def getattr(self, obj: Any, attribute: str) -> Any:
         """Return the key `b` for `a.b` on a mapping, even if dict has a method of that name."""
@@ -403,6 +451,7 @@ class Sandboxed:
         )
         self._environment.globals = dict(functions)
         self._environment.filters = bounded_filters(self._environment.filters)
+        self._environment.tests |= {"in": _is_in}
 
     def expression(self, source: str, place: str) -> Evaluate:
         """Compile a bare expression; its value keeps its type."""
