@@ -8,6 +8,7 @@ PIP := PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.txt \
 # The coding agents that em is tried with, pinned; they are installed into .clients.
 CLIENTS := @anthropic-ai/claude-code@2.1.197 @openai/codex@0.166.0
 OTHER_CLIENTS := opencode-ai@1.18.33
+OPENCODE_PLUGIN := @opencode-ai/plugin@1.18.33  # opencode installs it into every home that has plugins
 MINI := mini-swe-agent==2.4.6 mcp  # mcp: its library for models imports it
 
 .PHONY: help demo test test-clients setup-clients lint bench bench-peers golden constraints clean setup-sandbox setup-browser
@@ -31,6 +32,8 @@ test-clients: .venv/dev setup-clients ## drive real coding agents against a scri
 setup-clients: ## install the coding agents that test-clients drives, pinned, into .clients
 	@command -v npm >/dev/null && npm install --prefix .clients --no-audit --no-fund --prefer-offline \
 		--fetch-retries=1 --loglevel=error $(CLIENTS) $(OTHER_CLIENTS) >/dev/null
+	@test -z "$(OTHER_CLIENTS)" || test -d .clients/opencode-config || npm install --prefix .clients/opencode-config \
+		--save-exact --no-audit --no-fund --prefer-offline --loglevel=error $(OPENCODE_PLUGIN) >/dev/null
 	@test -z "$(OTHER_CLIENTS)" || test -x .clients/mini/bin/mini || { $(PYTHON) -m venv .clients/mini \
 		&& .clients/mini/bin/python -m pip install --quiet --disable-pip-version-check $(MINI); }
 

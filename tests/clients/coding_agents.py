@@ -159,8 +159,6 @@ class Opencode(CodingAgent):
             "options": {"baseURL": f"{model.base_url}/v1", "apiKey": KEY},
             "models": {"scripted": {"tool_call": True}},
         }
-        # It installs a package into each home.
-        self.environment["npm_config_cache"] = str(CLIENTS / "npm-cache")
         settings = {
             "autoupdate": False,
             "share": "disabled",
@@ -169,9 +167,13 @@ class Opencode(CodingAgent):
             "small_model": "loopback/scripted",
             "provider": {"loopback": provider},
         }
+        self.environment["OPENCODE_DISABLE_MODELS_FETCH"] = "1"
         config = self.home / ".config" / "opencode" / "opencode.json"
         config.parent.mkdir(parents=True)
         config.write_text(json.dumps(settings))
+        # It waits until this is installed, which takes a minute.
+        for path in (CLIENTS / "opencode-config").glob("*"):
+            (config.parent / path.name).symlink_to(path)
 
     def command(self, prompt: str, options: tuple[str, ...]) -> list[str]:
         # By words: opencode puts an argument with blanks in quotes.

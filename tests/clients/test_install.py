@@ -169,3 +169,73 @@ def test_no_password_is_written_and_what_is_not_installed_is_not_found(home: Pat
     assert (ran.code, "pw" in ran.out + ran.err.replace("password", "")) == (2, False)
     assert em("uninstall", "codex", "--yes").code == 1
     assert contents(home) == {}
+
+
+GOAL = "count the pending orders"
+
+
+def keep(name: str, customer: str = "ana@example.org") -> None:
+    """Keep a routine of a recording in the memory of this folder."""
+    path = Path("trace.json")
+    calls = [
+        ("list_orders", {"shop": customer}, [customer]),
+        ("save_count", {"of": customer}, "ok"),
+    ]
+    events = [
+        {"type": "tool_call", "tool": tool, "args": args, "result": result}
+        for tool, args, result in calls
+    ]
+    trace = {
+        "version": "1",
+        "mission": {"goal": f"{GOAL} of {customer}"},
+        "input": {"customer": customer},
+        "events": events,
+        "outcome": "success",
+    }
+    path.write_text(json.dumps(trace))
+    ran = em("compile", str(path), "--keep", "--name", name)
+    assert ran.code == 0, ran.err
+
+
+SKILLS = {
+    "claude-code": ".claude/plugins/em/skills",
+    "codex": ".codex/skills",
+    "opencode": ".config/opencode/skills",
+}
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_skills_follow_the_routines_and_leave_with_em(used: Path, client: str) -> None:
+    before = contents(used)
+    folder = used / SKILLS[client]
+    keep("count_orders")
+    shown = em("install", client, "--dry-run").out
+    assert "em-count-orders/SKILL.md" in shown
+    em("install", client, "--yes")
+    text = (folder / "em-count-orders/SKILL.md").read_text()
+    assert text.startswith("---\nname: em-count-orders\ndescription: ")
+    assert "the tool `count_orders` of the MCP server `em`" in text
+    assert "ana" not in text
+    keep("list_all")
+    assert (folder / "em-list-all/SKILL.md").exists()
+    assert em("routine", "retire", "count_orders").code == 0
+    assert not (folder / "em-count-orders").exists()
+    assert em("uninstall", client, "--yes").code == 0
+    assert contents(used) == before
+
+
+def test_a_skill_of_somebody_else_and_a_changed_one_stay(used: Path) -> None:
+    mine = used / ".codex/skills/em-mine/SKILL.md"
+    mine.parent.mkdir(parents=True)
+    mine.write_text("my own")
+    keep("mine")
+    keep("theirs")
+    em("install", "codex", "--yes")
+    assert mine.read_text() == "my own"
+    changed = used / ".codex/skills/em-theirs/SKILL.md"
+    changed.write_text(changed.read_text() + "\nAsk Bo first.\n")
+    keep("theirs", "bo@example.org")
+    assert "Ask Bo first." in changed.read_text()
+    ran = em("uninstall", "codex", "--yes")
+    assert (ran.code, str(changed) in ran.err) == (1, True)
+    assert mine.read_text() == "my own"

@@ -105,6 +105,11 @@ def test_a_routine_of_two_sessions_does_the_third_task_over_mcp(
     assert (agent.folder / "returns.txt").read_text() == "3\n"
     assert "The routine count_pending" in told(agent)
     assert "call it only if they agree" in told(agent)
+    # The service saw the new routine at that session: the next one finds it as a skill.
+    until(lambda: any(agent.home.rglob("em-count-pending/SKILL.md")))
+    agent.model.aside = aside
+    agent.run("what can you do?", "Much.")
+    assert "em-count-pending" in json.dumps(agent.model.requests[-1].body)
 
 
 def until_offered(agent: CodingAgent, tool: str) -> Callable[[Seen], Any]:

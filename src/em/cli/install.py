@@ -14,10 +14,11 @@ from em.cli.output import emit, note, printable, wants_json
 from em.clients import claude_plugin, codex_config, opencode_config
 from em.clients.installation import Change, Installation, Removal, is_installed
 from em.clients.launch import Launch
-from em.errors import UsageError
+from em.clients.skills import CLIENTS, Skills, homes_of
+from em.errors import EmError, UsageError
+from em.memory import Memory
 from em.settings import Settings
 
-CLIENTS: dict[str, Any] = {one.NAME: one for one in (claude_plugin, codex_config, opencode_config)}
 _NEXT = {
     claude_plugin.NAME: "The next session of Claude Code has em.",
     codex_config.NAME: "Codex runs hooks that you trust: start it, type /hooks and trust em's.",
@@ -41,13 +42,14 @@ _dry = click.option("--dry-run", is_flag=True, help="Show the changes, and make 
 @_dry
 @everywhere
 def install(client: str, to: Path | None, yes: bool, dry_run: bool) -> int:
-    """Install em into a coding agent: hooks, the MCP server and, for Claude Code, a skill.
+    """Install em into a coding agent: hooks, the MCP server and skills.
 
     Every change is shown as a diff before it is made. The agent then uses the memory that em uses
-    in this folder, wherever it works. `em uninstall` restores each file.
+    in this folder, wherever it works. Each routine in use has a skill, written again when routines
+    are kept, changed or retired. `em uninstall` restores each file.
     """
     launch = Launch(db=_memory(), folder=str(Path.cwd()))
-    program = CLIENTS[client]
+    program: Any = CLIENTS[client]
     if to is not None:
         if client != claude_plugin.NAME:
             raise UsageError("--to is for claude-code", place="--to")
@@ -56,6 +58,9 @@ def install(client: str, to: Path | None, yes: bool, dry_run: bool) -> int:
     else:
         _refuse_second(program.home_of(program.config_folder()), client)
         made = program.installation(launch, program.config_folder())
+    memory = _existing_memory()
+    if memory is not None:
+        made.create_skills(Skills(memory.store).files())
     done = _carry_out(made, client, yes=yes, dry_run=dry_run)
     if done and not wants_json():
         note(f"The memory is {launch.db}. {_NEXT[client] if to is None else ''}".rstrip())
@@ -115,6 +120,14 @@ def _refuse_second(home: Path, client: str) -> None:
         )
 
 
+def _existing_memory() -> Memory | None:
+    """Open the memory, if it is there; the first session makes it otherwise."""
+    try:
+        return open_memory()
+    except EmError:
+        return None
+
+
 def _memory() -> str:
     """Return the memory's address, the same from every folder."""
     db = database() or Settings.load().db
@@ -129,13 +142,29 @@ def _memory() -> str:
     return db
 
 
+def refresh_skills() -> None:
+    """Let the agents that use this memory have its routines as skills."""
+    homes = homes_of(Launch(db=_memory(), folder="").socket)
+    memory = _existing_memory() if homes else None
+    if memory is not None:
+        Skills(memory.store).refresh(homes)
+
+
 @click.command("hooks")
 @click.option(
     "--idle", metavar="SECONDS", type=float, default=1800.0, show_default=True,
     help="End after so long without a hook.",
 )  # fmt: skip
+@click.option(
+    "--client",
+    "clients",
+    metavar="DIR",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    help="em's folder in an agent, whose skills are written. Repeatable.  [the usual ones]",
+)
 @everywhere
-def hooks(idle: float) -> int:
+def hooks(idle: float, clients: tuple[Path, ...]) -> int:
     """Answer the hooks of coding agents. `em install` lets the first hook start this.
 
     It listens on a socket that only this user can open, records sessions, and ends when idle. A
@@ -149,7 +178,7 @@ def hooks(idle: float) -> int:
     db = _memory()
     memory = open_memory(create=True)
     with suppress(_Ended):
-        HookService(memory, socket_of(db), idle=idle).run()
+        HookService(memory, socket_of(db), idle=idle, homes=clients).run()
     return 0
 
 

@@ -77,6 +77,8 @@ COMMANDS = {
     ),
 }
 """Each command: its function and its help. A module is imported when its command is used."""
+CHANGE_ROUTINES = frozenset({"compile", "forget", "routine"})
+"""Commands after which coding agents may have other routines."""
 
 
 class LazyGroup(click.Group):
@@ -106,7 +108,12 @@ class LazyGroup(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command."""
         with _reader_may_leave():
-            return super().invoke(ctx)
+            result = super().invoke(ctx)
+        if ctx.invoked_subcommand in CHANGE_ROUTINES:
+            from em.cli.install import refresh_skills
+
+            refresh_skills()
+        return result
 
     def format_commands(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list of commands in `--help`."""

@@ -9,13 +9,14 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+from em.clients.skills import newest_in_use
 from em.compiler.calls import words_of as words_of_name
 from em.errors import EmError
 from em.heuristics.brief import after_failure, cost
 from em.heuristics.heuristic import Heuristic, Lesson
 from em.heuristics.relevance import content_words
 from em.memory import Memory
-from em.runner.package import kept_routines, routine_of
+from em.runner.package import routine_of
 from em.runner.requirements import description_of
 from em.store.protocol import Artefact
 from em.values.canonical import Json
@@ -75,15 +76,10 @@ class Advice:
 
     def _routines(self) -> list["_Proposal"]:
         """Return the newest version in use of every routine; each version is read once."""
-        newest: dict[str, Artefact] = {}
-        for artefact in kept_routines(self._memory.store):
-            if artefact.body is not None and artefact.retired_at is None:
-                older = newest.get(artefact.name)
-                if older is None or older.version < artefact.version:
-                    newest[artefact.name] = artefact
         known = self._known
         self._known = {
-            one.id: known[one.id] if one.id in known else _proposal(one) for one in newest.values()
+            one.id: known[one.id] if one.id in known else _proposal(one)
+            for one in newest_in_use(self._memory.store)
         }
         return [one for one in self._known.values() if one is not None]
 

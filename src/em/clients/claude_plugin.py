@@ -52,8 +52,8 @@ def home_of(config: Path) -> Path:
 
 def plugin(launch: Launch, folder: Path) -> Installation:
     """Return the plugin's folder alone, for `claude --plugin-dir FOLDER`."""
-    made = Installation(NAME, folder, launch.socket)
-    for name, text in _files(launch).items():
+    made = Installation(NAME, folder, launch.socket, folder / "skills")
+    for name, text in _files(launch.at(folder)).items():
         made.create(folder / name, text)
     return made
 

@@ -12,7 +12,7 @@ import queue
 import signal
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -23,6 +23,7 @@ from em.clients.advice import Advice
 from em.clients.hook import missed, starting
 from em.clients.launch import private_folder
 from em.clients.live_sessions import LiveSessions, is_left_alone
+from em.clients.skills import Skills, homes_of
 from em.errors import EmError
 from em.memory import Memory
 from em.values.canonical import Json
@@ -34,11 +35,18 @@ LOOK = 2.0
 
 
 class HookService:
-    """Answers hooks for one memory until none came for `idle` seconds."""
+    """Answers hooks for one memory until none came for `idle` seconds.
 
-    def __init__(self, memory: Memory, address: Path, *, idle: float = 1800.0) -> None:
+    homes: em's folders in agents, in addition to the usual ones.
+    """
+
+    def __init__(
+        self, memory: Memory, address: Path, *, idle: float = 1800.0, homes: Sequence[Path] = ()
+    ) -> None:
         self._memory, self._address, self._idle = memory, address, idle
+        self._homes = homes
         self._advice = Advice(memory)
+        self._skills = Skills(memory.store)
         self._sessions = LiveSessions(memory)
         self._to_record: queue.Queue[Json | None] = queue.Queue()
         self._last = monotonic()
@@ -120,6 +128,7 @@ class HookService:
     def _record_all(self) -> None:
         """Record until the service ends."""
         self._guarded(self._advice.prepare)
+        self._guarded(self._refresh_skills)
         while True:
             try:
                 event = self._to_record.get(timeout=LOOK)
@@ -130,6 +139,7 @@ class HookService:
                 self._guarded(lambda: self._learn(self._sessions.end_all()))
                 return
             self._guarded(partial(self.record, event))
+            self._guarded(self._refresh_skills)
 
     def _guarded(self, act: Callable[[], None]) -> None:
         try:
@@ -147,6 +157,9 @@ class HookService:
             self._learn(self._sessions.end(Path(path), session))
         else:
             self._sessions.read_on(Path(path), session)
+
+    def _refresh_skills(self) -> None:
+        self._skills.refresh(homes_of(str(self._address), self._homes))
 
     def _learn(self, trace_ids: list[str]) -> None:
         if trace_ids:

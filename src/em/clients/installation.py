@@ -3,13 +3,17 @@
 What was written is noted beside it. A file that nobody changed since is restored byte for byte, by
 cutting out what was inserted; of a changed one only em's own parts are removed. Contents of a
 person's files are not copied: they may have secrets.
+
+Skills are the only files that change later: `refresh_skills` writes them again, and notes it.
 """
 
 import difflib
+import fcntl
 import hashlib
 import os
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +37,7 @@ class FileEdit(msgspec.Struct, frozen=True, omit_defaults=True):
     """What is done to one file: it is created with a text, or texts are inserted into it.
 
     edits: the values that a JSON file gets. after: a digest of the file as em leaves it.
-    comments: a JSON file that may have comments.
+    comments: a JSON file that may have comments. is_skill: the file of a skill.
     """
 
     path: str
@@ -43,15 +47,20 @@ class FileEdit(msgspec.Struct, frozen=True, omit_defaults=True):
     edits: Sequence[Edit] = ()
     skeleton: str = ""
     comments: bool = False
+    is_skill: bool = False
 
 
 class Note(msgspec.Struct, frozen=True):
-    """What an installation did, noted so that it can be undone."""
+    """What an installation did, noted so that it can be undone.
+
+    folders: those that em made. skills: the folder of the skills.
+    """
 
     client: str
     files: Sequence[FileEdit]
     folders: Sequence[str]
     socket: str = ""
+    skills: str = ""
 
 
 class Change(msgspec.Struct, frozen=True):
@@ -76,21 +85,28 @@ class Installation:
 
     home: em's own folder in the program's settings; the note is stored there.
     socket: where the service of its hooks listens.
+    skills: where the program looks for skills.
     leftovers: folders that the program makes for em, removed with the rest if they are empty.
     """
 
-    def __init__(self, client: str, home: Path, socket: str) -> None:
-        self.client, self.home, self.socket = client, home, socket
+    def __init__(self, client: str, home: Path, socket: str, skills: Path) -> None:
+        self.client, self.home, self.socket, self.skills = client, home, socket, skills
         self._files: list[FileEdit] = []
         self.changes: list[Change] = []
         self.leftovers: list[Path] = []
 
-    def create(self, path: Path, text: str) -> None:
+    def create(self, path: Path, text: str, *, is_skill: bool = False) -> None:
         """Add a file of em's own."""
         if path.exists():
             raise UsageError("this file exists, and em did not write it", place=str(path))
-        self._files.append(FileEdit(str(path), True, _digest(text)))
+        self._files.append(FileEdit(str(path), True, _digest(text), is_skill=is_skill))
         self.changes.append(Change(path, None, text))
+
+    def create_skills(self, texts: Mapping[str, str]) -> None:
+        """Add the skills of routines, by their paths; files that somebody else wrote stay."""
+        for name, text in texts.items():
+            if not (self.skills / name).exists():
+                self.create(self.skills / name, text, is_skill=True)
 
     def edit(
         self, path: Path, edits: Sequence[Edit], skeleton: Any = None, *, comments: bool = False
@@ -145,24 +161,91 @@ class Installation:
 
     def apply(self) -> None:
         """Write everything, the note first: also half an installation can be undone."""
-        folders = sorted({*self._new_folders(), *map(str, self.leftovers)})
-        note = Note(self.client, self._files, folders, self.socket)
-        _write(self.home / NOTE, msgspec.json.format(msgspec.json.encode(note), indent=1).decode())
+        paths = [self.home / NOTE, *(change.path for change in self.changes)]
+        folders = sorted({*_new_folders(paths), *map(str, self.leftovers)})
+        note = Note(self.client, self._files, folders, self.socket, str(self.skills))
+        _write_note(self.home, note)
         for change in self.changes:
             assert change.after is not None
             _write(change.path, change.after)
 
-    def _new_folders(self) -> Iterator[str]:
-        for path in [self.home / NOTE, *(change.path for change in self.changes)]:
-            for folder in path.parents:
-                if folder.exists():
-                    break
-                yield str(folder)
+
+def _new_folders(paths: Sequence[Path]) -> Iterator[str]:
+    """Yield the folders of files that are not there yet."""
+    for path in paths:
+        for folder in path.parents:
+            if folder.exists():
+                break
+            yield str(folder)
 
 
 def is_installed(home: Path) -> bool:
     """Return whether an installation is noted in a folder."""
     return (home / NOTE).exists()
+
+
+def socket_of_note(home: Path) -> str:
+    """Return where the service of an installation listens; empty if none is noted there."""
+    note = _read_note(home)
+    return "" if note is None else note.socket
+
+
+def refresh_skills(home: Path, wanted: Mapping[str, str]) -> None:
+    """Let an installation have these skills, by their paths, and no others of em.
+
+    A skill that somebody changed, or a file that somebody else wrote, is left as it is.
+    """
+    if not is_installed(home):
+        return
+    with _locked(home):
+        note = _read_note(home)
+        if note is None or not note.skills:
+            return
+        had = {Path(file.path): file for file in note.files if file.is_skill}
+        texts = {Path(note.skills) / name: text for name, text in wanted.items()}
+        own = {path for path, file in had.items() if _digest(_read(path) or "") == file.after}
+        free = {path for path in texts if path not in had and not path.exists()}
+        to_write = {
+            path: text
+            for path, text in texts.items()
+            if path in free or (path in own and _digest(text) != had[path].after)
+        }
+        to_remove = own - texts.keys()
+        if not to_write and not to_remove:
+            return
+        kept = [file for path, file in had.items() if path not in {*to_write, *to_remove}]
+        new = [FileEdit(str(p), True, _digest(text), is_skill=True) for p, text in to_write.items()]
+        others = [file for file in note.files if not file.is_skill]
+        folders = sorted({*note.folders, *_new_folders([*to_write])})
+        files = [*others, *kept, *new]
+        _write_note(home, msgspec.structs.replace(note, files=files, folders=folders))
+        for path, text in to_write.items():
+            _write(path, text)
+        for path in to_remove:
+            path.unlink()
+            _remove_empty(path.parent)
+
+
+@contextmanager
+def _locked(home: Path) -> Iterator[None]:
+    """Let nobody else change an installation meanwhile."""
+    folder = os.open(home, os.O_RDONLY)
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(folder)
+
+
+def _read_note(home: Path) -> Note | None:
+    try:
+        return msgspec.json.decode((home / NOTE).read_bytes(), type=Note)
+    except (OSError, msgspec.DecodeError):
+        return None
+
+
+def _write_note(home: Path, note: Note) -> None:
+    _write(home / NOTE, msgspec.json.format(msgspec.json.encode(note), indent=1).decode())
 
 
 class Removal:
@@ -172,14 +255,17 @@ class Removal:
     """
 
     def __init__(self, home: Path) -> None:
-        try:
-            self._note = msgspec.json.decode((home / NOTE).read_bytes(), type=Note)
-        except FileNotFoundError:
-            raise NotFound("em is not installed there", place=str(home)) from None
         self._home = home
+        self._look()
+
+    def _look(self) -> None:
+        note = _read_note(self._home)
+        if note is None:
+            raise NotFound("em is not installed there", place=str(self._home))
+        self._note = note
         self.changes: list[Change] = []
         self.left: list[Path] = []
-        for file in self._note.files:
+        for file in note.files:
             self._plan(file)
 
     @property
@@ -220,12 +306,14 @@ class Removal:
 
     def apply(self) -> None:
         """Restore the files, and remove em's folders and its note."""
-        for change in self.changes:
-            if change.after is None:
-                change.path.unlink(missing_ok=True)
-            else:
-                _write(change.path, change.after)
-        (self._home / NOTE).unlink()
+        with _locked(self._home):
+            self._look()  # skills may have changed while somebody read what is to be done
+            for change in self.changes:
+                if change.after is None:
+                    change.path.unlink(missing_ok=True)
+                else:
+                    _write(change.path, change.after)
+            (self._home / NOTE).unlink()
         for folder in sorted(self._note.folders, reverse=True):
             _remove_empty(Path(folder))
 

@@ -14,10 +14,14 @@ from em.errors import StoreError
 
 
 class Launch(msgspec.Struct, frozen=True, kw_only=True):
-    """The commands for one memory. folder: where em.yaml of this memory is."""
+    """The commands for one memory.
+
+    folder: where em.yaml of this memory is. home: em's folder in the agent.
+    """
 
     db: str
     folder: str
+    home: str = ""
     python: str = sys.executable
 
     @property
@@ -28,7 +32,11 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def service(self) -> list[str]:
         """The command of the service that answers hooks."""
-        return self._em("hooks")
+        return [*self._em("hooks"), *(("--client", self.home) if self.home else ())]
+
+    def at(self, home: Path) -> "Launch":
+        """Return the commands for an agent in which em has this folder."""
+        return msgspec.structs.replace(self, home=str(home))
 
     @property
     def socket(self) -> str:

@@ -28,7 +28,8 @@ def home_of(config: Path) -> Path:
 
 def installation(launch: Launch, config: Path) -> Installation:
     """Return the plugin and the MCP server in a user's settings."""
-    made = Installation(NAME, home_of(config), launch.socket)
+    launch = launch.at(home_of(config))
+    made = Installation(NAME, home_of(config), launch.socket, config / "skills")
     program = home_of(config) / "em_hook.py"
     made.create(program, Path(hook.__file__).read_text(encoding="utf-8"))
     command = json.dumps(launch.hook(str(program)), ensure_ascii=False)

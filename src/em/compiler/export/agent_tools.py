@@ -12,7 +12,7 @@ from em.compiler.export.python import Section, export_python, signatures
 from em.compiler.export.script import Failed, NeedsInput
 from em.errors import ExportError
 from em.runner.authorship import refuse_unread
-from em.runner.package import ROUTINE, Package
+from em.runner.package import ROUTINE, KeptRoutine, Package
 from em.runner.requirements import described_input, description_of
 from em.runner.routine import PlanStep, PromptStep, Routine, RulesStep, ToolStep
 from em.runner.tools import one_line, tool_name
@@ -247,6 +247,28 @@ def export_skill(
     return files
 
 
+def tool_skill(routine: KeptRoutine) -> tuple[str, str]:
+    """Return the name and the SKILL.md of a routine that the agent has as a tool of em's server.
+
+    It has no code: the server runs the routine, and asks before it does what nobody recorded.
+    """
+    name = skill_name(f"em-{routine.name}")
+    tool, trials = tool_name(routine.name), routine.trials
+    proof = f"tried on other tasks of this kind: {trials.summary}" if trials else "replayed"
+    parts = [
+        *_head(routine, name=name),
+        "A task that was done before. em, the memory of earlier sessions, keeps it as a routine:"
+        f" code that does the task without a model ({proof}).",
+        f"1. Tell the user that the tool `{tool}` of the MCP server `em` can do this, and what it"
+        " would change. Call it when they agree, with the inputs of this task.\n"
+        "2. If it answers `needs_input`, ask the user; don't make up the answer. Then call"
+        " `resume`.\n"
+        "3. If it fails or hands over, its answer says what was done before. Do the rest yourself.",
+        *_input_part(routine, "Call it with arguments that fit this schema:"),
+    ]
+    return name, "\n\n".join(parts) + "\n"
+
+
 LEARNT = "routine"
 """The folder of a learnt routine in its skill."""
 
@@ -278,9 +300,9 @@ def _tools(path: Path) -> str:
     return source
 
 
-def _head(routine: Routine, more: str = "") -> list[str]:
+def _head(routine: Routine, more: str = "", *, name: str = "") -> list[str]:
     """Return the front matter and the title of a SKILL.md."""
-    name = skill_name(routine.name)
+    name = name or skill_name(routine.name)
     about = (
         one_line(description_of(routine), 900) or f"Runs the routine {one_line(routine.name, 100)}"
     )
@@ -291,10 +313,10 @@ def _head(routine: Routine, more: str = "") -> list[str]:
     ]
 
 
-def _input_part(routine: Routine) -> list[str]:
+def _input_part(routine: Routine, how: str = "Write `input.json` to fit this schema:") -> list[str]:
     schema = _schema(routine) if routine.input_schema else {"type": "object"}
     return [
-        "## Input\n\nWrite `input.json` to fit this schema:",
+        f"## Input\n\n{how}",
         f"```json\n{json.dumps(schema, indent=2, ensure_ascii=False)}\n```",
     ]
 
