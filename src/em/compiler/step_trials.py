@@ -126,8 +126,14 @@ def _run(
     draft: Draft, calls: Sequence[TracedCall], functions: Mapping[str, Function] | None = None
 ) -> tuple[Verdict, str]:
     world = World(calls)
+    # What the agent did not do at all shows no effect; the routine knows it.
+    writes = {tool.name for tool in draft.routine.tools if tool.effect == "write"}
+
+    def stand_in(name: str) -> Function:
+        return world.stand_in(name, "write") if name in writes else world.tool(name)
+
     try:
-        stopped = why_stopped(replayed(draft, world.tool, functions))
+        stopped = why_stopped(replayed(draft, stand_in, functions))
     except EmError as error:
         stopped = error.message
     verdict, reason = world.verdict(stopped)

@@ -262,7 +262,7 @@ def replayed(
     """
     named = {item.name for item in draft.recording if item.is_udf}
     functions = {name: stand_in(name) for name in named} | dict(udfs or {})
-    names = {item.name for item in draft.recording if not item.is_udf}
+    names = {item.name for item in draft.recording if not item.is_udf} | draft.routine.called_tools
     return _run(draft, {name: Tool(name, stand_in(name)) for name in names}, functions)
 
 
@@ -292,7 +292,9 @@ def _verify(
     on_start: Callable[[str], None] | None = None,
     same: Same = identical,
 ) -> RunResult:
-    names = {item.name for item in draft.recording if not item.is_udf} | {ASK}
+    # A step of a way that this recording did not go is not made, and has to be there.
+    recorded = {item.name for item in draft.recording if not item.is_udf}
+    names = recorded | {ASK} | draft.routine.called_tools
     tools = {name: Tool(name, replay.tool(name)) for name in names}
     result = _run(draft, tools, udfs, on_start)
     if replay.difference is None and result.failure is not None:
