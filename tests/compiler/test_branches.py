@@ -7,7 +7,11 @@ from typing import Any
 import pytest
 
 from em import Memory
+from em.compiler.compile_trace import compile_several, compile_trace
+from em.compiler.kind_draft import examples_of
+from em.compiler.step_trials import Group
 from em.errors import EmError
+from em.traces.catalogue import get_traces
 from em.traces.trace import Message, Mission, ToolCall, Trace
 
 Parcel = dict[str, Any]
@@ -55,7 +59,7 @@ def sent(number: int, parcel: Parcel, *, wrapped: bool) -> Trace:
     return Trace(mission=Mission(goal="send"), events=events, outcome="success")
 
 
-def learnt(memory: Memory, *traces: Trace) -> str:
+def learnt(memory: Memory, *traces: Trace) -> Any:
     return memory.compile([memory.add_trace(one) for one in traces], name="post")
 
 
@@ -132,3 +136,122 @@ def test_two_traces_of_a_way_are_too_few_to_go_it(memory: Memory) -> None:
     made += [sent(n, parcel("fragile", 5 + n), wrapped=True) for n in (4, 5)]
     with pytest.raises(EmError):
         learnt(memory, *made)
+
+
+# --- limits ---------------------------------------------------------------------------------------
+
+
+class Counter:
+    """A counter where money is given back, or a person decides."""
+
+    def __init__(self, **claims: Parcel) -> None:
+        self.claims, self.done = claims, []
+
+    def act(self, *args: Any) -> str:
+        self.done.append(args)
+        return "ok"
+
+    def tools(self) -> dict[str, Any]:
+        return {
+            "get_claim": lambda claim_id: self.claims[claim_id],
+            "refund": lambda claim_id: self.act("refund", claim_id),
+            "escalate": lambda claim_id: self.act("escalate", claim_id),
+        }
+
+
+SMALL = (12, 49, 7, 31, 44, 26, 18, 3)
+LARGE = (51, 75, 310, 64, 99, 180, 57, 88)
+
+
+def claimed(number: int, claim: Parcel, does: str, said: str = "", **given: Any) -> Trace:
+    """What is asked for in words, or as inputs."""
+    claim_id = f"C-{6100 + 7 * number}"
+    calls = [("get_claim", claim, "read"), (does, "ok", "write")]
+    words = [Message(role="user", text=said.format(claim_id))] if said else []
+    events = [
+        *words,
+        *(ToolCall(tool=t, args={"claim_id": claim_id}, result=r, effect=e) for t, r, e in calls),
+    ]
+    stated = {} if said else {"claim_id": claim_id, **given}
+    mission = Mission(goal="settle a claim", input_summary=stated)
+    return Trace(mission=mission, events=events, outcome="success")
+
+
+def claim(amount: float, **more: Any) -> Parcel:
+    return {"amount": amount, "currency": "EUR", **more}
+
+
+def settled(said: str = "Please settle {} today.") -> list[Trace]:
+    made = [claimed(n, claim(one), "refund", said) for n, one in enumerate(SMALL)]
+    return made + [claimed(n + 8, claim(one), "escalate", said) for n, one in enumerate(LARGE)]
+
+
+@pytest.mark.parametrize("said", ["Please settle {} today.", ""])
+def test_a_number_decides_but_not_between_what_was_seen(memory: Memory, said: str) -> None:
+    routine = learnt(memory, *settled(said))
+    assert routine.trials.count("wrong") == 0
+    given = {"request": said.format("C-9001")} if said else {"claim_id": "C-9001"}
+    for amount, done in ((5, "refund"), (49, "refund"), (51, "escalate"), (700, "escalate")):
+        counter = Counter(**{"C-9001": claim(amount)})
+        result = memory.run(routine, given, counter.tools())
+        assert (result.status, counter.done) == ("ok", [(done, "C-9001")])
+    for odd in (claim(50), claim(49.5), claim("20"), {"currency": "EUR"}):
+        counter = Counter(**{"C-9001": odd})
+        result = memory.run(routine, given, counter.tools())
+        assert (result.status != "ok", counter.done) == (True, [])
+
+
+def test_a_number_in_the_words_decides(memory: Memory) -> None:
+    said = "Please settle {{}} for {} euros today."
+    small = [claimed(n, {"ok": "yes"}, "refund", said.format(one)) for n, one in enumerate(SMALL)]
+    large = [
+        claimed(n + 8, {"ok": "yes"}, "escalate", said.format(one)) for n, one in enumerate(LARGE)
+    ]
+    routine = learnt(memory, *small, *large)
+    for amount, done in ((30, ["refund"]), (60, ["escalate"]), (50, []), ("a few", [])):
+        counter = Counter(**{"C-9001": {"ok": "yes"}})
+        request = said.format(amount).format("C-9001")
+        memory.run(routine, {"request": request}, counter.tools())
+        assert [one for one, _ in counter.done] == done
+
+
+def test_a_limit_that_was_read_counts_as_well_as_a_constant(memory: Memory) -> None:
+    """All amounts above the limit of the claim were also large: both must say the same."""
+    made = [claimed(n, claim(a, limit=50 + n), "refund", SAY) for n, a in enumerate(SMALL)]
+    made += [claimed(n + 8, claim(a, limit=43 + n), "escalate", SAY) for n, a in enumerate(LARGE)]
+    routine = learnt(memory, *made)
+    given = {"request": SAY.format("C-9001")}
+    for odd in (claim(30, limit=20), claim(80, limit=100)):
+        counter = Counter(**{"C-9001": odd})
+        result = memory.run(routine, given, counter.tools())
+        assert (result.status, counter.done) == ("failed", [])
+    counter = Counter(**{"C-9001": claim(30, limit=52)})
+    assert memory.run(routine, given, counter.tools()).status == "ok"
+
+
+def test_a_limit_needs_traces_on_both_sides(memory: Memory) -> None:
+    made = [claimed(n, claim(one), "refund", SAY) for n, one in enumerate(SMALL)]
+    with pytest.raises(EmError):
+        learnt(memory, *made, claimed(9, claim(70), "escalate", SAY))
+
+
+def test_what_was_decided_by_the_clock_is_no_limit(memory: Memory) -> None:
+    """A time in seconds only looks like a number: tomorrow the limit is another one."""
+    start = 1_700_000_000
+    made = [claimed(n, claim(40, at=start + n), "refund", SAY) for n in range(8)]
+    made += [claimed(n + 8, claim(40, at=start + 90 + n), "escalate", SAY) for n in range(8)]
+    with pytest.raises(EmError):
+        learnt(memory, *made)
+
+
+SAY = "Please settle {} today."
+
+
+def test_a_trial_on_a_trace_that_went_the_other_way_is_wrong(memory: Memory) -> None:
+    """The agent never called `refund` there: that is another effect, and not a hand-over."""
+    kept = get_traces(memory.store, [memory.add_trace(one) for one in settled()])
+    draft = compile_several(kept, name="post").draft
+    odd = memory.add_trace(claimed(30, claim(20), "escalate", SAY))
+    other = get_traces(memory.store, [odd])
+    group = Group(examples_of(other, {}), {odd: compile_trace(other[0].trace)})
+    assert "wrong thing" in "".join(group.why_worse(draft, draft, {}))

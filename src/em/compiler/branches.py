@@ -7,8 +7,10 @@ goes a way only if every one of them says so. It hands over otherwise: in a stat
 and where two reasons disagree.
 """
 
+import itertools
+import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -16,7 +18,7 @@ import msgspec
 from em.compiler.calls import Names, result_name
 from em.compiler.differences import recorded_scope
 from em.compiler.draft import Draft, names_used
-from em.compiler.evidence import ENOUGH, of_constant, of_separation
+from em.compiler.evidence import ENOUGH, of_separation
 from em.compiler.sources import places, quoted, reference
 from em.errors import RoutineError
 from em.runner.agreement import names_in_expression
@@ -27,6 +29,14 @@ MOST_REASONS = 8
 """Conditions that separate the traces; with more of them it is not clear which one decides."""
 LEAST_NUMBERS = 3
 """Different numbers that are compared by size; fewer are kinds."""
+
+
+FEWEST_OF_A_VALUE = 3
+"""Times that each value of a field must have been seen: an id is another one each time."""
+MOST_COMPARED = 12
+"""Numbers that are compared with each other."""
+FIRST_TIME = 1_000_000_000
+"""Numbers from here on may be times, in seconds since 1970."""
 
 
 class NothingDecides(RoutineError):
@@ -182,27 +192,54 @@ def _joined(ways: Sequence[Way], steps: Sequence[Step], ids: dict[tuple[int, str
 
 
 class Reason(NamedTuple):
-    """Something that separates all traces: the condition of each way, and the evidence in bits."""
+    """Something that separates all traces: the condition of each way, and the evidence in bits.
+
+    name: the expression that decides. tests: by way, what `select` may ask of it; none if it can't.
+    held: by way, the values that it had, if it has one of a few. rarest: how often the rarest of
+    them was seen.
+    """
 
     conditions: Sequence[str]
-    bits: float
+    bits: float = 0.0
+    name: str = ""
+    tests: Sequence[str] = ()
+    held: Sequence[Sequence[Any]] = ()
+    rarest: int = 0
 
 
 def _reasons(ways: Sequence[Way], known: Sequence[Step]) -> Iterator[Reason]:
     """Yield everything that separates the traces of all ways."""
     saved = {step.save_as for step in known if step.save_as is not None}
     features = [[_features(way.draft, one, saved) for one in way.traces] for way in ways]
+    yield from reasons_of(columns_of(features))
+
+
+def columns_of(features: Sequence[Sequence[Json]]) -> dict[str, list[list[Any]]]:
+    """Return the values by name and way, of the names that all examples of all ways have.
+
+    features: by way, the values of each example by name.
+    """
     shared = set.intersection(*(set(one) for way in features for one in way))
-    columns = {name: [[one[name] for one in way] for way in features] for name in sorted(shared)}
-    varying = [
-        name for name, own in columns.items() if len({quoted(v) for c in own for v in c}) > 1
-    ]
-    for name in varying:
-        found = _by_value(name, columns[name]) or _by_size(name, columns[name])
+    return {name: [[one[name] for one in way] for way in features] for name in sorted(shared)}
+
+
+def reasons_of(
+    columns: Mapping[str, Sequence[Sequence[Any]]], fewest: int = FEWEST_OF_A_VALUE
+) -> Iterator[Reason]:
+    """Yield everything that separates ways: a value of a field, its size, or which one is larger.
+
+    columns: by expression, its values by way. fewest: how often each text must have been seen.
+    """
+    varying = {
+        name: own for name, own in columns.items() if len({quoted(v) for c in own for v in c}) > 1
+    }
+    sizes = [len(column) for column in next(iter(varying.values()), ())]
+    for name, own in varying.items():
+        found = _by_value(name, own, fewest) or _by_size(name, own)
         if found is not None:
-            conditions, kinds = found
-            bits = of_separation([len(way.traces) for way in ways], kinds, len(varying))
-            yield Reason(conditions, bits)
+            kinds = len(sizes) if not found.held else sum(map(len, found.held))
+            yield found._replace(bits=of_separation(sizes, kinds, len(varying)))
+    yield from _comparisons(varying, sizes)
 
 
 def _features(draft: Draft, trace: Draft, saved: set[str]) -> Json:
@@ -218,27 +255,108 @@ def _features(draft: Draft, trace: Draft, saved: set[str]) -> Json:
     return found
 
 
-def _by_value(name: str, columns: Sequence[Sequence[Any]]) -> tuple[list[str], int] | None:
-    """Return the conditions that a field has a value of a way, and how many values there are."""
-    held = [set(map(quoted, column)) for column in columns]
-    kinds = len(set().union(*held))
-    if kinds < sum(map(len, held)):
+def _by_value(name: str, columns: Sequence[Sequence[Any]], fewest: int) -> Reason | None:
+    """Return the conditions that a field has a value of a way."""
+    held = [{quoted(one): one for one in column} for column in columns]
+    if len(set().union(*held)) < sum(map(len, held)):
         return None
-    counts = Counter(quoted(one) for column in columns for one in column)
-    if of_constant(min(counts.values())) < ENOUGH:
-        return None  # an id, or a value that may be an accident
-    return [f"{name} in [{', '.join(sorted(own))}]" for own in held], kinds
+    values = [one for column in columns for one in column]
+    counts = Counter(map(quoted, values))
+    rarest = min(counts.values())
+    is_number = any(isinstance(one, int | float) and not isinstance(one, bool) for one in values)
+    if rarest < (max(fewest, FEWEST_OF_A_VALUE) if is_number else fewest):
+        return None  # a value that may be an accident
+    if len(counts) > len(values) / 2:
+        return None  # an id
+    texts = [f"[{', '.join(sorted(own))}]" for own in held]
+    return Reason(
+        [f"{name} in {text}" for text in texts],
+        name=name,
+        tests=[
+            next(iter(own)) if len(own) == 1 else f'{{"in": {text}}}'
+            for own, text in zip(held, texts, strict=True)
+        ],
+        held=[list(own.values()) for own in held],
+        rarest=rarest,
+    )
 
 
-def _by_size(name: str, columns: Sequence[Sequence[Any]]) -> tuple[list[str], int] | None:
-    """Return the conditions that a number is as small or as large as in the traces of a way."""
-    numbers = [one for column in columns for one in column]
-    if any(isinstance(one, bool) or not isinstance(one, int | float) for one in numbers):
+def _by_size(name: str, columns: Sequence[Sequence[Any]]) -> Reason | None:
+    """Return the conditions that a number is as small or as large as in the traces of a way.
+
+    Between the largest of one way and the smallest of the next, no condition holds.
+    """
+    found = _numbers(columns)
+    if found is None:
         return None
-    if len(columns) != 2 or len(set(numbers)) < LEAST_NUMBERS:
+    numbers, is_text = found
+    if len({one for column in numbers for one in column}) < LEAST_NUMBERS:
         return None
-    low, high = sorted(columns, key=min)
-    if max(low) >= min(high):
+    order = sorted(range(len(numbers)), key=lambda way: min(numbers[way]))
+    pairs = itertools.pairwise(order)
+    if any(max(numbers[low]) >= min(numbers[high]) for low, high in pairs):
         return None
-    small, large = f"{name} <= {max(low)}", f"{name} >= {min(high)}"
-    return [small if column is low else large for column in columns], 2
+    value = f"float({name})" if is_text else name
+    conditions, tests = [""] * len(numbers), [""] * len(numbers)
+    for at, way in enumerate(order):
+        bounds: dict[str, float] = {} if not at else {"at_least": min(numbers[way])}
+        bounds |= {} if at == len(order) - 1 else {"at_most": max(numbers[way])}
+        signs = {"at_least": ">=", "at_most": "<="}
+        conditions[way] = " and ".join(f"{value} {signs[k]} {v}" for k, v in bounds.items())
+        tests[way] = quoted(bounds)
+    return Reason(conditions, name=name, tests=() if is_text else tests)
+
+
+def _numbers(columns: Sequence[Sequence[Any]]) -> tuple[list[list[float]], bool] | None:
+    """Return the values as numbers, and whether they are texts; None if one is no number.
+
+    What counts seconds since 1970 is a time, and what was decided by it depends on the day.
+    """
+    values = [one for column in columns for one in column]
+    is_text = all(isinstance(one, str) and _NUMBER.fullmatch(one) for one in values)
+    if not is_text and any(
+        isinstance(one, bool) or not isinstance(one, int | float) for one in values
+    ):
+        return None
+    read = [[_read_number(one) for one in column] for column in columns]
+    return None if min(min(column) for column in read) >= FIRST_TIME else (read, is_text)
+
+
+def _read_number(value: Any) -> float:
+    if not isinstance(value, str):
+        return float(value) if isinstance(value, float) else value
+    return float(value) if "." in value else int(value)
+
+
+def _comparisons(
+    columns: Mapping[str, Sequence[Sequence[Any]]], sizes: Sequence[int]
+) -> Iterator[Reason]:
+    """Yield that one number is never larger than another in one way, and always in the other."""
+    if len(sizes) != 2:
+        return
+    numbers = {name: found for name, own in columns.items() if (found := _numbers(own)) is not None}
+    pairs = list(itertools.combinations([*numbers][:MOST_COMPARED], 2))
+    for one, other in pairs:
+        (ours, is_text), (theirs, other_is_text) = numbers[one], numbers[other]
+        signs = [
+            {(a > b) - (a < b) for a, b in zip(mine, yours, strict=True)}
+            for mine, yours in zip(ours, theirs, strict=True)
+        ]
+        if len(signs[0] | signs[1]) < 2 or signs[0] & signs[1] or max(map(len, signs)) > 2:
+            continue
+        left = f"float({one})" if is_text else one
+        right = f"float({other})" if other_is_text else other
+        texts = [_RELATIONS.get(frozenset(sign)) for sign in signs]
+        if all(texts):
+            conditions = [f"{left} {text} {right}" for text in texts]
+            yield Reason(conditions, of_separation(sizes, 2, len(pairs) * 2))
+
+
+_RELATIONS = {
+    frozenset({-1}): "<",
+    frozenset({0}): "==",
+    frozenset({1}): ">",
+    frozenset({-1, 0}): "<=",
+    frozenset({0, 1}): ">=",
+}
+_NUMBER = re.compile(r"-?\d+(\.\d+)?")

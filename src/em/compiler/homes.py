@@ -561,7 +561,7 @@ class _Learner:
         records = self._chosen(name, home)
         found: dict[str, list[Any]] = {}
         for field in records[0] if records else ():
-            allowed = _allowed(str(field), [record.get(field) for record in records])
+            allowed = allowed_values(str(field), [record.get(field) for record in records])
             if allowed:
                 found[str(field)] = allowed
         return found
@@ -592,7 +592,9 @@ class _Learner:
         for text, made in self._linked_reads().items():
             results = [call.result for _, call in made]
             for parts in _fixed(results[0]):
-                allowed = _allowed(parts[-1], [_value_at(result, parts) for result in results])
+                allowed = allowed_values(
+                    parts[-1], [_value_at(result, parts) for result in results]
+                )
                 if allowed:
                     yield f"{reference(text, parts)} in {quoted(allowed)}"
 
@@ -698,7 +700,7 @@ def _alike(old: Json, new: Json) -> set[str]:
     }
 
 
-def _allowed(field: str, values: Sequence[Any]) -> list[Any]:
+def allowed_values(field: str, values: Sequence[Any]) -> list[Any]:
     """Return the values that a flag or a state had, if it always had one of a few."""
     if not all(isinstance(one, bool | str) and fact("x", field, one) for one in values):
         return []

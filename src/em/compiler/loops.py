@@ -327,7 +327,7 @@ def unfolded(draft: Draft, loop: Loop, trace: int, calls: Sequence[Call]) -> Dra
         check, one = pair
         checks += [] if check is None else [check]
         made.append(one)
-    return _with_list(_with_steps(draft, _checked_early(made, checks)), loop, trace, calls)
+    return _with_list(_with_steps(draft, checked_early(made, checks)), loop, trace, calls)
 
 
 def _uses(step: Step) -> set[str]:
@@ -346,11 +346,11 @@ def _looped(step: ToolStep | UdfStep, loop: Loop) -> tuple[AssertStep | None, St
     named = {} if is_plain else {name: f"{own}.{name}" for name in loop.items.values()}
     conditions = list(step.guards)
     for place, agreeing in step.agree.items():
-        value = _bare(part_at(step.args, place))
+        value = bare(part_at(step.args, place))
         if value is None:
             return None
         conditions += [f"({text}) == ({value})" for text in agreeing]
-    conditions = [_renamed(text, named) for text in conditions]
+    conditions = [renamed(text, named) for text in conditions]
     common: dict[str, Any] = {"for_each": f"{{{{ {loop.name} }}}}", "as_": own}
     check = None
     if conditions:
@@ -360,15 +360,15 @@ def _looped(step: ToolStep | UdfStep, loop: Loop) -> tuple[AssertStep | None, St
             message=f"an item of {loop.name} is not as it was in the recordings",
             **common,
         )
-    args = _renamed_value(step.args, named)
-    expects = tuple(_renamed(text, named) for text in step.expects)
+    args = renamed_value(step.args, named)
+    expects = tuple(renamed(text, named) for text in step.expects)
     looped = msgspec.structs.replace(
         step, args=args, agree={}, guards=(), reasons={}, expects=expects, **common
     )
     return check, looped
 
 
-def _bare(template: Any) -> str | None:
+def bare(template: Any) -> str | None:
     """Return an argument as an expression; None if it is a text with expressions in it."""
     if not isinstance(template, str) or "{{" not in template:
         return quoted(template)
@@ -376,33 +376,38 @@ def _bare(template: Any) -> str | None:
     return None if "{{" in inner or "}}" in inner else inner.strip()
 
 
-def _renamed(text: str, named: Mapping[str, str]) -> str:
+def renamed(text: str, named: Mapping[str, str]) -> str:
+    """Return an expression with expressions in place of names."""
     for name, expression in named.items():
         text = in_expression(text, name, expression)
     return text
 
 
-def _renamed_value(value: Any, named: Mapping[str, str]) -> Any:
+def renamed_value(value: Any, named: Mapping[str, str]) -> Any:
+    """Return a value with expressions in place of names in its templates."""
     if isinstance(value, dict):
-        return {key: _renamed_value(item, named) for key, item in value.items()}
+        return {key: renamed_value(item, named) for key, item in value.items()}
     if isinstance(value, list):
-        return [_renamed_value(item, named) for item in value]
+        return [renamed_value(item, named) for item in value]
     if not isinstance(value, str):
         return value
-    return _HOLE.sub(lambda hole: f"{{{{{_renamed(hole[1], named)}}}}}", value)
+    return _HOLE.sub(lambda hole: f"{{{{{renamed(hole[1], named)}}}}}", value)
 
 
-def _checked_early(steps: Sequence[Step], checks: Sequence[Step]) -> list[Step]:
+def checked_early(steps: Sequence[Step], checks: Sequence[Step]) -> list[Step]:
     """Return steps with the checks of items as early as what they need is there.
 
     A refusal then comes before anything was done.
     """
-    made = list(steps)
-    saved = {step.save_as for step in steps if step.save_as is not None}
+    made, placed = list(steps), list[Step]()
+    saved = {step.save_as for step in (*steps, *checks) if step.save_as is not None}
     for check in checks:
         needed = _uses(check) & saved
         at = max((number for number, step in enumerate(made) if step.save_as in needed), default=-1)
+        while at + 1 < len(made) and made[at + 1] in placed:
+            at += 1
         made.insert(at + 1, check)
+        placed.append(check)
     return made
 
 

@@ -138,7 +138,7 @@ def _outcome(
     same: Same = identical,
 ) -> str:
     effects = {tool.name: tool.effect for tool in draft.routine.tools}
-    replay = _Replay(recording, effects, same)
+    replay = _Replay(recording, effects, same, _rounds(draft))
     result = replayed(msgspec.structs.replace(draft, input=given), replay.tool)
     if replay.difference is not None:
         raise replay.difference
@@ -151,16 +151,30 @@ def _why_stopped(result: RunResult) -> str:
     return "" if result.failure is None else f"makes it stop ({cause_of(result.failure)})"
 
 
+def _rounds(draft: Draft) -> dict[str, str]:
+    """Return the loop of each step that goes through a list which a read returned."""
+    given = {f"{{{{ {name} }}}}" for name in draft.input}
+    return {
+        step.id: step.within or step.id
+        for step in draft.routine.steps
+        if step.within is not None or (step.for_each is not None and step.for_each not in given)
+    }
+
+
 class _Replay:
-    """Answers reads from a recording; an effect must be the next one of the recording."""
+    """Answers reads from a recording; an effect must be the next one of the recording.
+
+    The effects of a loop over a list that was read come in the order of that list.
+    """
 
     def __init__(
         self,
         recording: Sequence[Recorded],
         effects: Mapping[str, Any],
         same: Same,
+        rounds: Mapping[str, str],
     ) -> None:
-        self._same = same
+        self._same, self._rounds = same, rounds
         self._harmless = {
             item.name for item in recording if item.is_udf or effects.get(item.name) == "read"
         }
@@ -182,9 +196,11 @@ class _Replay:
                 return known.pop(0) if len(known) > 1 else known[0]
             if name in self._harmless:
                 raise LookupError(f"{name}({short(args)}) was not recorded")
-            expected = self._writes.pop(0) if self._writes else None
-            if expected is not None and expected.name == name and self._same(expected.args, args):
-                return expected.result
+            expected = self._writes[0] if self._writes else None
+            for item in self._next():
+                if item.name == name and self._same(item.args, args):
+                    self._writes.remove(item)
+                    return item.result
             self.difference = self.difference or NotReproduced(
                 f"with other values it calls {name}({short(args)})"
                 + (f" instead of {expected.name}({short(expected.args)})" if expected else ""),
@@ -193,6 +209,14 @@ class _Replay:
             raise self.difference
 
         return call
+
+    def _next(self) -> Iterator[Recorded]:
+        """Yield the effects that may come next."""
+        first = self._rounds.get(self._writes[0].step) if self._writes else None
+        for number, item in enumerate(self._writes):
+            if number and (first is None or self._rounds.get(item.step) != first):
+                return
+            yield item
 
 
 def _alike(one: Any, other: Any) -> bool:

@@ -14,10 +14,11 @@ from em.compiler.draft import Draft
 from em.compiler.evidence import ENOUGH, of_constant
 from em.compiler.loops import unfolded
 from em.compiler.return_value import with_return
+from em.compiler.round_draft import draft_rounds
 from em.compiler.sources import places, text_key
 from em.compiler.templates import Filled, filled, merged_of, templates_of, with_template
 from em.errors import EmError
-from em.traces.trace import ToolCall, Trace
+from em.traces.trace import Message, ToolCall, Trace
 from em.values.leaves import leaves
 
 Compile = Callable[..., Draft]
@@ -37,11 +38,12 @@ def way_drafts(
     undecided: NothingDecides | None = None
     whole = (filled(traces, said, template) for template in templates_of(said))
     merged = (filled(traces, said, template) for template in merged_of(said))
-    for found in chain(whole, (one for one in merged if one.loops)):
+    for found in chain(whole, (one for one in merged if one.loops), _unfilled(traces)):
         try:
-            draft = _draft(found, traces, compile_one)
+            draft = _draft(found, traces, said, compile_one)
             if draft is not None:
-                yield with_template(proved(draft), found)
+                draft = proved(draft)
+                yield with_template(draft, found) if found.template else draft
         except NothingDecides as error:
             undecided = error
         except EmError:
@@ -50,12 +52,39 @@ def way_drafts(
         raise undecided
 
 
-def _draft(found: Filled, traces: Sequence[Trace], compile_one: Compile) -> Draft | None:
+def _unfilled(traces: Sequence[Trace]) -> Iterator[Filled]:
+    """Yield traces as they are, if their tasks differ in structured inputs and in no words."""
+    said = {
+        (trace.mission.goal, *(one.text for one in trace.events if isinstance(one, Message)))
+        for trace in traces
+    }
+    names = {tuple(sorted(trace.mission.input_summary)) for trace in traces}
+    plain = all(
+        isinstance(value, str | int | float | bool)
+        for trace in traces
+        for value in trace.mission.input_summary.values()
+    )
+    if len(said) == 1 and len(names) == 1 and names != {()} and plain:
+        yield Filled(traces, range(len(traces)), "", {}, ())
+
+
+def _draft(
+    found: Filled, traces: Sequence[Trace], said: Sequence[str], compile_one: Compile
+) -> Draft | None:
     """Return what holds in all traces; None if something is left to ask."""
     ways = _ways(found.traces)
+    if len(ways) > 1 and found.loops:
+        return None  # a loop was aligned for one way; several ways with loops are too much at once
+    in_rounds = None if found.loops else _in_rounds(found.traces, said, compile_one)
+    if in_rounds is not None:
+        return in_rounds
     if len(ways) > 1:
-        # A loop was aligned for one way; several ways with loops are too much at once.
-        return None if found.loops else _parted(list(ways.values()), compile_one)
+        return _parted(list(ways.values()), compile_one)
+    return _on_one_way(found, traces, compile_one) if found.template else None
+
+
+def _on_one_way(found: Filled, traces: Sequence[Trace], compile_one: Compile) -> Draft | None:
+    """Return what holds in all traces that made the same calls."""
     drafts = _same_way(found.traces, compile_one, _listing(found.traces))
     if drafts is None:
         return None
@@ -70,6 +99,24 @@ def _draft(found: Filled, traces: Sequence[Trace], compile_one: Compile) -> Draf
             return None
         draft = made
     return draft
+
+
+def _in_rounds(traces: Sequence[Trace], said: Sequence[str], compile_one: Compile) -> Draft | None:
+    """Return a routine for traces that did the same to the members of different lists."""
+    if all(len(own) == len(set(own)) for own in map(_calls, traces)):
+        return None  # nothing was done twice
+
+    def merge(some: Sequence[Trace], keep: Collection[int]) -> Draft | None:
+        drafts = _same_way(some, compile_one, keep)
+        return None if drafts is None else _merged(drafts, _base(drafts), len(traces))
+
+    calls = [compile_one(trace).calls for trace in traces]
+    try:
+        return draft_rounds(traces, said, calls, merge)
+    except NothingDecides:
+        if len(_ways(traces)) > 1:
+            raise
+        return None  # all went the same way, whatever it was for
 
 
 def _listing(traces: Sequence[Trace]) -> set[int]:

@@ -25,7 +25,7 @@ from em.runner.candidates import (
     titles,
     wanted_fields,
 )
-from em.runner.expressions.functions import FUNCTIONS, equal, every, items_of, kind_of
+from em.runner.expressions.functions import FUNCTIONS, equal, every, items_of, kind_of, may_matter
 from em.runner.expressions.language import compile_expression
 from em.runner.free_words import Reader
 from em.runner.mentions import FUNCTION_WORDS, Span, Words, analysed, is_chatter, stem, unread
@@ -415,7 +415,7 @@ class Planner:
     def _check(self, name: str, slot: Slot, value: Any, record: Any, reading: _Reading) -> None:
         """Refuse a value that is not in every list that held it, or whose record is not alike."""
         for field, held in record.items() if slot.fields and isinstance(record, dict) else ():
-            if field not in slot.fields and _may_matter(field, held):
+            if field not in slot.fields and may_matter(field, held):
                 raise Unplanned(
                     f"{name}: {field} of {short(value)} is {short(held)}, and nothing recorded"
                     " had that"
@@ -731,11 +731,6 @@ def _is_in_order(way: Sequence[tuple[Span, str]]) -> bool:
         return False
     names = sorted(span for span, text in way if text[:1].isupper())
     return all(0 < after.start - before.end <= 1 for before, after in itertools.pairwise(names))
-
-
-def _may_matter(field: str, value: Any) -> bool:
-    """Return whether a field that was never seen may speak against choosing a record."""
-    return isinstance(value, bool | int | float) or field in ("status", "state")
 
 
 def _has_value(args: Json, value: Any) -> bool:

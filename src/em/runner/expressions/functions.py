@@ -67,14 +67,17 @@ def pick_at(items: Any, path: str, wanted: Any) -> Any:
     return found[0]
 
 
-def select(items: Any, where: Any) -> list[Any]:
+def select(items: Any, where: Any, *, or_none: bool = False) -> list[Any]:
     """Return all items with these values at paths such as `options.size`; texts in any case.
 
-    Fail if no item has one of the paths, or no item fits.
+    Instead of a value, `{"in": [...]}` takes several, and `{"at_least": 5, "at_most": 9}` numbers.
+    Fail if no item has one of the paths, or no item fits. or_none: return an empty list then.
     """
     held = items_of(items)
     if not isinstance(where, Mapping) or not where:
         raise ValueError("select() needs at least one field: where={'status': 'open'}")
+    if not held and or_none:
+        return []
     if not held:
         raise ValueError("select() found nothing: there are no items")
     rows = [{path: every(item, path) for path in where} for item in held]
@@ -84,15 +87,28 @@ def select(items: Any, where: Any) -> list[Any]:
     found = [
         item
         for item, row in zip(held, rows, strict=True)
-        if all(any(same(one, where[path]) for one in row[path]) for path in where)
+        if all(any(_fits(one, where[path]) for one in row[path]) for path in where)
     ]
-    if not found:
+    if not found and not or_none:
         seen = [{path: values[0] for path, values in row.items() if values} for row in rows]
         raise ValueError(
             f"0 of {len(held)} items have {short(dict(where))}; there are"
             f" {', '.join(map(short, seen[:MOST_SHOWN]))}"
         )
     return found
+
+
+_TESTS: Mapping[str, Callable[[Any, Any], bool]] = {
+    "in": lambda value, wanted: any(same(value, one) for one in wanted),
+    "at_least": lambda value, wanted: value >= wanted,
+    "at_most": lambda value, wanted: value <= wanted,
+}
+
+
+def _fits(value: Any, wanted: Any) -> bool:
+    if not isinstance(wanted, Mapping) or not wanted or not wanted.keys() <= _TESTS.keys():
+        return same(value, wanted)
+    return all(_TESTS[name](value, one) for name, one in wanted.items())
 
 
 def nth(items: Any, number: int) -> Any:
@@ -323,6 +339,18 @@ def missing_keys(value: Any, *keys: str) -> list[str] | None:
     return lost or None
 
 
+def may_matter(key: str, value: Any) -> bool:
+    """Return whether a field that was never seen may speak against acting on a record."""
+    return isinstance(value, bool | int | float) or key in ("status", "state")
+
+
+def strange_keys(value: Any, *keys: str) -> list[str] | None:
+    """Return the other keys under which a mapping has a flag, a number or a state; or none."""
+    items = value.items() if isinstance(value, Mapping) else ()
+    found = [str(key) for key, held in items if key not in keys and may_matter(str(key), held)]
+    return found or None
+
+
 _ERROR_BEGINS = re.compile(
     r"\W*(?:(?-i:\w+(?:Error|Exception))|errors?|exception|traceback|fatal|fail(?:ed|ure)?|invalid"
     r"|denied|forbidden|unauthori[sz]ed|rejected|declined|refused|not found|cannot|can't"
@@ -428,7 +456,7 @@ SELECTIONS: dict[str, Callable[..., Any]] = {
     function.__name__: function
     for function in (
         only, pick, pick_at, select, every, among, fact_of, least_of, still_found, least, most,
-        value_at, between, kind_of, shape_of, error_of, missing_keys,
+        value_at, between, kind_of, shape_of, error_of, missing_keys, strange_keys,
     )
 }  # fmt: skip
 """The functions that compiled routines select and check with; `direct` evaluates them."""
