@@ -402,3 +402,32 @@ def test_a_folder_of_others_is_refused(memory: Memory, short: Path) -> None:
     (short / "open").mkdir(mode=0o755)
     with pytest.raises(EmError, match="open to them"):
         HookService(memory, short / "open" / "s").run()
+
+
+def test_at_its_end_a_session_judges_the_lessons_that_it_was_told(
+    memory: Memory, tmp_path: Path
+) -> None:
+    error = "no such customer: ana"
+    (lesson,) = memory.heuristics.keep([mined(error, program="ls")])
+    service = HookService(memory, tmp_path / "s")
+    transcript = tmp_path / "s1.jsonl"
+    first, called, ended, last = (json.loads(line) for line in lines_of_a_session(tmp_path))
+    failed = json.loads(json.dumps(ended).replace("a.txt", error))
+    failed["message"]["content"][0]["is_error"] = True
+    again = json.loads(json.dumps([called, ended]).replace("t1", "t2").replace("s1-", "s1-x"))
+    lines = [first, called, failed, *again, last]
+    transcript.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    named = {"transcript_path": str(transcript), "session_id": "s1"}
+    said = service.answer(
+        event(
+            "PostToolUseFailure",
+            **named,
+            tool_name="Bash",
+            tool_input={"command": "ls"},
+            error=error,
+        )
+    )
+    assert said is not None
+    service.record(event("SessionEnd", **named))
+    use = memory.heuristics.get(lesson.id).use
+    assert (use.used, use.helped, use.hindered) == (1, 1, 0)

@@ -9,8 +9,9 @@ import pytest
 
 from em import Memory
 from em.errors import LlmRefused, NotFound, UsageError
+from em.heuristics.brief import after_failure
 from em.heuristics.health import goes_along_with_failures
-from em.heuristics.heuristic import Heuristic, Lesson, Use
+from em.heuristics.heuristic import Evidence, Heuristic, Lesson, Use
 from em.heuristics.lessons import Heuristics
 from em.llm import ScriptedClient
 from em.llm.wires import Reply
@@ -302,3 +303,22 @@ def test_both_stores_rank_alike(store: SqliteStore | PostgresStore) -> None:
     assert book.feedback(one.id, "success")[0].use.helped == 1
     assert book.retire(one.id, "tired of it").retired
     assert one.id not in book.brief("debug a failing SQL insert: foreign key error").ids
+
+
+def test_lessons_of_older_rules_are_loaded_and_shown_but_not_told(memory: Memory) -> None:
+    book = memory.heuristics
+    old = said(
+        "Write fails with: file has not been read yet",
+        "Call it again with a different file_path.",
+        how="recovery",
+        error="file has not been read yet",
+        tools=["Write"],
+        key="Write|file has not been read yet|file_path<",
+        evidence=Evidence(trace="t1", failed=["t1-1"], worked=["t1-2"], note="x"),
+    )
+    (kept,) = book.keep([old])  # as an older em stored it: without a form
+    assert book.get(kept.id).lesson == old
+    assert not memory.brief("Write fails: the file has not been read yet")
+    assert after_failure(memory.store, "Write", {}, "file has not been read yet") == []
+    assert [one.id for one in book.retire_outdated()] == [kept.id]
+    assert list(book.every()) == []

@@ -449,3 +449,29 @@ def test_danger_is_in_the_words(command: str, is_dangerous: bool) -> None:
 )  # fmt: skip
 def test_the_line_that_tells_what_went_wrong(printed: str, line: str) -> None:
     assert failure_of("x", printed).line == line
+
+
+# --- did it help? ---------------------------------------------------------------------------------
+
+
+def test_a_told_lesson_is_judged_by_whether_its_failure_came_back(memory: Memory) -> None:
+    error = "Exit code 1\nError: lock file is out of date"
+    worked = repaired("npm ci", error, "npm install")
+    lessons(memory, worked, worked)
+    (lesson,) = told(memory)
+    helped = memory.add_trace(worked)
+    ignored = memory.add_trace(session(bash("ls")))
+    came_back = memory.add_trace(
+        session(bash("npm ci", error), bash("npm install"), bash("npm ci", error), bash("npm ci"))
+    )
+    book = memory.heuristics
+    assert book.judge([helped], [lesson.id]) == {lesson.id: "success"}
+    assert book.judge([ignored], [lesson.id]) == {lesson.id: "unknown"}
+    assert book.judge([came_back], [lesson.id]) == {lesson.id: "failure"}
+    use = book.get(lesson.id).use
+    assert (use.used, use.helped, use.hindered) == (3, 1, 1)
+    for _ in range(8):
+        book.judge([came_back], [lesson.id])
+    assert book.get(lesson.id).retired
+    assert told(memory) == []
+    assert lessons(memory, worked) == []  # learning it again does not bring it back

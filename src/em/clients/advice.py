@@ -41,6 +41,7 @@ class Advice:
     def __init__(self, memory: Memory, *, tokens: int = MOST_TOKENS) -> None:
         self._memory, self._tokens = memory, tokens
         self._known: dict[str, _Proposal | None] = {}
+        self._told: dict[str, set[str]] = {}
 
     def prepare(self) -> None:
         """Read the routines, so that the first prompt need not wait for it."""
@@ -50,29 +51,35 @@ class Advice:
         """Return what to tell the agent at an event; mostly nothing."""
         name = event.get("hook_event_name")
         if name == "UserPromptSubmit":
-            return self._bounded(self._at_prompt(str(event.get("prompt") or "")))
-        if name == "PostToolUseFailure":
-            return self._bounded(self._after(event, event.get("error")))
-        if name == "PostToolUse":
+            lines = self._at_prompt(str(event.get("prompt") or ""))
+        elif name == "PostToolUseFailure":
+            lines = self._after(event, event.get("error"))
+        elif name == "PostToolUse":
             # Codex tells failures so, without a mark: what a lesson knows as an error is one.
-            return self._bounded(self._after(event, event.get("tool_response")))
-        return ""
+            lines = self._after(event, event.get("tool_response"))
+        else:
+            return ""
+        return self._bounded(lines, str(event.get("session_id") or ""))
 
-    def _at_prompt(self, prompt: str) -> Iterator[str]:
+    def told(self, session: str) -> set[str]:
+        """Return the ids of the lessons that a session was told, once."""
+        return self._told.pop(session, set())
+
+    def _at_prompt(self, prompt: str) -> Iterator["_Line"]:
         wanted = content_words(prompt)
         found = [(fit, one.line) for one in self._routines() if (fit := one.fit(wanted))]
         for _, line in sorted(found, key=lambda pair: (-pair[0], pair[1]))[:MOST_ROUTINES]:
-            yield line
+            yield _Line(line)
         for ranked in self._memory.brief(prompt, MOST_LESSONS).heuristics:
             if _is_telling(ranked.heuristic.lesson):
-                yield _lesson_line(ranked.heuristic)
+                yield _Line(_lesson_line(ranked.heuristic), ranked.heuristic.id)
 
-    def _after(self, event: Json, printed: object) -> Iterator[str]:
+    def _after(self, event: Json, printed: object) -> Iterator["_Line"]:
         tool, given = str(event.get("tool_name") or ""), event.get("tool_input")
         args = given if isinstance(given, dict) else {}
         known = after_failure(self._memory.store, tool, args, printed)
         for one in [one for one in known if _is_telling(one.lesson)][:MOST_LESSONS]:
-            yield _lesson_line(one)
+            yield _Line(_lesson_line(one), one.id)
 
     def _routines(self) -> list["_Proposal"]:
         """Return the newest version in use of every routine; each version is read once."""
@@ -83,15 +90,24 @@ class Advice:
         }
         return [one for one in self._known.values() if one is not None]
 
-    def _bounded(self, lines: Iterable[str]) -> str:
+    def _bounded(self, lines: Iterable["_Line"], session: str) -> str:
         """Return the heading and the lines that fit into the budget; nothing without a line."""
         chosen = []
         room = self._tokens - cost(HEADING)
-        for line in lines:
-            if cost(line) <= room:
-                chosen.append(line)
-                room -= cost(line)
+        for text, heuristic_id in lines:
+            if cost(text) <= room:
+                chosen.append(text)
+                room -= cost(text)
+                if heuristic_id and session:
+                    self._told.setdefault(session, set()).add(heuristic_id)
         return "\n".join([HEADING, *chosen]) if chosen else ""
+
+
+class _Line(NamedTuple):
+    """A line to tell, and the id of its lesson if it is one."""
+
+    text: str
+    heuristic_id: str = ""
 
 
 class _Proposal(NamedTuple):

@@ -154,7 +154,9 @@ class HookService:
             return
         session = str(event.get("session_id") or "")
         if event.get("hook_event_name") == "SessionEnd":
-            self._learn(self._sessions.end(Path(path), session))
+            trace_ids = self._sessions.end(Path(path), session)
+            self._memory.heuristics.judge(trace_ids, self._advice.told(session))
+            self._learn(trace_ids)
         else:
             self._sessions.read_on(Path(path), session)
 

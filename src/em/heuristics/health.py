@@ -1,12 +1,14 @@
 """Health of heuristics: record feedback, retire, merge duplicates, find contradictions."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from math import sqrt
 from typing import NamedTuple
 
 import msgspec
 
+from em.compiler.calls import TracedCall, calls_of
 from em.errors import UsageError
+from em.heuristics.failure import failure_of
 from em.heuristics.heuristic import (
     Heuristic,
     Lesson,
@@ -20,11 +22,12 @@ from em.heuristics.heuristic import (
     learned_from,
     searched_text,
 )
+from em.heuristics.recovery import acts_of, episodes
 from em.heuristics.relevance import PASSED_OVER, content_words, is_negated, similarity
 from em.log.event import HEURISTIC_PREFIX, Draft, heuristic_stream
 from em.recall.search import LessonRecall
 from em.store.protocol import Store, Within
-from em.traces.trace import Outcome
+from em.traces.trace import KeptTrace, Outcome
 from em.values.times import now
 
 ALIKE = 0.75
@@ -82,6 +85,46 @@ def _use(store: Store, heuristic_id: str, used: Used) -> Heuristic:
         reason = f"{use.hindered} of the {use.helped + use.hindered} runs that used it failed"
         return retire(store, heuristic_id, reason)
     return heuristic
+
+
+def judged(
+    store: Store, traces: Sequence[KeptTrace], heuristic_ids: Iterable[str]
+) -> dict[str, Outcome]:
+    """Tell whether lessons helped in a session that was told them.
+
+    It went well if the failure that a lesson is about occurred and was repaired, and badly if the
+    same failure came back. Where it did not occur, or the call was not made again, nobody knows.
+    """
+    calls = [calls_of(one.trace, {}, as_made=True)[0] for one in traces]
+    found: dict[str, Outcome] = {}
+    for heuristic_id in heuristic_ids if traces else ():
+        heuristic = find_heuristic(store, heuristic_id)
+        if heuristic is not None and not heuristic.retired:
+            ends = [end for one in calls for end in ends_of(one, heuristic.lesson)]
+            found[heuristic_id] = (
+                "failure" if "failure" in ends else "success" if "success" in ends else "unknown"
+            )
+    return found
+
+
+def ends_of(calls: Sequence[TracedCall], lesson: Lesson) -> Iterator[Outcome]:
+    """Yield how each failure of a trace ended that a lesson is about."""
+    seen: set[str] = set()
+    repaired = {
+        (one.failure.where, one.failure.line)
+        for one in episodes(calls, "")
+        if one.worked is not None
+    }
+    for act in acts_of(calls):
+        failure = failure_of(act.label, act.printed)
+        is_meant = lesson.error in (failure.shape, failure.line)
+        if act.status != "failed" or not is_meant or lesson.program not in ("", failure.where):
+            continue
+        if failure.line in seen:
+            yield "failure"
+        elif (failure.where, failure.line) in repaired:
+            yield "success"
+        seen.add(failure.line)
 
 
 def goes_along_with_failures(use: Use) -> bool:

@@ -3,7 +3,7 @@
 Memory delegates to `Heuristics`.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 import msgspec
 
@@ -132,6 +132,14 @@ class Heuristics:
         """Record a run's outcome for these lessons. Lessons whose runs keep failing are retired."""
         ids = [heuristic_ids] if isinstance(heuristic_ids, str) else heuristic_ids
         return health.feedback(self._store, ids, outcome, task=task)
+
+    def judge(self, trace_ids: Sequence[str], heuristic_ids: Collection[str]) -> dict[str, Outcome]:
+        """Record for the lessons that a session was told whether they helped in it."""
+        traces = get_traces(self._store, trace_ids) if heuristic_ids else []
+        found = health.judged(self._store, traces, heuristic_ids)
+        for heuristic_id, outcome in found.items():
+            health.feedback(self._store, [heuristic_id], outcome, trace=traces[0].id)
+        return found
 
     def get(self, heuristic_id: str) -> Heuristic:
         """Return the heuristic with this id; NotFound if there is none."""

@@ -70,6 +70,7 @@ class HeuristicIn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class HeuristicOut(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A heuristic: its lesson and its use, flat, without the key that only finds duplicates.
 
+    `doubt` says why agents are not told; it is empty if they are.
     `use`, `created_at` and `retired` are there once it is stored, `score` and `reasons` where it
     was found for a task.
     """
@@ -85,6 +86,8 @@ class HeuristicOut(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     subject: str | None
     source_task: str
     error: str
+    program: str
+    doubt: str
     from_events: Sequence[str]
     use: Use | None = None
     created_at: datetime | None = None
