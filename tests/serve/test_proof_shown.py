@@ -133,6 +133,21 @@ def test_the_tool_of_a_learnt_routine_has_its_schema_without_personal_data() -> 
     assert not tool.annotations.read_only_hint, "it writes"
 
 
+def test_the_resource_of_a_learnt_routine_has_no_personal_data() -> None:
+    shop = Shop()
+    learnt([*cancellations(shop), returned(shop, 1, ["P-4401"]), returned(shop, 2, ["P-4402"])])
+
+    async def work(client: Client) -> Any:
+        return (await client.read_resource("em://routines/serve")).contents[0]
+
+    text = str(agent(over_stdio(), work).text)
+    assert NEEDED in text, "several traces had it"
+    private = [*shop.users, *shop.orders]
+    private += [one["email"] for one in shop.users.values()]
+    private += [card for one in shop.users.values() for card in one["cards"]]
+    assert [value for value in private if value in text] == []
+
+
 def test_a_value_that_only_one_trace_said_is_not_shown() -> None:
     shop = Shop()
     moved = "Bo Larsen moved"

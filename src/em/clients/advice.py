@@ -17,7 +17,7 @@ from em.heuristics.heuristic import Heuristic, Lesson
 from em.heuristics.relevance import content_words
 from em.memory import Memory
 from em.runner.package import routine_of
-from em.runner.requirements import description_of
+from em.runner.public_form import description_of
 from em.store.protocol import Artefact
 from em.values.canonical import Json
 

@@ -1,5 +1,6 @@
 """The draft of a routine that was learnt from several tasks of one kind."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -9,9 +10,11 @@ from em.compiler.blanks import Spoken, form_of, whole_examples
 from em.compiler.calls import TracedCall, calls_of, specs_of
 from em.compiler.draft import Draft
 from em.compiler.homes import Example, Kind
-from em.compiler.learnt_input import learnt_input
+from em.compiler.learnt_input import SEVERAL, learnt_input
 from em.compiler.step_refusals import StepRefusals
 from em.compiler.trials import REQUEST, Learn, refuse_wrong, trials
+from em.runner.free_words import spoken_in
+from em.runner.mentions import stem
 from em.runner.routine import PlanStep, ReturnStep, Routine, Step, ToolSpec
 from em.runner.task_plan import EARLIER, Plan, asks_for
 from em.runner.task_plan import Effect as PlannedEffect
@@ -178,10 +181,22 @@ def _free(
             made = trials(examples, learn, names)
             fewest = FEWEST_RIGHT if any(one.writes for one in every) else 1
             is_better = made.count("right") >= max(fewest, right + 1)
-            return _Tried(plan, made) if is_better else None
+            return _Tried(_with_once(plan, every), made) if is_better else None
         if denied == now:
             return None
     return None
+
+
+def _with_once(plan: Plan, examples: Sequence[Example]) -> Plan:
+    """Return a form that says which of its words only one task had."""
+    if plan.form is None:
+        return plan
+    said = Counter(word for one in examples for word in {*map(stem, spoken_in(one.said))})
+    texts = [one.said.lower() for one in examples]
+    once = {word for word in plan.form.vocabulary or () if said[word] < SEVERAL}
+    once |= {w for w in plan.form.harmless if sum(w in text for text in texts) < SEVERAL}
+    form = msgspec.structs.replace(plan.form, once=sorted(once))
+    return msgspec.structs.replace(plan, form=form)
 
 
 def _with_any_words(

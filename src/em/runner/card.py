@@ -22,7 +22,7 @@ KIND = "routine"
 
 _MADE_BY = (
     "runner/card.py", "runner/expressions/words.py", "runner/package.py", "runner/remedies.py",
-    "runner/requirements.py", "runner/routine.py", "runner/task_plan.py", "runner/trial.py",
+    "runner/public_form.py", "runner/routine.py", "runner/task_plan.py", "runner/trial.py",
     "runner/tools/__init__.py", "runner/tools/coding.py", "values/canonical.py",
     "values/example_shape.py", "values/json_schema.py",
 )  # fmt: skip
@@ -128,7 +128,7 @@ def maker() -> str:
 def _made(artefact: Artefact) -> RoutineCard | None:
     """Make the card of a stored routine; None if it can't be read."""
     from em.runner.package import routine_of
-    from em.runner.requirements import described_input, description_of
+    from em.runner.public_form import described_input, description_of
     from em.runner.routine import ToolStep
     from em.runner.tools import one_line
     from em.runner.tools.coding import is_coding_tool
@@ -138,7 +138,8 @@ def _made(artefact: Artefact) -> RoutineCard | None:
         routine = routine_of(artefact)
     except EmError:
         return None
-    about = one_line(description_of(routine)) or f"Run the routine {one_line(routine.name, 100)}."
+    said = one_line(description_of(routine, is_shared=bool(routine.trials)))
+    about = said or f"Run the routine {one_line(routine.name, 100)}."
     if routine.trials:
         about = f"{about.rstrip('.')}. On other tasks of this kind: {routine.trials.summary}."
     if routine.trials.warning:

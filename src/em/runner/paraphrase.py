@@ -17,7 +17,7 @@ from em.runner.agreement import INPUTS
 from em.runner.engine import RunOptions, Tools, run_routine
 from em.runner.mentions import OPERATORS, Words
 from em.runner.package import Package
-from em.runner.requirements import described_input
+from em.runner.public_form import described_input
 from em.runner.routine import PlanStep, Routine
 from em.runner.task_plan import Effect
 from em.values.canonical import Json

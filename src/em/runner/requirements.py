@@ -1,17 +1,15 @@
 """Requirements: what a routine needs before it acts and what must come of it, in plain words."""
 
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
-from em.runner.expressions.words import check_in_words, in_words, request_in_words
+from em.runner.expressions.words import check_in_words, in_words
 from em.runner.remedies import Rule, facts_in_words
 from em.runner.routine import Asked, PlanStep, Routine, RulesStep, ToolStep, UdfStep
 from em.runner.task_plan import Effect, Slot
-from em.values.canonical import Json, short
-from em.values.example_shape import shapes, without_personal_data
-from em.values.json_schema import kind_of
+from em.values.canonical import short
 
 
 class Requirement(NamedTuple):
@@ -125,65 +123,3 @@ def why_asked(asked: Asked) -> str:
     if not asked.others:
         return why
     return f"it was {', '.join(map(short, asked.others))} in other recordings; {why}"
-
-
-def described_input(routine: Routine) -> Json:
-    """Return the schema of the input for whoever fills it in, with what a run would ask for.
-
-    It shows what recorded values look like and not the values, since they may be personal data.
-    """
-    notes = {
-        name: f"Ask the user if they did not say it. It was like {_looks(asked)} when recorded"
-        + (", and no step uses it." if asked.is_unused else ".")
-        for name, asked in routine.asks.items()
-    }
-    if routine.request is not None:
-        words = request_in_words(routine.request.template)
-        notes[routine.request.input] = (
-            f"The whole request in words. It was like: {without_personal_data(words, {})}"
-        )
-    few = {
-        name: list(slot.values)
-        for step in routine.steps
-        if isinstance(step, PlanStep)
-        for effect in step.effects.values()
-        for name, slot in effect.slots.items()
-    }
-    schema = routine.input_schema or {}
-    properties = schema.get("properties")
-    if not isinstance(properties, dict):
-        return schema
-    described = {
-        name: _described(one, notes.get(name, ""), few.get(name))
-        for name, one in properties.items()
-    }
-    return {**schema, "properties": described}
-
-
-def _looks(asked: Asked) -> str:
-    found = shapes([asked.recorded, *asked.others])
-    return short(found[0]) if found else f"a {kind_of(asked.recorded).get('type', 'null')}"
-
-
-def _described(one: Any, note: str, few: list[Any] | None) -> Any:
-    """Return a property as others see it; few: the recorded values of a learnt one."""
-    if not isinstance(one, dict):
-        return one
-    described = {"description": note, **one} if note else dict(one)
-    examples = described.pop("examples", [])
-    if few is None:
-        examples = shapes(examples)
-    elif few and examples == few:
-        # Several traces had each of them, so they are no secret of one.
-        return {**described, "enum": few}
-    return {**described, "examples": examples} if examples else described
-
-
-def description_of(routine: Routine) -> str:
-    """Return what a routine is for, with recorded values as `{name}`: they may be personal."""
-    known = {name: asked.recorded for name, asked in routine.asks.items()}
-    properties = (routine.input_schema or {}).get("properties")
-    for name, one in properties.items() if isinstance(properties, dict) else ():
-        if isinstance(one, dict):
-            known.setdefault(name, one.get("examples"))
-    return without_personal_data(routine.description, known)

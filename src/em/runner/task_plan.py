@@ -147,7 +147,8 @@ class Form(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
     hints: stems that some tasks had, which is enough if the words also say a value.
     harmless: words and names that stood in tasks without changing anything.
     vocabulary: stems and signs that stood in tasks, where something has an effect: another word may
-    change what is asked for. None if any word may be said.
+    change what is asked for. None if any word may be said. once: what of these words only one task
+    had, so that others must not see it.
     """
 
     always: Sequence[str] = ()
@@ -155,6 +156,7 @@ class Form(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
     hints: Sequence[str] = ()
     harmless: Sequence[str] = ()
     vocabulary: Sequence[str] | None = None
+    once: Sequence[str] = ()
 
 
 class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):

@@ -10,12 +10,14 @@ from typing import Any
 
 from em.compiler.export.python import Section, export_python, signatures
 from em.compiler.export.script import Failed, NeedsInput
+from em.compiler.package_files import render_routine
 from em.errors import ExportError
 from em.runner.authorship import refuse_unread
 from em.runner.package import ROUTINE, KeptRoutine, Package
-from em.runner.requirements import described_input, description_of
+from em.runner.public_form import described_input, description_of, public_form
 from em.runner.routine import PlanStep, PromptStep, Routine, RulesStep, ToolStep
 from em.runner.tools import one_line, tool_name
+from em.runner.trial import Trials
 from em.values.canonical import Json
 
 _NOTES = frozenset({"title", "default", "examples", "$schema", "$comment"})
@@ -182,7 +184,7 @@ def export_langchain(package: Package, *, trust: bool = False) -> str:
             place="input_schema",
             fix="give the input another name",
         )
-    about = {**_about(package.routine), "parameters": schema}
+    about = {**_about(package), "parameters": schema}
     usage = "    tool = langchain_tool(my_tools)"
     section = _section({"TOOL": about}, _LANGCHAIN, usage, for_agent, as_langchain)
     return export_python(package, trust=trust, section=section)
@@ -194,7 +196,7 @@ def export_openai(package: Package, *, trust: bool = False) -> str:
     schema = _schema(routine)
     strict = strict_schema(schema)
     function = {
-        **_about(routine),
+        **_about(package),
         "parameters": strict or schema,
         "strict": strict is not None,
     }
@@ -207,9 +209,10 @@ def export_openai(package: Package, *, trust: bool = False) -> str:
     return export_python(package, trust=trust, section=section)
 
 
-def _about(routine: Routine) -> Json:
-    about = one_line(description_of(routine)) or f"Run {one_line(routine.name, 100)}."
-    return {"name": tool_name(routine.name), "description": about}
+def _about(package: Package) -> Json:
+    name, is_shared = package.routine.name, bool(package.trials)
+    said = one_line(description_of(package.routine, is_shared=is_shared))
+    return {"name": tool_name(name), "description": said or f"Run {one_line(name, 100)}."}
 
 
 def _schema(routine: Routine) -> Json:
@@ -232,15 +235,16 @@ def export_skill(
     """Return the files of the skill by path. `tools`: a file with the tools, which is included.
 
     A script can't find out what a request asks for. The skill of a learnt routine has the routine
-    itself, and runs it with em.
+    itself, and runs it with em. Both are without personal data of the recordings.
     """
     routine = package.routine
     if is_learnt(routine):
-        files = {f"{LEARNT}/{ROUTINE}": package.text, "SKILL.md": _learnt_skill(package, tools)}
+        text = render_routine(public_form(routine, is_shared=bool(package.trials)), {})
+        files = {f"{LEARNT}/{ROUTINE}": text, "SKILL.md": _learnt_skill(package, tools)}
     else:
         files = {
-            "scripts/routine.py": export_python(package, trust=trust),
-            "SKILL.md": _skill(routine, with_tools=tools is not None),
+            "scripts/routine.py": export_python(package, trust=trust, routine=public_form(routine)),
+            "SKILL.md": _skill(package, with_tools=tools is not None),
         }
     if tools is not None:
         files["scripts/tools.py"] = _tools(Path(tools))
@@ -256,7 +260,7 @@ def tool_skill(routine: KeptRoutine) -> tuple[str, str]:
     tool, trials = tool_name(routine.name), routine.trials
     proof = f"tried on other tasks of this kind: {trials.summary}" if trials else "replayed"
     parts = [
-        *_head(routine, name=name),
+        *_head(routine, trials, name=name),
         "A task that was done before. em, the memory of earlier sessions, keeps it as a routine:"
         f" code that does the task without a model ({proof}).",
         f"1. Tell the user that the tool `{tool}` of the MCP server `em` can do this, and what it"
@@ -300,12 +304,11 @@ def _tools(path: Path) -> str:
     return source
 
 
-def _head(routine: Routine, more: str = "", *, name: str = "") -> list[str]:
+def _head(routine: Routine, trials: Trials, more: str = "", *, name: str = "") -> list[str]:
     """Return the front matter and the title of a SKILL.md."""
     name = name or skill_name(routine.name)
-    about = (
-        one_line(description_of(routine), 900) or f"Runs the routine {one_line(routine.name, 100)}"
-    )
+    said = description_of(routine, is_shared=bool(trials))
+    about = one_line(said, 900) or f"Runs the routine {one_line(routine.name, 100)}"
     about = f"{more} {about}".strip()
     return [
         f"---\nname: {name}\ndescription: {json.dumps(about, ensure_ascii=False)}\n---",
@@ -334,7 +337,7 @@ def _learnt_skill(package: Package, tools: str | Path | None) -> str:
     option = "scripts/tools.py" if tools is not None else "TOOLS.py"
     proof = f" On other tasks of this kind it was {trials.summary}." if trials else ""
     parts = [
-        *_head(routine, trials.warning),
+        *_head(routine, trials, trials.warning),
         "A kind of task that was done before. It reads the request, looks up what it needs, and"
         f" acts only if the request and the records say one thing; otherwise it asks.{proof}",
         f"```bash\nem run {LEARNT} --input input.json --tools {option} --json\n```",
@@ -353,14 +356,15 @@ def _learnt_skill(package: Package, tools: str | Path | None) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _skill(routine: Routine, *, with_tools: bool) -> str:
+def _skill(package: Package, *, with_tools: bool) -> str:
+    routine = package.routine
     called = sorted({step.tool for step in routine.steps if isinstance(step, ToolStep)})
     asked = [step for step in routine.steps if isinstance(step, PromptStep)]
     option = " --tools scripts/tools.py" if with_tools else " --tools TOOLS.py" if called else ""
     settles = bool(routine.asks or routine.request)
     option += " --answers answers.json" if asked or settles else ""
     parts = [
-        *_head(routine),
+        *_head(routine, package.trials),
         "A task that was done before, as a script: it takes the same steps every time and asks no "
         "model. Use it where its description fits, in place of doing the steps by hand.",
         f"```bash\npython scripts/routine.py --input input.json{option}\n```",

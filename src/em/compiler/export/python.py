@@ -36,6 +36,7 @@ from em.runner.expressions.functions import FUNCTIONS
 from em.runner.expressions.language import lexed, parse_reference, syntax_of, whole_expression
 from em.runner.expressions.words import check_in_words
 from em.runner.package import UDF, Package
+from em.runner.public_form import description_of
 from em.runner.routine import (
     AssertStep,
     CompiledStep,
@@ -75,10 +76,17 @@ class Section(NamedTuple):
     usage: str
 
 
-def export_python(package: Package, *, trust: bool = False, section: Section | None = None) -> str:
+def export_python(
+    package: Package,
+    *,
+    trust: bool = False,
+    section: Section | None = None,
+    routine: Routine | None = None,
+) -> str:
     """Return a script that does what `em run --no-journal` does with this routine.
 
     A script has no sandbox: functions that a model wrote are refused unless a person has read them.
+    routine: another form of the routine of the package, which the script is made of.
     """
     path = package.folder / UDF
     code = path.read_bytes() if path.exists() else b""
@@ -93,7 +101,7 @@ def export_python(package: Package, *, trust: bool = False, section: Section | N
     except UnicodeDecodeError as error:
         raise ExportError(f"the file must be UTF-8: {error}", place=str(path)) from None
     section = section or Section({}, "", (), "")
-    return _Script(package.routine, _Source(source, path), section).text()
+    return _Script(routine or package.routine, _Source(source, path), section).text()
 
 
 def is_word(word: str) -> bool:
@@ -372,7 +380,7 @@ class _Script:
 
     def text(self) -> str:
         """Return the whole script."""
-        about = self._routine.description or f"Run {self._routine.name}."
+        about = description_of(self._routine) or f"Run {self._routine.name}."
         body = f"{SIGNATURE}\n{_doc(about, '    ')}" + "\n".join(self._body())
         constants = self._constants()
         main = 'if __name__ == "__main__":\n    main(run, (__doc__ or "").partition("\\n")[0])'

@@ -15,7 +15,7 @@ from mcp_types import (
 )
 
 from em.errors import EmError, TooLarge
-from em.runner.package import ROUTINE, find_routine, texts_of
+from em.runner.package import ROUTINE, TRIALS, find_routine, routine_of, texts_of
 from em.runner.tools import one_line
 from em.serve.auth import Caller
 from em.serve.mcp import tools as own_tools
@@ -26,6 +26,7 @@ from em.values.canonical import Json
 
 if TYPE_CHECKING:
     from em.state.state import State
+    from em.store.protocol import Artefact
 
 
 class Reading:
@@ -41,7 +42,7 @@ class Reading:
             if uri.startswith(ROUTINES):
                 caller.must_see(None)
                 artefact = find_routine(self._desk.store, unquote(uri.removeprefix(ROUTINES)))
-                kind, text = "application/yaml", texts_of(artefact)[ROUTINE]
+                kind, text = "application/yaml", _public(artefact)
             elif uri.startswith(STATES):
                 text = self._state(caller, unquote(uri.removeprefix(STATES)))
             elif uri.startswith(TRACES):
@@ -82,6 +83,19 @@ class Reading:
             description="A task, with the lessons that fit it",
             messages=[PromptMessage(role="user", content=TextContent(text=clean))],
         )
+
+
+def _public(artefact: "Artefact") -> str:
+    """Return the routine.yaml of a version as others may see it; as it is if a person wrote it."""
+    from em.compiler.package_files import render_routine
+    from em.runner.public_form import public_form
+    from em.runner.validation import RECORDING
+
+    files = texts_of(artefact)
+    if not artefact.from_events and not {RECORDING, TRIALS} & files.keys():
+        return files[ROUTINE]
+    routine = routine_of(artefact)
+    return render_routine(public_form(routine, is_shared=bool(routine.trials)), {})
 
 
 def state_as_json(state: "State") -> Json:
