@@ -30,6 +30,7 @@ from bench import (
 from bench.figure import Figure
 from bench.learn import workloads as learn
 from bench.right import parts as right
+from bench.series import rotation as series
 
 BENCHES: dict[str, Callable[[], Iterator[Figure]]] = {
     "append": store.append,
@@ -45,6 +46,7 @@ BENCHES: dict[str, Callable[[], Iterator[Figure]]] = {
     "run": routines.run_steps,
     "right": right.figures,
     "learn": learn.figures,
+    "series": series.figures,
     "sandbox": sandbox.calls,
     "behaviour": behaviour.hits,
     "recall": recall.quality,

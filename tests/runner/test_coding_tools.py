@@ -319,3 +319,23 @@ def test_searches_stay_in_their_folder(here: Path):
 
 def test_there_is_no_tool_for_an_unknown_name():
     assert coding_tool("refund_order", allowed()) is None
+
+
+def test_a_command_that_must_fail_returns_all_that_it_printed(here: Path):
+    tools = """tools:
+  - {name: tests, effect: read, shell: "sh {{ script | fixed }}", exit_codes: [3],
+     args_schema: {properties: {script: {const: tests.sh}}}}
+"""
+    run = "{id: run, type: tool.call, tool: tests, args: {script: tests.sh}, save_as: printed}"
+    made = routine(here, run, '{id: end, type: return, value: "{{ printed }}"}', tools=tools)
+    (here / "tests.sh").write_text("echo out; echo err >&2; exit 3\n")
+    assert run_routine(made, allow=allowed("bash")).output == "out\nerr"
+    (here / "tests.sh").write_text("exit 0\n")
+    assert run_routine(made, allow=allowed("bash")).status == "failed"
+
+
+def test_a_new_file_is_never_written_over_another_one(here: Path):
+    step = "{id: make, type: tool.call, tool: Create, args: {file_path: a.txt, content: new}}"
+    made = routine(here, step)
+    assert run_routine(made, allow=allowed()).status == "ok"
+    assert run_routine(made, allow=allowed()).failure.error_type == "FileToolFailed"

@@ -57,6 +57,10 @@ class TracedCall(msgspec.Struct):
     """The tool that ran the shell command."""
     fixed: Json = {}
     """The values of a shell command that can't be others."""
+    is_test: bool = False
+    """Whether it ran tests, of a shell command of a session."""
+    exit_code: int = 0
+    """How a shell command ended whose result is what it printed all the same."""
 
     @property
     def title(self) -> str:
@@ -136,6 +140,7 @@ def specs_of(calls: Iterable[TracedCall]) -> "dict[str, ToolSpec]":
             effect_inferred=call.effect_inferred,
             shell=call.shell or None,
             via=call.via,
+            exit_codes=(call.exit_code,) if call.exit_code else (),
             args_schema={"properties": {name: {"const": text} for name, text in call.fixed.items()}}
             if call.fixed
             else None,

@@ -24,6 +24,7 @@ from em.compiler.package_files import package_texts, write_package
 from em.compiler.proof import prove
 from em.compiler.return_value import with_return
 from em.compiler.rules_draft import draft_rules
+from em.compiler.session_draft import draft_sessions
 from em.compiler.step_refusals import StepRefusals
 from em.compiler.step_trials import Group, does_all, step_trials
 from em.compiler.trials import refuse_wrong
@@ -365,6 +366,7 @@ def _proven(
     else:
         made = (
             _filled_in(traces, drafts, how, drafter)
+            or (_of_sessions(traces, how, force=force) if _need_more(drafts) else None)
             or (_said(traces, how, beside, force=force) if _need_more(drafts) else None)
             or _one_way_or_asked(traces, drafts, how, beside)
         )
@@ -474,6 +476,22 @@ def _filled_in(
     )
     draft = next((one for one in found if does_all(one, examples, drafts)), None)
     return None if draft is None else _of_all(traces, draft)
+
+
+def _of_sessions(
+    traces: Sequence[KeptTrace], how: Mapping[str, Any], *, force: bool
+) -> CompiledTrace | None:
+    """Return the routine of a coding agent's sessions that changed files in the same way."""
+    examples = examples_of(traces, how["declared"] or {})
+    draft = draft_sessions(
+        {kept.id: kept.trace for kept in traces},
+        {name: example.said for name, example in examples.items()},
+        name=how["name"] or _name_of(traces[-1].trace),
+        declared=how["declared"] or {},
+        proved=partial(_proved, functions=how["udfs"]),
+        force=force,
+    )
+    return None if draft is None else _of_all(traces, with_outcome(draft, traces))
 
 
 def _said(

@@ -1,8 +1,9 @@
 """The functions of expressions. Those that select fail unless one thing fits."""
 
+import itertools
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -272,6 +273,89 @@ def between(text: Any, before: str, after: str) -> str:
     return rest.partition(after)[0] if after else rest
 
 
+def line_part(text: Any, before: str, after: str) -> str:
+    """Return what stands between two texts on the one line that has them; else fail.
+
+    `before` may begin with a line break, and `after` may end with one: the line begins or ends
+    there. There must be exactly one such place in the whole text.
+    """
+    found = list(itertools.islice(_between_on_lines(str(text), before, after), 2))
+    if len(found) != 1:
+        how = "more than one line has" if found else "no line has"
+        raise ValueError(f"{how} something between {before!r} and {after!r}")
+    return found[0]
+
+
+def _between_on_lines(text: str, before: str, after: str) -> Iterator[str]:
+    head, tail = before.removeprefix("\n"), after.removesuffix("\n")
+    at_start, at_end = head != before, tail != after
+    if "\n" in head or "\n" in tail or not (before or after):
+        raise ValueError("line_part() needs texts of one line")
+    for line in text.split("\n"):
+        start = line.find(head)
+        while start >= 0 and not (at_start and start):
+            rest = line[start + len(head) :]
+            cut = len(rest) - len(tail) if at_end else rest.find(tail)
+            if cut > 0 and (not at_end or rest.endswith(tail)):
+                yield rest[:cut]
+            start = line.find(head, start + 1)
+
+
+def once(text: Any, part: str) -> str:
+    """Return a text if it stands exactly once in another one; else fail."""
+    count = str(text).count(part) if part else 0
+    if count != 1:
+        raise ValueError(f"{part!r} must stand there once, and does {count} times")
+    return part
+
+
+def line_like(text: Any, *parts: str) -> str:
+    """Return the one place of whole lines that has these parts, and something between them."""
+    pattern = "^" + ".+".join(map(re.escape, parts)) + "$"
+    found = re.findall(pattern, str(text), re.MULTILINE)
+    if len(found) != 1:
+        shown = " … ".join(parts)
+        raise ValueError(f"one line must be like {shown!r}, and {len(found)} are")
+    return str(found[0])
+
+
+def lines_after(text: Any, lines: str) -> int:
+    """Return how many lines a text has up to the end of some whole lines, which it has once."""
+    whole = f"\n{text}"
+    if not lines.endswith("\n") or whole.count(f"\n{lines}") != 1:
+        raise ValueError(f"the lines {lines!r} must stand there once")
+    return whole.partition(f"\n{lines}")[0].count("\n") + lines.count("\n")
+
+
+def lines_before(text: Any, start: str) -> int:
+    """Return how many lines stand before the first one that begins with a text."""
+    for number, line in enumerate(str(text).split("\n")):
+        if start and line.startswith(start):
+            return number
+    raise ValueError(f"no line begins with {start!r}")
+
+
+def line_count(text: Any) -> int:
+    """Return how many lines a text has; the last one must end with a line break."""
+    whole = str(text)
+    if whole and not whole.endswith("\n"):
+        raise ValueError("the last line must end with a line break")
+    return whole.count("\n")
+
+
+def module_name(path: Any) -> str:
+    """Return the name that Python imports a file by: `shop.cart` for `src/shop/cart.py`."""
+    plain = str(path).removeprefix("./")
+    parts = plain.removesuffix(".py").split("/")
+    if not plain.endswith(".py"):
+        raise ValueError(f"{plain!r} is not a file of Python")
+    parts = parts[1:] if parts[0] in ("src", "lib") and len(parts) > 1 else parts
+    parts = parts[:-1] if parts[-1] == "__init__" else parts
+    if not parts or not all(part.isidentifier() for part in parts):
+        raise ValueError(f"{plain!r} can't be imported by its path")
+    return ".".join(parts)
+
+
 def equal(one: Any, other: Any) -> bool:
     """Compare two values; a number equals the same number as a text."""
     if isinstance(one, str) != isinstance(other, str) and not isinstance(one, bool):
@@ -456,7 +540,8 @@ SELECTIONS: dict[str, Callable[..., Any]] = {
     function.__name__: function
     for function in (
         only, pick, pick_at, select, every, among, fact_of, least_of, still_found, least, most,
-        value_at, between, kind_of, shape_of, error_of, missing_keys, strange_keys,
+        value_at, between, line_part, line_like, once, lines_after, lines_before, line_count,
+        module_name, kind_of, shape_of, error_of, missing_keys, strange_keys,
     )
 }  # fmt: skip
 """The functions that compiled routines select and check with; `direct` evaluates them."""

@@ -270,6 +270,20 @@ _SAID: dict[str, Callable[[ast.Call], str]] = {
     "between": lambda node: (
         f"the part of {_said(node.args[0])} between {_said(node.args[1])} and {_said(node.args[2])}"
     ),
+    "line_part": lambda node: (
+        f"the part of a line of {_said(node.args[0])} between {_said(node.args[1])} and"
+        f" {_said(node.args[2])}"
+    ),
+    "line_like": lambda node: (
+        f"the one line of {_said(node.args[0])} like {' … '.join(map(_said, node.args[1:]))}"
+    ),
+    "once": lambda node: f"what stands once in {_said(node.args[0])}: {_said(node.args[1])}",
+    "lines_before": lambda node: (
+        f"the first line of {_said(node.args[0])} that begins with {_said(node.args[1])}"
+    ),
+    "lines_after": lambda node: f"behind {_said(node.args[1])} in {_said(node.args[0])}",
+    "line_count": lambda node: f"the end of {_said(node.args[0])}",
+    "module_name": lambda node: f"the module of {_said(node.args[0])}",
     "len": lambda node: f"the number of {_items(node.args[0])}",
     "sum": lambda node: f"the sum of {_items(node.args[0])}",
     "str": lambda node: _said(node.args[0]),

@@ -10,6 +10,7 @@ import os
 import shlex
 import shutil
 from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -18,6 +19,7 @@ from em.runner.tools.permissions import check_path, refused
 from em.settings import AllowSettings
 from em.values.call import Effect, Signature
 from em.values.canonical import Json
+from em.values.times import now
 
 if TYPE_CHECKING:
     from em.runner.tools import Tool
@@ -138,13 +140,21 @@ def _lines(given: Any) -> Json:
     return {"offset": first} if last < first else {"offset": first, "limit": last - first + 1}
 
 
+FILE_TEXT, TODAY, CREATE = "FileText", "Today", "Create"
+"""The tools that compiled routines call, and no agent.
+
+They are the text of a file as it is, the day, and writing a file that must not be there yet.
+"""
+
 _READS = {
     "Read": "read", "read": "read", "read_file": "read", "Glob": "glob", "glob": "glob",
     "Grep": "grep", "grep": "grep", "LS": "list", "ls": "list", "list_directory": "list",
+    FILE_TEXT: "text", TODAY: "today",
 }  # fmt: skip
 _WRITES = {
     "Write": "write", "write": "write", "write_file": "write", "Edit": "edit", "edit": "edit",
     "MultiEdit": "multi_edit", "multiedit": "multi_edit", "Insert": "insert",
+    CREATE: "create",
     "apply_patch": "apply_patch",
 }  # fmt: skip
 """The tools for files, each with its method of `Files`."""
@@ -202,7 +212,7 @@ def _file_tool(name: str, allow: AllowSettings) -> "Tool":
     signature = Signature(getattr(Files, method), skip_first=True)
 
     def called(files: Files, args: Mapping[str, Any]) -> Any:
-        named = _by_names(args)
+        named = renamed_arguments(args)
         problem = signature.problem(named)
         if problem:
             raise FileToolFailed(
@@ -224,7 +234,8 @@ def _file_tool(name: str, allow: AllowSettings) -> "Tool":
     return tool
 
 
-def _by_names(args: Mapping[str, Any]) -> Json:
+def renamed_arguments(args: Mapping[str, Any]) -> Json:
+    """Return arguments of a file tool by the names that they have here."""
     return {_SAME.get(name, name): value for name, value in args.items()}
 
 
@@ -260,6 +271,14 @@ class Files:
         return "\n".join(
             f"{number:6}\N{RIGHTWARDS ARROW}{line}" for number, line in enumerate(chosen, first)
         )
+
+    def text(self, file_path: str) -> str:
+        """Return the text of a file."""
+        return self._text(self._path(file_path))
+
+    def today(self, form: str, zone: str = "local") -> str:
+        """Return the day, as `strftime` writes it, here or in UTC."""
+        return day_of(now(), form, zone)
 
     def glob(self, pattern: str, file_path: str = ".") -> str:
         """Return the files that match a pattern, the newest first."""
@@ -320,6 +339,12 @@ class Files:
         what = "updated" if before is not None else "created"
         return f"File {what} successfully at: {file_path}"
 
+    def create(self, file_path: str, content: str) -> str:
+        """Write a file that is not there yet."""
+        if self._path(file_path).exists():
+            raise FileToolFailed("the file is there already", place=file_path)
+        return self.write(file_path, content)
+
     def edit(
         self, file_path: str, old_string: str, new_string: str, replace_all: bool = False
     ) -> str:
@@ -333,7 +358,7 @@ class Files:
         before = self._text(path) if path.exists() else None
         after = before or ""
         for given in edits:
-            after = _replaced(after, _by_names(given), file_path, is_new=before is None)
+            after = _replaced(after, renamed_arguments(given), file_path, is_new=before is None)
         self._change(path, before, after)
         return f"The file {file_path} has been updated successfully."
 
@@ -407,6 +432,11 @@ class Files:
             path.write_bytes(after.encode())
         except OSError as error:
             raise FileToolFailed(f"can't be written: {error.strerror}", place=str(path)) from None
+
+
+def day_of(at: datetime, form: str, zone: str) -> str:
+    """Return the day of a moment as a text: here (`local`), or in UTC (`utc`)."""
+    return (at.astimezone(UTC) if zone == "utc" else at.astimezone()).strftime(form)
 
 
 def _replaced(text: str, edit: Mapping[str, Any], place: str, *, is_new: bool) -> str:

@@ -6,7 +6,7 @@ allowed folder. That keeps a routine in its place; it is not a sandbox: an allow
 """
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from em.errors import NotAllowed
@@ -52,6 +52,7 @@ class ShellCommand:
 
     def __init__(self, spec: ToolSpec, allow: AllowSettings) -> None:
         self._template, self._allow = template_of(spec), allow
+        self._exit_codes = tuple(spec.exit_codes)
         check_programs(self._template.doing(), allow)
         check_path(".", allow)
 
@@ -61,17 +62,27 @@ class ShellCommand:
 
     def answer(self, args: Mapping[str, Any], seconds: float) -> bytes:
         """Run the command with these values and return what it prints."""
-        return run_shell(self.filled(args), self._allow, timeout=seconds)
+        text = self.filled(args)
+        return run_shell(text, self._allow, timeout=seconds, exit_codes=self._exit_codes)
 
 
-def run_shell(text: str, allow: AllowSettings, *, timeout: float) -> bytes:
-    """Run a command under the permissions; return what it prints, without the last line break."""
+def run_shell(
+    text: str, allow: AllowSettings, *, timeout: float, exit_codes: Sequence[int] = ()
+) -> bytes:
+    """Run a command under the permissions; return what it prints, without the last line break.
+
+    exit_codes: those that it must end with; what it prints as errors is returned too then.
+    """
     check_programs(doing_of(text), allow)
     check_paths(text, allow)
     bash = shutil.which("bash")
     if bash is None:
         raise NotAllowed("bash is not on the PATH", fix="install it")
-    return run_command(["bash", "-c", text], bash, timeout=timeout, env={}).rstrip(b"\n")
+    if exit_codes:
+        argv, accept = ["bash", "-c", f"exec 2>&1\n{text}"], tuple(exit_codes)
+    else:
+        argv, accept = ["bash", "-c", text], (0,)
+    return run_command(argv, bash, timeout=timeout, env={}, accept=accept).rstrip(b"\n")
 
 
 def check_programs(done: Doing, allow: AllowSettings) -> None:

@@ -1,0 +1,198 @@
+"""Learnt from five sessions, the sixth is done: in a real folder, with no model.
+
+The files are compared byte by byte with what the scripted agent made of the same project. Tasks
+that need judgement must be handed over, and must not be written wrongly.
+"""
+
+import argparse
+import contextlib
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from bench.figure import Figure
+from bench.series import claude
+from bench.series.projects import (
+    Files,
+    Task,
+    bump_judgements,
+    bumps,
+    contents,
+    import_judgements,
+    imports,
+    write,
+)
+from em import Memory
+from em.errors import EmError
+from em.settings import AllowSettings
+
+ALLOWED = AllowSettings(
+    commands=["grep", "pytest", "python", "rg", "cat", "sed", "find", "ls", "head"], folders=["."]
+)
+Work = Callable[[Any, Task, int], None]
+
+
+class Series(NamedTuple):
+    """A kind of work: its tasks, those that need judgement, and how the agent does it."""
+
+    name: str
+    tasks: Sequence[Task]
+    judgements: Sequence[Task]
+    work: Work
+    agent: Callable[[Task, Path], Any] = claude.Agent
+
+
+SERIES = [
+    Series("bump the version", bumps(), bump_judgements(), claude.bump),
+    Series("fix the import", imports(), import_judgements(), claude.fix_import),
+]
+
+
+class Done(NamedTuple):
+    """A session: its file, and the files of its project after it."""
+
+    text: str
+    after: Files
+
+
+def sessions(series: Series) -> list[Done]:
+    """Let the scripted agent do all tasks of a series."""
+    made = []
+    for seed, task in enumerate(series.tasks):
+        with tempfile.TemporaryDirectory() as folder, plain_pytest():
+            write(task.files, Path(folder))
+            agent = series.agent(task, Path(folder))
+            series.work(agent, task, seed)
+            made.append(Done(agent.text(), contents(Path(folder))))
+    return made
+
+
+def learnt(memory: Memory, done: Sequence[Done], folder: Path) -> Any:
+    """Import sessions, and compile what they have in common."""
+    for number, one in enumerate(done):
+        (folder / f"session-{number}.jsonl").write_text(one.text)
+    memory.import_files([folder])
+    return memory.compile([trace.id for trace in memory.traces()], name="learnt")
+
+
+def run(memory: Memory, routine: Any, task: Task, day: str) -> tuple[str, str, Files]:
+    """Run a routine on a task in a folder of its own; return status, reason and files."""
+    with tempfile.TemporaryDirectory() as folder, _in(Path(folder)), _on(day), plain_pytest():
+        write(task.files, Path(folder))
+        result = memory.run(routine, {"request": task.request}, allow=ALLOWED)
+        if result.pending_prompt is not None:
+            why = result.pending_prompt.message
+        else:
+            why = result.failure.message if result.failure else ""
+        return result.status, why, contents(Path(folder))
+
+
+@contextlib.contextmanager
+def _in(folder: Path) -> Iterator[None]:
+    here = Path.cwd()
+    os.chdir(folder)
+    try:
+        yield
+    finally:
+        os.chdir(here)
+
+
+@contextlib.contextmanager
+def _on(day: str) -> Iterator[None]:
+    """Let it be another day for the tool that tells the day."""
+    from datetime import datetime
+
+    from em.runner.tools import coding
+
+    real = coding.now
+    coding.now = lambda: datetime.fromisoformat(f"{day}T11:00:00+00:00")
+    try:
+        yield
+    finally:
+        coding.now = real
+
+
+@contextlib.contextmanager
+def plain_pytest() -> Iterator[None]:
+    """Put a pytest without plugins first on the path, which starts in a fifth of the time."""
+    path = os.environ["PATH"]
+    with tempfile.TemporaryDirectory() as folder:
+        program = Path(folder) / "pytest"
+        program.write_text(
+            f'#!/bin/sh\nPYTEST_DISABLE_PLUGIN_AUTOLOAD=1 exec {sys.executable} -P -m pytest "$@"\n'
+        )
+        program.chmod(0o755)
+        os.environ["PATH"] = f"{folder}:{path}"
+        try:
+            yield
+        finally:
+            os.environ["PATH"] = path
+
+
+class Score(NamedTuple):
+    """How a series did."""
+
+    right: int
+    tasks: int
+    handed: int
+    judgements: int
+    wrong: int
+
+
+def rotated(series: Series, *, shown: bool = False) -> Score:
+    """Leave each session out once, and do its task; then the tasks that need judgement."""
+    done = sessions(series)
+    right = handed = wrong = 0
+    for number, task in enumerate(series.tasks):
+        rest = [one for at, one in enumerate(done) if at != number]
+        with tempfile.TemporaryDirectory() as folder, Memory(":memory:") as memory:
+            try:
+                status, why, files = run(memory, learnt(memory, rest, Path(folder)), task, task.day)
+            except EmError as error:
+                status, why, files = "refused", error.message, task.files
+        is_right = status == "ok" and files == done[number].after
+        right += is_right
+        wrong += not is_right and files != task.files
+        if shown:
+            print(f"    {task.name:<32} {'right' if is_right else status}  {why[:160]}")
+    with tempfile.TemporaryDirectory() as folder, Memory(":memory:") as memory:
+        routine = learnt(memory, done, Path(folder))
+        for task in series.judgements:
+            status, why, files = run(memory, routine, task, task.day)
+            handed += status != "ok"
+            changed = files != task.files
+            if shown:
+                print(f"    {task.name:<32} {status}{' CHANGED' * changed}  {why[:160]}")
+    return Score(right, len(series.tasks), handed, len(series.judgements), wrong)
+
+
+def figures() -> Iterator[Figure]:
+    """Both series."""
+    for series in SERIES:
+        yield from _figures(series)
+
+
+def _figures(series: Series) -> Iterator[Figure]:
+    found = rotated(series, shown=True)
+    for what, ours, total in (
+        ("done as the agent did", found.right, found.tasks),
+        ("judgement handed over", found.handed, found.judgements),
+    ):
+        yield Figure(
+            f"series: {series.name}, {what}", ours, "all", total, "", ours / total, 1.0, True
+        )
+
+
+def main(args: Sequence[str]) -> None:
+    """Print a series by its number."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("numbers", nargs="*", type=int)
+    for number in parser.parse_args(args).numbers or range(len(SERIES)):
+        print(SERIES[number].name, rotated(SERIES[number], shown=True))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,535 @@
+"""The draft of a routine from sessions of a coding agent that did the same work.
+
+Sessions are compared by their effects: what they changed in files (`file_changes`), and the other
+commands that wrote something. How they looked around before does not matter. Each value of an
+effect must be explained by all sessions together (`shared_texts`); from there the reads that are
+needed are found. Tests that the sessions ran at the end are run at the end.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from difflib import SequenceMatcher
+from itertools import groupby, permutations
+from typing import Any, NamedTuple
+
+import msgspec
+
+from em.compiler.calls import Names, TracedCall, Verdict, identifier, specs_of
+from em.compiler.draft import Draft, Recorded
+from em.compiler.explanations import Explained, How
+from em.compiler.file_changes import EDIT, INSERT, WRITE, Session, session_of
+from em.compiler.homes import Example
+from em.compiler.inputs import escaped
+from em.compiler.shared_texts import FEWEST, Given, Read, SharedTexts, shared_start
+from em.compiler.sources import quoted
+from em.compiler.step_trials import step_trials
+from em.compiler.templates import Filled, Template, templates_of, with_template
+from em.compiler.trials import refuse_wrong
+from em.errors import EmError, RoutineError
+from em.runner.expressions.functions import FUNCTIONS
+from em.runner.expressions.language import compile_expression
+from em.runner.routine import ReturnStep, Routine, Step, ToolStep
+from em.runner.tools.coding import CREATE, FILE_TEXT, TODAY, day_of, is_coding_tool
+from em.text.terms import STOP_WORDS
+from em.traces.trace import ToolCall, Trace
+from em.values.call import Effect
+from em.values.json_schema import of_input
+
+CHANGED = "changed"
+"""The part of the routine's result that lists the files which it changed."""
+MOST_SWAPPED = 6
+"""Changes of files in a row whose order is compared."""
+MOST_ANCHORS = 4
+"""Lines above an insertion that may say where it is."""
+_DAYS = ("%Y-%m-%d", "%Y/%m/%d", "%d.%m.%Y", "%B %d, %Y", "%d %B %Y", "%b %d, %Y", "%d %b %Y")
+_TELLING = re.compile(r"\S\S")
+"""What a line has that says where it is."""
+_FILES = frozenset({EDIT, INSERT, WRITE, CREATE})
+
+
+class Sessions(NamedTuple):
+    """Sessions that had the same effects: by session its calls, and its effects in one order."""
+
+    names: Sequence[str]
+    sessions: Sequence[Session]
+    effects: Sequence[Sequence[TracedCall]]
+
+    def of(self, names: Sequence[str]) -> "Sessions":
+        """Return some of the sessions."""
+        chosen = [number for number, name in enumerate(self.names) if name in names]
+        return Sessions(
+            [self.names[number] for number in chosen],
+            [self.sessions[number] for number in chosen],
+            [self.effects[number] for number in chosen],
+        )
+
+
+def is_session(trace: Trace) -> bool:
+    """Return whether an agent worked on files or with a shell, and with nothing else."""
+    tools = {call.tool for call in trace.calls if isinstance(call, ToolCall)}
+    return bool(tools) and any(map(is_coding_tool, tools))
+
+
+def draft_sessions(
+    traces: Mapping[str, Trace],
+    said: Mapping[str, str],
+    *,
+    name: str,
+    declared: Mapping[str, Effect | None],
+    proved: Callable[[Draft], Draft],
+    force: bool = False,
+) -> Draft | None:
+    """Return the routine of sessions that did the same, tried on each; None if there is none.
+
+    said: what each was asked for in words.
+    """
+    found = sessions_of(traces, declared)
+    if found is None:
+        return None
+
+    def make(names: Sequence[str]) -> Draft:
+        some = found.of(names)
+        made = next(_drafts(some, [said[one] for one in some.names], name, proved), None)
+        if made is None:
+            raise RoutineError("the other sessions don't explain all that was done")
+        return made
+
+    try:
+        draft = make(list(traces))
+    except RoutineError:
+        return None
+    examples = {
+        one: Example(session.calls, said[one])
+        for one, session in zip(traces, found.sessions, strict=True)
+    }
+    tried = step_trials(examples, dict.fromkeys(traces, draft), make, draft)
+    refuse_wrong(tried, force=force)
+    return msgspec.structs.replace(
+        draft, trials=tried, proof=(*draft.proof, str(tried), *tried.reasons())
+    )
+
+
+def _drafts(
+    found: "Sessions", said: Sequence[str], name: str, proved: Callable[[Draft], Draft]
+) -> Iterator[Draft]:
+    """Yield the routine for each template of the requests that explains everything."""
+    for template in _templates(said):
+        made = _Drafted(found, template).draft(name)
+        if made is None:
+            continue
+        draft, filled = made
+        try:
+            yield with_template(proved(draft), filled)
+        except EmError:
+            continue  # it does not repeat its own recording
+
+
+def sessions_of(
+    traces: Mapping[str, Trace], declared: Mapping[str, Effect | None]
+) -> Sessions | None:
+    """Return traces as sessions; None if they are too few, or had other effects than the others."""
+    if len(traces) < FEWEST or not all(map(is_session, traces.values())):
+        return None
+    made = [session_of(trace, declared) for trace in traces.values()]
+    sessions = [_with_days(one) for one in made if one is not None]
+    effects = [[call for call in one.calls if call.effect == "write"] for one in sessions]
+    if len(sessions) < len(traces) or not effects[0]:
+        return None
+    aligned = [_in_order_of(effects[0], own) for own in effects]
+    known = [own for own in aligned if own is not None]
+    return Sessions(list(traces), sessions, known) if len(known) == len(aligned) else None
+
+
+# --- effects --------------------------------------------------------------------------------------
+
+
+def _in_order_of(
+    first: Sequence[TracedCall], other: Sequence[TracedCall]
+) -> list[TracedCall] | None:
+    """Return effects in the order of others; None if they are not the same.
+
+    Changes of files in a row are in the order of those that they are most like.
+    """
+    if Counter(call.name for call in first) != Counter(call.name for call in other):
+        return None
+    found: list[TracedCall] = []
+    runs = groupby(first, lambda call: call.name in _FILES)
+    for is_file, run in runs:
+        ours = list(run)
+        theirs = list(other[len(found) : len(found) + len(ours)])
+        if is_file and len(ours) <= MOST_SWAPPED:
+            theirs = list(max(permutations(theirs), key=lambda some: _likeness(ours, some)))
+        if any(one.name != two.name for one, two in zip(ours, theirs, strict=True)):
+            return None
+        found += theirs
+    return found
+
+
+def _likeness(ours: Iterable[TracedCall], theirs: Iterable[TracedCall]) -> float:
+    return sum(_alike(one, two) for one, two in zip(ours, theirs, strict=True))
+
+
+def _alike(one: TracedCall, two: TracedCall) -> float:
+    if one.name != two.name:
+        return -100.0
+    paths = [str(call.args.get("file_path")) for call in (one, two)]
+    names, ends = ({path.rpartition(sign)[2] for path in paths} for sign in ("/", "."))
+    texts = [
+        re.findall(r"\w+|\S", f"{call.args.get('old_string')} {call.args.get('new_string')}")
+        for call in (one, two)
+    ]
+    return (len(names) == 1) + (len(ends) == 1) + SequenceMatcher(None, texts[0], texts[1]).ratio()
+
+
+# --- days -----------------------------------------------------------------------------------------
+
+
+def _with_days(session: Session) -> Session:
+    """Return a session with calls that tell its day in each form, before all others."""
+    if session.at is None or not session.calls:
+        return session
+    calls = [
+        msgspec.structs.replace(
+            session.calls[0],
+            name=TODAY,
+            args={"form": form, "zone": zone},
+            result=day_of(session.at, form, zone),
+            effect="read",
+            effect_inferred=False,
+            shell="",
+            via="",
+            fixed={},
+            exit_code=0,
+        )
+        for form in _DAYS
+        for zone in ("local", "utc")
+    ]
+    calls += session.calls
+    for number, call in enumerate(calls):
+        call.index = number
+    return session._replace(calls=calls)
+
+
+# --- requests -------------------------------------------------------------------------------------
+
+
+def _templates(said: Sequence[str]) -> Iterator[Template]:
+    if len(set(said)) == 1:
+        yield Template([said[0]], [[] for _ in said])
+    else:
+        yield from templates_of(said)
+
+
+def _named(template: Template) -> list[str]:
+    """Name the holes of a template after the word before each."""
+    names, found = Names(), []
+    for number, words in enumerate(template.words[:-1]):
+        plain = [word for word in re.findall(r"[a-z]+", words.lower()) if word not in STOP_WORDS]
+        found.append(names.free(identifier(plain[-1] if plain else f"part_{number + 1}")))
+    return found
+
+
+# --- the routine ----------------------------------------------------------------------------------
+
+
+class _Placed(NamedTuple):
+    """A call of the routine: as one session made it, its arguments, and the name of its result."""
+
+    call: TracedCall
+    args: Mapping[str, Given]
+    saved: str | None = None
+
+
+class _Drafted:
+    """Drafts the routine of sessions whose requests fit a template."""
+
+    def __init__(self, found: Sessions, template: Template) -> None:
+        self._sessions, self._effects = found.sessions, found.effects
+        self._template, self._names = template, Names()
+        self._holes = [self._names.free(name) for name in _named(template)]
+        self._inputs = {
+            name: [values[hole] for values in template.values]
+            for hole, name in enumerate(self._holes)
+        }
+        self._texts = SharedTexts(
+            [session.calls for session in self._sessions], self._inputs, self._saved
+        )
+
+    def _saved(self, tool: str) -> str:
+        plain = {FILE_TEXT: "text", TODAY: "today"}.get(tool) or f"{tool.partition('_')[0]}_output"
+        return self._names.free(identifier(plain))
+
+    def draft(self, name: str) -> tuple[Draft, Filled] | None:
+        """Return the routine; None if something that they did is not explained."""
+        wired = []
+        for number in range(len(self._effects[0])):
+            args = self._effect([own[number] for own in self._effects])
+            if args is None:
+                return None
+            wired.append(args)
+        needed = self._needed(wired)
+        used = {one for args in wired for given in args.values() for one in given.inputs}
+        used |= {one for read in needed for given in read.args.values() for one in given.inputs}
+        if used != set(self._inputs):
+            return None  # words that nothing uses may decide
+        base = self._base(needed)
+        if base is None:
+            return None
+        return self._routine(name, wired, needed, base)
+
+    # --- arguments --------------------------------------------------------------------------------
+
+    def _effect(self, calls: Sequence[TracedCall]) -> dict[str, Given] | None:
+        """Return the arguments of an effect, explained by all sessions."""
+        keys = calls[0].args.keys()
+        if any(call.args.keys() != keys for call in calls):
+            return None
+        before = [call.index for call in calls]
+        args: dict[str, Given] = {}
+        for key in keys:
+            values = [call.args[key] for call in calls]
+            if key == "insert_line" and calls[0].name == INSERT:
+                found = self._line(values, calls)
+            else:
+                found = self._texts.explained(values, before)
+            if found is None:
+                return None
+            args[key] = found
+        if calls[0].name == EDIT:
+            text = self._text_of(calls)
+            if text is None:
+                return None
+            args["old_string"] = self._replaced(args["old_string"], calls, text)
+        return args
+
+    def _replaced(self, old: Given, calls: Sequence[TracedCall], text: Read) -> Given:
+        """Return the text that is replaced: it stands once, and nothing else looks like it.
+
+        Where sessions had other lines that look like it, they don't have to be alone.
+        """
+        checks = [f"once({text.saved}, {old.expression})"]
+        like = f"line_like({text.saved}, {', '.join(map(quoted, old.fixed))})"
+        if len(old.fixed) > 1 and all(
+            _gives(like, {text.saved: shown}, call.args["old_string"])
+            for shown, call in zip(text.texts, calls, strict=True)
+        ):
+            checks.append(like)
+        return old._replace(agree=(*old.agree, *checks), reads=old.reads | {text.saved})
+
+    def _text_of(self, calls: Sequence[TracedCall]) -> Read | None:
+        """Return the read of the file that is changed, just before."""
+        found = [
+            next(
+                (
+                    one
+                    for one in reversed(session.calls[: call.index])
+                    if one.name == FILE_TEXT and one.args["file_path"] == call.args["file_path"]
+                ),
+                None,
+            )
+            for call, session in zip(calls, self._sessions, strict=True)
+        ]
+        reads = [one for one in found if one is not None]
+        return self._texts.needed(FILE_TEXT, reads) if len(reads) == len(calls) else None
+
+    def _line(self, lines: Sequence[int], calls: Sequence[TracedCall]) -> Given | None:
+        """Return where lines are inserted: by the lines above, or by how the next one begins."""
+        read = self._text_of(calls)
+        if read is None:
+            return None
+        texts = [str(text) for text in read.texts]
+        rows = [text.split("\n") for text in texts]
+        start = shared_start([own[line] for own, line in zip(rows, lines, strict=True)])
+        forms = [f"lines_before({read.saved}, {quoted(start)})"] if _TELLING.search(start) else []
+        forms += [f"lines_after({read.saved}, {quoted(one)})" for one in _anchors(rows, lines)]
+        forms.append(f"line_count({read.saved})")
+        holding = [
+            form
+            for form in forms
+            if all(
+                _gives(form, {read.saved: text}, line)
+                for text, line in zip(texts, lines, strict=True)
+            )
+        ]
+        if not holding:
+            return None
+        return Given(f"{{{{ {holding[0]} }}}}", tuple(holding[1:]), frozenset({read.saved}))
+
+    # --- steps ------------------------------------------------------------------------------------
+
+    def _needed(self, wired: Sequence[Mapping[str, Given]]) -> list[Read]:
+        """Return the reads that the effects need, also by way of other reads."""
+        todo = [name for args in wired for given in args.values() for name in given.reads]
+        found: dict[str, Read] = {}
+        while todo:
+            name = todo.pop()
+            if name not in found:
+                found[name] = self._texts.reads[name]
+                todo += [one for given in found[name].args.values() for one in given.reads]
+        return list(found.values())
+
+    def _base(self, needed: Sequence[Read]) -> int | None:
+        """Return a session that made all reads; the one that made most of them before it acted."""
+        whole = [
+            number
+            for number in range(len(self._sessions))
+            if all(read.calls[number] is not None for read in needed)
+        ]
+        return max(whole, key=lambda number: (self._early(needed, number), number), default=None)
+
+    def _early(self, needed: Sequence[Read], session: int) -> int:
+        first = min(call.index for call in self._effects[session])
+        return sum(call.index < first for read in needed if (call := read.calls[session]))
+
+    def _is_early(self, read: Read) -> bool:
+        """Return whether a read can be made before anything is done.
+
+        A file that is not changed before is as it was; of other reads a session must show it.
+        """
+        if read.name == FILE_TEXT:
+            return not any(
+                one.index < call.index and one.args.get("file_path") == call.args["file_path"]
+                for call, effects in zip(read.calls, self._effects, strict=True)
+                for one in effects
+                if call is not None
+            )
+        return any(
+            call is not None and call.index < min(one.index for one in effects)
+            for call, effects in zip(read.calls, self._effects, strict=True)
+        )
+
+    def _placed(
+        self, wired: Sequence[Mapping[str, Given]], needed: Sequence[Read], base: int
+    ) -> list[_Placed]:
+        """Return the calls of the routine in their order, as one session made them.
+
+        All reads that can be made before anything is done come first, the tests last.
+        """
+        placed = [
+            (0 if self._is_early(read) else 1, _Placed(call, read.args, read.saved))
+            for read in needed
+            if (call := read.calls[base]) is not None
+        ]
+        placed += [
+            (1, _Placed(call, args)) for call, args in zip(self._effects[base], wired, strict=True)
+        ]
+        check = self._check(base)
+        if check is not None:
+            args = {key: Given(escaped_value(value)) for key, value in check.args.items()}
+            placed.append((2, _Placed(check, args)))
+        return [one for _, one in sorted(placed, key=lambda one: (one[0], one[1].call.index))]
+
+    def _routine(
+        self, name: str, wired: Sequence[Mapping[str, Given]], needed: Sequence[Read], base: int
+    ) -> tuple[Draft, Filled]:
+        ids, steps, recording = Names(), list[Step](), list[Recorded]()
+        placed = self._placed(wired, needed, base)
+        for call, args, saved in placed:
+            step = ids.free(identifier(call.title.removesuffix("_failed")))
+            steps.append(
+                ToolStep(
+                    id=step,
+                    tool=call.name,
+                    args={key: given.value for key, given in args.items()},
+                    agree={key: list(given.agree) for key, given in args.items() if given.agree},
+                    save_as=saved,
+                )
+            )
+            recording.append(Recorded(step, call.name, False, call.args, call.result))
+        changed = [args["file_path"].value for args in wired if "file_path" in args]
+        steps.append(ReturnStep(id=ids.free("return"), value={CHANGED: _once(changed)}))
+        effects = self._effects[base]
+        paths = [call.args["file_path"] for call in effects if "file_path" in call.args]
+        given = {key: values[base] for key, values in self._inputs.items()}
+        text = self._template.text(self._holes)
+        routine = Routine(
+            name=name,
+            description=text.replace("{{ ", "{").replace(" }}", "}"),
+            tools=list(specs_of(one.call for one in placed).values()),
+            input_schema=of_input(given),
+            steps=steps,
+        )
+        session = self._sessions[base].calls
+        draft = Draft(
+            routine=routine,
+            input=given,
+            output={CHANGED: _once(paths)},
+            recording=recording,
+            answers={},
+            calls=session,
+            verdicts=_verdicts(session, {id(one.call) for one in placed}),
+            explained=[*_explained(placed)],
+            comments={},
+        )
+        return draft, Filled([], [], text, self._inputs, [])
+
+    def _check(self, base: int) -> TracedCall | None:
+        """Return the test run that ends the routine: one that sessions ended with, as it was."""
+        ends = [_last_test(session) for session in self._sessions]
+        made = [call for call in ends if call is not None]
+        if not made:
+            return None
+        texts = Counter(quoted([call.name, call.args]) for call in made)
+        chosen = ends[base]
+        best = max(texts, key=lambda text: texts[text])
+        is_best = chosen is not None and quoted([chosen.name, chosen.args]) == best
+        return chosen if is_best else None
+
+
+def _once(values: Sequence[Any]) -> list[Any]:
+    return list(dict.fromkeys(values))
+
+
+def _verdicts(calls: Sequence[TracedCall], kept: set[int]) -> list[Verdict]:
+    def verdict(call: TracedCall) -> Verdict:
+        if id(call) not in kept:
+            return Verdict(False, "nothing uses its result")
+        if call.is_test and not call.exit_code:
+            return Verdict(True, "the tests that the sessions ended with")
+        return Verdict(True, "it has an effect" if call.effect == "write" else "its result is used")
+
+    return [verdict(call) for call in calls]
+
+
+def _explained(placed: Sequence[_Placed]) -> Iterator[Explained]:
+    for call, args, _ in placed:
+        for key, given in args.items():
+            how: How = "computed" if given.reads else "said" if given.inputs else "constant"
+            yield Explained(call.index, key, call.args[key], given.value, how, agree=given.agree)
+
+
+def _last_test(session: Session) -> TracedCall | None:
+    """Return the last test run, if it came after all effects and passed."""
+    last = max((call.index for call in session.calls if call.effect == "write"), default=0)
+    runs = [call for call in session.calls if call.is_test and call.index > last]
+    return runs[-1] if runs and not runs[-1].exit_code else None
+
+
+def escaped_value(value: Any) -> Any:
+    """Return a constant argument, in which braces are not read as an expression."""
+    return escaped(value) if isinstance(value, str) else value
+
+
+def _anchors(rows: Sequence[Sequence[str]], lines: Sequence[int]) -> Iterator[str]:
+    """Yield the fewest lines above a place that are the same in all texts, and say something."""
+    for count in range(1, MOST_ANCHORS):
+        above = {
+            "".join(f"{row}\n" for row in own[max(0, line - count) : line])
+            for own, line in zip(rows, lines, strict=True)
+        }
+        anchor = above.pop()
+        if above:
+            return
+        if _TELLING.search(anchor):
+            yield anchor
+            return
+
+
+def _gives(form: str, scope: Mapping[str, Any], value: Any) -> bool:
+    """Return whether an expression has a value."""
+    try:
+        found = compile_expression(form, "")({**FUNCTIONS, **scope})
+    except EmError:
+        return False
+    return bool(found == value)

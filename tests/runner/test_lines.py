@@ -1,0 +1,53 @@
+"""Parts of lines: one place fits, or the expression fails."""
+
+import pytest
+
+from em.errors import ExpressionError
+from em.runner.expressions.functions import FUNCTIONS
+from em.runner.expressions.language import compile_expression
+
+PROJECT = '[project]\nversion = "1.2.3"\npython_version = "3.11"\n[other]\nname = "x"\n'
+LOG = "# Changelog\n\n## 2\n\n- b\n\n## 1\n"
+
+
+def value(expression: str) -> object:
+    return compile_expression(expression, "")({**FUNCTIONS, "text": PROJECT, "log": LOG})
+
+
+@pytest.mark.parametrize(
+    ("expression", "expected"),
+    [
+        (r'line_part(text, "\nversion = \"", "\"\n")', "1.2.3"),
+        (r'line_part(text, "name = \"", "\"")', "x"),
+        (r'line_like(text, "version = \"", "\"")', 'version = "1.2.3"'),
+        (r'once(text, "1.2.3")', "1.2.3"),
+        (r'lines_before(log, "## ")', 2),
+        (r'lines_after(log, "# Changelog\n\n")', 2),
+        ("line_count(log)", 7),
+        ('module_name("./src/shop/cart.py")', "shop.cart"),
+        ('module_name("shop/__init__.py")', "shop"),
+    ],
+)
+def test_the_one_place_that_fits_is_found(expression: str, expected: object) -> None:
+    assert value(expression) == expected
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        r'line_part(text, "version = \"", "\"")',
+        r'line_part(text, "\nnothing = \"", "\"")',
+        r'line_part(text, "", "")',
+        r'line_part(text, "a\nb", "c")',
+        r'line_like(text, "", " = \"", "\"")',
+        r'once(text, "version")',
+        r'lines_before(log, "### ")',
+        r'lines_after(log, "\n")',
+        'line_count("no line break")',
+        'module_name("shop/cart.txt")',
+        'module_name("../cart.py")',
+    ],
+)
+def test_no_place_or_several_fail(expression: str) -> None:
+    with pytest.raises(ExpressionError):
+        value(expression)

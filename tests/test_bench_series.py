@@ -1,0 +1,89 @@
+"""What five sessions of a coding agent have in common does the sixth, with no model."""
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from bench.series.rotation import SERIES, Done, Series, learnt, run, sessions
+
+from em import Memory
+
+BUMP, IMPORT = SERIES
+
+
+@pytest.fixture(scope="module")
+def bumped() -> list[Done]:
+    return sessions(BUMP)
+
+
+@pytest.fixture(scope="module")
+def imported() -> list[Done]:
+    return sessions(IMPORT)
+
+
+@pytest.fixture(scope="module")
+def bump(bumped: list[Done]) -> Iterator[tuple[Memory, Any]]:
+    with tempfile.TemporaryDirectory() as folder, Memory(":memory:") as memory:
+        yield memory, learnt(memory, bumped, Path(folder))
+
+
+@pytest.fixture(scope="module")
+def fix(imported: list[Done]) -> Iterator[tuple[Memory, Any]]:
+    with tempfile.TemporaryDirectory() as folder, Memory(":memory:") as memory:
+        yield memory, learnt(memory, imported, Path(folder))
+
+
+def sixth(series: Series, done: list[Done], number: int, tmp_path: Path) -> tuple[str, bool]:
+    task = series.tasks[number]
+    rest = [one for at, one in enumerate(done) if at != number]
+    with Memory(":memory:") as memory:
+        status, _, files = run(memory, learnt(memory, rest, tmp_path), task, task.day)
+    return status, files == done[number].after
+
+
+@pytest.mark.parametrize("number", [0, 2, 4])
+def test_a_version_is_bumped_as_in_five_other_projects(
+    bumped: list[Done], number: int, tmp_path: Path
+) -> None:
+    assert sixth(BUMP, bumped, number, tmp_path) == ("ok", True)
+
+
+@pytest.mark.parametrize("number", [1, 3])
+def test_an_import_is_fixed_as_in_five_other_projects(
+    imported: list[Done], number: int, tmp_path: Path
+) -> None:
+    assert sixth(IMPORT, imported, number, tmp_path) == ("ok", True)
+
+
+@pytest.mark.parametrize("task", BUMP.judgements, ids=lambda task: task.name)
+def test_a_bump_that_needs_judgement_changes_nothing(bump: tuple[Memory, Any], task: Any) -> None:
+    status, _, files = run(*bump, task, task.day)
+    assert (status != "ok", files) == (True, task.files)
+
+
+@pytest.mark.parametrize("task", IMPORT.judgements, ids=lambda task: task.name)
+def test_a_failing_test_that_needs_judgement_is_handed_over(
+    fix: tuple[Memory, Any], task: Any
+) -> None:
+    status, why, files = run(*fix, task, task.day)
+    assert status != "ok"
+    if task.name == "still fails afterwards":
+        assert "exit code 1" in why
+    else:
+        assert files == task.files
+
+
+def test_a_bump_writes_the_day_of_the_run(bump: tuple[Memory, Any]) -> None:
+    task = BUMP.tasks[0]
+    _, _, files = run(*bump, task, "2027-02-03")
+    assert "## 1.3.0 (2027-02-03)\n" in files["CHANGELOG.md"]
+
+
+def test_the_routine_says_what_it_changed_and_how_it_did_in_trials(
+    bump: tuple[Memory, Any],
+) -> None:
+    _, routine = bump
+    assert routine.trials.count("wrong") == 0
+    assert routine.trials.count("right") == len(BUMP.tasks)
