@@ -1,4 +1,4 @@
-"""Lessons mined from recorded runs, retrieval on a seeded set and on real runs, and speed."""
+"""Retrieval of lessons on a seeded set and on real runs, and speed."""
 
 import random
 import sqlite3
@@ -14,7 +14,6 @@ from bench.routines import DATA
 if TYPE_CHECKING:
     from em.traces.trace import KeptTrace
 
-SAMPLE = 10
 HEURISTICS = 100_000
 QUERIES = 20
 SPLITS = 5
@@ -29,47 +28,6 @@ def _runs() -> "list[KeptTrace]":
         print(f"no data in {DATA / 'tau_retail'}: set EM_BENCH_DATA; this bench is passed over")
     found = [kept for file in files for kept in read_traces(file.read_bytes(), file.name)]
     return [as_kept(kept.trace, kept.id) for kept in found]
-
-
-def mined() -> Iterator[Figure]:
-    from em.compiler.calls import Later, calls_of
-    from em.heuristics.heuristic import learn
-    from em.heuristics.reflection import call_ids, call_text, differences, mine
-    from em.store.sqlite import SqliteStore
-
-    runs = _runs()
-    if not runs:
-        return
-    lessons = [lesson for kept in runs for lesson in mine(kept)]
-    covered = {e for one in lessons if one.how == "recovery" for e in one.evidence.failed}
-    recovered = taught = 0
-    left = []
-    for kept in runs:
-        calls, _ = calls_of(kept.trace, {})
-        ids, afterwards = call_ids(kept), Later(calls)
-        for call in calls:
-            later = afterwards.replacing(call) if call.failed else None
-            if later is None and ids[call.index] not in covered:
-                continue
-            if call.failed:
-                recovered += 1
-                taught += ids[call.index] in covered
-                if ids[call.index] not in covered and later is not None:
-                    left.append(f"{call_text(call)} | later worked: {call_text(calls[later])}")
-    lessons += differences(runs)
-    with SqliteStore(":memory:") as store:
-        kept = [one.lesson for one in learn(store, lessons)]
-    print(f"{len(runs)} runs: {len(lessons)} times something to learn, {len(kept)} heuristics")
-    print("errors with a later success of that tool, and no recovery found:")
-    for line in left:
-        print(f"  {line[:300]}")
-    print(f"{SAMPLE} random lessons:")
-    for one in random.Random(7).sample(sorted(kept, key=lambda one: one.id), SAMPLE):
-        print(
-            f"  [{one.how}] When {one.trigger}\n    do: {one.action}\n    because: {one.analysis}"
-        )
-    share = taught / recovered
-    yield Figure("recovered errors with a lesson", taught, "all", recovered, "", share, 0.9, True)
 
 
 def seeded() -> Iterator[Figure]:
