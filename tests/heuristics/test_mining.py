@@ -126,26 +126,36 @@ def test_the_same_failing_in_one_attempt_is_one_lesson_with_all_its_evidence() -
 
 
 def test_one_task_failed_twice_and_solved_twice_gives_the_one_difference() -> None:
-    solved = [attempt(call("pay", order="W1", card="c2"), name=f"t{n}") for n in range(2)]
+    solved = [attempt(call("pay", order="W1", speed="express"), name=f"t{n}") for n in range(2)]
     failed = [
-        attempt(call("pay", order="W1", card="c9"), outcome="failure", name=f"f{n}")
+        attempt(call("pay", order="W1", speed="slow"), outcome="failure", name=f"f{n}")
         for n in range(2)
     ]
     (lesson,) = differences([*solved, *failed])
-    assert lesson.action == 'Call pay with card="c2", not "c9".'
+    assert lesson.action == 'Call pay with speed="express", not "slow".'
     assert "both attempts that failed with" in lesson.analysis
     assert list(lesson.evidence.failed) == ["f0-1", "f1-1"]
     assert list(lesson.evidence.worked) == ["t0-1", "t1-1"]
     assert differences([solved[0], *failed]) == []  # one attempt only goes along with it
+    assert lesson.holds_for(" help ")
+    assert not lesson.holds_for("help me, too")  # another task, perhaps of another person
+
+
+def test_values_of_one_person_or_thing_are_no_difference_to_learn() -> None:
+    solved = [attempt(call("cancel", order="W1"), name=f"t{n}") for n in range(2)]
+    failed = [attempt(call("cancel", order="W9"), outcome="failure", name=f"f{n}") for n in "ab"]
+    assert differences([*solved, *failed]) == []
 
 
 def test_of_several_differences_nobody_knows_which_mattered() -> None:
     solved = [
-        attempt(call("pay", order="W1", card="c2"), call("ship_order", order="W1"), name=f"t{n}")
+        attempt(
+            call("pay", order="W1", speed="express"), call("ship_order", order="W1"), name=f"t{n}"
+        )
         for n in range(2)
     ]
     failed = [
-        attempt(call("pay", order="W1", card="c9"), outcome="failure", name=f"f{n}")
+        attempt(call("pay", order="W1", speed="slow"), outcome="failure", name=f"f{n}")
         for n in range(2)
     ]
     assert differences([*solved, *failed]) == []

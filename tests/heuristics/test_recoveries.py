@@ -451,6 +451,24 @@ def test_the_line_that_tells_what_went_wrong(printed: str, line: str) -> None:
     assert failure_of("x", printed).line == line
 
 
+def test_another_way_to_pay_or_another_flight_is_not_a_recovery(memory: Memory) -> None:
+    paid = session(
+        call("get_user", result={"cards": ["card_1", "card_2"]}),
+        call("book", "not enough balance in card", seat="s77", card="card_1"),
+        call("book", seat="s77", card="card_2"),
+    )
+    flown = session(
+        call("search_flights", result=["HAT1", "HAT2"]),
+        call("change", "flight HAT1 is not available", booking="b77", flights=["HAT1", "HAT2"]),
+        call("change", booking="b77", flights=["HAT2"]),
+    )
+    zip_code = session(
+        call("find_user", "user not found", name="ana lima", zip="10001"),
+        call("find_user", name="ana lima", zip="10004"),
+    )
+    assert lessons(memory, paid, paid, flown, flown, zip_code, zip_code) == []
+
+
 # --- did it help? ---------------------------------------------------------------------------------
 
 

@@ -16,7 +16,7 @@ import msgspec
 
 from em.errors import NotFound, PositionConflict
 from em.heuristics.episode import UNKNOWN, Episode, settle
-from em.heuristics.failure import GAP
+from em.heuristics.failure import GAP, cut
 from em.log.event import HEURISTIC_PREFIX, Draft, Event, EventQuery, heuristic_stream
 from em.log.kinds import event_body, event_text
 from em.store.protocol import (
@@ -35,8 +35,14 @@ Polarity = Literal["failure", "success"]
 How = Literal["recovery", "difference", "dead_end", "failed_check", "model", "given"]
 
 
+LONGEST_GOAL = 300
 FORM = 2
 """The rules by which lessons are mined now."""
+
+
+def goal_text(goal: str) -> str:
+    """Write a goal on one line, shortened if it is long."""
+    return cut(" ".join(goal.split()), LONGEST_GOAL)
 
 
 class Evidence(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -91,6 +97,10 @@ class Lesson(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     def is_told(self) -> bool:
         """Whether agents may be told."""
         return not self.doubt and not self.is_outdated
+
+    def holds_for(self, task: str) -> bool:
+        """Tell whether it can hold for a task: a difference holds for the same task only."""
+        return self.how != "difference" or goal_text(task) == self.source_task
 
     @property
     def id(self) -> str:

@@ -60,6 +60,11 @@ _FILE_TOOLS = frozenset(
 _EDITS = _FILE_TOOLS | EDITORS | {"apply_patch"}
 _TEXT_PROGRAMS = frozenset("sed awk perl tee patch cat ed".split())
 _FIRST = re.compile(r"\b(?:first|before|must|need|not been|not yet|yet)\b", re.IGNORECASE)
+_WRONG_VALUE = re.compile(
+    r"not found|unknown|invalid|not exist|no such|missing|unrecogni[sz]ed|not recogni[sz]ed"
+    r"|not valid|(?:must|should) be|not available",
+    re.IGNORECASE,
+)
 _NO_PROGRAM = re.compile(r"not found|not recognized|no such file", re.IGNORECASE)
 
 
@@ -258,8 +263,10 @@ def _value_changed(act: Act, later: Act, calls: Sequence[TracedCall]) -> Step | 
     if later.label != act.label or act.label in _EDITS or len(differ) != 1:
         return None
     (name,) = differ
+    # Which part of a list or an object helped, nobody knows.
+    is_plain = all(_is_plain(one.args[name]) for one in (act, later) if name in one.args)
     old, new = (_text(one.args[name]) if name in one.args else "" for one in (act, later))
-    if is_forcing(name) or is_dangerous_call("", (), [new]):
+    if not is_plain or is_forcing(name) or is_dangerous_call("", (), [new]):
         return None
     source = _source(later.args.get(name), later.call, calls)
     origin = f"{name} from {source}" if source else name
@@ -273,15 +280,22 @@ def _value_changed(act: Act, later: Act, calls: Sequence[TracedCall]) -> Step | 
     return _change(origin, old, new) if _is_about(name, act) else None
 
 
+def _is_plain(value: Any) -> bool:
+    return isinstance(value, str | int | float)
+
+
 def _is_about(name: str, act: Act) -> bool:
-    """Tell whether an error is about an argument, while another one says which object it is."""
+    """Tell whether an error says that an argument is wrong; another one says which object it is.
+
+    An error about anything else, such as a balance, is no reason to take another value.
+    """
     has_id = any(
         re.search(r"\d", str(leaf))
         for other, value in act.args.items()
         if other != name
         for _, leaf in leaves(value)
     )
-    return has_id and mentions(act.printed, name)
+    return has_id and mentions(act.printed, name) and bool(_WRONG_VALUE.search(act.printed))
 
 
 def mentions(printed: str, name: str) -> bool:
@@ -351,9 +365,6 @@ def _alike(one: Any, other: Any) -> bool:
         return False
     if identical(one, other):
         return True
-    if isinstance(one, list) and isinstance(other, list) and one and other:
-        shorter, longer = sorted((one, other), key=len)
-        return all(any(identical(item, it) for it in longer) for item in shorter)
     if isinstance(one, str) and isinstance(other, str):
         least = SIMILAR if _same_digits(one, other) else NEARLY_THE_SAME
         return SequenceMatcher(None, one.lower(), other.lower()).ratio() >= least

@@ -17,7 +17,7 @@ from em.errors import BadAnswer
 from em.heuristics.danger import is_refusal, talks_to_reader
 from em.heuristics.episode import UNKNOWN, is_linked, is_rewording, names_text, quoted
 from em.heuristics.failure import cut, error_shape, error_text, is_telling, plain
-from em.heuristics.heuristic import FORM, Evidence, Lesson, Polarity, settled_lesson
+from em.heuristics.heuristic import FORM, Evidence, Lesson, Polarity, goal_text, settled_lesson
 from em.heuristics.recovery import Found, core, episodes, free_texts, holds, mentions
 from em.llm.client import LlmClient, ask_struct
 from em.redaction.redactor import Redactor
@@ -28,7 +28,6 @@ from em.values.call import Effect
 from em.values.leaves import leaves, mentioned_in
 
 LONGEST_VALUE = 60
-LONGEST_GOAL = 300
 
 
 def call_text(call: TracedCall, *, without: Iterable[str] = ()) -> str:
@@ -40,11 +39,6 @@ def call_text(call: TracedCall, *, without: Iterable[str] = ()) -> str:
 def value_text(value: Any) -> str:
     """Write a value as JSON, shortened if it is long."""
     return cut(msgspec.json.encode(value).decode(), LONGEST_VALUE)
-
-
-def goal_text(goal: str) -> str:
-    """Write a goal on one line, shortened if it is long."""
-    return cut(" ".join(goal.split()), LONGEST_GOAL)
 
 
 def recoveries(found: Iterable[Found], stored: KeptTrace, ids: Sequence[str]) -> list[Lesson]:
@@ -145,7 +139,9 @@ def _made_up(call: TracedCall, calls: Sequence[TracedCall]) -> list[str]:
         value = call.args[name]
         if any("/" in str(leaf) or " " in str(leaf) for _, leaf in leaves(value)):
             continue
-        said = [leaf for _, leaf in leaves(value) if leaf and str(leaf) in message]
+        said = [
+            leaf for _, leaf in leaves(value) if isinstance(leaf, str) and leaf and leaf in message
+        ]
         if (said or mentions(message, name)) and appeared_nowhere(said or value, call, calls):
             (blamed if said else named).append(name)
     return blamed or named
@@ -280,11 +276,10 @@ def _calls_that_differ(solved: list[_Attempt], failed: list[_Attempt]) -> Iterab
     everywhere = set.intersection(*did)
     nowhere = set().union(*did_not)
     for tool in sorted(everywhere - nowhere):
-        (example, *_) = (done for done in solved[0].writes if done.call.name == tool)
         yield _difference_lesson(
             solved,
             failed,
-            f"Call {tool}, as the attempts that solved it did: {call_text(example.call)}.",
+            f"Call {tool}, as the attempts that solved it did.",
             f"{_count(solved)} that solved it called {tool}; {_count(failed)} that failed did not",
             "success",
             tool,
@@ -311,7 +306,7 @@ def _arguments_that_differ(solved: list[_Attempt], failed: list[_Attempt]) -> It
         for name in sorted(set.intersection(*(set(args) for args in (*right, *wrong)))):
             values = {_unordered(args[name]) for args in right}
             others = {_unordered(args[name]) for args in wrong}
-            if len(values) == 1 and not values & others:
+            if len(values) == 1 and not values & others and not _identifies(right[0][name]):
                 new, old = value_text(right[0][name]), value_text(wrong[0][name])
                 yield _difference_lesson(
                     solved,
@@ -323,6 +318,11 @@ def _arguments_that_differ(solved: list[_Attempt], failed: list[_Attempt]) -> It
                     tool,
                     f"{tool}.{name}={new}",
                 )
+
+
+def _identifies(value: Any) -> bool:
+    """Tell whether a value may be that of one person or thing: it has digits, or an address."""
+    return any(re.search(r"[\d@]", str(leaf)) for _, leaf in leaves(value))
 
 
 def _unordered(value: object) -> bytes:
@@ -367,7 +367,7 @@ def _difference_lesson(
         ]
 
     return Lesson(
-        trigger=f"the task is: {goal_text(goal)}",
+        trigger=f"the task is: {plain(goal_text(goal))}",
         action=action,
         analysis=cut(because[0].upper() + because[1:] + ".", 600),
         polarity=polarity,

@@ -154,7 +154,9 @@ def candidates(
     found = []
     for stream, (score, nearness) in scores.items():
         heuristic = find_heuristic(store, stream.removeprefix(HEURISTIC_PREFIX))
-        if heuristic is not None and not heuristic.retired and heuristic.lesson.is_told:
+        if heuristic is None or heuristic.retired or not heuristic.lesson.is_told:
+            continue
+        if heuristic.lesson.holds_for(wanted.task):
             found.append(Candidate(heuristic, score, nearness))
     return found
 
