@@ -567,6 +567,20 @@ def _asked(made: "CompiledTrace") -> dict[str, Any] | None:
 
 
 def _explain(draft: "Draft") -> None:
+    if draft.calls:
+        _explain_calls(draft)
+    _explain_effects(draft.routine)
+    if draft.contradictions:
+        against = [
+            (found.place, repr(found.says), f"{found.call + 1} {found.tool}", repr(found.returned))
+            for found in draft.contradictions
+        ]
+        print_table(("contradiction", "in the output", "call", "returned"), against)
+        click.echo()
+
+
+def _explain_calls(draft: "Draft") -> None:
+    """Show the recorded calls, and where each of their values comes from."""
     rows = [
         (
             str(call.index + 1),
@@ -592,14 +606,6 @@ def _explain(draft: "Draft") -> None:
     ]
     print_table(("call", "value", "recorded", "how sure", "comes from"), values)
     click.echo()
-    _explain_effects(draft.routine)
-    if draft.contradictions:
-        against = [
-            (found.place, repr(found.says), f"{found.call + 1} {found.tool}", repr(found.returned))
-            for found in draft.contradictions
-        ]
-        print_table(("contradiction", "in the output", "call", "returned"), against)
-        click.echo()
 
 
 _SOURCES = {
@@ -638,16 +644,12 @@ def _sureness(found: "Explained") -> str:
 def _explain_effects(routine: Routine) -> None:
     """Say what must be so before and after each call with an effect, and what is asked for."""
     for one in requirements(routine):
-        if one.agree or one.hold:
-            click.echo(f"before {printable(one.step_id)}:")
-        for words in one.agree:
-            click.echo(printable(f"  {words}; else the run asks"))
-        for words in one.hold:
-            click.echo(printable(f"  {words}; else the run stops"))
-        if one.expect:
-            click.echo(f"after {printable(one.step_id)}:")
-        for words in one.expect:
-            click.echo(printable(f"  {words}; else the run stops"))
+        made = [words if words.startswith("for each") else f"if {words}" for words in one.when]
+        _echo_under(f"{one.step_id} is made", made)
+        agree = [f"{words}; else the run asks" for words in one.agree]
+        stopped = [f"{words}; else the run stops" for words in one.hold]
+        _echo_under(f"before {one.step_id}:", [*agree, *stopped])
+        _echo_under(f"after {one.step_id}:", [f"{w}; else the run stops" for w in one.expect])
         click.echo()
     if routine.asks:
         click.echo("with other inputs a run asks for:")
@@ -660,6 +662,11 @@ def _explain_effects(routine: Routine) -> None:
         without = ", or without them" if routine.request.decides else ""
         click.echo(f"  a run asks before it acts on other words{without}")
         click.echo()
+
+
+def _echo_under(title: str, lines: list[str]) -> None:
+    for line in [title, *(f"  {one}" for one in lines)] if lines else ():
+        click.echo(printable(line))
 
 
 def _report(draft: "Draft", place: str) -> dict[str, Any]:

@@ -1,13 +1,21 @@
 """Requirements: what a routine needs before it acts and what must come of it, in plain words."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
 
 from em.runner.expressions.words import check_in_words, in_words
 from em.runner.remedies import Rule, facts_in_words
-from em.runner.routine import Asked, PlanStep, Routine, RulesStep, ToolStep, UdfStep
+from em.runner.routine import (
+    Asked,
+    AssertStep,
+    PlanStep,
+    Routine,
+    RulesStep,
+    ToolStep,
+    UdfStep,
+)
 from em.runner.task_plan import Effect, Slot
 from em.values.canonical import short
 
@@ -16,12 +24,14 @@ class Requirement(NamedTuple):
     """What must be so before and after one step, in words.
 
     agree: what must agree. hold: what must hold. expect: what must be so of the call's result.
+    when: in which cases the step is made at all.
     """
 
     step_id: str
     agree: list[str]
     hold: list[str]
     expect: list[str]
+    when: Sequence[str] = ()
 
 
 class AskedFor(NamedTuple):
@@ -35,23 +45,60 @@ class AskedFor(NamedTuple):
 def requirements(routine: Routine) -> Iterator[Requirement]:
     """Yield what must be so before and after each step that requires something."""
     for step in routine.steps:
-        if isinstance(step, ToolStep | UdfStep) and (step.agree or step.guards or step.expects):
+        if isinstance(step, ToolStep | UdfStep):
+            when = list(_cases(step))
+            if not (step.agree or step.guards or step.expects or when):
+                continue
             agree = [
                 f"{place} must also be {', and '.join(map(in_words, texts))}"
                 for place, texts in step.agree.items()
             ]
             hold = [_guard_in_words(text, step.reasons) for text in step.guards]
-            yield Requirement(step.id, agree, hold, [*map(check_in_words, step.expects)])
+            yield Requirement(step.id, agree, hold, [*map(check_in_words, step.expects)], when)
+        elif isinstance(step, AssertStep):
+            yield Requirement(step.id, [], [check_in_words(step.check)], [], [*_cases(step)])
         elif isinstance(step, PlanStep):
             for name, effect in step.effects.items():
                 said = [_said(slot, how) for slot, how in effect.slots.items()]
                 must = [_guard_in_words(text, effect.reasons) for text in effect.guards]
-                yield Requirement(name, said, must, expected_in_words(effect))
+                words = effect.words if step.form is None else step.form.words
+                asked = [f"the request asks for it, with a word such as {', '.join(words)}"]
+                yield Requirement(name, said, must, expected_in_words(effect), asked)
         elif isinstance(step, RulesStep):
             for name, rule in step.rules.items():
                 reasons = [" and ".join(facts_in_words(when)) for when in rule.when]
                 changed = [f"{symptom} must be different then" for symptom in rule.cures]
-                yield Requirement(name, [], [*reasons, *_arguments(rule)], changed)
+                hold = [*_also_so(rule), *_arguments(rule)]
+                yield Requirement(name, [], hold, changed, reasons)
+            yield _of_rules(step)
+
+
+def _cases(step: ToolStep | UdfStep | AssertStep) -> Iterator[str]:
+    """Say in which cases a step is made, if not once in every run."""
+    if step.when is not None:
+        yield check_in_words(step.when)
+    if step.for_each is not None:
+        yield f"for each `{step.as_}` of {in_words(str(step.for_each))}"
+
+
+def _also_so(rule: Rule) -> Iterator[str]:
+    """Say what else was so whenever a fix was made: if it is not, nobody knows what to do."""
+    reasons = {name for one in rule.when for name in one}
+    given = {name: value for name, value in rule.given.items() if name not in reasons}
+    yield from facts_in_words(given)
+    if rule.after:
+        yield f"{', '.join(rule.after)} must not be needed first"
+    yield f"it was not made {'before' if rule.most == 1 else f'{rule.most} times'} in this run"
+
+
+def _of_rules(step: RulesStep) -> Requirement:
+    """Say what must be so for all rules together."""
+    looks = [name for name in step.looks if name not in step.goal]
+    hold = [f"what {', '.join(looks)} show{'s' if len(looks) == 1 else ''} is known from traces"]
+    hold += [f"not both: {' and '.join(facts_in_words(pair))}" for pair in step.apart]
+    goal = [f"what {', '.join(step.goal)} shows is known from traces"] if step.goal else []
+    goal += [f"{name} is {' or '.join(map(short, known))}" for name, known in step.healthy.items()]
+    return Requirement(step.id, [], hold, goal)
 
 
 def _guard_in_words(text: str, reasons: Mapping[str, str]) -> str:
@@ -97,15 +144,20 @@ def _arguments(rule: Rule) -> list[str]:
 
 def _said(name: str, slot: Slot) -> str:
     """Say where a value of an effect comes from."""
-    if slot.of:
-        return f"{name} must be in {in_words(slot.records)}, one for each of {slot.of}"
-    if slot.records:
-        return f"{name} must be in {in_words(slot.records)}, and the request must say which"
-    if slot.values:
-        return f"the request must say {name}: {', '.join(map(short, slot.values))}"
-    if slot.default:
-        return f"{name} is {', and '.join(map(in_words, slot.default))}"
-    return f"the request must say {name}, such as {', '.join(map(short, slot.examples[:2]))}"
+    if slot.same:
+        found = f"{name} is the same as {slot.same}"
+    elif slot.of:
+        found = f"{name} must be in {in_words(slot.records)}, one for each of {slot.of}"
+    elif slot.records:
+        found = f"{name} must be in {in_words(slot.records)}, and the request must say which"
+    elif slot.values:
+        found = f"the request must say {name}: {', '.join(map(short, slot.values))}"
+    elif slot.default:
+        found = f"{name} is {', and '.join(map(in_words, slot.default))}"
+    else:
+        found = f"the request must say {name}, such as {', '.join(map(short, slot.examples[:2]))}"
+    known = ", or ".join(f"`{way}`" for way in slot.earlier)
+    return f"{found}, or an earlier call: {known}" if known else found
 
 
 def asked_for(routine: Routine) -> Iterator[AskedFor]:

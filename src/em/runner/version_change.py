@@ -208,6 +208,7 @@ def _of_requirements(old: Routine, new: Routine) -> Iterator[str]:
             one, other = before.get(step_id, empty), after.get(step_id, empty)
             if not planned:  # what a plan says of its values is compared by slot
                 yield from _of_checks(step_id, one.agree, other.agree)
+                yield from _of_checks(step_id, one.when, other.when)
             yield from _of_checks(step_id, one.hold, other.hold)
             yield from _of_checks(step_id, one.expect, other.expect, "afterwards ")
 

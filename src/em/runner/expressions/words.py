@@ -65,8 +65,14 @@ def check_in_words(text: str) -> str:
     plain = _about_a_result(node)
     if plain is not None:
         return plain
-    compared = _compared(node)
-    return f"`{text}` holds" if node is None else " ".join(compared or (_said(node), "holds"))
+    if node is None:
+        return f"`{text}` holds"
+    if isinstance(node, ast.BoolOp):
+        word = " or " if isinstance(node.op, ast.Or) else ", and "
+        return word.join(check_in_words(ast.unparse(one)) for one in node.values)
+    if isinstance(node, ast.Call) and ast.unparse(node.func) == "among" and len(node.args) > 1:
+        return f"{_said(node.args[1])} is {_said(node)}"
+    return " ".join(_compared(node) or (_said(node), "holds"))
 
 
 def change_in_words(text: str, now: Any) -> str:
