@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from em.compiler.branches import NothingDecides
 from em.compiler.calls import calls_of, identifier
 from em.compiler.commands import is_bookkeeping, require_commands
 from em.compiler.confirmation import Confirm, confirmed, relaxed
@@ -365,7 +366,7 @@ def _proven(
         made = _one_way(traces, drafts, how)
     else:
         made = (
-            _filled_in(traces, drafts, how, drafter)
+            _filled_in_or_said(traces, drafts, how, drafter, beside, force=force)
             or (_of_sessions(traces, how, force=force) if _need_more(drafts) else None)
             or (_said(traces, how, beside, force=force) if _need_more(drafts) else None)
             or _one_way_or_asked(traces, drafts, how, beside)
@@ -456,6 +457,30 @@ class _Drafter:
                 )
             self._made[key] = msgspec.structs.replace(draft, outcome=trace.outcome)
         return self._made[key]
+
+
+def _filled_in_or_said(
+    traces: Sequence[KeptTrace],
+    drafts: Mapping[str, Draft],
+    how: Mapping[str, Any],
+    drafter: _Drafter,
+    beside: Sequence[KeptTrace],
+    *,
+    force: bool,
+) -> CompiledTrace | None:
+    """Return the same; where nothing decides how often something is done, what words teach."""
+    try:
+        return _filled_in(traces, drafts, how, drafter)
+    except NothingDecides:
+        if len({frozenset(item.name for item in writes_of(one)) for one in drafts.values()}) > 1:
+            raise
+        try:
+            learnt = _said(traces, how, beside, force=force)
+        except RoutineError:
+            learnt = None  # the ways contradict each other in words as well
+        if learnt is None:
+            raise
+        return learnt
 
 
 def _filled_in(

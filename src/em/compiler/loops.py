@@ -49,7 +49,7 @@ class Loop(NamedTuple):
 
     name: of the list. items: the names of what an item has, by place; of a plain item one name.
     lists: the list in each trace. runs: where its calls begin in each trace; no runs if the list
-    is one argument.
+    is one argument, or if several calls were made for each item before the next (`in_turns`).
     """
 
     name: str
@@ -58,6 +58,7 @@ class Loop(NamedTuple):
     runs: Sequence[Sequence[Run]]
     between: Sequence[str]
     each: str
+    in_turns: bool = False
 
 
 def loop_of(
@@ -84,7 +85,7 @@ def loop_of(
     left = [folded(own, others, trace, 0) for trace, own in enumerate(calls)]
     runs = _as_calls(texts, calls, left)
     if runs is None:
-        return None
+        return None if others else _in_turns(texts, calls, names)
     read = [own[0].listed for own in runs]
     places = read[0].places
     plain = {place: _last(place) for place in places}
@@ -97,6 +98,27 @@ def loop_of(
     name = names.free("items")
     lists = [[{items[p]: one[p] for p in places} for one in own.items] for own in read]
     return Loop(name, items, lists, runs, _between(read), each)
+
+
+def _in_turns(texts: Sequence[str], calls: Sequence[Sequence[Call]], names: Names) -> Loop | None:
+    """Return a list for each item of which several calls were made, before those for the next."""
+    longest = max(range(len(texts)), key=lambda at: len(texts[at]))
+    for tool, place in dict.fromkeys(
+        (_named(call), place) for call in calls[longest] for place, _ in single_places(call.args)
+    ):
+        read = []
+        for text, own in zip(texts, calls, strict=True):
+            found = [dict(single_places(call.args)) for call in own if _named(call) == tool]
+            items = [{place: one[place]} for one in found if place in one]
+            one = _read(text, items, (place,))
+            if one is None or len(one.items) < len(items):
+                break
+            read.append(one)
+        if len(read) == len(texts) and any(len(one.items) > 1 for one in read):
+            lists = [[item[place] for item in one.items] for one in read]
+            name = names.free(f"{identifier(_last(place))}s")
+            return Loop(name, {}, lists, (), _between(read), "", in_turns=True)
+    return None
 
 
 def _between(read: Sequence[Listed]) -> list[str]:

@@ -21,6 +21,9 @@ MOST_TOOLS = 40
 DEEPEST_FIELD = 2
 """Mappings within each other whose fields may tell members apart."""
 
+GIVEN = -1
+"""Stands for the stage of a list that is an input."""
+
 Way = tuple[str, ...]
 """The tools that were called for one member, in their order; none if it was left out."""
 
@@ -123,14 +126,15 @@ def stages_of(traces: Sequence[Sequence[TracedCall]]) -> list[Stage]:
     ]
 
 
-def rounds_of(stages: Sequence[Stage]) -> dict[int, Round] | None:
+def rounds_of(stages: Sequence[Stage], given: Sequence[Json] = ()) -> dict[int, Round] | None:
     """Return the round of each stage that is not a single call.
 
+    given: the inputs of each trace; a list among them may be gone through as well.
     Reads that no list explains are left out. None if a call with an effect is not explained.
     """
     found: dict[int, Round] = {}
     for number, stage in enumerate(stages):
-        one = None if stage.is_single else _round(stages, number)
+        one = None if stage.is_single else _round(stages, number, given)
         if one is not None:
             found[number] = one
         elif not stage.is_single and not stage.is_read:
@@ -138,12 +142,13 @@ def rounds_of(stages: Sequence[Stage]) -> dict[int, Round] | None:
     return found
 
 
-def _round(stages: Sequence[Stage], number: int) -> Round | None:
+def _round(stages: Sequence[Stage], number: int, given: Sequence[Json]) -> Round | None:
     """Return how a stage went through a list: the one that says most about its members."""
+    known = [(at, *one) for at in range(number) for one in _lists(stages[at])]
+    known += [(GIVEN, *one) for one in _given_lists(given)]
     made = [
         one
-        for at in range(number)
-        for path, members in _lists(stages[at])
+        for at, path, members in known
         if (one := _through(stages[number], at, path, members)) is not None
     ]
     # A later list is the better known: it may hold what was read about each member.
@@ -178,6 +183,14 @@ def _lists(stage: Stage) -> Iterator[tuple[str, list[list[Any]]]]:
     for path in found[0]:
         if all(path in one for one in found):
             yield path, [one[path] for one in found]
+
+
+def _given_lists(given: Sequence[Json]) -> Iterator[tuple[str, list[list[Any]]]]:
+    """Yield the lists among the inputs of all traces."""
+    for name in given[0] if given else ():
+        found = [one.get(name) for one in given]
+        if all(isinstance(one, list) for one in found):
+            yield f"{name}.*", [list(one or ()) for one in found]
 
 
 def _through(stage: Stage, at: int, path: str, members: Sequence[Sequence[Any]]) -> Round | None:

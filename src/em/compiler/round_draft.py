@@ -17,6 +17,7 @@ from em.compiler.evidence import ENOUGH, INCREDIBLE, of_mention
 from em.compiler.homes import allowed_values
 from em.compiler.loops import bare, checked_early, renamed, renamed_value
 from em.compiler.members import (
+    GIVEN,
     Round,
     Source,
     Stage,
@@ -45,23 +46,21 @@ Merge = Callable[[Sequence[Trace], Collection[int]], Draft | None]
 
 
 def draft_rounds(
-    traces: Sequence[Trace],
-    said: Sequence[str],
-    calls: Sequence[Sequence[TracedCall]],
-    merge: Merge,
+    traces: Sequence[Trace], said: Sequence[str], alone: Sequence[Draft], merge: Merge
 ) -> Draft | None:
     """Return a routine that goes through lists as all traces did; None if they did not.
 
-    said: what each trace was asked for. calls: those of each trace. Raise NothingDecides if
+    said: what each trace was asked for. alone: the draft of each. Raise NothingDecides if
     something was done to some members, and nothing shows to which ones.
     """
+    calls = [draft.calls for draft in alone]
     if len(traces) < FEWEST_TRACES or any(call.failed for own in calls for call in own):
         return None
     stages = stages_of(calls)
-    rounds = rounds_of(stages)
+    rounds = rounds_of(stages, [trace.mission.input_summary for trace in traces])
     if not rounds:
         return None
-    return _Writer(traces, said, stages, rounds, merge).draft()
+    return _Writer(traces, said, alone[0], stages, rounds, merge).draft()
 
 
 class _Loop(NamedTuple):
@@ -96,12 +95,13 @@ class _Writer:
         self,
         traces: Sequence[Trace],
         said: Sequence[str],
+        first: Draft,
         stages: Sequence[Stage],
         rounds: Mapping[int, Round],
         merge: Merge,
     ) -> None:
         self._traces, self._said, self._stages, self._rounds = traces, said, stages, rounds
-        self._merge = merge
+        self._merge, self._first = merge, first
         self._names = Names()
         self._saved: dict[int, str] = {}
         """The name of each stage's result."""
@@ -141,6 +141,8 @@ class _Writer:
     def _main(self) -> Draft | None:
         """Compile the calls that every trace made once; all their results get names."""
         singles = [stage for stage in self._stages if stage.is_single]
+        if not singles:
+            return self._without_calls()
         folded = [
             _with_calls(trace, [stage.calls[at][0].index for stage in singles], {})
             for at, trace in enumerate(self._traces)
@@ -163,6 +165,14 @@ class _Writer:
         self._take(draft)
         return draft
 
+    def _without_calls(self) -> Draft:
+        """Return a draft without any call, for traces that did nothing beside their rounds."""
+        steps = [ReturnStep(id="return")]
+        routine = msgspec.structs.replace(self._first.routine, steps=steps, asks={}, request=None)
+        for name in self._traces[0].mission.input_summary:
+            self._names.free(identifier(name))
+        return msgspec.structs.replace(self._first, routine=routine, input={})
+
     def _take(self, draft: Draft) -> None:
         """Note the inputs and tools that a part of the routine needs."""
         self._inputs |= {
@@ -177,7 +187,7 @@ class _Writer:
     def _round(self, number: int) -> tuple[list[Step], list[Step]] | None:
         """Return the steps of a round, and the checks that come before everything."""
         found = self._rounds[number]
-        if found.source.stage not in self._saved:
+        if found.source.stage not in {*self._saved, GIVEN}:
             return None
         item = self._names.free(self._item_name(found.source))
         calls: dict[str, _Call] = {}
@@ -241,7 +251,7 @@ class _Writer:
 
     def _without_known(self, call: "_Call", source: Source, item: str) -> "_Call":
         """Return a call without the check that a member is on its own list."""
-        if not self._stages[source.stage].is_single:
+        if source.stage == GIVEN or not self._stages[source.stage].is_single:
             return call
         key = _member(item, source.key)
         path = f"{source.path}.{source.key}" if source.key else source.path
@@ -265,8 +275,10 @@ class _Writer:
         ways = found.ways
         reasons: list[Reason] = []
         if len(ways) > 1:
+            if found.source.stage == GIVEN and () in ways:
+                raise _undecided("one that the request names was left out")
             reasons = self._reasons(number, item, ways)
-        elif not stage.is_read and not self._shows_all(found):
+        elif found.source.stage != GIVEN and not stage.is_read and not self._shows_all(found):
             raise _undecided("too few of them show that it is done to all members of the list")
         must = {
             way: [
@@ -286,7 +298,10 @@ class _Writer:
 
     def _items(self, stage: int, path: str) -> str:
         """Return the expression of a list."""
-        name, parts = self._saved[stage], path.split(".")
+        parts = path.split(".")
+        if stage == GIVEN:
+            return identifier(parts[0])
+        name = self._saved[stage]
         is_list = all(
             isinstance(_at(own[0].result, parts[:-1]), list) for own in self._stages[stage].calls
         )
@@ -499,7 +514,7 @@ class _Writer:
         own = next(step for step in main.routine.steps if isinstance(step, ReturnStep))
         last = len(self._stages) - 1
         says = any(trace.final_output is not msgspec.UNSET for trace in self._traces)
-        if last in self._rounds and not says:
+        if last in self._rounds and (not says or own.value is None):
             names = [self._saved[last]] if last in self._saved else []
             names = names or [self._turn_names[self._rounds[last].body[-1]]]
             return msgspec.structs.replace(own, value=f"{{{{ {names[0]} }}}}")
@@ -671,9 +686,9 @@ def _with_calls(trace: Trace, numbers: Collection[int], given: Json) -> Trace:
         at += is_call
         if not is_call or at in numbers:
             events.append(event)
-    mission = Mission(
-        goal=trace.mission.goal, input_summary={**trace.mission.input_summary, **given}
-    )
+    # A list is gone through by its members alone.
+    stated = {k: v for k, v in trace.mission.input_summary.items() if not isinstance(v, list)}
+    mission = Mission(goal=trace.mission.goal, input_summary={**stated, **given})
     return msgspec.structs.replace(
         trace, mission=mission, events=events, final_output=trace.final_output
     )

@@ -73,11 +73,13 @@ def _draft(
 ) -> Draft | None:
     """Return what holds in all traces; None if something is left to ask."""
     ways = _ways(found.traces)
+    in_turns = [loop for loop in found.loops if loop.in_turns]
+    if len(in_turns) == len(found.loops):
+        in_rounds = _in_rounds(found.traces, said, compile_one)
+        if in_rounds is not None or in_turns:
+            return in_rounds
     if len(ways) > 1 and found.loops:
         return None  # a loop was aligned for one way; several ways with loops are too much at once
-    in_rounds = None if found.loops else _in_rounds(found.traces, said, compile_one)
-    if in_rounds is not None:
-        return in_rounds
     if len(ways) > 1:
         return _parted(list(ways.values()), compile_one)
     return _on_one_way(found, traces, compile_one) if found.template else None
@@ -110,9 +112,8 @@ def _in_rounds(traces: Sequence[Trace], said: Sequence[str], compile_one: Compil
         drafts = _same_way(some, compile_one, keep)
         return None if drafts is None else _merged(drafts, _base(drafts), len(traces))
 
-    calls = [compile_one(trace).calls for trace in traces]
     try:
-        return draft_rounds(traces, said, calls, merge)
+        return draft_rounds(traces, said, [compile_one(one) for one in traces], merge)
     except NothingDecides:
         if len(_ways(traces)) > 1:
             raise
