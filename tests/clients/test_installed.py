@@ -16,6 +16,7 @@ from em.clients.advice import HEADING
 from em.clients.hook import ask
 from em.clients.hook_service import end_service
 from em.clients.launch import socket_of
+from em.compiler.proposals import open_proposals
 from em.testing.model_server import Seen
 
 ORDER = "test -f customer || { echo 'no customer: insert them first' >&2; exit 1; }; touch order\n"
@@ -40,11 +41,11 @@ def installed(agent: CodingAgent, db: Path) -> Iterator[CodingAgent]:
 
 
 def until(is_so: Callable[[], bool]) -> None:
-    for _ in range(300):
+    for _ in range(900):
         if is_so():
             return
         time.sleep(0.1)
-    raise AssertionError("not within 30 seconds")
+    raise AssertionError("not within 90 seconds")
 
 
 def told(agent: CodingAgent) -> str:
@@ -83,7 +84,7 @@ def test_sessions_are_recorded_and_their_lesson_reaches_the_next_one(
         assert [len(one.trace.calls) for one in memory.traces()] == calls
 
 
-def test_a_routine_of_two_sessions_does_the_third_task_over_mcp(
+def test_a_routine_is_proposed_after_two_sessions_and_does_the_third_task_over_mcp(
     installed: CodingAgent, db: Path
 ) -> None:
     agent = installed
@@ -99,7 +100,11 @@ def test_a_routine_of_two_sessions_does_the_third_task_over_mcp(
 
     with Memory(db) as memory:
         until(lambda: len(recorded()) == 2)
-        memory.compile(recorded(), name="count_pending")
+        until(lambda: bool(open_proposals(memory.store)))  # by the service, when it was quiet
+        (proposed,) = open_proposals(memory.store)
+        agent.run("hello again", "Hello.")
+        assert f"em compile --proposal {proposed.key}" in told(agent)
+        memory.compile(proposed.traces, name="count_pending")
     agent.model.aside = until_offered(agent, "count_pending")
     args = {"pattern": "pending", "file": "returns.csv", "output": "returns.txt"}
     call = agent.tool_of_em("count_pending", args)

@@ -178,7 +178,8 @@ def hooks(idle: float, clients: tuple[Path, ...]) -> int:
     db = _memory()
     memory = open_memory(create=True)
     with suppress(_Ended):
-        HookService(memory, socket_of(db), idle=idle, homes=clients).run()
+        proposer = Launch(db=db, folder="").proposer
+        HookService(memory, socket_of(db), idle=idle, homes=clients, proposer=proposer).run()
     return 0
 
 

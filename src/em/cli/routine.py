@@ -286,6 +286,11 @@ def print_healing(healing: "Healing", run_id: str) -> None:
     help="Compile a stored routine again, with the new traces that have its effects.",
 )
 @click.option(
+    "--proposal",
+    metavar="KEY",
+    help="Compile and store what was proposed at the end of a session (`em suggest` lists it).",
+)
+@click.option(
     "-o",
     "--output",
     type=click.Path(file_okay=False),
@@ -323,6 +328,7 @@ def compile_(
     everything: bool,
     distributed: bool,
     again: str | None,
+    proposal: str | None,
     **options: Any,
 ) -> int:
     """Compile TRACE into a routine that runs without a model.
@@ -346,11 +352,15 @@ def compile_(
     same effects: also tasks that the routine handed over. The new version is stored only if it is
     as good on the traces that the old one knew. Exit code 1 if none is stored.
     """
-    chosen_ways = [bool(traces), everything, again is not None]
+    chosen_ways = [bool(traces), everything, again is not None, proposal is not None]
     if sum(chosen_ways) != 1 or (distributed and not everything):
         raise click.UsageError(
-            "Name traces, or give --all, or --again NAME. --distributed needs --all."
+            "Name traces, or give --all, --again NAME or --proposal KEY. --distributed needs --all."
         )
+    if proposal is not None:
+        from em.compiler.proposals import find_proposal
+
+        traces, keep = tuple(find_proposal(open_memory().store, proposal).traces), True
     if again is not None:
         return _compile_again(again, {**options, "output": output, "explain": explain})
     if options["shadow"] and ((not keep and not everything) or distributed):

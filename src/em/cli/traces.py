@@ -35,6 +35,7 @@ from em.traces.catalogue import (
 from em.traces.trace import Approval, KeptTrace, Message, Outcome, ToolCall, TraceEvent, UdfCall
 
 if TYPE_CHECKING:
+    from em.compiler.proposals import Proposal
     from em.compiler.suggestions import Suggestion
     from em.traces.transcripts import FileRead
 
@@ -426,17 +427,31 @@ that is proved."""
     help="Also take traces that don't say whether they succeeded.",
 )
 @click.option("--explain", is_flag=True, help="Explain how the savings are estimated.")
+@click.option("--about", metavar="TRACE", multiple=True, help="Only groups of it. Repeatable.")
+@click.option("--propose", is_flag=True, help="Store what is proven, to tell it to agents once.")
 @everywhere
 def suggest(
-    task: str | None, at_least: int, limit: int, allow_unlabelled: bool, explain: bool
+    *,
+    task: str | None,
+    at_least: int,
+    limit: int,
+    allow_unlabelled: bool,
+    explain: bool,
+    about: tuple[str, ...],
+    propose: bool,
 ) -> None:
     """List the traces that are worth compiling, the most worthwhile first.
 
     Traces that succeeded and had the same effects form a group, however often and on which way;
     those without an effect if they made the same calls. The best groups are compiled and tried on
     their own traces; nothing is stored. Not proposed is what would do the same on every run.
-    The saving is an estimate for one run: see --explain.
+    The saving is an estimate for one run: see --explain. What was proposed at the end of an agent's
+    session and is not kept yet comes first.
     """
+    from em.compiler.proposals import open_proposals
+    from em.compiler.proposals import propose as store_proposals
+    from em.compiler.suggestions import suggest as suggest_groups
+
     memory = open_memory()
     with progress("reading and proving", None) as advance:
         done = 0
@@ -446,15 +461,22 @@ def suggest(
             advance(now - done)
             done = now
 
-        found = memory.suggest(
+        found = suggest_groups(
+            memory.store,
             task,
             at_least=at_least,
             limit=limit,
             allow_unlabelled=allow_unlabelled,
+            about=about,
             progress=tell,
         )
+    if propose:
+        store_proposals(memory.store, found)
+    proposals = open_proposals(memory.store)
 
     def text() -> None:
+        for proposal in proposals:
+            _print_proposal(proposal)
         if not found:
             note("no traces that succeeded belong together; `em suggest --at-least 1` lists all")
         if not allow_unlabelled:
@@ -472,7 +494,15 @@ def suggest(
         else:
             note("answers, tokens, seconds and usd: saved in each run, estimated (see --explain)")
 
-    emit({"suggestions": found, "estimate": " ".join(EXPLAINED.split())}, text)
+    shown = {"suggestions": found, "proposals": proposals}
+    emit({**shown, "estimate": " ".join(EXPLAINED.split())}, text)
+
+
+def _print_proposal(one: "Proposal") -> None:
+    goal = printable(" ".join(one.goal.split())[:80]) or "(no goal recorded)"
+    click.echo(f"proposed: {goal}  ({count(one.count, 'trace')})")
+    click.echo(f"  tried on {count(len(one.traces), 'trace')}: {one.proof}")
+    click.echo(f"  em compile --proposal {one.key}")
 
 
 def _note_unlabelled(memory: Memory, task: str | None) -> None:

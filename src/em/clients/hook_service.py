@@ -2,7 +2,8 @@
 
 Each hook is answered in a thread of its own, at once; what is to be recorded is put in a queue, and
 one thread reads the transcripts. That thread also looks at the open sessions from time to time, so
-that a call needs no hook to be recorded.
+that a call needs no hook to be recorded. When sessions have been quiet for a while, another process
+looks whether they belong to tasks that recur, and stores what is proven as proposals.
 """
 
 import fcntl
@@ -23,7 +24,9 @@ from em.clients.advice import Advice
 from em.clients.hook import missed, starting
 from em.clients.launch import private_folder
 from em.clients.live_sessions import LiveSessions, is_left_alone
+from em.clients.proposer import Proposer
 from em.clients.skills import Skills, homes_of
+from em.compiler.proposals import note_told
 from em.errors import EmError
 from em.memory import Memory
 from em.values.canonical import Json
@@ -38,15 +41,23 @@ class HookService:
     """Answers hooks for one memory until none came for `idle` seconds.
 
     homes: em's folders in agents, in addition to the usual ones.
+    proposer: the command that proposes what recurs, without the traces to look at.
     """
 
     def __init__(
-        self, memory: Memory, address: Path, *, idle: float = 1800.0, homes: Sequence[Path] = ()
+        self,
+        memory: Memory,
+        address: Path,
+        *,
+        idle: float = 1800.0,
+        homes: Sequence[Path] = (),
+        proposer: Sequence[str] = (),
     ) -> None:
         self._memory, self._address, self._idle = memory, address, idle
         self._homes = homes
         self._advice = Advice(memory)
         self._skills = Skills(memory.store)
+        self._proposer = Proposer(proposer)
         self._sessions = LiveSessions(memory)
         self._to_record: queue.Queue[Json | None] = queue.Queue()
         self._last = monotonic()
@@ -110,13 +121,12 @@ class HookService:
             return
         for line in lines:
             with suppress(ValueError):
-                self.answer(json.loads(line))
+                self._note(json.loads(line))  # nobody waits for an answer any more
 
     def answer(self, event: Any) -> Json | None:
         """Return the answer to a hook, or None; and remember what is to be recorded."""
-        if not isinstance(event, dict) or is_left_alone(Path(str(event.get("cwd") or "/"))):
+        if not self._note(event):
             return None
-        self._to_record.put(event)
         try:
             said = self._advice.to(event)
         except EmError:
@@ -124,6 +134,13 @@ class HookService:
         name = event.get("hook_event_name")
         output = {"hookEventName": name, "additionalContext": said}
         return {"hookSpecificOutput": output} if said else None
+
+    def _note(self, event: Any) -> bool:
+        """Remember a hook to be recorded; False if its folder is left alone."""
+        if not isinstance(event, dict) or is_left_alone(Path(str(event.get("cwd") or "/"))):
+            return False
+        self._to_record.put(event)
+        return True
 
     def _record_all(self) -> None:
         """Record until the service ends."""
@@ -134,12 +151,15 @@ class HookService:
                 event = self._to_record.get(timeout=LOOK)
             except queue.Empty:
                 self._guarded(self._sessions.read_on_all)
+                self._guarded(self._proposer.look)
                 continue
             if event is None:
                 self._guarded(lambda: self._learn(self._sessions.end_all()))
+                self._guarded(self._proposer.end)
                 return
             self._guarded(partial(self.record, event))
             self._guarded(self._refresh_skills)
+            self._guarded(self._note_told)
 
     def _guarded(self, act: Callable[[], None]) -> None:
         try:
@@ -152,20 +172,26 @@ class HookService:
         path = event.get("transcript_path")
         if not isinstance(path, str):
             return
-        session = str(event.get("session_id") or "")
-        if event.get("hook_event_name") == "SessionEnd":
+        session, name = str(event.get("session_id") or ""), event.get("hook_event_name")
+        if name == "SessionEnd":
             trace_ids = self._sessions.end(Path(path), session)
             self._memory.heuristics.judge(trace_ids, self._advice.told(session))
             self._learn(trace_ids)
         else:
-            self._sessions.read_on(Path(path), session)
+            read = self._sessions.read_on(Path(path), session)
+            self._proposer.add(read if name == "Stop" else ())
 
     def _refresh_skills(self) -> None:
         self._skills.refresh(homes_of(str(self._address), self._homes))
 
     def _learn(self, trace_ids: list[str]) -> None:
+        self._proposer.add(trace_ids)
         if trace_ids:
             self._memory.reflect(trace_ids)
+
+    def _note_told(self) -> None:
+        told, self._advice.to_note = self._advice.to_note, []
+        note_told(self._memory.store, told)
 
 
 def end_service(address: Path) -> None:

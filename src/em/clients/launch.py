@@ -34,6 +34,12 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
         """The command of the service that answers hooks."""
         return [*self._em("hooks"), *(("--client", self.home) if self.home else ())]
 
+    @property
+    def proposer(self) -> list[str]:
+        """The command that proposes what recurs; the traces to look at are to be added."""
+        # Agents don't say whether they succeeded: those that failed are left out.
+        return [*self._em("suggest"), "--allow-unlabelled", "--propose"]
+
     def at(self, home: Path) -> "Launch":
         """Return the commands for an agent in which em has this folder."""
         return msgspec.structs.replace(self, home=str(home))

@@ -30,6 +30,8 @@ from em.values.leaves import texts
 
 SAMPLE = 20
 """Traces of a group that are compiled and proved: the newest. All are counted."""
+MOST_READ = 500
+"""Traces that are looked at for the group of one: the newest."""
 MOST_PROVED = 3
 """Groups that are proved for each one that is returned, at most."""
 
@@ -141,17 +143,20 @@ def suggest(
     at_least: int = 2,
     limit: int = 10,
     allow_unlabelled: bool = False,
+    about: Sequence[str] = (),
     progress: Progress | None = None,
 ) -> list[Suggestion]:
     """Return the groups of at least `at_least` traces, the largest proven savings first.
 
     task: some words of their goal. Only traces that say that they succeeded count; with
-    `allow_unlabelled` also those that don't say how they ended.
+    `allow_unlabelled` also those that don't say how they ended. about: only the groups of these
+    traces, among the newest.
     """
     usable = {"success", "unknown"} if allow_unlabelled else {"success"}
+    newest = MOST_READ if about else None
     ids = [
         one.id
-        for one in reversed(list_traces(store, task=task).traces)
+        for one in reversed(list_traces(store, task=task, limit=newest).traces)
         if one.outcome in usable and not one.incomplete
     ]
     tell = progress or (lambda _done, _total: None)
@@ -163,7 +168,11 @@ def suggest(
             group = groups.setdefault((effects, () if effects else way), _Group(effects))
             group.add(kept, way)
         tell(number, len(ids) + min(limit, len(groups)))
-    found = [(one.suggestion(), one) for one in groups.values() if len(one.ids) >= at_least]
+    found = [
+        (one.suggestion(), one)
+        for one in groups.values()
+        if len(one.ids) >= at_least and (not about or not {*about}.isdisjoint(one.ids))
+    ]
     proved: list[Suggestion] = []
     # The best first: a group that can't be among those that are returned is not proved.
     for one, group in sorted(found, key=lambda pair: pair[0].most_worth, reverse=True):

@@ -109,6 +109,7 @@ CODE_PREFIX = "code/"
 HEURISTIC_PREFIX = "heuristic/"
 JOB_PREFIX = "job/"
 LOOP_PREFIX = "loop/"
+PROPOSAL_PREFIX = "proposal/"
 RUN_PREFIX = "run/"
 SHADOW_PREFIX = "shadow/"
 SUBJECT_PREFIX = "subject/"
@@ -142,6 +143,11 @@ def job_stream(job_id: str) -> str:
 def loop_stream(loop_id: str) -> str:
     """Name the stream of a learning loop."""
     return LOOP_PREFIX + loop_id
+
+
+def proposal_stream(key: str) -> str:
+    """Return the stream of a proposal to keep a routine."""
+    return PROPOSAL_PREFIX + key
 
 
 def run_stream(run_id: str) -> str:

@@ -50,6 +50,8 @@ HOMES: Mapping[str, str] = {
     "code_distrusted": "em.runner.authorship",
     "shadow_compared": "em.compiler.shadow",
     "routine_promoted": "em.compiler.shadow",
+    "routine_proposed": "em.compiler.proposals",
+    "proposal_told": "em.compiler.proposals",
     "behaviour_recorded": "em.behaviour.behaviour",
     "behaviour_replayed": "em.behaviour.behaviour",
     "behaviour_missed": "em.behaviour.behaviour",

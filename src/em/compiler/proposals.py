@@ -1,0 +1,144 @@
+"""Proposals: what recurs in the traces, proven, stored until somebody keeps it as a routine.
+
+A proposal is made of a suggestion that was right on at least half of its own traces and never
+wrong. It is told to an agent once. Nothing is compiled into the memory, and nothing is run, until
+somebody says so (`em compile --proposal`). A proposal is forgotten with the traces it is made of.
+"""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from em.compiler.suggestions import Suggestion
+from em.errors import NotFound
+from em.log.event import Draft, EventQuery, proposal_stream
+from em.log.kinds import event_body
+from em.runner.package import kept_routines
+from em.store.protocol import Commit, Store
+from em.traces.catalogue import get_traces
+from em.traces.intake import digest
+
+KEY_LENGTH = 8
+MOST_OPEN = 1_000
+"""Proposals that are looked at: the newest."""
+LEAST_RIGHT = 0.5
+"""The share of trials that must be right."""
+
+
+@event_body("routine_proposed")
+class Proposal(msgspec.Struct, frozen=True, kw_only=True):
+    """Traces that are worth compiling, as they were when it was found.
+
+    key: names the proposal; the same for traces with the same effects. proof: as in words.
+    """
+
+    key: str
+    goal: str
+    effects: Sequence[str]
+    traces: Sequence[str]
+    count: int
+    proof: str
+    from_events: Sequence[str] = ()
+
+
+@event_body("proposal_told")
+class ProposalTold(msgspec.Struct, frozen=True):
+    """An agent was told of a proposal."""
+
+    key: str
+
+
+def propose(store: Store, suggestions: Sequence[Suggestion]) -> list[Proposal]:
+    """Store the suggestions that are proven, and not kept or proposed already. Return those."""
+    learnt_from = _learnt_from(store)
+    known = {one.key: one for one in _every(store)}
+    made = []
+    for one in suggestions:
+        if not _is_proven(one):
+            continue
+        key = digest(one.effects, [] if one.effects else one.way)[:KEY_LENGTH]
+        traces = get_traces(store, one.sample)
+        if learnt_from.intersection(event for kept in traces for event in kept.event_ids):
+            continue
+        assert one.proof is not None
+        proposal = Proposal(
+            key=key,
+            goal=one.goal,
+            effects=[*one.effects],
+            traces=[*one.sample],
+            count=one.count,
+            proof=one.proof["summary"],
+            from_events=[kept.event_ids[0] for kept in traces],
+        )
+        if key not in known or set(known[key].traces) != set(one.sample):
+            made.append(proposal)
+    drafts = [
+        Draft(
+            stream=proposal_stream(one.key), kind="routine_proposed", body=msgspec.to_builtins(one)
+        )
+        for one in made
+    ]
+    if drafts:
+        store.commit(Commit(events=drafts))
+    return made
+
+
+def _is_proven(one: Suggestion) -> bool:
+    return bool(
+        not one.problem and one.proof and not one.proof["wrong"] and one.right_share >= LEAST_RIGHT
+    )
+
+
+def open_proposals(store: Store, *, untold: bool = False) -> list[Proposal]:
+    """Return the proposals from which no routine was kept, newest first.
+
+    untold: only those that no agent was told of.
+    """
+    told = _told(store) if untold else set()
+    found = [one for one in _every(store) if one.key not in told]
+    learnt_from = _learnt_from(store) if found else set()
+    return [one for one in found if learnt_from.isdisjoint(one.from_events)]
+
+
+def find_proposal(store: Store, key: str) -> Proposal:
+    """Return the newest proposal of a key."""
+    for one in _every(store):
+        if one.key == key:
+            return one
+    raise NotFound(f"there is no proposal {key!r}", place="proposal", fix="`em suggest` lists them")
+
+
+def note_told(store: Store, keys: Sequence[str]) -> None:
+    """Note that an agent was told of these proposals."""
+    drafts = [
+        Draft(stream=proposal_stream(key), kind="proposal_told", body={"key": key}) for key in keys
+    ]
+    if drafts:
+        store.commit(Commit(events=drafts))
+
+
+def _every(store: Store) -> list[Proposal]:
+    """Return the newest proposal of each key, newest first."""
+    query = EventQuery(kinds=["routine_proposed"], newest=True, limit=MOST_OPEN)
+    found: dict[str, Proposal] = {}
+    for event in store.read(query):
+        if event.body is not None:
+            proposal = msgspec.convert(event.body, Proposal)
+            found.pop(proposal.key, None)
+            found[proposal.key] = proposal
+    return [*reversed(found.values())]
+
+
+def _told(store: Store) -> set[str]:
+    query = EventQuery(kinds=["proposal_told"], newest=True, limit=MOST_OPEN)
+    return {event.body["key"] for event in store.read(query) if event.body is not None}
+
+
+def _learnt_from(store: Store) -> set[str]:
+    """Return the events from which the routines in use were learnt."""
+    return {
+        event
+        for one in kept_routines(store)
+        if one.body is not None and one.retired_at is None
+        for event in one.from_events
+    }
