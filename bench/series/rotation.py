@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from bench.figure import Figure
-from bench.series import claude
+from bench.series import claude, codex
 from bench.series.projects import (
     Files,
     Task,
@@ -49,6 +49,15 @@ SERIES = [
     Series("bump the version", bumps(), bump_judgements(), claude.bump),
     Series("fix the import", imports(), import_judgements(), claude.fix_import),
 ]
+HELD_BACK = [
+    Series("bump the version (Codex)", bumps(), bump_judgements(), codex.bump, codex.Agent),
+    Series("fix the import (Codex)", imports(), import_judgements(), codex.fix_import, codex.Agent),
+]
+"""Another agent's way, which em was not written for: shown without a bar.
+
+When first measured, all twelve were refused: em did not read `sed -n` as a look at a file, nor the
+argument that Codex has a patch in.
+"""
 
 
 class Done(NamedTuple):
@@ -172,17 +181,20 @@ def rotated(series: Series, *, shown: bool = False) -> Score:
 def figures() -> Iterator[Figure]:
     """Both series."""
     for series in SERIES:
-        yield from _figures(series)
+        yield from _figures(series, 1.0)
+    for series in HELD_BACK:
+        yield from _figures(series, None)
 
 
-def _figures(series: Series) -> Iterator[Figure]:
+def _figures(series: Series, bar: float | None) -> Iterator[Figure]:
+    print(f"  {series.name}")
     found = rotated(series, shown=True)
     for what, ours, total in (
         ("done as the agent did", found.right, found.tasks),
         ("judgement handed over", found.handed, found.judgements),
     ):
         yield Figure(
-            f"series: {series.name}, {what}", ours, "all", total, "", ours / total, 1.0, True
+            f"series: {series.name}, {what}", ours, "all", total, "", ours / total, bar, True
         )
 
 
@@ -190,8 +202,9 @@ def main(args: Sequence[str]) -> None:
     """Print a series by its number."""
     parser = argparse.ArgumentParser()
     parser.add_argument("numbers", nargs="*", type=int)
-    for number in parser.parse_args(args).numbers or range(len(SERIES)):
-        print(SERIES[number].name, rotated(SERIES[number], shown=True))
+    every = [*SERIES, *HELD_BACK]
+    for number in parser.parse_args(args).numbers or range(len(every)):
+        print(every[number].name, rotated(every[number], shown=True))
 
 
 if __name__ == "__main__":

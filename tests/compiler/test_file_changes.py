@@ -13,6 +13,7 @@ BEFORE = '[project]\nname = "mill"\nversion = "1.0.0"\n'
 NUMBERED = '     1→[project]\n     2→name = "mill"\n     3→version = "1.0.0"'
 READ = ToolCall(tool="Read", args={"file_path": "/work/p.toml"}, result=NUMBERED)
 CAT = ToolCall(tool="exec_command", args={"cmd": "cat p.toml"}, result=BEFORE)
+SED = ToolCall(tool="exec_command", args={"cmd": "sed -n '1,80p' p.toml"}, result=BEFORE)
 LINE = {
     "file_path": "p.toml",
     "old_string": 'version = "1.0.0"',
@@ -53,6 +54,11 @@ def edit(old: str, new: str, tool: str = "Edit") -> ToolCall:
         [READ, ToolCall(tool="Write", args={"file_path": "p.toml",
                                             "content": BEFORE.replace("1.0.0", "1.1.0")})],
         [CAT, ToolCall(tool="apply_patch", args={"input": PATCH}, result="Success")],
+        [CAT, ToolCall(tool="apply_patch", args={"value": PATCH}, result="Success")],
+        [CAT, ToolCall(tool="shell", args={"command": ["apply_patch", PATCH]}, result="Success")],
+        [CAT, ToolCall(tool="exec_command", result="Success",
+                       args={"cmd": f"apply_patch <<'END'\n{PATCH}\nEND\n"})],
+        [SED, ToolCall(tool="apply_patch", args={"input": PATCH}, result="Success")],
         [CAT, ToolCall(tool="exec_command", args={"cmd": "sed -i 's/1.0.0/1.1.0/' p.toml"},
                        result="")],
     ],
@@ -65,10 +71,16 @@ def test_a_change_that_was_taken_back_is_none() -> None:
     assert writes(session(READ, edit("1.0.0", "2"), edit("2", "1.0.0"))) == []
 
 
+def test_a_part_of_a_file_is_not_the_file() -> None:
+    part = ToolCall(tool="exec_command", args={"cmd": "sed -n '1,3p' p.toml"}, result=BEFORE)
+    patch = ToolCall(tool="apply_patch", args={"input": PATCH}, result="Success")
+    assert [name for name, _ in writes(session(part, patch))] == ["apply_patch"]
+
+
 def test_the_read_before_a_change_has_the_text_of_the_file() -> None:
-    (read, again, _) = session(READ, edit("1.0.0", "1.1.0")).calls
-    assert read.name == again.name == "FileText"
-    assert again.result == BEFORE
+    (read, _) = session(READ, edit("1.0.0", "1.1.0")).calls
+    assert read.name == "FileText"
+    assert read.result == BEFORE
 
 
 def test_a_change_of_a_file_that_nobody_read_stays_as_it_was_made() -> None:

@@ -42,6 +42,8 @@ _WHOLE = frozenset({"Write", "write", "write_file"})
 _READS = frozenset({"Read", "read", "read_file"})
 _NUMBERED = re.compile(r" *(\d+)(?:\N{RIGHTWARDS ARROW}|\t)(.*)")
 _REMINDER = re.compile(r"\n*<system-reminder>.*?</system-reminder>\s*", re.DOTALL)
+_SHOWN = re.compile(r"(?:cat|sed -n \{\{ (?P<lines>\w+) \| fixed \}\}) \{\{ (?P<file>\w+) \}\}")
+_LINES = re.compile(r"1,(\d+)p")
 _SED = re.compile(
     r"sed -i s/\{\{ (\w+) \| old \}\}/\{\{ (\w+) \| new \}\}/(g?) \{\{ (\w+)(?: \| \w+)? \}\}"
 )
@@ -152,6 +154,7 @@ class _Followed:
         self._made: list[TracedCall | _Changed] = []
         self.calls: list[TracedCall] = []
         self._texts: dict[str, str] = {}
+        self._shown: dict[str, str] = {}
         self._changed: dict[str, _Changed] = {}
 
     def take(self, call: TracedCall, tool: ToolCall) -> None:
@@ -178,7 +181,7 @@ class _Followed:
                 msgspec.structs.replace(
                     call,
                     name=f"{call.name}_failed",
-                    result=text.removeprefix(f"Exit code {code[1]}\n"),
+                    result=re.sub(r"\A[Ee]xit code \d+(?::\s|\n)", "", text),
                     error=None,
                     exit_code=int(code[1]),
                 )
@@ -221,12 +224,21 @@ class _Followed:
         """Add the calls so far. All changes of a file are one, where the first was made."""
         for one in self._made:
             if isinstance(one, TracedCall):
-                self.calls.append(one)
+                self._add(one)
             elif one.before != self._texts[one.path]:
-                self.calls.append(_file_text(one.call, one.path, one.before))
+                self._add(_file_text(one.call, one.path, one.before))
                 for name, args in hunks(one.before, self._texts[one.path]):
                     self.calls.append(_call(one.call, name, {"file_path": one.path, **args}))
         self._made, self._changed = [], {}
+
+    def _add(self, call: TracedCall) -> None:
+        """Add a call; not a read that showed the same as the one before it."""
+        if call.name == FILE_TEXT:
+            path = call.args["file_path"]
+            if self._shown.get(path) == call.result:
+                return
+            self._shown[path] = call.result
+        self.calls.append(call)
 
 
 def _only_tests(tool: ToolCall) -> bool:
@@ -280,10 +292,14 @@ def _whole_file(call: TracedCall) -> tuple[str, str] | None:
         if len(rows) < len(lines) or [int(n) for n, _ in rows] != list(range(1, len(rows) + 1)):
             return None
         return _path(args["file_path"]), "".join(f"{line}\n" for _, line in rows)
-    if re.fullmatch(r"cat \{\{ \w+ \}\}", call.shell):
-        (path,) = call.args.values()
-        return _path(path), call.result if call.result.endswith("\n") else f"{call.result}\n"
-    return None
+    shown = _SHOWN.fullmatch(call.shell)
+    if shown is None:
+        return None
+    text = call.result if call.result.endswith("\n") else f"{call.result}\n"
+    most = _LINES.fullmatch(str(call.args.get(shown["lines"]))) if shown["lines"] else None
+    if shown["lines"] and (most is None or text.count("\n") >= int(most[1])):
+        return None  # there may be more of it
+    return _path(call.args[shown["file"]]), text
 
 
 def _changes(call: TracedCall, texts: Mapping[str, str]) -> dict[str, str] | None:

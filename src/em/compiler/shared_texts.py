@@ -38,15 +38,31 @@ _RULER = re.compile(r"\n?([^a-zA-Z0-9\s])\1{2,}\n?")
 _PATH = re.compile(r"[\w.+-]+(?:/[\w.+-]+)*\.py")
 
 
+class Way(NamedTuple):
+    """An expression, and the reads whose results it needs."""
+
+    expression: str
+    reads: frozenset[str] = frozenset()
+
+
 class Atom(NamedTuple):
-    """Something known: the expressions that give it, its value in each session, and the reads.
+    """Something known: the expressions that give it, and its value in each session.
 
     A value is None in a session that does not show it.
     """
 
-    expressions: tuple[str, ...]
+    ways: tuple[Way, ...]
     values: tuple[str | None, ...]
-    reads: frozenset[str] = frozenset()
+
+    @property
+    def expression(self) -> str:
+        """The first of the expressions."""
+        return self.ways[0].expression
+
+    @property
+    def reads(self) -> frozenset[str]:
+        """The reads that all expressions need."""
+        return frozenset().union(*(way.reads for way in self.ways))
 
 
 class Given(NamedTuple):
@@ -107,7 +123,7 @@ class SharedTexts:
         by_values: dict[tuple[str, ...], list[str]] = {}
         for name, values in inputs.items():
             by_values.setdefault(tuple(values), []).append(name)
-        self._atoms = [Atom(tuple(names), values) for values, names in by_values.items()]
+        self._atoms = [Atom(tuple(map(Way, names)), values) for values, names in by_values.items()]
         self._inputs = frozenset(inputs)
         self.reads: dict[str, Read] = {}
         """The reads that were found to be needed, by the name of their result."""
@@ -166,16 +182,16 @@ class SharedTexts:
         return self._given(joined)
 
     def _given(self, pieces: Sequence[str | Atom]) -> Given:
-        own = [piece if isinstance(piece, str) else piece.expressions[0] for piece in pieces]
+        own = [piece if isinstance(piece, str) else piece.expression for piece in pieces]
         text = "".join(
-            escaped(piece) if isinstance(piece, str) else f"{{{{ {piece.expressions[0]} }}}}"
+            escaped(piece) if isinstance(piece, str) else f"{{{{ {piece.expression} }}}}"
             for piece in pieces
         )
         agree: list[str] = []
         for number, piece in enumerate(pieces):
             if isinstance(piece, str):
                 continue
-            rivals = list(piece.expressions[1:])
+            rivals = [way.expression for way in piece.ways[1:]]
             known = {one for one in piece.values if one is not None}
             if len(known) == 1:
                 rivals.append(quoted(known.pop()))
@@ -191,7 +207,7 @@ class SharedTexts:
             text,
             tuple(agree),
             frozenset().union(*(atom.reads for atom in atoms)),
-            frozenset(name for atom in atoms for name in atom.expressions) & self._inputs,
+            frozenset(way.expression for atom in atoms for way in atom.ways) & self._inputs,
             own_text,
             _fixed(pieces),
         )
@@ -219,7 +235,7 @@ class SharedTexts:
         self, values: Sequence[str], at: list[int], before: Sequence[int], depth: int
     ) -> Iterator[tuple[str | Atom, list[int]]]:
         """Yield what a text may go on with, the longest known value first."""
-        fitting = [atom for atom in self._atoms if _stands(atom, values, at)]
+        fitting = [atom for atom in self._known(before) if _stands(atom, values, at)]
         for atom in sorted(fitting, key=lambda one: -len(one.values[0] or "")):
             yield atom, [start + len(own or "") for start, own in zip(at, atom.values, strict=True)]
         tokens = [_token(text, start) for text, start in zip(values, at, strict=True)]
@@ -248,25 +264,35 @@ class SharedTexts:
         """Return something that gives these values, from what was read before."""
         if len(set(values)) == 1 or depth > DEEPEST:
             return None
-        known = next((one for one in self._atoms if list(one.values) == list(values)), None)
+        known = next((one for one in self._known(before) if list(one.values) == list(values)), None)
         if known is not None:
             return known
-        expressions: list[str] = []
-        reads: set[str] = set()
+        ways: dict[str, Way] = {}
         for read in self._reads_with(values, before, depth):
-            for expression, needed in itertools.islice(self._parts_of(read, values), MOST_RIVALS):
-                if expression not in expressions:
-                    expressions.append(expression)
-                    reads |= needed
-                    self.reads[read.saved] = read
-            if len(expressions) >= MOST_RIVALS:
+            for way in itertools.islice(self._parts_of(read, values, before), MOST_RIVALS):
+                self.reads[read.saved] = read
+                needed = way.reads.union(*(_reads_of(self.reads[name]) for name in way.reads))
+                ways.setdefault(way.expression, Way(way.expression, needed))
+            if len(ways) >= MOST_RIVALS:
                 break
-        if not expressions:
+        if not ways:
             return self._module(values, before, depth)
-        used = frozenset(reads).union(*(_reads_of(self.reads[name]) for name in reads))
-        atom = Atom(tuple(expressions), tuple(values), used)
-        self._atoms.append(atom)
-        return atom
+        self._atoms.append(Atom(tuple(ways.values()), tuple(values)))
+        return self._atoms[-1]
+
+    def _known(self, before: Sequence[int]) -> Iterator[Atom]:
+        """Yield what is known before a call, by the reads that were made before it."""
+        for atom in self._atoms:
+            ways = tuple(way for way in atom.ways if self._is_made(way, before))
+            if ways:
+                yield atom._replace(ways=ways)
+
+    def _is_made(self, way: Way, before: Sequence[int]) -> bool:
+        return all(
+            call is None or call.index < limit
+            for name in way.reads
+            for call, limit in zip(self.reads[name].calls, before, strict=True)
+        )
 
     def _module(self, values: Sequence[str], before: Sequence[int], depth: int) -> Atom | None:
         """Return the module of a file that a read named."""
@@ -281,8 +307,8 @@ class SharedTexts:
         for chosen in itertools.islice(itertools.product(*map(sorted, paths)), 64):
             path = self._found(chosen, before, depth + 1) if len(set(chosen)) > 1 else None
             if path is not None:
-                made = tuple(f"module_name({one})" for one in path.expressions)
-                self._atoms.append(Atom(made, tuple(values), path.reads))
+                made = tuple(Way(f"module_name({way.expression})", way.reads) for way in path.ways)
+                self._atoms.append(Atom(made, tuple(values)))
                 return self._atoms[-1]
         return None
 
@@ -358,10 +384,13 @@ class SharedTexts:
             atom._replace(values=tuple(atom.values[number] for number in sessions))
             for atom in self._atoms
         ]
-        other.reads = {}
+        other.reads = {
+            name: read._replace(calls=tuple(read.calls[number] for number in sessions))
+            for name, read in self.reads.items()
+        }
         return other
 
-    def _parts_of(self, read: Read, values: Sequence[str]) -> Iterator[tuple[str, frozenset[str]]]:
+    def _parts_of(self, read: Read, values: Sequence[str], before: Sequence[int]) -> Iterator[Way]:
         """Yield what gives these values in all sessions: an expression over a read, and the reads.
 
         The values must be at least three different ones: fewer may be there by chance.
@@ -371,7 +400,7 @@ class SharedTexts:
             text is None or text.strip("\n") == value
             for text, value in zip(texts, values, strict=True)
         ):
-            yield read.saved, own
+            yield Way(read.saved, own)
         there = [
             (text, value) for text, value in zip(texts, values, strict=True) if text is not None
         ]
@@ -393,23 +422,24 @@ class SharedTexts:
                 continue
             done.add(ends)
             if all(_gives(text, ends, value) for text, value in there):
-                yield f"line_part({read.saved}, {quoted(ends[0])}, {quoted(ends[1])})", own
+                part = f"line_part({read.saved}, {quoted(ends[0])}, {quoted(ends[1])})"
+                yield Way(part, own)
                 continue
-            yield from self._by_known(read, lines, there, values)
+            yield from self._by_known(read, lines, there, before)
 
     def _by_known(
         self,
         read: Read,
         lines: Sequence[tuple[str, str]],
         there: Sequence[tuple[str, str]],
-        values: Sequence[str],
-    ) -> Iterator[tuple[str, frozenset[str]]]:
+        before: Sequence[int],
+    ) -> Iterator[Way]:
         """Yield the place behind something known on a line: `from shop.cart import `."""
-        if len(lines) < len(values):
+        if len(lines) < len(before):
             return
         none = [0] * len(lines)
         sides = [
-            self._pieces([line[side] for line in lines], none, none, DEEPEST + 1, _Tried())
+            self._pieces([line[side] for line in lines], none, before, DEEPEST + 1, _Tried())
             for side in (0, 1)
         ]
         if sides[0] is None or sides[1] is None:
@@ -421,10 +451,10 @@ class SharedTexts:
         atoms = [one for side in sides for one in side or () if isinstance(one, Atom)]
         if not fits or not atoms:
             return
-        before = " ~ ".join([quoted("\n"), *map(_expression, sides[0])])
-        after = " ~ ".join([*map(_expression, sides[1]), quoted("\n")])
+        head = " ~ ".join([quoted("\n"), *map(_expression, sides[0])])
+        tail = " ~ ".join([*map(_expression, sides[1]), quoted("\n")])
         reads = frozenset({read.saved}).union(*(atom.reads for atom in atoms))
-        yield f"line_part({read.saved}, {before}, {after})", reads
+        yield Way(f"line_part({read.saved}, {head}, {tail})", reads)
 
 
 # --- helpers --------------------------------------------------------------------------------------
@@ -449,7 +479,7 @@ def shared_start(texts: Sequence[str]) -> str:
 
 
 def _expression(piece: str | Atom) -> str:
-    return quoted(piece) if isinstance(piece, str) else piece.expressions[0]
+    return quoted(piece) if isinstance(piece, str) else piece.expression
 
 
 def _literal(value: Any) -> Any:

@@ -7,6 +7,7 @@ agent's transcript finds them by itself; a tool that is registered under the nam
 """
 
 import os
+import re
 import shlex
 import shutil
 from collections.abc import Callable, Mapping, Sequence
@@ -70,6 +71,14 @@ _SAME = {
 """Arguments by other names."""
 
 
+_PATCH_COMMAND = re.compile(
+    r"\s*apply_patch\s+<<-?\s*(?P<quote>['\"])(?P<end>\w+)(?P=quote)[ \t]*\n"
+    r"(?P<patch>.*)\n(?P=end)\s*",
+    re.DOTALL,
+)
+"""A patch that is given to the program `apply_patch`, which only Codex has."""
+
+
 class FileToolFailed(RoutineError):
     """A file tool that could not do what it was asked for."""
 
@@ -117,6 +126,9 @@ def shell_arguments(name: str, text: str) -> Json:
 
 def plain_edit(name: str, args: Json) -> tuple[str, Json] | None:
     """Return a call of an editor with several commands as one of a tool with one meaning."""
+    patch = _patch(name, args)
+    if patch is not None:
+        return "apply_patch", {"input": patch}
     if name not in EDITORS:
         return None
     path = {"file_path": args.get("path")}
@@ -131,6 +143,19 @@ def plain_edit(name: str, args: Json) -> tuple[str, Json] | None:
         ),
     }
     return ways.get(args.get("command"))
+
+
+def _patch(name: str, args: Json) -> str | None:
+    """Return the patch of a call: as the one argument of its tool, or of a shell command."""
+    if name == "apply_patch":
+        texts = [value for value in args.values() if isinstance(value, str)]
+        return texts[0] if len(texts) == len(args) == 1 and "input" not in args else None
+    given = args.get(SHELLS[name]) if name in SHELLS else None
+    if isinstance(given, list) and len(given) == 2 and given[0] == "apply_patch":
+        return str(given[1])
+    run = command_of(name, args) if given is not None else None
+    found = None if run is None else _PATCH_COMMAND.fullmatch(run.text)
+    return None if found is None else found["patch"]
 
 
 def _lines(given: Any) -> Json:
