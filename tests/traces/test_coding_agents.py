@@ -18,7 +18,8 @@ import pytest
 from sessions import ClaudeCode, lines
 
 from em import Memory
-from em.errors import NoTranscript
+from em.errors import MissingExtra, NoTranscript
+from em.traces import outcomes
 from em.traces.outcomes import CHECKS
 from em.traces.trace import Trace
 from em.traces.transcripts import find_shape, read_traces
@@ -573,11 +574,43 @@ def session(*commands: tuple[str, str, bool]) -> Trace:
         ([("git commit -m 'run pytest, then git push'", "", False)], "unknown"),
         ([("cat > run.sh <<'EOF'\npytest\nEOF", "", False)], "unknown"),
         ([("git push --dry-run", "", False)], "unknown"),
+        # The exit code is that of something else: the output decides, or nothing does.
+        ([("pytest &", "", False)], "unknown"),
+        ([("pytest; echo done", "", False)], "unknown"),
+        ([("pytest; echo done", "2 failed", False)], "failure"),
+        ([("for f in a b; do pytest $f; done", "", False)], "unknown"),
+        ([("for f in a b; do pytest $f; done", "1 failed", False)], "failure"),
+        ([("if pytest; then echo yes; fi", "yes", False)], "unknown"),
+        ([('echo "$(pytest -q)"', "2 passed", False)], "success"),
+        ([("! pytest", "", False)], "unknown"),
+        ([("make build || pytest", "built", False)], "unknown"),
+        ([("ls # then pytest", "a", False)], "unknown"),
+        ([("(cd sub && pytest)", "", False)], "success"),
+        ([("git log --grep='a\ngit push'", "", False)], "unknown"),
     ],
 )
 def test_the_last_test_run_or_push_is_the_outcome_of_a_session(
     commands: list[tuple[str, str, bool]], outcome: str
 ) -> None:
+    assert session(*commands).outcome == outcome
+
+
+@pytest.mark.parametrize(
+    ("commands", "outcome"),
+    [
+        ([("cd web && CI=1 npm test -- --run", "ok", False)], "success"),
+        ([("pytest 2>&1 | tail -3", "1 failed", False)], "failure"),
+        ([("cat > run.sh <<'EOF'\npytest\nEOF", "", False)], "unknown"),
+        ([("git commit -m 'run pytest, then git push'", "", False)], "unknown"),
+    ],
+)
+def test_a_test_run_is_recognised_without_the_parser_of_commands(
+    monkeypatch: pytest.MonkeyPatch, commands: list[tuple[str, str, bool]], outcome: str
+) -> None:
+    def missing(_text: str) -> None:
+        raise MissingExtra("shell", "reading shell commands")
+
+    monkeypatch.setattr(outcomes, "parse", missing)
     assert session(*commands).outcome == outcome
 
 

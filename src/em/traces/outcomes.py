@@ -6,10 +6,12 @@ command line; behind a pipe it is another program's, and then what the test run 
 
 import re
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
+from em.errors import MissingExtra
+from em.shell.syntax import Opaque, parse
 from em.traces.trace import Outcome, Trace
 from em.values.canonical import Json
 
@@ -129,22 +131,53 @@ def outcome_of(trace: Trace) -> Outcome:
     return shown
 
 
+class _Ran(NamedTuple):
+    """A simple command of a command line. decides: its exit code may be that of the line."""
+
+    words: Sequence[str]
+    decides: bool = True
+
+
 def _last_check(command: str) -> tuple[Check, bool] | None:
     """Return the last check of a command line, and whether its exit code is that of the line."""
     if not _MAY_CHECK.search(command):
         return None
     found: tuple[Check, bool] | None = None
-    for words in _simple_commands(command):
+    for words, decides in _simple_commands(command):
         check = check_of(words)
         if check is not None:
-            found = check, True
+            found = check, decides
         elif found is not None:
             found = found[0], False
     return found
 
 
-def _simple_commands(command: str) -> Iterator[Sequence[str]]:
-    """Yield the words of each simple command of a command line."""
+def _simple_commands(command: str) -> Iterable[_Ran]:
+    """Return the simple commands of a command line, also those in blocks and substitutions."""
+    try:
+        script = parse(command)
+    except MissingExtra:
+        return _split(command)
+    except Opaque:
+        return ()  # nobody knows what it runs
+    text = command.strip()
+    is_grouped = text[0] in "({" and text[-1] in ")}"
+    in_background = text.endswith("&")
+    return [
+        _Ran(
+            [word.shown for word in one.words],
+            one.join != "||" and not in_background and (is_grouped or not one.is_nested),
+        )
+        for one in script.commands
+        if one.words
+    ]
+
+
+def _split(command: str) -> Iterator[_Ran]:
+    """Yield the simple commands of a command line, for where the extra `shell` is not installed.
+
+    A test run is recognised there too, since importing needs no extra. Blocks are not understood.
+    """
     text = _REDIRECT.sub(" > ", _HERE.sub(r"\1", command))
     lexer = shlex.shlex(text, posix=True, punctuation_chars=";&|()\n")
     lexer.whitespace = " \t\r"
@@ -154,12 +187,12 @@ def _simple_commands(command: str) -> Iterator[Sequence[str]]:
             if token.strip(";&|()\n") and token not in _ENDS:
                 words.append(token)
             elif words:
-                yield words
+                yield _Ran(words)
                 words = []
     except ValueError:  # a quote that is not closed
         return
     if words:
-        yield words
+        yield _Ran(words)
 
 
 def check_of(words: Sequence[str]) -> Check | None:
