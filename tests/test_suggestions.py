@@ -116,6 +116,24 @@ def test_of_traces_that_do_not_fit_together_the_main_path_is_proposed(memory: Me
     assert one.problem == ""
 
 
+def test_sessions_that_nothing_labels_count_by_their_last_test_run(memory: Memory) -> None:
+    def session(version: str, error: str | None = None) -> str:
+        commands = [f"npm version {version}", "npm test"]
+        events = [ToolCall(tool="Bash", args={"command": one}, result="ok") for one in commands]
+        if error:
+            last = msgspec.structs.replace(events[-1], result=None, error=error)
+            events = [*events[:-1], last]
+        goal = Mission(f"bump the version to {version}", {"version": version})
+        return memory.add_trace(Trace(mission=goal, events=events))
+
+    passed = [session(f"1.{n}.0") for n in range(3)]
+    session("2.0.0", "Exit code 1\n1 failed")
+    doubted = session("3.0.0")
+    memory.label(doubted, "unknown")  # what a person says counts first
+    (found,) = memory.suggest()
+    assert sorted(found.traces) == sorted(passed)
+
+
 @pytest.mark.parametrize("times", [1, 10])
 def test_many_traces_are_counted_but_only_a_sample_of_them_is_compiled(
     memory: Memory, shop: Shop, times: int, monkeypatch: pytest.MonkeyPatch

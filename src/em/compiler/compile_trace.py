@@ -38,6 +38,7 @@ from em.runner.tools.coding import is_coding_tool
 from em.settings import Settings
 from em.store import redactor_of
 from em.text.terms import STOP_WORDS
+from em.traces.outcomes import outcome_of
 from em.traces.trace import KeptTrace, ToolCall, Trace, as_kept, read_trace
 from em.values.call import Effect
 from em.values.canonical import uncollected
@@ -134,7 +135,7 @@ def _check_outcomes(
     traces: Sequence[Trace], *, allow_failed: bool, allow_unlabelled: bool = True
 ) -> None:
     """Refuse the traces if the outcome of every one forbids compiling it."""
-    outcomes = {trace.outcome for trace in traces}
+    outcomes = {outcome_of(trace) for trace in traces}
     alone = len(traces) == 1
     if "success" in outcomes:
         return

@@ -24,6 +24,7 @@ from em.runner.routine import PlanStep, ToolStep, UdfStep
 from em.runner.trial import Trials
 from em.store.protocol import Store
 from em.traces.catalogue import get_traces, list_traces
+from em.traces.outcomes import outcome_of_kept
 from em.traces.trace import KeptTrace, Message, ToolCall, Trace, UdfCall
 from em.values.canonical import Json
 from em.values.leaves import texts
@@ -148,22 +149,23 @@ def suggest(
 ) -> list[Suggestion]:
     """Return the groups of at least `at_least` traces, the largest proven savings first.
 
-    task: some words of their goal. Only traces that say that they succeeded count; with
-    `allow_unlabelled` also those that don't say how they ended. about: only the groups of these
-    traces, among the newest.
+    task: some words of their goal. Only traces that succeeded count, as they say or as their last
+    test run or push shows; with `allow_unlabelled` also those of which nobody knows. about: only
+    the groups of these traces, among the newest.
     """
     usable = {"success", "unknown"} if allow_unlabelled else {"success"}
     newest = MOST_READ if about else None
     ids = [
         one.id
         for one in reversed(list_traces(store, task=task, limit=newest).traces)
-        if one.outcome in usable and not one.incomplete
+        if one.outcome in (*usable, "unknown") and not one.incomplete
     ]
     tell = progress or (lambda _done, _total: None)
     groups: dict[tuple[tuple[str, ...], tuple[str, ...]], _Group] = {}
     for number, trace_id in enumerate(ids, 1):
         (kept,) = get_traces(store, [trace_id])
-        if way := way_of(kept.trace):
+        is_usable = outcome_of_kept(kept) in usable
+        if is_usable and (way := way_of(kept.trace)):
             effects = tuple(sorted(set(_effects(kept.trace))))
             group = groups.setdefault((effects, () if effects else way), _Group(effects))
             group.add(kept, way)

@@ -31,6 +31,7 @@ from em.settings import Settings
 from em.store import redactor_of
 from em.store.protocol import Store
 from em.traces.catalogue import get_traces, list_traces
+from em.traces.outcomes import outcome_of_kept
 from em.traces.trace import KeptTrace, Outcome, Trace, as_kept, trace_events
 from em.values.ids import new_id
 
@@ -179,7 +180,7 @@ class Heuristics:
         tasks = {
             (stored.trace.mission.goal, stored.subject)
             for stored in traces
-            if stored.trace.outcome != "unknown"
+            if outcome_of_kept(stored) != "unknown"
         }
         found = {stored.id: stored for stored in traces}
         for one in reversed(list_traces(self._store, limit=ATTEMPTS_COMPARED).traces):

@@ -22,7 +22,7 @@ from em.heuristics.recovery import Found, core, episodes, free_texts, holds, men
 from em.llm.client import LlmClient, ask_struct
 from em.redaction.redactor import Redactor
 from em.runner.tools.coding import SHELLS
-from em.traces.outcomes import outcome_of
+from em.traces.outcomes import outcome_of_kept
 from em.traces.trace import KeptTrace, ToolCall, UdfCall
 from em.values.call import Effect
 from em.values.leaves import leaves, mentioned_in
@@ -247,14 +247,14 @@ def differences(attempts: Iterable[KeptTrace]) -> list[Lesson]:
     by_task: defaultdict[tuple[str, str | None], list[KeptTrace]] = defaultdict(list)
     for stored in attempts:
         goal = " ".join(stored.trace.mission.goal.split())
-        if goal and outcome_of(stored.trace) != "unknown":
+        if goal and outcome_of_kept(stored) != "unknown":
             by_task[goal, stored.subject].append(stored)
     return [lesson for group in by_task.values() for lesson in _of_one_task(group)]
 
 
 def _of_one_task(group: Sequence[KeptTrace]) -> list[Lesson]:
-    solved = [_attempt(stored) for stored in group if outcome_of(stored.trace) == "success"]
-    failed = [_attempt(stored) for stored in group if outcome_of(stored.trace) == "failure"]
+    solved = [_attempt(stored) for stored in group if outcome_of_kept(stored) == "success"]
+    failed = [_attempt(stored) for stored in group if outcome_of_kept(stored) == "failure"]
     if min(len(solved), len(failed)) < LEAST_ATTEMPTS:
         return []
     found = [*_calls_that_differ(solved, failed), *_arguments_that_differ(solved, failed)]

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from em.errors import MissingExtra
 from em.shell.syntax import Opaque, parse
-from em.traces.trace import Outcome, Trace
+from em.traces.trace import KeptTrace, Outcome, Trace
 from em.values.canonical import Json
 
 
@@ -136,6 +136,11 @@ class _Ran(NamedTuple):
 
     words: Sequence[str]
     decides: bool = True
+
+
+def outcome_of_kept(kept: KeptTrace) -> Outcome:
+    """Return how a stored trace ended. What a person said about it counts first."""
+    return outcome_of(kept.trace) if kept.label is None else kept.label.outcome
 
 
 def _last_check(command: str) -> tuple[Check, bool] | None:
